@@ -1,0 +1,33 @@
+"""What can go wrong with adapter versions and the engines that serve them.
+
+- AdapterError
+    - UnknownVersion (LookupError)      there is no such version
+    - CorruptAdapter (ValueError)       its files are not what they should be
+    - IncompatibleAdapter (ValueError)  this engine or base model cannot take it
+    - EngineError (RuntimeError)        the engine refused, failed or is down
+        - ProbeFailed                   it loaded, but does not answer as it should
+"""
+
+
+class AdapterError(Exception):
+    """Root of this room's errors; the message says what to do next."""
+
+
+class UnknownVersion(AdapterError, LookupError):
+    """There is no such version."""
+
+
+class CorruptAdapter(AdapterError, ValueError):
+    """The files of a version are missing, damaged or unsafe."""
+
+
+class IncompatibleAdapter(AdapterError, ValueError):
+    """The engine, or the base model it serves, cannot take this adapter."""
+
+
+class EngineError(AdapterError, RuntimeError):
+    """The engine refused, failed, or is not running."""
+
+
+class ProbeFailed(EngineError):
+    """The engine loaded the version, but a real generation on it failed."""

@@ -1,0 +1,66 @@
+"""The one protocol that every engine's host speaks: load a version, say where it is served, unload it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from burnish.adapters.manifest import AdapterVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where, and under which name, one version is served."""
+
+    url: str
+    """Root of the engine's HTTP API, without a trailing slash and without ``/v1``."""
+    model: str
+    """What ``model`` must say in a request to it."""
+    version: int
+    """0 = the bare model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an engine can take; the trainer obeys."""
+
+    max_rank: int
+    max_resident: int
+    """Versions loaded at once, the bare model included."""
+
+
+class AdapterHost(Protocol):
+    """One engine that can serve adapter versions. Every method may raise EngineError."""
+
+    base_model: str
+    """Name of the base model, e.g. "smollm2"."""
+    base_digest: str
+    """"sha256:<hex>" of the base weights."""
+
+    @property
+    def limits(self) -> Limits:
+        """What this engine can take."""
+        ...
+
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        """Make a version (None: the bare model) servable under its own name; idempotent.
+
+        Raises IncompatibleAdapter, CorruptAdapter, EngineError. On an error nothing stays loaded.
+        """
+        ...
+
+    async def unload(self, version: int) -> None:
+        """Free a version that no request uses any more; unknown versions are ignored."""
+        ...
+
+    async def served(self) -> dict[int, Endpoint]:
+        """What the engine serves right now, asked of the engine itself."""
+        ...
+
+    async def probe(self, endpoint: Endpoint) -> None:
+        """Generate a few tokens for real. Raises ProbeFailed."""
+        ...
+
+    async def close(self) -> None:
+        """Stop what this host started."""
+        ...

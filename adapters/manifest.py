@@ -1,0 +1,78 @@
+"""The records of this room: what a version is, and what happened to it. Imports nothing of ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+BASE_VERSION = 0
+"""The bare model, spoken "base". Real versions count from 1."""
+
+State = Literal["candidate", "rejected", "canary", "live", "retired"]
+
+
+class Manifest(BaseModel):
+    """What ``manifest.json`` in a version's directory says: where the version came from. Never changes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: int
+    """Counts from 1; directory ``v0007``, spoken "v7", served as ``<base_model>@v7``."""
+    base_model: str
+    """Name of the base model as users say it, e.g. "smollm2"."""
+    base_digest: str
+    """"sha256:<hex>" of the base weights file; a version serves on exactly this base."""
+    parent: int
+    """Version whose weights training started from; 0 = fresh on the base."""
+    run_id: str
+    """Training run that made it."""
+    created_at: str
+    """UTC, ISO 8601."""
+    feedback_ids: tuple[str, ...]
+    """Ratings that it learnt from (provenance)."""
+    objective: str
+    hyperparameters: dict[str, Any]
+    metrics: dict[str, Any]
+    """Final figures of training (loss, kl, seconds, peak_rss_bytes, …)."""
+    checksums: dict[str, str]
+    """File name → sha256 hex, for every other file of the directory."""
+
+
+class Event(BaseModel):
+    """One change of state, with its reason. Append-only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    at: str
+    """UTC, ISO 8601."""
+    version: int
+    """0 = the bare model went live (or was replaced)."""
+    state: State
+    reason: str
+    details: dict[str, Any] = {}
+    """E.g. the verdict of the gate, check by check."""
+
+
+class AdapterVersion(BaseModel):
+    """A version as the registry knows it now."""
+
+    model_config = ConfigDict(frozen=True)
+
+    manifest: Manifest
+    path: Path
+    """Directory in PEFT layout: ``adapter_model.safetensors``, ``adapter_config.json``, ``manifest.json``."""
+    state: State
+    reason: str
+    """Why it is in this state."""
+
+    @property
+    def number(self) -> int:
+        """The version number."""
+        return self.manifest.version
+
+    @property
+    def served_name(self) -> str:
+        """The model name under which engines serve it, e.g. "smollm2@v7"."""
+        return f"{self.manifest.base_model}@v{self.manifest.version}"

@@ -1,0 +1,155 @@
+"""The records of this room. Imports nothing of ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Outcome = Literal["complete", "cut", "cancelled", "failed"]
+"""complete: the upstream's answer ended as it should (whatever its status code);
+cut: the upstream broke off; cancelled: the client went away; failed: no answer came at all."""
+
+Scope = Literal["completion", "turn", "conversation"]
+Source = Literal["human", "environment", "judge", "implicit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and what came back, raw, as the relay hands it to the log. Parsed on the writer thread."""
+
+    completion_id: str
+    """Ours: "cmpl_" + 26 characters that sort by time."""
+    surface: str
+    """Wire format, e.g. "chat"."""
+    started_at: float
+    """Seconds since the epoch, UTC."""
+    first_byte_s: float | None
+    """From the request to the first byte of the response body."""
+    total_s: float
+    request_body: bytes
+    """As the model saw it, less the spliced model name: `/rl` exchanges are cut out already."""
+    status: int | None
+    """HTTP status of the upstream, None when it never answered."""
+    content_type: str
+    content_encoding: str
+    """"" | gzip | deflate | br | zstd: chunks are as they went over the wire."""
+    chunks: tuple[bytes, ...]
+    outcome: Outcome
+    error: str | None
+    """Why it was cut or failed, in words."""
+    upstream: str
+    """Its URL without credentials."""
+    model_asked: str
+    model_served: str
+    adapter_version: int | None
+    """0 = bare local model; None = a model that burnish does not train (cloud)."""
+    caller: str
+    """Whose request it was: x-burnish-user, or "local"."""
+    session: str | None
+    """x-burnish-session, or a session id that a known client sends."""
+    retry: int = 0
+    """x-stainless-retry-count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One logged completion."""
+
+    id: str
+    conversation_id: str
+    response_id: str | None
+    """The ``id`` in the upstream's response body."""
+    surface: str
+    created_at: float
+    """Seconds since the epoch, UTC."""
+    outcome: Outcome
+    status: int | None
+    error: str | None
+    finish_reason: str | None
+    model_asked: str
+    model_served: str
+    upstream: str
+    adapter_version: int | None
+    caller: str
+    session: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    first_byte_s: float | None
+    total_s: float
+    messages: tuple[dict[str, Any], ...] = ()
+    """The context; empty in listings."""
+    params: dict[str, Any] = field(default_factory=dict)
+    """Everything else of the request (temperature, tools, …); empty in listings."""
+    prompt: str = ""
+    """Text of the last user message."""
+    reply: dict[str, Any] | None = None
+    """The assistant message; None when there is none."""
+    rating: float | None = None
+    """Effective reward by ratings in [-1, 1], None when unrated."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackDraft:
+    """A validated piece of feedback on its way in."""
+
+    completion_id: str
+    """The resolved target."""
+    target: str
+    """How it was named: completion_id | response_id | conversation_id | last | rl."""
+    reward: float | None = None
+    """In [-1, 1]; good = 1, bad = -1, Likert (r - 3) / 2."""
+    scale: str | None = None
+    """binary | scalar | likert: how the reward was given."""
+    comment: str | None = None
+    correction: str | None = None
+    preferred_over: str | None = None
+    """Another completion's id."""
+    scope: Scope = "completion"
+    source: Source = "human"
+    rater: str = "local"
+    weight: float = 1.0
+    tags: tuple[str, ...] = ()
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """One stored piece of feedback."""
+
+    id: str
+    """"fb_" + 26 characters that sort by time."""
+    created_at: float
+    conversation_id: str
+    draft: FeedbackDraft
+    undone_at: float | None = None
+    superseded_by: str | None = None
+    """A later rating by the same rater of the same target, which counts instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatedCompletion:
+    """A completion with what counts of its feedback: what training is made of."""
+
+    completion: Completion
+    """With messages, params and reply."""
+    reward: float
+    weight: float
+    feedback_ids: tuple[str, ...]
+    comment: str | None
+    correction: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One training run."""
+
+    id: str
+    """"run_" + 26 characters that sort by time."""
+    started_at: float
+    ended_at: float | None
+    status: Literal["training", "evaluating", "swapping", "live", "candidate", "rejected", "failed", "interrupted"]
+    reason: str
+    version: int | None
+    """The version that it made, if it got that far."""
+    ratings: int
+    """How many ratings it was given."""

@@ -1,0 +1,33 @@
+"""Fixtures for every test: no socket leaves this machine, no test sees another's home."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+
+@pytest.fixture(autouse=True)
+def loopback_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Refuse connections that would leave this machine."""
+    connect = socket.socket.connect
+
+    def guarded(self: socket.socket, address: object) -> None:
+        if isinstance(address, tuple) and address[0] not in LOOPBACK:
+            raise AssertionError(f"a test tried to reach {address[0]}")
+        connect(self, address)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+    yield
+
+
+@pytest.fixture(autouse=True)
+def own_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep configuration and data of the developer's own burnish out of the tests."""
+    monkeypatch.setenv("BURNISH_DATA_DIR", str(tmp_path / "data"))
+    for name in ("BURNISH_UPSTREAM", "BURNISH_MODEL", "BURNISH_CONFIG", "BURNISH_API_KEY", "BURNISH_PORT"):
+        monkeypatch.delenv(name, raising=False)

@@ -1,0 +1,28 @@
+"""What can go wrong in training.
+
+- TrainingError
+    - JobError (ValueError)              the job directory is incomplete or damaged
+    - NotTrainable (ValueError)          the ratings cannot teach anything (one-sided, too few)
+    - Diverged (ArithmeticError)         NaN or infinite loss, or KL out of bounds
+    - MissingDependency (ImportError)    the extra "train" is not installed
+"""
+
+
+class TrainingError(Exception):
+    """Root of this room's errors; the message says what to do next."""
+
+
+class JobError(TrainingError, ValueError):
+    """The job directory is incomplete or damaged."""
+
+
+class NotTrainable(TrainingError, ValueError):
+    """The ratings cannot teach anything as they are."""
+
+
+class Diverged(TrainingError, ArithmeticError):
+    """The loss became NaN or infinite, or the policy left its limits."""
+
+
+class MissingDependency(TrainingError, ImportError):
+    """The extra "train" is not installed."""

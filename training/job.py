@@ -1,0 +1,246 @@
+"""The job directory: all that training reads and writes, and the only thing the proxy knows of it.
+
+::
+
+    job.json        JobSpec                      in
+    samples.jsonl   one Sample a line            in
+    rollouts.jsonl  one Rollout a line           in, for "evaluate": replies sampled from the engine
+    metrics.jsonl   one dict a step              out, appended live
+    adapter/        PEFT layout, safetensors     out of "train"
+    result.json     TrainResult                  out of "train", written last and atomically
+    evaluation.json Evaluation                   out of "evaluate", written last and atomically
+    error.json      {"error", "message"}         out, when a step failed for a reason we know
+
+``python -m burnish.training train DIR`` and ``… evaluate DIR`` work on it. Paths inside are absolute or
+relative to the directory, so the same job runs in a child process or on another machine.
+Importable without torch.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from burnish.training.errors import JobError
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Hyperparameters(_Record):
+    """What the user may set for a run; a preset fills the rest (training.presets)."""
+
+    learning_rate: float = 3e-4
+    epochs: int = 3
+    batch_size: int = 8
+    rank: int = 16
+    alpha: int = 16
+    kl_beta: float = 0.0
+    """Weight of the k3 KL to the reference policy."""
+    kl_stop: float = 0.6
+    """Training stops early when KL per token to the reference policy on the batch exceeds it (nats)."""
+    token_band: tuple[float, float] = (0.5, 2.0)
+    """Tokens whose ratio policy/behaviour leaves this band carry no gradient."""
+    trajectory_band: tuple[float, float] = (0.994, 1.002)
+    """Band of the geometric-mean ratio of a whole reply."""
+    normalise_advantages: bool = True
+    max_grad_norm: float = 1.0
+    max_tokens: int = 2048
+    """Longer conversations lose their oldest tokens; the reply is kept whole."""
+    micro_batch_tokens: int = 2048
+    """Tokens in one forward pass; bounds the trainer's memory."""
+
+
+class JobSpec(_Record):
+    """``job.json``."""
+
+    run_id: str
+    objective: Literal["mis_po"] = "mis_po"
+    base_model: str
+    """Name of the base model, e.g. "smollm2"."""
+    base_weights: str
+    """Path of a GGUF file or of a Hugging Face model directory."""
+    base_digest: str
+    """"sha256:<hex>" of the GGUF (or of the directory's weights)."""
+    weights_cache: str
+    """Directory where dequantised weights are kept between runs."""
+    parent_adapter: str | None = None
+    """PEFT directory whose weights training starts from; None = a fresh LoRA."""
+    behaviour_adapters: dict[int, str] = {}
+    """Version → PEFT directory, for every version that generated a sample. 0 (bare model) needs none."""
+    hyperparameters: Hyperparameters = Hyperparameters()
+    seed: int = 0
+    threads: int = 1
+
+
+class Sample(_Record):
+    """One rated completion. A line of ``samples.jsonl``."""
+
+    completion_id: str
+    conversation_id: str
+    feedback_ids: tuple[str, ...]
+    messages: tuple[dict[str, Any], ...]
+    """The context as the client sent it, in OpenAI chat form, `/rl` exchanges cut out."""
+    tools: tuple[dict[str, Any], ...] = ()
+    reply: dict[str, Any]
+    """The assistant message that was produced, byte for byte: {"role": "assistant", "content": …}."""
+    finished: bool
+    """True when the model ended the reply itself; False when it was cut by a token limit."""
+    reward: float
+    """In [-1, 1]."""
+    weight: float = 1.0
+    comment: str | None = None
+    correction: str | None = None
+    behaviour_version: int | None
+    """Version that generated the reply; 0 = bare model; None = some other model (off-policy)."""
+    held_out: bool
+    """True: never trained on, judged on by the gate. Whole conversations are held out."""
+
+
+class Rollout(_Record):
+    """A reply that the engine sampled for the gate. A line of ``rollouts.jsonl``."""
+
+    policy: Literal["candidate", "incumbent"]
+    prompt_id: str
+    """Same id = same prompt, so candidate and incumbent can be paired."""
+    messages: tuple[dict[str, Any], ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    reply: str
+    finished: bool
+
+
+class TrainResult(_Record):
+    """``result.json``."""
+
+    run_id: str
+    samples: int
+    good: int
+    bad: int
+    steps: int
+    stopped_early: str | None
+    """Why training stopped before its last step, if it did."""
+    metrics: dict[str, float]
+    """Last values: loss, kl_per_token, clip_share, grad_norm, …"""
+    seconds: float
+    peak_rss_bytes: int
+
+
+class HeldOutScore(_Record):
+    """How both policies see one held-out rated reply; log-probabilities are means per token (nats)."""
+
+    completion_id: str
+    conversation_id: str
+    reward: float
+    weight: float
+    tokens: int
+    candidate_logp: float
+    incumbent_logp: float
+    reference_logp: float
+
+
+class Evaluation(_Record):
+    """``evaluation.json``: what only a model can measure; adapters.gate judges it."""
+
+    run_id: str
+    held_out: tuple[HeldOutScore, ...]
+    kl_per_token: float
+    """Candidate's own rollouts, KL(candidate ‖ bare model) per token, nats (mean over tokens of log π_c − log π_ref)."""
+    incumbent_kl_per_token: float
+    general_loss: float
+    """Mean negative log-likelihood per token of a fixed neutral text under the candidate."""
+    general_loss_reference: float
+    """Same under the bare model."""
+    seconds: float
+    peak_rss_bytes: int
+
+
+def write_atomically(path: Path, content: str) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new, never half."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+class JobDirectory:
+    """Typed access to one job directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def adapter(self) -> Path:
+        """Where training leaves the adapter."""
+        return self.path / "adapter"
+
+    @property
+    def metrics(self) -> Path:
+        """The live metrics."""
+        return self.path / "metrics.jsonl"
+
+    def write_job(self, spec: JobSpec, samples: list[Sample]) -> None:
+        """Create the directory (0700) with its inputs; job.json last, so that a torn job has none."""
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._write_lines("samples.jsonl", samples)
+        write_atomically(self.path / "job.json", spec.model_dump_json(indent=1))
+
+    def write_rollouts(self, rollouts: list[Rollout]) -> None:
+        """Add the replies that the engine sampled."""
+        self._write_lines("rollouts.jsonl", rollouts)
+
+    def spec(self) -> JobSpec:
+        """Read job.json. Raises JobError."""
+        return self._read("job.json", JobSpec)
+
+    def samples(self) -> list[Sample]:
+        """Read samples.jsonl. Raises JobError."""
+        return self._read_lines("samples.jsonl", Sample)
+
+    def rollouts(self) -> list[Rollout]:
+        """Read rollouts.jsonl. Raises JobError."""
+        return self._read_lines("rollouts.jsonl", Rollout)
+
+    def result(self) -> TrainResult:
+        """Read result.json. Raises JobError when training has not finished."""
+        return self._read("result.json", TrainResult)
+
+    def evaluation(self) -> Evaluation:
+        """Read evaluation.json. Raises JobError when evaluation has not finished."""
+        return self._read("evaluation.json", Evaluation)
+
+    def finish(self, record: TrainResult | Evaluation) -> None:
+        """Write the output file that says: this step is complete."""
+        name = "result.json" if isinstance(record, TrainResult) else "evaluation.json"
+        write_atomically(self.path / name, record.model_dump_json(indent=1))
+
+    def _write_lines(self, name: str, records: list[Sample] | list[Rollout]) -> None:
+        write_atomically(self.path / name, "".join(record.model_dump_json() + "\n" for record in records))
+
+    def _text(self, name: str) -> str:
+        try:
+            return (self.path / name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise JobError(f"cannot read {self.path / name}: {error}") from error
+
+    def _read(self, name: str, model: type[_Model]) -> _Model:
+        text = self._text(name)
+        try:
+            return model.model_validate_json(text)
+        except ValidationError as error:
+            raise JobError(f"{self.path / name} is damaged: {error}") from error
+
+    def _read_lines(self, name: str, model: type[_Model]) -> list[_Model]:
+        lines = self._text(name).splitlines()
+        try:
+            return [model.model_validate_json(line) for line in lines]
+        except ValidationError as error:
+            raise JobError(f"{self.path / name} is damaged: {error}") from error
