@@ -35,6 +35,8 @@ class BurnishError(Exception):
         self.reason = code or self.code
         self.details = details
         """Further keys of the envelope, e.g. the candidates of an ambiguous target."""
+        self.headers: list[tuple[bytes, bytes]] = []
+        """Headers of the response that reports it."""
 
     def envelope(self) -> dict[str, Any]:
         """Return the OpenAI error envelope."""

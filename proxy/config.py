@@ -1,0 +1,192 @@
+"""The configuration: flag > environment > ``.env`` > file > default, validated in one place.
+
+Environment names are ``BURNISH_`` + the key (``BURNISH_PORT``); keys of the table ``[train]`` take two
+underscores (``BURNISH_TRAIN__MIN_RATINGS``). The file is TOML with the same keys.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from pydantic_settings.exceptions import SettingsError
+
+from burnish.proxy.errors import ConfigError
+
+ENV_PREFIX = "BURNISH_"
+
+
+def default_data_dir() -> Path:
+    """Return the folder where the log, the versions and the jobs live unless told otherwise."""
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "burnish"
+
+
+def default_config_file() -> Path:
+    """Return the configuration file that is read when none is named."""
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "burnish" / "config.toml"
+
+
+class TrainConfig(BaseModel):
+    """The table ``[train]``: when and how ratings become a new version."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(True, description="Train in the background at all (--no-train: off).")
+    min_ratings: int = Field(32, ge=2, description="New ratings before a run starts by itself.")
+    min_good: int = Field(8, ge=1, description="Good ratings among the ready ones before a run may start.")
+    min_bad: int = Field(4, ge=1, description="Bad ratings among the ready ones before a run may start.")
+    schedule: str = Field(
+        "auto",
+        pattern=r"^(auto|manual|([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d)$",
+        description='"auto", "manual" (only burnish train), or a local-time window such as "01:00-06:30".',
+    )
+    preset: Literal["careful", "balanced", "aggressive"] = Field("balanced", description="Hyper-parameters to start from.")
+    learning_rate: float | None = Field(None, gt=0, lt=1, description="Overrides the preset.")
+    epochs: int | None = Field(None, ge=1, le=100, description="Overrides the preset.")
+    batch_size: int | None = Field(None, ge=1, le=512, description="Overrides the preset.")
+    rank: int | None = Field(None, ge=1, le=256, description="Overrides the preset: LoRA rank.")
+    kl_beta: float | None = Field(None, ge=0, description="Overrides the preset: weight of the KL term.")
+    threads: int | None = Field(None, ge=1, description="Threads of the trainer (default: half the cores).")
+    seed: int = Field(0, description="Seed of a run.")
+
+    def overrides(self) -> dict[str, Any]:
+        """Return the hyper-parameters that the user set; they win over any preset."""
+        names = ("learning_rate", "epochs", "batch_size", "rank", "kl_beta")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class Config(BaseSettings):
+    """Everything that can be set."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        env_file=".env",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+    )
+
+    host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs an api_key.")
+    port: int = Field(8787, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    upstream: str | None = Field(
+        None, description="URL of an OpenAI-compatible server. Unset: the embedded engine."
+    )
+    upstream_api_key: SecretStr | None = Field(
+        None, description="Key for the upstream, used when the caller sends no Authorization of its own."
+    )
+    model: str | None = Field(
+        None,
+        description="Embedded engine: a GGUF file (default: the small model). Upstream: what `default` means there.",
+    )
+    data_dir: Path = Field(default_factory=default_data_dir, description="Where log, versions and jobs live.")
+    api_key: SecretStr | None = Field(None, description="Key that callers must send (Authorization: Bearer … or x-burnish-key).")
+    allowed_hosts: tuple[str, ...] = Field((), description="Host names accepted besides loopback's own.")
+    allowed_origins: tuple[str, ...] = Field((), description='Web pages that may call, e.g. "http://localhost:3000".')
+    max_body_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="Largest request body of a completion.")
+    connect_timeout_s: float = Field(10, gt=0, description="Until the upstream accepts a connection.")
+    first_byte_timeout_s: float = Field(600, gt=0, description="Until the upstream begins to answer.")
+    idle_timeout_s: float = Field(300, gt=0, description="Longest silence inside an answer.")
+    train: TrainConfig = TrainConfig()
+
+    @field_validator("upstream")
+    @classmethod
+    def _upstream_is_a_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError("must be an http(s) URL such as http://127.0.0.1:8000/v1")
+        if parts.username or parts.password:
+            raise ValueError("must not contain a password; set upstream_api_key instead")
+        return value.rstrip("/")
+
+    @field_validator("data_dir")
+    @classmethod
+    def _expand(cls, value: Path) -> Path:
+        return value.expanduser().absolute()
+
+    @model_validator(mode="after")
+    def _open_address_needs_a_key(self) -> Config:
+        if not is_loopback(self.host) and self.api_key is None:
+            raise ValueError(
+                f"host {self.host!r} can be reached from other machines: set api_key, or listen on 127.0.0.1"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: flag > environment > .env > file."""
+        return init_settings, env_settings, dotenv_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def load_config(flags: dict[str, Any] | None = None, *, file: Path | None = None) -> Config:
+    """Read the configuration; flags that are None were not given.
+
+    Raises ConfigError, which names every wrong key, its value and the fix.
+    """
+    named = file or os.environ.get(ENV_PREFIX + "CONFIG")
+    path = Path(named) if named else default_config_file()
+    if named and not path.is_file():
+        raise ConfigError(f"there is no configuration file {path}: create it or drop --config")
+
+    class FileConfig(Config):
+        model_config = SettingsConfigDict(toml_file=path)
+
+    given = {key: value for key, value in (flags or {}).items() if value is not None}
+    try:
+        _refuse_unknown_keys(path)
+        return FileConfig(**given)
+    except ValidationError as error:
+        raise ConfigError("the configuration is wrong:\n" + _explain(error)) from error
+    except (SettingsError, OSError) as error:
+        raise ConfigError(f"cannot read the configuration: {error}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from error
+
+
+def _refuse_unknown_keys(path: Path) -> None:
+    if not path.is_file():
+        return
+    for key in tomllib.loads(path.read_text(encoding="utf-8")):
+        if key not in Config.model_fields:
+            raise ConfigError(f"{path}: unknown key {key!r}; known: {', '.join(Config.model_fields)}")
+
+
+def _explain(error: ValidationError) -> str:
+    lines = []
+    for problem in error.errors(include_url=False):
+        key = ".".join(str(part) for part in problem["loc"]) or "configuration"
+        shown = "" if "key" in key or not problem["loc"] else f" (given: {problem['input']!r})"
+        lines.append(f"  {key}: {problem['msg'].removeprefix('Value error, ')}{shown}")
+    return "\n".join(lines)

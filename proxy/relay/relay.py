@@ -1,0 +1,211 @@
+"""A request's way to the engine and back: bytes in, bytes out, with a copy for the log.
+
+The relay parses a completion's body once and shallowly, forwards the original bytes, and hands what came
+back to the log when the last byte is through. It knows no wire format (that is ``surfaces``) and stores
+nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from burnish.proxy.errors import BurnishError, InvalidRequest
+from burnish.proxy.feedback.commands import Command, cut_exchanges, find_command
+from burnish.proxy.ids import completion_id as new_completion_id
+from burnish.proxy.log import Log
+from burnish.proxy.relay.client import Client, read_body, request_body
+from burnish.proxy.relay.flight import Flight
+from burnish.proxy.relay.guard import Guard
+from burnish.proxy.relay.headers import COMPLETION_ID, SESSION_HEADERS, RawHeaders, first, to_client, to_upstream
+from burnish.proxy.relay.pool import ConnectFailed, Pool, UpstreamCut, UpstreamResponse
+from burnish.proxy.relay.routing import Target, Upstream, join
+from burnish.proxy.relay.splice import splice_model
+from burnish.proxy.surfaces.base import Surface
+
+Answer = Callable[[Command, list[dict[str, Any]], str, str | None], Awaitable[str]]
+"""Carries out a ``/rl`` command: (command, messages, caller, session) → text of the answer."""
+
+
+class Relay:
+    """The ASGI application behind every path that is no route of ours."""
+
+    def __init__(
+        self,
+        *,
+        pool: Pool,
+        upstream: Upstream,
+        guard: Guard,
+        log: Log,
+        surfaces: Mapping[str, Surface],
+        answer: Answer,
+        max_body_bytes: int,
+    ) -> None:
+        self._pool = pool
+        self._upstream = upstream
+        self._guard = guard
+        self._log = log
+        self._surfaces = surfaces
+        self._answer = answer
+        self._max_body_bytes = max_body_bytes
+        self.in_flight = 0
+        """Completions that are being answered right now."""
+        self.last_active = time.monotonic()
+        """When the last completion began or ended, on the monotonic clock."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass one request through; errors before the first byte are raised as BurnishError."""
+        surface = self._surfaces.get(scope["path"]) if scope["method"] == "POST" else None
+        if surface is None:
+            await self._pass(scope, receive, send)
+            return
+        self.in_flight += 1
+        try:
+            await self._complete(surface, scope, receive, send)
+        finally:
+            self.in_flight -= 1
+            self.last_active = time.monotonic()
+
+    async def _complete(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
+        started_at, clock = time.time(), time.perf_counter()
+        headers: RawHeaders = scope["headers"]
+        caller, session = caller_of(headers), first(headers, *SESSION_HEADERS)
+        body = await read_body(receive, headers, self._max_body_bytes)
+        parsed = _parse(body)
+        request = surface.read(parsed)
+        if b"/rl" in body:
+            if command := find_command(request.messages):
+                text = await self._answer(command, request.messages, caller, session)
+                await _send_local(send, surface.answer(text, request, new_completion_id(), request.model or "burnish"))
+                return
+            messages = cut_exchanges(request.messages)
+            if messages is not request.messages:
+                body = orjson.dumps(surface.with_messages(parsed, messages))
+        flight = Flight(
+            completion_id=new_completion_id(),
+            surface=surface.name,
+            started_at=started_at,
+            clock=clock,
+            body=body,
+            model=request.model,
+            caller=caller,
+            session=session,
+            retry=_retry_count(headers),
+        )
+        try:
+            await self._fly(flight, scope, receive, send)
+        except BurnishError as error:
+            error.headers.append((COMPLETION_ID, flight.completion_id.encode()))
+            raise
+        finally:
+            self._log.capture(flight.landed(self._upstream.name))
+
+    async def _fly(self, flight: Flight, scope: Scope, receive: Receive, send: Send) -> None:
+        async with Client(receive) as client:
+            try:
+                await self._attempt(flight, scope, send, client)
+            except UpstreamCut as error:
+                # Returning without the last chunk makes the server drop the client's connection, so that
+                # the client sees a cut stream as a cut stream.
+                flight.fail("cut", str(error))
+            except BurnishError as error:
+                flight.fail("failed", error.message)
+                raise
+        if client.gone:
+            flight.fail("cancelled", "the client went away")
+
+    async def _attempt(self, flight: Flight, scope: Scope, send: Send, client: Client) -> None:
+        tried: list[Target] = []
+        while True:
+            target = flight.target = await self._upstream.target(flight.model)
+            tried.append(target)
+            try:
+                body = flight.body if target.model is None else splice_model(flight.body, target.model)
+                with await self._open(scope, target, body) as response:
+                    await self._stream(response, send, client, flight)
+                return
+            except ConnectFailed:
+                # Nothing was sent, so a second try is safe; it waits until the engine is back.
+                if len(tried) > 1 or not self._upstream.lost(target):
+                    raise
+            finally:
+                target.release()
+
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request that is no completion: streamed both ways, not logged."""
+        async with Client(receive, watch=False) as client:
+            body = request_body(receive, scope["headers"], client)
+            if body is None:
+                client.watch()
+            target = await self._upstream.target(None)
+            try:
+                with await self._open(scope, target, body) as response:
+                    await self._stream(response, send, client, None)
+            except UpstreamCut:
+                return  # as in _fly
+            finally:
+                target.release()
+
+    async def _open(
+        self, scope: Scope, target: Target, body: bytes | AsyncIterator[bytes] | None
+    ) -> UpstreamResponse:
+        headers = self._guard.without_key(to_upstream(scope["headers"]))
+        if target.authorization and not (target.keep_caller_authorization and first(headers, b"authorization")):
+            headers = [(name, value) for name, value in headers if name.lower() != b"authorization"]
+            headers.append((b"authorization", target.authorization.encode()))
+        if not isinstance(body, bytes) and (length := first(scope["headers"], b"content-length")):
+            headers.append((b"content-length", length.encode()))
+        path = scope["raw_path"].decode("latin-1")
+        if scope["query_string"]:
+            path += "?" + scope["query_string"].decode("latin-1")
+        return await self._pool.send(scope["method"], join(target.url, path), headers, body)
+
+    async def _stream(
+        self, response: UpstreamResponse, send: Send, client: Client, flight: Flight | None
+    ) -> None:
+        headers = to_client(response.headers)
+        if flight:
+            flight.head(response)
+            headers.append((COMPLETION_ID, flight.completion_id.encode()))
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        async for chunk in response.chunks():
+            if flight:
+                flight.tee(chunk)
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        client.finished = True
+        if flight:
+            flight.outcome = "complete"
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def caller_of(headers: RawHeaders) -> str:
+    """Whose request it is: the header x-burnish-user, or the person at this machine."""
+    return first(headers, b"x-burnish-user") or "local"
+
+
+def _retry_count(headers: RawHeaders) -> int:
+    value = first(headers, b"x-stainless-retry-count") or "0"
+    return int(value) if value.isdecimal() else 0
+
+
+def _parse(body: bytes) -> dict[str, Any]:
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return parsed
+
+
+async def _send_local(send: Send, answer: tuple[str, Any]) -> None:
+    content_type, parts = answer
+    headers = [(b"content-type", content_type.encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for part in parts:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,0 +1,182 @@
+"""Which upstream answers a request, and under which name the model is known there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import orjson
+
+from burnish.adapters.errors import UnknownVersion
+from burnish.adapters.manifest import BASE_VERSION
+from burnish.adapters.route import Lease, LiveRoute
+from burnish.proxy.config import Config
+from burnish.proxy.errors import NotFound, Unavailable, UpstreamUnreachable
+from burnish.proxy.relay.pool import Pool
+
+DEFAULT_MODEL = "default"
+"""Always the upstream's own model, whatever it is called there."""
+
+# A restarted engine is back within two seconds; longer means that something is wrong.
+ENGINE_WAIT_S = 15.0
+
+
+def _nothing() -> None:
+    """Release nothing: an upstream that is not ours holds no version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where one request goes. ``release`` must be called when its last byte is through."""
+
+    url: str
+    """Root of the API, no trailing slash; see ``join``."""
+    model: str | None
+    """What ``model`` must say there; None leaves the request as it is."""
+    version: int | None
+    """Adapter version (0 = bare); None = not a model that burnish trains."""
+    authorization: str | None = None
+    """Credentials that burnish holds for this target."""
+    keep_caller_authorization: bool = True
+    """True: the caller's own Authorization goes first, ours is only the fallback."""
+    release: Callable[[], None] = _nothing
+
+
+class Upstream(Protocol):
+    """Whatever answers completions."""
+
+    @property
+    def name(self) -> str:
+        """URL or name for the log, without credentials."""
+        ...
+
+    async def target(self, model: str | None) -> Target:
+        """Pick the target for a model name (None: the request names none). Raises NotFound, Unavailable."""
+        ...
+
+    def lost(self, target: Target) -> bool:
+        """Take note that nothing listens there; True when it is worth asking for a target again."""
+        ...
+
+    async def models(self) -> list[dict[str, Any]]:
+        """Return the models on offer, in the shape of ``GET /v1/models``."""
+        ...
+
+
+class RemoteUpstream:
+    """Any OpenAI-compatible server, by URL, with the caller's own credentials or ours."""
+
+    def __init__(self, config: Config, pool: Pool) -> None:
+        assert config.upstream is not None
+        self._url = config.upstream
+        self._pool = pool
+        self._own_model = config.model
+        key = config.upstream_api_key
+        self._authorization = f"Bearer {key.get_secret_value()}" if key else None
+
+    @property
+    def name(self) -> str:
+        """The upstream's URL."""
+        return self._url
+
+    async def target(self, model: str | None) -> Target:
+        """Every model goes there; ``default`` becomes the upstream's own."""
+        if model == DEFAULT_MODEL:
+            model = await self._default()
+            return Target(self._url, model, None, self._authorization)
+        return Target(self._url, None, None, self._authorization)
+
+    def lost(self, target: Target) -> bool:
+        """A server that is not ours is not ours to bring back."""
+        return False
+
+    async def models(self) -> list[dict[str, Any]]:
+        """Ask the upstream."""
+        headers = [(b"authorization", self._authorization.encode())] if self._authorization else []
+        response = await self._pool.send("GET", join(self._url, "/v1/models"), headers, None)
+        with response:
+            content = b"".join([chunk async for chunk in response.chunks()])
+        try:
+            return list(orjson.loads(content)["data"])
+        except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+            raise UpstreamUnreachable(
+                f"{self._url} does not list its models (status {response.status}); set `model` to the name that "
+                "default should mean"
+            ) from error
+
+    async def _default(self) -> str:
+        if self._own_model is None:
+            offered = await self.models()
+            if not offered:
+                raise NotFound(f"{self._url} offers no model yet", code="model_not_found", param="model")
+            self._own_model = str(offered[0]["id"])
+        return self._own_model
+
+
+class LearningUpstream:
+    """An engine whose adapter versions burnish swaps: requests for the model get the live version."""
+
+    def __init__(self, base_model: str, route: LiveRoute) -> None:
+        self._base = base_model
+        self._route = route
+
+    @property
+    def name(self) -> str:
+        """The engine, for the log."""
+        return f"embedded:{self._base}"
+
+    async def target(self, model: str | None) -> Target:
+        """``default`` and the base name mean the live version; ``name@v3`` and ``name@base`` mean just that one."""
+        if model in (None, DEFAULT_MODEL, self._base):
+            return self._leased(await self._live())
+        try:
+            return self._leased(self._route.lease_version(self._version(str(model))))
+        except (UnknownVersion, ValueError) as error:
+            raise NotFound(
+                f"there is no model {model!r} here; use {DEFAULT_MODEL!r} or {self._base!r}, or one of GET /v1/models",
+                code="model_not_found",
+                param="model",
+            ) from error
+
+    async def models(self) -> list[dict[str, Any]]:
+        """List the base, and what is loaded."""
+        loaded = sorted(self._route.resident())
+        names = [self._base, *(f"{self._base}@{'base' if n == BASE_VERSION else f'v{n}'}" for n in loaded)]
+        return [{"id": name, "object": "model", "created": 0, "owned_by": "burnish"} for name in names]
+
+    async def _live(self) -> Lease:
+        try:
+            await self._route.wait_live(ENGINE_WAIT_S)
+        except TimeoutError as error:
+            raise Unavailable(
+                "the engine is not running and did not come back; see `burnish doctor`", code="engine_down"
+            ) from error
+        return self._route.lease()
+
+    def _version(self, model: str) -> int:
+        base, _, version = model.rpartition("@")
+        if base != self._base or not version:
+            raise ValueError(model)
+        return BASE_VERSION if version == "base" else int(version.removeprefix("v"))
+
+    def _leased(self, lease: Lease) -> Target:
+        endpoint = lease.endpoint
+        key = f"Bearer {endpoint.api_key}" if endpoint.api_key else None
+        return Target(endpoint.url, endpoint.model, endpoint.version, key, False, lease.release)
+
+
+def join(base: str, path_and_query: str) -> str:
+    """Append a client's path to an upstream's URL, whose own path stands for the client's ``/v1``.
+
+    ``http://host`` + ``/v1/x`` → ``http://host/v1/x``; ``http://host/v1`` + ``/v1/x`` → the same;
+    ``http://host/api/openai`` + ``/v1/x`` → ``http://host/api/openai/x``. Paths outside ``/v1`` go to the root
+    of a base that ends in ``/v1``, and below any other.
+    """
+    base = base.rstrip("/")
+    if not urlsplit(base).path:
+        return base + path_and_query
+    if base.endswith("/v1"):
+        return base.removesuffix("/v1") + path_and_query
+    return base + path_and_query.removeprefix("/v1")

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.proxy.relay.splice import splice_model
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.just("model"), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(
+    st.dictionaries(st.text().filter(lambda key: key != "model"), json_values, max_size=5),
+    st.text(),
+    st.text(),
+    st.sampled_from([None, 2]),
+    st.booleans(),
+)
+def test_only_the_top_level_model_changes(
+    rest: dict[str, Any], old: str, new: str, indent: int | None, ascii_only: bool
+) -> None:
+    request = {**rest, "model": old, "messages": [{"model": "inner", "content": '"model": "x"}{'}]}
+    body = json.dumps(request, indent=indent, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+    assert json.loads(splice_model(body, new)) == {**request, "model": new}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"model":"a","n":1}', b'{"model":"b","n":1}'),
+        (b' { "n" : 1 , "model" :\n"a" } ', b' { "n" : 1 , "model" :\n"b" } '),
+        (b'{"model":"a","model":"c"}', b'{"model":"b","model":"b"}'),
+        (b'{"mod\\u0065l":"a"}', b'{"mod\\u0065l":"b"}'),
+        (b'{"x":"model","model":"a"}', b'{"x":"model","model":"b"}'),
+        (b'{"n":1}', b'{"model":"b","n":1}'),
+        (b"{ }", b'{"model":"b" }'),
+    ],
+)
+def test_every_other_byte_stays(body: bytes, expected: bytes) -> None:
+    assert splice_model(body, "b") == expected

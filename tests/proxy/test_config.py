@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from burnish.proxy.config import load_config
+from burnish.proxy.errors import ConfigError
+
+
+def test_flag_beats_environment_beats_dotenv_beats_file_beats_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "burnish.toml"
+    assert load_config().port == 8787
+    file.write_text('port = 1\nhost = "localhost"\n[train]\nmin_ratings = 5\nmin_good = 3\n')
+    assert load_config(file=file).port == 1
+    (tmp_path / ".env").write_text("BURNISH_PORT=2\n")
+    assert load_config(file=file).port == 2
+    monkeypatch.setenv("BURNISH_PORT", "3")
+    monkeypatch.setenv("BURNISH_TRAIN__MIN_GOOD", "4")
+    assert load_config(file=file).port == 3
+    config = load_config({"port": 4, "host": None, "train": {"enabled": False}}, file=file)
+    assert (config.port, config.host) == (4, "localhost")
+    assert (config.train.enabled, config.train.min_ratings, config.train.min_good) == (False, 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"port": 99999}, "port: .*65535.*99999"),
+        ({"upstream": "ftp://x"}, "upstream: must be an http"),
+        ({"upstream": "http://user:pw@host"}, "upstream_api_key"),
+        ({"host": "0.0.0.0"}, "set api_key"),
+        ({"host": "192.168.1.5"}, "set api_key"),
+        ({"train": {"schedule": "25:00-26:00"}}, "train.schedule"),
+        ({"train": {"learning_rat": 1}}, "train.learning_rat"),
+    ],
+)
+def test_a_wrong_value_is_named_with_the_fix(flags: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_config(flags)
+
+
+@pytest.mark.parametrize(("text", "says"), [("prot = 1", "unknown key 'prot'"), ("port = = 1", "not TOML")])
+def test_a_wrong_file_is_named(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "burnish.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        load_config(file=file)
+
+
+def test_a_file_that_was_named_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no configuration file"):
+        load_config(file=tmp_path / "nowhere.toml")
+
+
+def test_keys_do_not_show_in_messages_or_repr() -> None:
+    config = load_config({"api_key": "geheim", "upstream_api_key": "sk-secret"})
+    assert "geheim" not in repr(config)
+    assert "sk-secret" not in str(config)

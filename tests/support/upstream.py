@@ -1,0 +1,169 @@
+"""A scripted upstream on a real port: answers exactly the bytes that a test wants, and remembers what it got."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import orjson
+
+
+@dataclass
+class Received:
+    """One request as it came over the wire."""
+
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        """Return the first value of a header."""
+        return next((value for key, value in self.headers if key.lower() == name.lower()), None)
+
+    def json(self) -> dict:
+        """Return the body, parsed."""
+        return orjson.loads(self.body)
+
+
+Script = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass
+class Upstream:
+    """The running server."""
+
+    url: str
+    script: Script
+    requests: list[Received] = field(default_factory=list)
+    disconnects: int = 0
+    """Connections that the other side closed while an answer was under way."""
+
+
+async def _read(reader: asyncio.StreamReader) -> Received | None:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return None
+    first, *lines = head.decode("latin-1").split("\r\n")[:-2]
+    method, target, _ = first.split(" ")
+    headers = [(line.partition(":")[0], line.partition(":")[2].strip()) for line in lines]
+    lower = {name.lower(): value for name, value in headers}
+    if lower.get("transfer-encoding") == "chunked":
+        body = b""
+        while size := int(await reader.readline(), 16):
+            body += await reader.readexactly(size)
+            await reader.readexactly(2)
+        await reader.readexactly(2)
+    else:
+        body = await reader.readexactly(int(lower.get("content-length", 0)))
+    return Received(method, target, headers, body)
+
+
+@asynccontextmanager
+async def upstream(script: Script) -> AsyncIterator[Upstream]:
+    """Run a server that answers each request by a script; a script that returns keeps the connection."""
+    state = Upstream("", script)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while request := await _read(reader):
+                state.requests.append(request)
+                gone = asyncio.ensure_future(reader.read(1))
+                answer = asyncio.ensure_future(state.script(request, writer))
+                await asyncio.wait({gone, answer}, return_when=asyncio.FIRST_COMPLETED)
+                if not answer.done():
+                    state.disconnects += 1
+                    answer.cancel()
+                    await asyncio.wait({answer})
+                    break
+                answer.result()
+                gone.cancel()
+                if writer.is_closing():
+                    break
+                await asyncio.wait({gone})
+        except ConnectionError:
+            state.disconnects += 1
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    state.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server:
+        yield state
+
+
+def reply(
+    content: bytes, *, status: str = "200 OK", headers: str = "content-type: application/json\r\n"
+) -> Script:
+    """Answer always the same, with a length."""
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 {status}\r\n{headers}content-length: {len(content)}\r\n\r\n".encode() + content)
+        await writer.drain()
+
+    return script
+
+
+def completion(text: str = "Hello!", *, response_id: str = "chatcmpl-1", model: str = "mock") -> bytes:
+    """A chat completion as an OpenAI-compatible server answers it."""
+    return orjson.dumps(
+        {
+            "id": response_id,
+            "object": "chat.completion",
+            "created": 1,
+            "model": model,
+            "choices": [
+                {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            ],
+            "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
+        }
+    )
+
+
+def events(text: str, *, response_id: str = "chatcmpl-1", done: bool = True) -> list[bytes]:
+    """The SSE events of a streamed chat completion, a word each."""
+
+    def event(delta: dict, finish: str | None = None) -> bytes:
+        chunk = {
+            "id": response_id,
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "mock",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+        }
+        return b"data: " + orjson.dumps(chunk) + b"\n\n"
+
+    words = text.split(" ")
+    parts = [event({"role": "assistant", "content": ""})]
+    parts += [event({"content": word if i == 0 else " " + word}) for i, word in enumerate(words)]
+    if done:
+        parts += [event({}, "stop"), b"data: [DONE]\n\n"]
+    return parts
+
+
+def stream(
+    parts: list[bytes], *, pause_s: float = 0.0, cut: bool = False, hold: asyncio.Event | None = None
+) -> Script:
+    """Stream parts as HTTP chunks; ``cut`` drops the connection after them, ``hold`` waits before the last."""
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
+        for index, part in enumerate(parts):
+            if hold and index == len(parts) - 1:
+                await hold.wait()
+            writer.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+            await writer.drain()
+            if pause_s:
+                await asyncio.sleep(pause_s)
+        if cut:
+            writer.transport.abort()
+            return
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+    return script
