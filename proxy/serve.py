@@ -1,0 +1,124 @@
+"""Run burnish until it is told to stop: one process a data directory, one socket, a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import uvicorn
+
+from burnish.proxy.app import running
+from burnish.proxy.config import Config
+from burnish.proxy.errors import ConfigError
+from burnish.training.job import write_atomically
+
+# Streams that are still running when burnish is told to stop get this long to end by themselves.
+GRACE_S = 5
+SERVER_FILE = "server.json"
+"""In the data directory while burnish runs: {"url", "pid"}, so that the commands find it."""
+
+
+def serve(config: Config, on_ready: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM; calls ``on_ready`` with the URL once requests are taken.
+
+    Raises ConfigError (data directory, port), adapters.errors.EngineError (no engine, no model).
+    """
+    os.umask(0o077)  # for every file and every child, whatever the user's umask
+    prepare_data_dir(config.data_dir)
+    with _only_one(config.data_dir), _listening(config) as listener:
+        with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(config, listener, on_ready))
+
+
+async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
+    async with running(config) as app:
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                log_level="warning",
+                access_log=False,
+                date_header=False,
+                server_header=False,
+                timeout_graceful_shutdown=GRACE_S,
+            )
+        )
+        url = _url(config.host, listener)
+        write_atomically(config.data_dir / SERVER_FILE, json.dumps({"url": url, "pid": os.getpid()}))
+        on_ready(url)
+        # The server sends itself the signal again once it has stopped; by then there is work left to close.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        try:
+            await server.serve(sockets=[listener])
+        finally:
+            (config.data_dir / SERVER_FILE).unlink(missing_ok=True)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def prepare_data_dir(path: Path) -> None:
+    """Make the data directory, for its owner only. Raises ConfigError when it cannot be written."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+        probe = path / ".writable"
+        probe.touch(mode=0o600)
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(
+            f"the data directory {path} cannot be written ({error.strerror}): "
+            "make it writable, or name another with --data-dir",
+            param="data_dir",
+        ) from error
+
+
+@contextmanager
+def _only_one(data_dir: Path) -> Iterator[None]:
+    """Hold the data directory: two burnishes on one log would train and swap against each other."""
+    with (data_dir / "lock").open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(
+                f"another burnish already uses {data_dir}: stop it, or name another folder with --data-dir",
+                param="data_dir",
+            ) from error
+        yield
+
+
+@contextmanager
+def _listening(config: Config) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((config.host, config.port))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {config.host}:{config.port} ({error.strerror}): "
+                "is another burnish running? Pick another port with --port",
+                param="port",
+            ) from error
+        listener.set_inheritable(False)
+        yield listener
+
+
+def _url(host: str, listener: socket.socket) -> str:
+    port = listener.getsockname()[1]
+    if host in ("0.0.0.0", "::"):  # noqa: S104  (named, not bound)
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

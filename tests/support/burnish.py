@@ -1,0 +1,96 @@
+"""A real burnish in a process of its own, for tests and benches that need the whole program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+# The small model boots in about a second; a busy machine with two cores takes its time.
+BOOT_LIMIT_S = 120.0
+STOP_LIMIT_S = 30.0
+
+
+@dataclass
+class Burnish:
+    """The running program."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    data_dir: Path
+    log_file: Path
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        self.process.kill()
+        self.process.wait(STOP_LIMIT_S)
+
+    def stop(self) -> int:
+        """Ctrl-C; returns the exit code."""
+        self.process.send_signal(signal.SIGINT)
+        return self.process.wait(STOP_LIMIT_S)
+
+
+class DidNotStart(RuntimeError):
+    """burnish ended, or never answered, while it was starting."""
+
+
+def start(data_dir: Path, *flags: str, env: Mapping[str, str] | None = None, port: int = 0) -> Burnish:
+    """Start ``burnish up`` on a free port and wait until it answers. Raises DidNotStart with its output."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    log_file = data_dir / "output.txt"
+    found = data_dir / "server.json"
+    found.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "burnish", "up", "--port", str(port), "--data-dir", str(data_dir), *flags]
+    with log_file.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=data_dir,
+            env={**os.environ, **(env or {})},
+        )
+    deadline = time.monotonic() + BOOT_LIMIT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if found.exists() and (url := _answers(found)):
+            return Burnish(url, process, data_dir, log_file)
+        time.sleep(0.05)
+    if process.poll() is None:
+        process.kill()
+    raise DidNotStart(f"exit code {process.wait()}:\n{log_file.read_text()}")
+
+
+def _answers(found: Path) -> str | None:
+    try:
+        url = str(httpx.Response(200, content=found.read_bytes()).json()["url"])
+        return url if httpx.get(url + "/healthz", timeout=5).status_code == httpx.codes.OK else None
+    except (httpx.HTTPError, ValueError, KeyError, OSError):
+        return None
+
+
+@contextmanager
+def running(data_dir: Path, *flags: str, env: Mapping[str, str] | None = None) -> Iterator[Burnish]:
+    """Start burnish and stop it at the end, however the block ends."""
+    burnish = start(data_dir, *flags, env=env)
+    try:
+        yield burnish
+    finally:
+        if burnish.process.poll() is None:
+            try:
+                burnish.stop()
+            except subprocess.TimeoutExpired:
+                burnish.kill()
