@@ -1,1 +1,1 @@
-"""adapters/convert"""
+"""Turning a version's PEFT files into what an engine can read."""

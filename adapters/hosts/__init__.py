@@ -1,1 +1,1 @@
-"""adapters/hosts"""
+"""Engines that serve adapter versions: one protocol (base), one host per engine."""

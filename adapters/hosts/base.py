@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from burnish.adapters.manifest import AdapterVersion
@@ -18,6 +18,8 @@ class Endpoint:
     """What ``model`` must say in a request to it."""
     version: int
     """0 = the bare model."""
+    api_key: str | None = field(default=None, repr=False)
+    """Bearer token that the engine asks for; None = it asks for none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,203 @@
+"""The embedded engine: llama.cpp, one child process a version, on the same memory-mapped base weights."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import secrets
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFailed
+from burnish.adapters.hosts.base import Endpoint, Limits
+from burnish.adapters.hosts.embedded_child import Settings
+from burnish.adapters.hosts.engine_process import EngineProcess
+from burnish.adapters.hosts.fetch import file_digest
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+
+# llama.cpp itself knows no limit; beyond this an adapter is no smaller than the layers it changes.
+MAX_RANK = 256
+# Live, candidate, and two that drain after quick swaps; each child costs about half a gigabyte.
+MAX_RESIDENT = 4
+# A child answers this in a millisecond; on an overloaded machine it may wait for a core.
+ASK_TIMEOUT_S = 10.0
+# A few tokens, on a machine that may be busy with eight streams and a trainer.
+PROBE_TIMEOUT_S = 60.0
+PROBE_TOKENS = 4
+# Beyond this, more threads wait for memory rather than compute.
+MAX_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    process: EngineProcess
+    endpoint: Endpoint
+
+
+class EmbeddedHost:
+    """AdapterHost over llama.cpp children. Serves ``<base_model>`` and ``<base_model>@v<n>``."""
+
+    def __init__(
+        self, model_path: Path, *, base_model: str, state_dir: Path, threads: int | None = None
+    ) -> None:
+        """Take note of the model; nothing is started yet.
+
+        ``state_dir`` (made 0700) keeps converted adapters and the children's logs. ``threads``: of each
+        child, None = all cores but one. Raises EngineError when the model file cannot be read.
+        """
+        self.base_model = base_model
+        self.base_digest = file_digest(model_path)
+        self._model = model_path
+        self._state = state_dir
+        self._threads = threads or default_threads()
+        self._children: dict[int, _Child] = {}
+        self._lock = asyncio.Lock()
+        self._session: aiohttp.ClientSession | None = None
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state_dir.chmod(0o700)
+
+    @property
+    def limits(self) -> Limits:
+        """What llama.cpp can take."""
+        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT)
+
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        """Start a child for a version (None: the bare model), unless one is up; see AdapterHost.load."""
+        number = version.number if version else BASE_VERSION
+        async with self._lock:
+            child = self._children.get(number)
+            if child and await self._answers(child):
+                return child.endpoint
+            await self._forget_dead(number)
+            if len(self._children) >= MAX_RESIDENT:
+                raise EngineError(
+                    f"{MAX_RESIDENT} versions are loaded already ({sorted(self._children)}); wait until an "
+                    "old one has drained, then try again"
+                )
+            if version:
+                self._check_base(version)
+            self._children[number] = child = await self._start(version)
+            return child.endpoint
+
+    async def unload(self, version: int) -> None:
+        """End the child of a version; unknown ones are ignored."""
+        async with self._lock:
+            child = self._children.pop(version, None)
+            if child:
+                await child.process.stop()
+
+    async def served(self) -> dict[int, Endpoint]:
+        """Ask every child; those that are dead, or don't answer with their own name, are left out."""
+        children = dict(self._children)
+        answers = await asyncio.gather(*(self._answers(child) for child in children.values()))
+        return {n: child.endpoint for (n, child), up in zip(children.items(), answers, strict=True) if up}
+
+    async def probe(self, endpoint: Endpoint) -> None:
+        """Generate a few tokens for real. Raises ProbeFailed."""
+        body = {
+            "model": endpoint.model,
+            "messages": [{"role": "user", "content": "Say hello."}],
+            "max_tokens": PROBE_TOKENS,
+            "temperature": 0,
+        }
+        try:
+            reply = await self._ask("POST", endpoint, "/v1/chat/completions", PROBE_TIMEOUT_S, body)
+            tokens = int(reply["usage"]["completion_tokens"])
+        except (EngineError, KeyError, TypeError, ValueError) as error:
+            raise ProbeFailed(
+                f"{endpoint.model} was loaded, but a test generation failed: {error}"
+            ) from error
+        if tokens < 1 or reply.get("model") != endpoint.model:
+            raise ProbeFailed(f"{endpoint.model} answered as {reply.get('model')!r} with {tokens} tokens")
+
+    async def close(self) -> None:
+        """End every child."""
+        async with self._lock:
+            for child in self._children.values():
+                await child.process.stop()
+            self._children.clear()
+        if self._session:
+            await self._session.close()
+            self._session = None
+
+    def processes(self) -> dict[int, int]:
+        """Return version → process id of its child, for `doctor` and for measuring."""
+        return {version: child.process.pid for version, child in self._children.items()}
+
+    def _check_base(self, version: AdapterVersion) -> None:
+        if version.manifest.base_digest != self.base_digest:
+            raise IncompatibleAdapter(
+                f"{version.served_name} was trained on base weights {version.manifest.base_digest}, this "
+                f"engine serves {self._model.name} with {self.base_digest}; serve that model, or train anew"
+            )
+
+    async def _start(self, version: AdapterVersion | None) -> _Child:
+        name = version.served_name if version else self.base_model
+        number = version.number if version else BASE_VERSION
+        key = secrets.token_urlsafe(32)
+        settings = Settings(
+            model=str(self._model.absolute()),
+            name=name,
+            api_key=key,
+            threads=self._threads,
+            adapter=str(version.path.absolute()) if version else None,
+            converted=str(self._converted(version)) if version else None,
+        )
+        process = await EngineProcess.start(settings, self._state / f"engine-v{number:04d}.log")
+        return _Child(process, Endpoint(process.url, name, number, key))
+
+    def _converted(self, version: AdapterVersion) -> Path:
+        """Where a version's GGUF is kept: named after its content, so that a stale one is never served."""
+        content = repr(sorted(version.manifest.checksums.items())) + self.base_digest
+        key = hashlib.sha256(content.encode()).hexdigest()[:16]
+        return self._state.absolute() / f"v{version.number:04d}-{key}.gguf"
+
+    async def _forget_dead(self, number: int) -> None:
+        """Drop the children that have died, and whatever is left of one version."""
+        for version, child in list(self._children.items()):
+            if version == number or not child.process.alive:
+                del self._children[version]
+                await child.process.stop()
+
+    async def _answers(self, child: _Child) -> bool:
+        if not child.process.alive:
+            return False
+        try:
+            listing = await self._ask("GET", child.endpoint, "/v1/models", ASK_TIMEOUT_S)
+            return bool(listing["data"][0]["id"] == child.endpoint.model)
+        except (EngineError, KeyError, IndexError, TypeError):
+            return False
+
+    async def _ask(
+        self, method: str, endpoint: Endpoint, path: str, timeout_s: float, body: Any = None
+    ) -> Any:
+        """Send a request to a child and return its JSON. Raises EngineError."""
+        if self._session is None:
+            # No connection is kept: each one kept would hold a thread of the child.
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
+        try:
+            async with self._session.request(
+                method,
+                endpoint.url + path,
+                json=body,
+                headers={"authorization": f"Bearer {endpoint.api_key}"},
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+            ) as response:
+                if response.status != HTTPStatus.OK:
+                    raise EngineError(f"{path} answered {response.status}: {(await response.text())[:200]}")
+                return await response.json()
+        except TimeoutError as error:
+            raise EngineError(f"{path} did not answer within {timeout_s:g} s") from error
+        except (aiohttp.ClientError, ValueError) as error:
+            raise EngineError(f"{path} failed: {error}") from error
+
+
+def default_threads() -> int:
+    """Return how many threads a child gets: a core is left to the proxy and to everything else."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cores - 1, MAX_THREADS))

@@ -1,0 +1,122 @@
+"""One llama.cpp server, serving one version. Run as ``python -m burnish.adapters.hosts.embedded_child``.
+
+Reads one line of JSON (``Settings``) from stdin, converts the adapter if that has not been done yet, starts
+the server on a free port of 127.0.0.1, and prints one line of JSON: ``{"url": …}``, or ``{"error": …,
+"message": …}``. Stdin then stays open as the lifeline: when it closes, however the parent ended, this process ends at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from burnish.adapters.convert.peft_gguf import convert, read_base
+from burnish.adapters.errors import AdapterError, EngineError
+
+# Requests that are decoded together. More would only make each slower on the few cores of a laptop.
+SLOTS = 4
+# Tokens for each of them. The KV cache is taken at start: 4 x 4096 cost 380 MB with the small model.
+SLOT_TOKENS = 4096
+# Every open connection holds one of llama.cpp's HTTP threads, idle ones too; health checks must get one.
+HTTP_THREADS = 128
+# Only warnings and errors: the log must not grow with the traffic.
+LOG_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the parent says on stdin; the key goes this way because arguments and environments can be read."""
+
+    model: str
+    """Path of the base GGUF."""
+    name: str
+    """Served name."""
+    api_key: str
+    threads: int
+    adapter: str | None
+    """PEFT directory, None = the bare model."""
+    converted: str | None
+    """Where the adapter's GGUF is, or shall be."""
+
+
+def main() -> NoReturn:
+    """Serve until stdin closes."""
+    # Ctrl-C reaches the whole terminal group, but what is under way must end before the engine does.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    settings = Settings(**json.loads(sys.stdin.buffer.readline()))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        server = serve(settings)
+    except AdapterError as error:
+        _say({"error": type(error).__name__, "message": str(error)})
+        os._exit(1)
+    _say({"url": server.listening_address})
+    threading.Event().wait()
+    raise AssertionError("unreachable: only the lifeline ends this process")
+
+
+def serve(settings: Settings) -> Any:
+    """Start the server and return it. Raises CorruptAdapter, IncompatibleAdapter, EngineError."""
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise EngineError(
+            f'the embedded engine is not installed ({error}); run: pip install "burnish[engine]"'
+        ) from error
+    parameters = _parameters(xllamacpp, settings)
+    if settings.adapter and settings.converted:
+        converted = Path(settings.converted)
+        if not converted.exists():
+            convert(Path(settings.adapter), read_base(Path(settings.model)), converted)
+        parameters.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(converted), 1.0)]
+    try:
+        return xllamacpp.Server(parameters)
+    except (RuntimeError, ValueError, MemoryError) as error:
+        raise EngineError(f"llama.cpp cannot load {settings.model}: {error}") from error
+
+
+def _parameters(xllamacpp: Any, settings: Settings) -> Any:
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = settings.model
+    parameters.model_alias = {settings.name}
+    parameters.api_keys = [settings.api_key]
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.cors_origins = ""
+    for cpu in (parameters.cpuparams, parameters.cpuparams_batch):
+        cpu.n_threads = settings.threads
+        cpu.poll = 0  # spinning threads starve everything else on a small machine
+    parameters.n_parallel = SLOTS
+    # A unified cache would let one long request make the others fail when it is full.
+    parameters.kv_unified = False
+    parameters.n_ctx = SLOTS * SLOT_TOKENS
+    parameters.fit_params = False  # the size above is meant, and measuring costs boot time
+    parameters.cache_ram_mib = 0  # gigabytes otherwise; each slot's own prompt cache is enough
+    parameters.n_threads_http = HTTP_THREADS
+    parameters.use_jinja = True
+    parameters.ui = parameters.endpoint_slots = parameters.endpoint_props = parameters.endpoint_metrics = (
+        False
+    )
+    parameters.verbosity = LOG_LEVEL
+    return parameters
+
+
+def _end_with_parent() -> NoReturn:
+    while os.read(0, 4096):
+        continue
+    # Not sys.exit: llama.cpp's threads may be in the middle of a token, and there is nothing to save.
+    os._exit(0)
+
+
+def _say(line: dict[str, str]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

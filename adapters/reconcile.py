@@ -1,0 +1,155 @@
+"""Makes the engine serve what the registry says is live, whatever happened: a crash, a kill, a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from burnish.adapters.errors import AdapterError, CorruptAdapter, IncompatibleAdapter, UnknownVersion
+from burnish.adapters.hosts.base import Endpoint
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.swap import Swap
+
+logger = logging.getLogger(__name__)
+
+# A look costs one small request a child; a request that meets a dead engine wakes the loop at once anyway.
+INTERVAL_S = 2.0
+# An engine that fails once may have met a busy machine; a version with which it fails this often in a row while
+# the bare model loads is at fault itself.
+MAX_FAILURES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What one look found and did."""
+
+    actions: tuple[str, ...] = ()
+    """In words, empty when all was well."""
+    fault: str | None = None
+    """Why the engine does not serve what it should; None when it does."""
+
+
+class Reconciler:
+    """Compares and repairs, once or for ever."""
+
+    def __init__(self, swap: Swap) -> None:
+        self._swap = swap
+        self._failures = 0
+        self.last = Repair()
+        """What the last look found."""
+        self.degraded: str | None = None
+        """Why an older version than the chosen one is live; stays until another one goes live."""
+        self._fallback: int | None = None
+
+    async def run(self, interval_s: float = INTERVAL_S) -> None:
+        """Look now, every ``interval_s``, and at once when a request found an engine gone. Never returns."""
+        trouble = self._swap.route.trouble
+        while True:
+            try:
+                await self.reconcile_once()
+            except Exception:
+                # The loop that heals everything else must itself survive everything.
+                logger.exception("reconciling failed; trying again in %g s", interval_s)
+            try:
+                async with asyncio.timeout(interval_s):
+                    await trouble.wait()
+            except TimeoutError:
+                continue
+
+    async def reconcile_once(self) -> Repair:
+        """Compare what is served with what should be, and repair it; return what was done.
+
+        An engine that cannot be started is reported in ``fault``, and tried again at the next look.
+        """
+        async with self._swap.lock:
+            self._swap.route.trouble.clear()
+            served = await self._swap.host.served()
+            actions = self._forget_lost(served)
+            wanted = self._swap.registry.live()
+            if wanted != self._fallback:
+                self._fallback = self.degraded = None
+            fault = None
+            try:
+                actions += await self._serve(wanted, served)
+                self._failures = 0
+            except AdapterError as error:
+                fault = str(error)
+                actions += await self._fall_back(wanted, error)
+            actions += await self._unload_orphans(served)
+        self.last = Repair(tuple(actions), fault)
+        for action in actions:
+            logger.warning("reconciled: %s", action)
+        return self.last
+
+    def _forget_lost(self, served: dict[int, Endpoint]) -> list[str]:
+        """Give nobody a lease on an engine that is gone."""
+        route = self._swap.route
+        lost = [n for n, endpoint in route.resident().items() if served.get(n) != endpoint]
+        for version in lost:
+            route.remove(version)
+        return [f"the engine of {_spoken(version)} is gone" for version in lost]
+
+    async def _serve(self, wanted: int, served: dict[int, Endpoint]) -> list[str]:
+        """Make the wanted version what requests get. Raises AdapterError."""
+        host, route = self._swap.host, self._swap.route
+        endpoint = served.get(wanted)
+        if endpoint and route.live == endpoint:
+            return []
+        if endpoint is None:
+            endpoint = await host.load(self._version(wanted))
+            try:
+                await host.probe(endpoint)
+            except AdapterError:
+                await host.unload(wanted)
+                raise
+        before = route.live
+        route.flip(endpoint)
+        if before and before.version != wanted:
+            self._swap.retire(before.version)
+        return [f"{_spoken(wanted)} serves again"]
+
+    async def _fall_back(self, wanted: int, error: AdapterError) -> list[str]:
+        """Serve an older version when the wanted one cannot be; leave things alone when the engine is at fault."""
+        self._failures += 1
+        logger.error("%s cannot be served: %s", _spoken(wanted), error)
+        hopeless = isinstance(error, CorruptAdapter | IncompatibleAdapter | UnknownVersion)
+        if wanted == BASE_VERSION or not (hopeless or self._failures >= MAX_FAILURES):
+            return []
+        for older in self._older(wanted):
+            try:
+                actions = await self._serve(older, await self._swap.host.served())
+            except AdapterError as failure:
+                logger.error("%s cannot be served either: %s", _spoken(older), failure)
+                continue
+            self._failures = 0
+            self._fallback = older
+            self.degraded = f"{_spoken(wanted)} cannot be served ({error}); {_spoken(older)} is live instead"
+            self._swap.registry.record(older, "live", self.degraded, replaced=wanted)
+            self._swap.registry.record(wanted, "rejected", f"could not be served: {error}")
+            return [*actions, self.degraded]
+        return []
+
+    def _older(self, wanted: int) -> list[int]:
+        """Versions below one that were live before it, newest first, then the bare model.
+
+        Not "the one before in the history": after a rollback that is the very version which the user left.
+        """
+        versions = self._swap.registry.versions()
+        retired = [v.number for v in versions if v.state == "retired" and v.number < wanted]
+        return [*sorted(retired, reverse=True), BASE_VERSION]
+
+    async def _unload_orphans(self, served: dict[int, Endpoint]) -> list[str]:
+        """Unload what is neither live, nor staged, nor in use, e.g. the candidate of a run that died."""
+        route = self._swap.route
+        orphans = [n for n in served if n not in route.resident() and not route.in_flight(n)]
+        for version in orphans:
+            await self._swap.host.unload(version)
+        return [f"unloaded {_spoken(version)}, which nobody used" for version in orphans]
+
+    def _version(self, number: int) -> AdapterVersion | None:
+        return None if number == BASE_VERSION else self._swap.registry.get(number)
+
+
+def _spoken(version: int) -> str:
+    return "the bare model" if version == BASE_VERSION else f"v{version}"

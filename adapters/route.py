@@ -1,0 +1,128 @@
+"""Which version new requests get, and who still uses the others.
+
+Everything here is synchronous but the waiting, costs O(1) a request, and belongs to one event loop. A request
+takes a lease and ends on the version on which it began, whatever goes live meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from types import TracebackType
+
+from burnish.adapters.errors import EngineError, UnknownVersion
+from burnish.adapters.hosts.base import Endpoint
+
+
+class Lease:
+    """One request's hold on a version. Released once; more often does no harm."""
+
+    __slots__ = ("_route", "endpoint")
+
+    def __init__(self, route: LiveRoute, endpoint: Endpoint) -> None:
+        self._route: LiveRoute | None = route
+        self.endpoint = endpoint
+
+    def release(self) -> None:
+        """Say that the request has ended."""
+        if self._route is not None:
+            route, self._route = self._route, None
+            route._released(self.endpoint.version)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class LiveRoute:
+    """The versions that requests can get, and the one that they get unless they name another."""
+
+    def __init__(self) -> None:
+        self._live: Endpoint | None = None
+        self._resident: dict[int, Endpoint] = {}
+        self._leases: Counter[int] = Counter()
+        self._is_live = asyncio.Event()
+        self._drained: dict[int, asyncio.Event] = {}
+        self.trouble = asyncio.Event()
+        """Set when a request found that an engine is gone; reconciling clears it."""
+
+    @property
+    def live(self) -> Endpoint | None:
+        """What new requests get; None while nothing is served."""
+        return self._live
+
+    def resident(self) -> dict[int, Endpoint]:
+        """Return the versions that can be leased, the live one included."""
+        return dict(self._resident)
+
+    def in_flight(self, version: int) -> int:
+        """Return how many leases on a version are out."""
+        return self._leases[version]
+
+    def lease(self) -> Lease:
+        """Lease the live version. Raises EngineError while there is none: see ``wait_live``."""
+        if self._live is None:
+            raise EngineError("no version is live; wait until the engine is back")
+        return self._leased(self._live)
+
+    def lease_version(self, version: int) -> Lease:
+        """Lease a version by its number, live or not. Raises UnknownVersion when it is not loaded."""
+        endpoint = self._resident.get(version)
+        if endpoint is None:
+            raise UnknownVersion(f"version {version} is not loaded; loaded are {sorted(self._resident)}")
+        return self._leased(endpoint)
+
+    def flip(self, endpoint: Endpoint) -> None:
+        """From now on, new requests get this one. What was live stays resident until it is removed."""
+        self._resident[endpoint.version] = endpoint
+        self._live = endpoint
+        self._is_live.set()
+
+    def add(self, endpoint: Endpoint) -> None:
+        """Let requests ask for a version by name, without making it live."""
+        self._resident[endpoint.version] = endpoint
+
+    def remove(self, version: int) -> None:
+        """Lease a version no more. The live one can be removed too: then nothing is live."""
+        self._resident.pop(version, None)
+        if self._live and self._live.version == version:
+            self._live = None
+            self._is_live.clear()
+
+    def lost(self, url: str) -> None:
+        """Take note that nothing listens at a URL that this route gave out; wakes the reconciling loop.
+
+        If that was the live version, nothing is live until it serves again: ``wait_live``.
+        """
+        self.trouble.set()
+        if self._live and self._live.url == url:
+            self._live = None
+            self._is_live.clear()
+
+    async def wait_live(self, timeout_s: float) -> None:
+        """Return when a version is live, at once if one is. Raises TimeoutError."""
+        if not self._is_live.is_set():
+            async with asyncio.timeout(timeout_s):
+                await self._is_live.wait()
+
+    async def drained(self, version: int, timeout_s: float | None = None) -> None:
+        """Return when no lease on a version is out. Raises TimeoutError (None: waits for ever)."""
+        async with asyncio.timeout(timeout_s):
+            while self._leases[version]:
+                await self._drained.setdefault(version, asyncio.Event()).wait()
+
+    def _leased(self, endpoint: Endpoint) -> Lease:
+        self._leases[endpoint.version] += 1
+        return Lease(self, endpoint)
+
+    def _released(self, version: int) -> None:
+        self._leases[version] -= 1
+        if not self._leases[version]:
+            del self._leases[version]
+            waiting = self._drained.pop(version, None)
+            if waiting:
+                waiting.set()

@@ -1,0 +1,162 @@
+"""Changing what is live, in steps that can each be undone.
+
+load → probe → commit (the registry's ``live`` event) → flip → drain → unload. A failure before the commit leaves
+the old version live and nothing loaded; a crash after it is finished by ``reconcile``, which makes the engine serve
+what the registry says. Rolling back to an old version or to the bare model is the same function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+from burnish.adapters.errors import AdapterError
+from burnish.adapters.hosts.base import AdapterHost, Endpoint
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.registry import Registry
+from burnish.adapters.route import LiveRoute
+
+logger = logging.getLogger(__name__)
+
+# How long a swap waits for an older version to drain when the engine has no room for another one.
+ROOM_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Swapped:
+    """What a swap did."""
+
+    version: int
+    """Live now; 0 = the bare model."""
+    replaced: int
+    """Live before."""
+    seconds: float
+    """From the call until new requests got the version."""
+
+
+class Swap:
+    """Moves versions in and out of one engine, one change at a time."""
+
+    def __init__(self, registry: Registry, host: AdapterHost, route: LiveRoute) -> None:
+        self.registry = registry
+        self.host = host
+        self.route = route
+        self.lock = asyncio.Lock()
+        """Held by whoever changes what is loaded."""
+        self._retiring: dict[int, asyncio.Task[None]] = {}
+
+    async def go_live(self, version: AdapterVersion | None, reason: str) -> Swapped:
+        """Make a version (None: the bare model) what new requests get; return as soon as they do.
+
+        The replaced version is unloaded in the background, when the last request that began on it has ended;
+        never earlier, however long that takes. Raises IncompatibleAdapter, CorruptAdapter, EngineError,
+        ProbeFailed, and then everything is as it was before.
+        """
+        began = time.perf_counter()
+        number = version.number if version else BASE_VERSION
+        await self._room(number)
+        async with self.lock:
+            endpoint = await self._load(version)
+            replaced = self.registry.live()
+            try:
+                self._commit(number, replaced, reason)
+            except BaseException:
+                await self._unload_unless_used(number)
+                raise
+            self.route.flip(endpoint)
+            if replaced != number:
+                self.retire(replaced)
+            return Swapped(number, replaced, time.perf_counter() - began)
+
+    async def stage(self, version: AdapterVersion) -> Endpoint:
+        """Load a version without traffic, reachable under its own name only, so that it can be judged.
+
+        Raises what ``go_live`` raises.
+        """
+        await self._room(version.number)
+        async with self.lock:
+            endpoint = await self._load(version)
+            self.route.add(endpoint)
+            return endpoint
+
+    async def unstage(self, version: int) -> None:
+        """Unload a staged version once nobody uses it, unless it has become live."""
+        if self.registry.live() != version:
+            await asyncio.shield(self.retire(version))
+
+    def retire(self, version: int) -> asyncio.Task[None]:
+        """Unload a version in the background, when no request uses it any more."""
+        task = self._retiring.get(version)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._drain_and_unload(version))
+            self._retiring[version] = task
+            task.add_done_callback(lambda done: self._retired(version, done))
+        return task
+
+    async def settled(self) -> None:
+        """Return when every replaced version has been unloaded."""
+        while self._retiring:
+            await asyncio.wait(self._retiring.values())
+
+    async def close(self) -> None:
+        """Stop waiting for versions to drain; the host ends them."""
+        tasks = list(self._retiring.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _load(self, version: AdapterVersion | None) -> Endpoint:
+        """Load and probe; undone when either fails or the caller is cancelled."""
+        number = version.number if version else BASE_VERSION
+        try:
+            endpoint = await self.host.load(version)
+            await self.host.probe(endpoint)
+        except BaseException:
+            await self._unload_unless_used(number)
+            raise
+        return endpoint
+
+    def _commit(self, number: int, replaced: int, reason: str) -> None:
+        """Write the line that decides what is live, then the one that tells what became of the other."""
+        self.registry.record(number, "live", reason, replaced=replaced)
+        if replaced not in (number, BASE_VERSION):
+            try:
+                self.registry.record(
+                    replaced, "retired", f"replaced by {number}: {reason}", replaced_by=number
+                )
+            except (AdapterError, OSError):
+                # The swap is committed: a missing epitaph must not undo it.
+                logger.exception(
+                    "v%d is live, but the event that retires v%d was not written", number, replaced
+                )
+
+    async def _unload_unless_used(self, version: int) -> None:
+        if version not in self.route.resident() and not self.route.in_flight(version):
+            await self.host.unload(version)
+
+    async def _drain_and_unload(self, version: int) -> None:
+        while True:
+            await self.route.drained(version)
+            async with self.lock:
+                if self.registry.live() == version:
+                    return  # it went live again while it drained
+                if not self.route.in_flight(version):
+                    self.route.remove(version)
+                    await self.host.unload(version)
+                    return
+
+    def _retired(self, version: int, task: asyncio.Task[None]) -> None:
+        del self._retiring[version]
+        if not task.cancelled() and (error := task.exception()):
+            # Nobody awaits this task; reconciling finds what is left and tries again.
+            logger.error("v%d was not unloaded: %s", version, error)
+
+    async def _room(self, number: int) -> None:
+        """Wait a while for a version to drain when the engine is full."""
+        resident = self.route.resident()
+        if number not in resident and len(resident) >= self.host.limits.max_resident and self._retiring:
+            await asyncio.wait(
+                self._retiring.values(), timeout=ROOM_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
+            )
