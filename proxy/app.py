@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import orjson
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import burnish
-from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, NotFound
-from burnish.proxy.feedback import answer_command, completion_routes, feedback_routes
-from burnish.proxy.learner.learner import Learner
-from burnish.proxy.learner.routes import learner_routes
-from burnish.proxy.log import Log
 from burnish.proxy.relay.guard import Guard
-from burnish.proxy.relay.pool import Pool
-from burnish.proxy.relay.relay import Relay
-from burnish.proxy.relay.routing import DEFAULT_MODEL, RemoteUpstream, Upstream
-from burnish.proxy.surfaces.chat import Chat
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -53,7 +61,9 @@ class TrainConfig(BaseModel):
         pattern=r"^(auto|manual|([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d)$",
         description='"auto", "manual" (only burnish train), or a local-time window such as "01:00-06:30".',
     )
-    preset: Literal["careful", "balanced", "aggressive"] = Field("balanced", description="Hyper-parameters to start from.")
+    preset: Literal["careful", "balanced", "aggressive"] = Field(
+        "balanced", description="Hyper-parameters to start from."
+    )
     learning_rate: float | None = Field(None, gt=0, lt=1, description="Overrides the preset.")
     epochs: int | None = Field(None, ge=1, le=100, description="Overrides the preset.")
     batch_size: int | None = Field(None, ge=1, le=512, description="Overrides the preset.")
@@ -93,10 +103,16 @@ class Config(BaseSettings):
         description="Embedded engine: a GGUF file (default: the small model). Upstream: what `default` means there.",
     )
     data_dir: Path = Field(default_factory=default_data_dir, description="Where log, versions and jobs live.")
-    api_key: SecretStr | None = Field(None, description="Key that callers must send (Authorization: Bearer … or x-burnish-key).")
+    api_key: SecretStr | None = Field(
+        None, description="Key that callers must send (Authorization: Bearer … or x-burnish-key)."
+    )
     allowed_hosts: tuple[str, ...] = Field((), description="Host names accepted besides loopback's own.")
-    allowed_origins: tuple[str, ...] = Field((), description='Web pages that may call, e.g. "http://localhost:3000".')
-    max_body_bytes: int = Field(64 * 1024 * 1024, ge=1024, description="Largest request body of a completion.")
+    allowed_origins: tuple[str, ...] = Field(
+        (), description='Web pages that may call, e.g. "http://localhost:3000".'
+    )
+    max_body_bytes: int = Field(
+        64 * 1024 * 1024, ge=1024, description="Largest request body of a completion."
+    )
     connect_timeout_s: float = Field(10, gt=0, description="Until the upstream accepts a connection.")
     first_byte_timeout_s: float = Field(600, gt=0, description="Until the upstream begins to answer.")
     idle_timeout_s: float = Field(300, gt=0, description="Longest silence inside an answer.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import logging
 import os
 import signal
 import socket
@@ -37,6 +38,11 @@ def serve(config: Config, on_ready: Callable[[str], None]) -> None:
             runner.run(_serve(config, listener, on_ready))
 
 
+def _not_a_cut(record: logging.LogRecord) -> bool:
+    """The relay returns early on purpose when an upstream breaks off; the log of completions has it."""
+    return "returned without completing response" not in record.getMessage()
+
+
 async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
     async with running(config) as app:
         server = uvicorn.Server(
@@ -50,6 +56,7 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
                 timeout_graceful_shutdown=GRACE_S,
             )
         )
+        logging.getLogger("uvicorn.error").addFilter(_not_a_cut)
         url = _url(config.host, listener)
         write_atomically(config.data_dir / SERVER_FILE, json.dumps({"url": url, "pid": os.getpid()}))
         on_ready(url)

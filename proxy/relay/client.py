@@ -80,7 +80,7 @@ async def _body_parts(receive: Receive) -> AsyncIterator[bytes]:
         more = message.get("more_body", False)
 
 
-def request_body(receive: Receive, headers: RawHeaders, client: _Client) -> AsyncIterator[bytes] | None:
+def request_body(receive: Receive, headers: RawHeaders, client: Client) -> AsyncIterator[bytes] | None:
     """Stream a body; None when the request has none. Watches the client once the body is through."""
     if (first(headers, b"content-length") or "0") == "0" and first(headers, b"transfer-encoding") is None:
         return None

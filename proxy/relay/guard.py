@@ -81,7 +81,10 @@ class Guard:
             if first(headers, b"sec-fetch-site") in ("cross-site", "same-site"):
                 raise Forbidden("a web page of another site may not call burnish.", code="origin_not_allowed")
             return
-        if origin.lower() in self._origins or origin.lower() in (f"http://{host}".lower(), f"https://{host}".lower()):
+        if origin.lower() in self._origins or origin.lower() in (
+            f"http://{host}".lower(),
+            f"https://{host}".lower(),
+        ):
             return
         raise Forbidden(
             f"Origin {origin!r} may not call burnish; add it to allowed_origins if you trust that page.",
@@ -93,7 +96,9 @@ class Guard:
         bearer = first(headers, b"authorization")
         if (given and self._matches(given.encode())) or (bearer and self._matches(_bearer(bearer.encode()))):
             return
-        raise Unauthorized("this burnish needs its api_key: send Authorization: Bearer <key>, or x-burnish-key.")
+        raise Unauthorized(
+            "this burnish needs its api_key: send Authorization: Bearer <key>, or x-burnish-key."
+        )
 
     def _matches(self, given: bytes) -> bool:
         return self._key is not None and hmac.compare_digest(given, self._key)
@@ -108,7 +113,9 @@ def refuse_traversal(path: str) -> None:
     """Refuse paths that could mean something else to the next hop. Raises InvalidRequest."""
     decoded = _decoded(path)
     if "\\" in decoded or any(part in (".", "..") for part in decoded.split("/")) or "\0" in decoded:
-        raise InvalidRequest(f"the path {path!r} is not in its plain form: send it without . or .. or backslashes")
+        raise InvalidRequest(
+            f"the path {path!r} is not in its plain form: send it without . or .. or backslashes"
+        )
 
 
 def is_management(path: str) -> bool:

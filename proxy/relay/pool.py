@@ -95,11 +95,17 @@ class Pool:
                 ),
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectFailed(f"cannot connect to {_origin(url)}: {_words(error)}. Is it running?") from error
+            raise ConnectFailed(
+                f"cannot connect to {_origin(url)}: {_words(error)}. Is it running?"
+            ) from error
         except TimeoutError as error:
-            raise UpstreamTimeout(f"{_origin(url)} did not begin to answer within {self._first_byte_s:g} s") from error
+            raise UpstreamTimeout(
+                f"{_origin(url)} did not begin to answer within {self._first_byte_s:g} s"
+            ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise UpstreamUnreachable(f"{_origin(url)} broke off before it answered: {_words(error)}") from error
+            raise UpstreamUnreachable(
+                f"{_origin(url)} broke off before it answered: {_words(error)}"
+            ) from error
         return UpstreamResponse(response.status, list(response.raw_headers), response)
 
     async def close(self) -> None:

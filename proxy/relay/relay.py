@@ -21,7 +21,14 @@ from burnish.proxy.log import Log
 from burnish.proxy.relay.client import Client, read_body, request_body
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.guard import Guard
-from burnish.proxy.relay.headers import COMPLETION_ID, SESSION_HEADERS, RawHeaders, first, to_client, to_upstream
+from burnish.proxy.relay.headers import (
+    COMPLETION_ID,
+    SESSION_HEADERS,
+    RawHeaders,
+    first,
+    to_client,
+    to_upstream,
+)
 from burnish.proxy.relay.pool import ConnectFailed, Pool, UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.routing import Target, Upstream, join
 from burnish.proxy.relay.splice import splice_model
@@ -80,7 +87,9 @@ class Relay:
         if b"/rl" in body:
             if command := find_command(request.messages):
                 text = await self._answer(command, request.messages, caller, session)
-                await _send_local(send, surface.answer(text, request, new_completion_id(), request.model or "burnish"))
+                await _send_local(
+                    send, surface.answer(text, request, new_completion_id(), request.model or "burnish")
+                )
                 return
             messages = cut_exchanges(request.messages)
             if messages is not request.messages:
@@ -154,7 +163,9 @@ class Relay:
         self, scope: Scope, target: Target, body: bytes | AsyncIterator[bytes] | None
     ) -> UpstreamResponse:
         headers = self._guard.without_key(to_upstream(scope["headers"]))
-        if target.authorization and not (target.keep_caller_authorization and first(headers, b"authorization")):
+        if target.authorization and not (
+            target.keep_caller_authorization and first(headers, b"authorization")
+        ):
             headers = [(name, value) for name, value in headers if name.lower() != b"authorization"]
             headers.append((b"authorization", target.authorization.encode()))
         if not isinstance(body, bytes) and (length := first(scope["headers"], b"content-length")):

@@ -140,6 +140,11 @@ class LearningUpstream:
                 param="model",
             ) from error
 
+    def lost(self, target: Target) -> bool:
+        """The engine is brought back by reconciling; asking again waits for that."""
+        self._route.lost(target.url)
+        return True
+
     async def models(self) -> list[dict[str, Any]]:
         """List the base, and what is loaded."""
         loaded = sorted(self._route.resident())

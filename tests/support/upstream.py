@@ -101,7 +101,9 @@ def reply(
     """Answer always the same, with a length."""
 
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        writer.write(f"HTTP/1.1 {status}\r\n{headers}content-length: {len(content)}\r\n\r\n".encode() + content)
+        writer.write(
+            f"HTTP/1.1 {status}\r\n{headers}content-length: {len(content)}\r\n\r\n".encode() + content
+        )
         await writer.drain()
 
     return script

@@ -14,7 +14,9 @@ def test_loopback_by_its_own_names_may_call(host: bytes) -> None:
     Guard(load_config()).check("/v1/chat/completions", [(b"host", host)])
 
 
-@pytest.mark.parametrize("host", [b"evil.example", b"127.0.0.1.evil.example", b"localhost.evil.example:80", b"", b"0"])
+@pytest.mark.parametrize(
+    "host", [b"evil.example", b"127.0.0.1.evil.example", b"localhost.evil.example:80", b"", b"0"]
+)
 def test_a_rebound_name_is_refused(host: bytes) -> None:
     with pytest.raises(Forbidden, match="Host"):
         Guard(load_config()).check("/v1/feedback", [(b"host", host)])
@@ -48,7 +50,9 @@ def test_an_open_address_wants_the_key() -> None:
     with pytest.raises(Unauthorized):
         guard.check("/v1/models", [host, (b"authorization", b"Bearer wrong")])
     guard.check("/v1/models", [host, (b"authorization", b"Bearer geheim")])
-    guard.check("/v1/models", [host, (b"x-burnish-key", b"geheim"), (b"authorization", b"Bearer upstream-key")])
+    guard.check(
+        "/v1/models", [host, (b"x-burnish-key", b"geheim"), (b"authorization", b"Bearer upstream-key")]
+    )
 
 
 def test_our_key_does_not_go_upstream_and_the_callers_does() -> None:
@@ -83,6 +87,8 @@ def test_paths_that_another_hop_could_read_otherwise_are_refused(path: str) -> N
         Guard(load_config()).check(path, [LOCAL])
 
 
-@pytest.mark.parametrize("path", ["/api/chat", "/api/tags", "/v1/completions", "/v1/embeddings", "/", "/modelsx"])
+@pytest.mark.parametrize(
+    "path", ["/api/chat", "/api/tags", "/v1/completions", "/v1/embeddings", "/", "/modelsx"]
+)
 def test_ordinary_routes_are_not_management(path: str) -> None:
     assert not is_management(path)

@@ -11,7 +11,9 @@ from burnish.proxy.relay.splice import splice_model
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.just("model"), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.just("model"), inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
