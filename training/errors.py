@@ -7,6 +7,8 @@
     - MissingDependency (ImportError)    the extra "train" is not installed
 """
 
+from __future__ import annotations
+
 
 class TrainingError(Exception):
     """Root of this room's errors; the message says what to do next."""
@@ -26,3 +28,8 @@ class Diverged(TrainingError, ArithmeticError):
 
 class MissingDependency(TrainingError, ImportError):
     """The extra "train" is not installed."""
+
+    @classmethod
+    def because(cls, error: ImportError) -> MissingDependency:
+        """Say how to install what an import did not find."""
+        return cls(f'training needs more packages ({error}): run  pip install "burnish[train]"')

@@ -1,0 +1,114 @@
+"""``python -m burnish.training train DIR`` and ``… evaluate DIR``: one step of a job, in a process of its own.
+
+Exit codes: 0 done; 1 a fault of ours (traceback on stderr); 2 a reason that we know; 3 the process that started it
+is gone. With 1 and 2 the directory holds error.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import logging
+import os
+import stat
+import sys
+import threading
+import traceback
+import warnings
+from pathlib import Path
+
+from burnish.training.errors import TrainingError
+from burnish.training.job import JobDirectory, write_atomically
+
+FAULT, KNOWN, ORPHANED = 1, 2, 3
+# Gives way to the server without starving: at 19 a busy two-core machine never finished a run.
+NICENESS = 10
+STDIN = 0
+
+
+def main() -> int:
+    """Run one step and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m burnish.training")
+    parser.add_argument("step", choices=("train", "evaluate"))
+    parser.add_argument("directory", type=Path, metavar="DIR")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    os.umask(0o077)
+    threading.Thread(target=_exit_with_parent, name="orphan watch", daemon=True).start()
+    job = JobDirectory(arguments.directory)
+    try:
+        _run(arguments.step, job)
+    except TrainingError as error:
+        return _fail(job, type(error).__name__, str(error), KNOWN)
+    except Exception as error:
+        # The last resort of a process: whatever it was, the proxy must find a reason in error.json.
+        if message := _shortage(error):
+            return _fail(job, type(error).__name__, message, KNOWN)
+        traceback.print_exc()
+        return _fail(job, type(error).__name__, str(error), FAULT)
+    return 0
+
+
+def _run(step: str, job: JobDirectory) -> None:
+    (job.path / "error.json").unlink(missing_ok=True)
+    _give_way(job.spec().threads)
+    if step == "train":
+        from burnish.training.loop import train
+
+        train(job)
+    else:
+        from burnish.training.evaluate import evaluate
+
+        evaluate(job)
+
+
+def _give_way(threads: int) -> None:
+    """Set priority and threads; OpenMP reads its variables once, when torch is imported."""
+    os.nice(max(0, NICENESS - os.nice(0)))
+    os.environ |= {
+        # Threads that spin while they wait cost a busy two-core machine a factor of thirty.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "GOMP_SPINCOUNT": "0",
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+    }
+    # peft and transformers deprecate each other's names; nothing that the reader of our log can do.
+    warnings.simplefilter("ignore", FutureWarning)
+
+
+def _exit_with_parent() -> None:
+    """Wait until the process that started us closes our stdin, so that an orphan never trains on."""
+    mode = os.fstat(STDIN).st_mode
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return  # a terminal, a file or /dev/null: nobody's pipe
+    while os.read(STDIN, 1024):
+        pass
+    os._exit(ORPHANED)  # the only way out of a running training step from another thread
+
+
+def _shortage(error: Exception) -> str | None:
+    """Say in words that memory or disk ran out, if that is what it was."""
+    if isinstance(error, MemoryError) or "not enough memory" in str(error) or "out of memory" in str(error):
+        return f"not enough memory: lower micro_batch_tokens or max_tokens, or use a smaller model ({error})"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk is full: make room and train again ({error})"
+    return None
+
+
+def _fail(job: JobDirectory, name: str, message: str, code: int) -> int:
+    try:
+        write_atomically(job.path / "error.json", json.dumps({"error": name, "message": message}) + "\n")
+    except OSError as error:
+        message = f"{message} (and error.json could not be written: {error})"
+    sys.stderr.write(f"{name}: {message}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,275 @@
+"""LoRA on torch and peft: one base model in memory, adapters switched on it.
+
+Memory is what limits a laptop. So logits are computed for reply tokens only (sequences are padded on the left, the
+replies then end at the same column), turned into log-probabilities in slices, and a batch is worked off in
+micro-batches of at most ``micro_batch_tokens``; a single conversation longer than that recomputes its layers in
+the backward pass instead of keeping them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM
+
+from burnish.training.backends.base import Logps, Policy, Rated
+from burnish.training.errors import Diverged, JobError
+from burnish.training.job import Hyperparameters
+from burnish.training.objectives.mis_po import mis_po, step_metrics
+from burnish.training.rendering import Rendered, Renderer
+
+# Rows of logits that are in fp32 at once: 128 rows of a 150k vocabulary are 77 MB.
+LOGIT_ROWS = 128
+# peft's own names.
+TRAINED, SCORED = "default", "scored"
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
+
+
+class TorchPeftBackend:
+    """The torch/peft trainer.
+
+    Args:
+        weights: Hugging Face directory of the base model.
+        parent: Adapter in PEFT layout whose weights training starts from (its rank and alpha stay);
+            None = a fresh LoRA on all linear layers.
+        config: Rank, alpha, learning rate, micro-batches.
+        seed: Of the fresh LoRA's weights.
+
+    Raises:
+        JobError: Model or parent can't be loaded.
+
+    """
+
+    def __init__(self, weights: Path, parent: Path | None, config: Hyperparameters, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.renderer = Renderer(weights)
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._micro_batch_tokens = config.micro_batch_tokens
+        with _quiet():
+            base = _load_base(weights, faster_dtype(self._device)).to(self._device)
+            if parent is None:
+                self._model = get_peft_model(base, _fresh_lora(config), adapter_name=TRAINED)
+            else:
+                _check_adapter(parent)
+                self._model = PeftModel.from_pretrained(base, parent, adapter_name=TRAINED, is_trainable=True)
+        self._model.eval()
+        self._trained = [p for p in self._model.parameters() if p.requires_grad]
+        self._optimizer = torch.optim.AdamW(self._trained, lr=config.learning_rate, weight_decay=0.0)
+
+    def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
+        """Score replies; see TrainerBackend."""
+        found: dict[int, Logps] = {}
+        with self._acting(policy), torch.no_grad():
+            for places in self._micro_batches(sequences):
+                logps, mask = self._forward([sequences[place] for place in places])
+                for place, row, kept in zip(places, logps, mask, strict=True):
+                    found[place] = tuple(row[kept].tolist())
+        return [found[place] for place in range(len(sequences))]
+
+    def step(self, batch: Sequence[Rated], config: Hyperparameters) -> dict[str, float]:
+        """Accumulate the gradient over micro-batches, clip it, step; see TrainerBackend."""
+        self._optimizer.zero_grad(set_to_none=True)
+        loss_sum, sums = 0.0, Counter[str]()
+        for places in self._micro_batches([rated.tokens for rated in batch]):
+            members = [batch[place] for place in places]
+            logps, mask = self._forward([rated.tokens for rated in members])
+            loss, found = mis_po(
+                logps,
+                self._padded([rated.behaviour_logps for rated in members]),
+                self._padded([rated.reference_logps for rated in members]),
+                mask,
+                torch.tensor([rated.advantage for rated in members], device=self._device),
+                torch.tensor([rated.weight for rated in members], device=self._device),
+                config,
+            )
+            (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
+            loss_sum += loss.item()
+            sums.update(found)
+        norm = float(torch.nn.utils.clip_grad_norm_(self._trained, config.max_grad_norm))
+        loss_mean = loss_sum / len(batch)
+        if not (math.isfinite(loss_mean) and math.isfinite(norm)):
+            self._optimizer.zero_grad(set_to_none=True)
+            raise Diverged(
+                f"loss {loss_mean}, gradient norm {norm}: lower learning_rate ({config.learning_rate})"
+            )
+        self._optimizer.step()
+        return {"loss": loss_mean, "grad_norm": norm, **step_metrics(sums)}
+
+    def save(self, directory: Path, base_model: str) -> None:
+        """Write adapter_model.safetensors and adapter_config.json; no path of this machine gets in."""
+        state = get_peft_model_state_dict(self._model, adapter_name=TRAINED, save_embedding_layers=False)
+        save_file(
+            {name: tensor.detach().float().cpu().contiguous() for name, tensor in state.items()},
+            directory / "adapter_model.safetensors",
+            metadata={"format": "pt"},
+        )
+        config = self._model.peft_config[TRAINED].to_dict()
+        config |= {
+            "base_model_name_or_path": base_model,
+            "inference_mode": True,
+            "target_modules": sorted(config["target_modules"]),
+        }
+        (directory / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+    @contextmanager
+    def _acting(self, policy: Policy) -> Iterator[None]:
+        """Let the model answer as a policy, and as the adapter under training again afterwards."""
+        if isinstance(policy, Path):
+            with self._loaded(policy):
+                yield
+        else:
+            with self._model.disable_adapter() if policy == "bare" else nullcontext():
+                yield
+
+    @contextmanager
+    def _loaded(self, adapter: Path) -> Iterator[None]:
+        _check_adapter(adapter)
+        try:
+            with _quiet():
+                self._model.load_adapter(adapter, adapter_name=SCORED, is_trainable=False)
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            raise JobError(f"cannot load the adapter {adapter}: {error}") from error
+        try:
+            self._model.set_adapter(SCORED)
+            yield
+        finally:
+            self._model.set_adapter(TRAINED)
+            self._model.delete_adapter(SCORED)
+
+    def _micro_batches(self, sequences: Sequence[Rendered]) -> list[list[int]]:
+        """Group places of sequences, similar lengths together, so that padding stays within the token limit."""
+        groups: list[list[int]] = []
+        for place in sorted(range(len(sequences)), key=lambda place: len(sequences[place].ids)):
+            width = len(sequences[place].ids)  # the longest so far
+            if groups and (len(groups[-1]) + 1) * width <= self._micro_batch_tokens:
+                groups[-1].append(place)
+            else:
+                groups.append([place])
+        return groups
+
+    def _forward(self, sequences: Sequence[Rendered]) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities of the reply tokens and their mask, both (B, R), replies at the left."""
+        ids = self._padded([s.ids for s in sequences], left=True, fill=self.renderer.pad_id)  # (B, T)
+        attended = self._padded([[1] * len(s.ids) for s in sequences], left=True)  # (B, T)
+        longest = max(len(s.reply) for s in sequences)
+        recompute = torch.is_grad_enabled() and ids.numel() > self._micro_batch_tokens
+        with _recomputing_layers(self._model) if recompute else nullcontext():
+            logits = self._model(
+                input_ids=ids,
+                attention_mask=attended,
+                position_ids=(attended.cumsum(dim=1) - 1).clamp(min=0),
+                logits_to_keep=longest + 1,
+                use_cache=False,
+            ).logits[:, :-1]  # (B, R, V): the last column predicts what nobody asked for
+        logps = token_logps(logits.flatten(0, 1), ids[:, -longest:].flatten()).view(len(sequences), longest)
+        rows = [row[longest - len(s.reply) :] for row, s in zip(logps, sequences, strict=True)]
+        mask = self._padded([[True] * len(s.reply) for s in sequences])
+        return pad_sequence(rows, batch_first=True), mask
+
+    def _padded(self, rows: Sequence[Sequence[Any]], *, left: bool = False, fill: float = 0) -> Tensor:
+        return pad_sequence(
+            [torch.tensor(row, device=self._device) for row in rows],
+            batch_first=True,
+            padding_value=fill,
+            padding_side="left" if left else "right",
+        )
+
+
+def token_logps(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return log softmax(logits)[target] in fp32: (N, V), (N,) → (N,).
+
+    In slices that are recomputed in the backward pass: the vocabulary in fp32 is the trainer's largest tensor.
+    """
+
+    def of_slice(rows: Tensor, wanted: Tensor) -> Tensor:
+        rows = rows.float()
+        return rows.gather(1, wanted[:, None]).squeeze(1) - rows.logsumexp(dim=1)
+
+    slices = zip(logits.split(LOGIT_ROWS), targets.split(LOGIT_ROWS), strict=True)
+    return torch.cat([checkpoint(of_slice, *pair, use_reentrant=False) for pair in slices])
+
+
+def faster_dtype(device: torch.device) -> torch.dtype:
+    """Return the number format that this machine multiplies faster, by trying both.
+
+    bf16 halves memory everywhere; processors without instructions for it (before AVX512-BF16, AMX, ARMv8.6) are
+    several times slower with it, and nothing but a try tells which is which.
+    """
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    seconds = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        left, right = torch.ones(256, 512, dtype=dtype), torch.ones(512, 1024, dtype=dtype)
+        left @ right  # the first call prepares kernels
+        tries = []
+        for _ in range(5):
+            started = time.perf_counter()
+            left @ right
+            tries.append(time.perf_counter() - started)
+        seconds[dtype] = min(tries)
+    return min(seconds, key=lambda dtype: seconds[dtype])
+
+
+def _fresh_lora(config: Hyperparameters) -> LoraConfig:
+    return LoraConfig(
+        task_type="CAUSAL_LM",
+        r=config.rank,
+        lora_alpha=config.alpha,
+        lora_dropout=0.0,
+        target_modules="all-linear",
+    )
+
+
+def _load_base(weights: Path, dtype: torch.dtype) -> Any:
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            weights, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise JobError(f"cannot load the base model in {weights}: {error}") from error
+    return model.requires_grad_(False).eval()
+
+
+def _check_adapter(adapter: Path) -> None:
+    """Insist on safetensors: peft would otherwise fall back to a pickle."""
+    for name in ADAPTER_FILES:
+        if not (adapter / name).is_file():
+            raise JobError(f"{adapter} is no adapter: {name} is missing")
+
+
+@contextmanager
+def _recomputing_layers(model: Any) -> Iterator[None]:
+    """Keep no activations inside layers for the backward pass; costs a second forward pass."""
+    with _quiet():
+        model.enable_input_require_grads()
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.train()  # transformers recomputes in this mode only; there is no dropout that it could switch on
+    try:
+        yield
+    finally:
+        with _quiet():
+            model.eval()
+            model.gradient_checkpointing_disable()
+            model.disable_input_require_grads()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hold back the deprecation warnings that peft and transformers give each other."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        yield

@@ -1,0 +1,109 @@
+"""What only a model can measure of a candidate; ``adapters.gate`` judges the figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+from burnish.training.backends.base import Logps, Policy, TrainerBackend
+from burnish.training.dataset import examples
+from burnish.training.errors import JobError
+from burnish.training.job import Evaluation, HeldOutScore, JobDirectory, Rollout, Sample
+from burnish.training.loop import clear_outputs, open_backend, peak_rss_bytes
+from burnish.training.rendering import Rendered, Renderer, Unrenderable
+
+# Ours, written for this, so that nobody's licence and no training set is in it. About 350 tokens.
+GENERAL_TEXT = "general_text.txt"
+
+
+def evaluate(job: JobDirectory) -> Evaluation:
+    """Score the candidate in ``adapter/`` against its parent and the bare model; write ``evaluation.json``.
+
+    Raises:
+        JobError: The directory is damaged, or training has not finished.
+        MissingDependency: The extra "train" is not installed.
+
+    """
+    started = time.monotonic()
+    spec, samples, rollouts = job.spec(), job.samples(), job.rollouts()
+    if not job.adapter.is_dir():
+        raise JobError(f"{job.adapter} is missing: run  python -m burnish.training train {job.path}  first")
+    clear_outputs(job, "evaluation.json")
+    backend = open_backend(job, spec, None)
+    incumbent: Policy = job.path / spec.parent_adapter if spec.parent_adapter else "bare"
+    limit = spec.hyperparameters.max_tokens
+    general = _general(backend.renderer)
+    evaluation = Evaluation(
+        run_id=spec.run_id,
+        held_out=_held_out(backend, [s for s in samples if s.held_out], job.adapter, incumbent, limit),
+        kl_per_token=_kl(backend, _rendered(rollouts, "candidate", backend.renderer, limit), job.adapter),
+        incumbent_kl_per_token=_kl(
+            backend, _rendered(rollouts, "incumbent", backend.renderer, limit), incumbent
+        ),
+        general_loss=-_mean(backend.logps([general], job.adapter)),
+        general_loss_reference=-_mean(backend.logps([general], "bare")),
+        seconds=time.monotonic() - started,
+        peak_rss_bytes=peak_rss_bytes(),
+    )
+    job.finish(evaluation)
+    return evaluation
+
+
+def _held_out(
+    backend: TrainerBackend, samples: Sequence[Sample], candidate: Path, incumbent: Policy, max_tokens: int
+) -> tuple[HeldOutScore, ...]:
+    held = examples(samples, backend.renderer, max_tokens)
+    tokens = [example.tokens for example in held]
+    reference = backend.logps(tokens, "bare")
+    before = reference if incumbent == "bare" else backend.logps(tokens, incumbent)
+    after = backend.logps(tokens, candidate)
+    return tuple(
+        HeldOutScore(
+            completion_id=example.sample.completion_id,
+            conversation_id=example.sample.conversation_id,
+            reward=example.sample.reward,
+            weight=example.sample.weight,
+            tokens=len(example.tokens.reply),
+            candidate_logp=_mean([after[place]]),
+            incumbent_logp=_mean([before[place]]),
+            reference_logp=_mean([reference[place]]),
+        )
+        for place, example in enumerate(held)
+    )
+
+
+def _kl(backend: TrainerBackend, own: Sequence[Rendered], policy: Policy) -> float:
+    """Return KL(policy ‖ bare) per token on replies that the policy sampled: mean of log π − log π_ref."""
+    if not own or policy == "bare":
+        return 0.0
+    return _mean(backend.logps(own, policy)) - _mean(backend.logps(own, "bare"))
+
+
+def _rendered(
+    rollouts: Iterable[Rollout], policy: str, renderer: Renderer, max_tokens: int
+) -> list[Rendered]:
+    rendered = []
+    for rollout in rollouts:
+        if rollout.policy != policy:
+            continue
+        reply = {"role": "assistant", "content": rollout.reply}
+        try:
+            rendered.append(
+                renderer.conversation(rollout.messages, rollout.tools, reply, rollout.finished, max_tokens)
+            )
+        except Unrenderable:
+            continue  # an empty, cut reply has no token to score; the gate counts it on its own
+    return rendered
+
+
+def _general(renderer: Renderer) -> Rendered:
+    ids = renderer.plain((files("burnish.training") / GENERAL_TEXT).read_text(encoding="utf-8"))
+    return Rendered(tuple(ids[:1]), tuple(ids[1:]))
+
+
+def _mean(scored: Iterable[Logps]) -> float:
+    """Return the mean over all tokens of all replies."""
+    flat = [logp for logps in scored for logp in logps]
+    return sum(flat) / len(flat)

@@ -1,0 +1,31 @@
+"""Named starting points for hyper-parameters; the user's own values always win. Importable without torch."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from burnish.training.job import Hyperparameters
+
+Preset = Literal["careful", "balanced", "aggressive"]
+
+OVERRIDES: MappingProxyType[Preset, dict[str, Any]] = MappingProxyType(
+    {
+        "careful": {"learning_rate": 2e-4, "epochs": 2, "kl_beta": 0.02, "kl_stop": 0.3},
+        "balanced": {},
+        "aggressive": {"epochs": 4, "kl_stop": 0.8},
+    }
+)
+"""What each preset sets differently from the defaults of ``Hyperparameters``."""
+
+
+def hyperparameters(preset: Preset = "balanced", **own: Any) -> Hyperparameters:
+    """Return a preset with the user's own values over it.
+
+    Raises:
+        ValueError: There is no such preset, or a value is wrong (pydantic names the field).
+
+    """
+    if preset not in OVERRIDES:
+        raise ValueError(f"preset is {preset!r}, expected one of {', '.join(get_args(Preset))}")
+    return Hyperparameters(**OVERRIDES[preset] | own)

@@ -1,0 +1,38 @@
+"""Ratings → advantages: how strongly, and in which direction, each rated reply pulls.
+
+Two ways, and which one is meant:
+
+- *normalised* (default): ``A_i = (r_i − mean) / std`` over the ratings of the whole run, weights counted. Good and
+  bad then pull equally hard in sum, however many there are of each – few good replies get a louder voice – so the
+  classes are balanced and no further class weight is applied. Not over a batch: a batch's accident of composition
+  would change what a rating means. A constant baseline or a common factor of all rewards cancels out.
+- *raw*: ``A_i = r_i``. Keeps what the rewards say in absolute terms; mostly bad ratings then mostly push down.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+# With one good rating among 31 the normalised advantage would be 5.6: one reply would steer the whole run.
+ADVANTAGE_LIMIT = 3.0
+
+
+def advantages(rewards: Sequence[float], weights: Sequence[float], *, normalise: bool) -> list[float]:
+    """Return one advantage per rating, each within ±``ADVANTAGE_LIMIT``.
+
+    Args:
+        rewards: In [-1, 1], (N,).
+        weights: ≥ 0, (N,). They count in mean and deviation here, and once more as factors of the loss.
+        normalise: See above. Rewards that do not differ can't be normalised and stay raw.
+
+    """
+    total = sum(weights)
+    if not normalise or total == 0:
+        return list(rewards)
+    mean = sum(w * r for r, w in zip(rewards, weights, strict=True)) / total
+    variance = sum(w * (r - mean) ** 2 for r, w in zip(rewards, weights, strict=True)) / total
+    if variance < 1e-12:  # only rounding is left
+        return list(rewards)
+    deviation = math.sqrt(variance)
+    return [max(-ADVANTAGE_LIMIT, min(ADVANTAGE_LIMIT, (r - mean) / deviation)) for r in rewards]
