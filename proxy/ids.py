@@ -1,0 +1,53 @@
+"""Ids that sort by time: a prefix and 26 Crockford base-32 characters, 48 bits of milliseconds and 80 random bits."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Crockford's: no I, L, O, U, so that ids survive being read aloud."""
+
+LENGTH = 26
+RANDOM_BITS = 80
+
+_lock = threading.Lock()
+_latest = 0
+
+
+def completion_id() -> str:
+    """Return a new id of a completion."""
+    return _new("cmpl_")
+
+
+def feedback_id() -> str:
+    """Return a new id of a piece of feedback."""
+    return _new("fb_")
+
+
+def run_id() -> str:
+    """Return a new id of a training run."""
+    return _new("run_")
+
+
+def conversation_id() -> str:
+    """Return a new id of a conversation."""
+    return _new("conv_")
+
+
+def _new(prefix: str) -> str:
+    return prefix + _encode(_next())
+
+
+def _next() -> int:
+    """Return a number above all earlier ones of this process, also when the clock stands or steps back."""
+    global _latest  # noqa: PLW0603 – the order of ids is a property of the process
+    candidate = (time.time_ns() // 1_000_000) << RANDOM_BITS | secrets.randbits(RANDOM_BITS)
+    with _lock:
+        _latest = max(candidate, _latest + 1)
+        return _latest
+
+
+def _encode(number: int) -> str:
+    return "".join(ALPHABET[number >> shift & 31] for shift in range(5 * (LENGTH - 1), -1, -5))

@@ -1,0 +1,64 @@
+"""What a surface is: one wire format, read on its way in, reassembled for the log, and spoken when we answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request in the one form that the rest of the proxy knows: OpenAI chat messages and parameters."""
+
+    messages: list[dict[str, Any]]
+    model: str | None = None
+    stream: bool = False
+    params: dict[str, Any] = field(default_factory=dict)
+    """Everything else of the body, as it was sent (``stream`` and ``stream_options`` too)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an upstream answered, put together again from its bytes."""
+
+    message: dict[str, Any] | None = None
+    """The assistant message of the first choice; None when there is none."""
+    finish_reason: str | None = None
+    response_id: str | None = None
+    usage: dict[str, Any] | None = None
+    choices: tuple[dict[str, Any], ...] = ()
+    """All choices ``{"index", "message", "finish_reason", …}``, when there is more to them than ``message``."""
+    ended: bool = False
+    """Whether the answer says itself that it is whole."""
+    error: str | None = None
+    """The upstream's own words for what went wrong, or why its bytes cannot be read."""
+    readable: bool = True
+    """False when the bytes are not what the surface expects, so that only the raw bytes tell what came."""
+
+
+class Surface(Protocol):
+    """One wire format. Pure: no method does I/O."""
+
+    name: ClassVar[str]
+    """Short, as the log stores it, e.g. "chat"."""
+    path: ClassVar[str]
+    """Where clients post requests, e.g. "/v1/chat/completions"."""
+
+    def read(self, body: dict[str, Any]) -> ChatRequest:
+        """Understand a request's body. Raises InvalidRequest that names the field."""
+        ...
+
+    def with_messages(self, body: dict[str, Any], messages: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the body with other messages and everything else as it was."""
+        ...
+
+    def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
+        """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
+        ...
+
+    def answer(
+        self, text: str, request: ChatRequest, completion_id: str, model: str
+    ) -> tuple[str, Iterable[bytes]]:
+        """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
+        ...

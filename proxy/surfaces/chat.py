@@ -1,0 +1,201 @@
+"""OpenAI chat completions: ``POST /v1/chat/completions``."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import orjson
+
+from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.surfaces.base import ChatRequest, Reply
+from burnish.proxy.surfaces.decoding import Undecodable, decode
+from burnish.proxy.surfaces.lenient import loads, storable
+from burnish.proxy.surfaces.merging import ChoiceMerger
+from burnish.proxy.surfaces.sse import SseParser
+
+DONE = "[DONE]"
+ERROR_TEXT_LIMIT = 64 * 1024
+"""Characters of an error body that are kept; longer ones are web pages."""
+
+
+class Chat:
+    """The chat completions format."""
+
+    name: ClassVar[str] = "chat"
+    path: ClassVar[str] = "/v1/chat/completions"
+
+    def read(self, body: dict[str, Any]) -> ChatRequest:
+        """Understand a request's body. Raises InvalidRequest that names the field.
+
+        Only what burnish itself must understand is checked; the rest is between client and model.
+        """
+        params = {key: value for key, value in body.items() if key not in ("messages", "model")}
+        return ChatRequest(_messages(body), _model(body), _stream(body), params)
+
+    def with_messages(self, body: dict[str, Any], messages: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the body with other messages and everything else as it was."""
+        return {**body, "messages": messages}
+
+    def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
+        """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
+        try:
+            body = decode(b"".join(chunks), content_encoding)
+        except Undecodable as error:
+            return Reply(error=str(error), readable=False)
+        streamed = "event-stream" in content_type.lower() or body[:16].lstrip().startswith(
+            (b"data:", b"event:")
+        )
+        return _streamed(body) if streamed else _whole(body)
+
+    def answer(
+        self, text: str, request: ChatRequest, completion_id: str, model: str
+    ) -> tuple[str, Iterable[bytes]]:
+        """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
+        head = {"id": completion_id, "created": int(time.time()), "model": model}
+        if request.stream:
+            return "text/event-stream; charset=utf-8", _answer_events(text, head, _include_usage(request))
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": text, "refusal": None},
+            "logprobs": None,
+            "finish_reason": "stop",
+        }
+        body = {**head, "object": "chat.completion", "choices": [choice], "usage": NO_USAGE}
+        return "application/json", [orjson.dumps(body)]
+
+
+NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+
+def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
+    messages = body.get("messages")
+    if not isinstance(messages, list):
+        given = "nothing" if messages is None else type(messages).__name__
+        raise InvalidRequest(f"messages must be a list of chat messages, not {given}", param="messages")
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict):
+            wrong = f"messages[{index}]"
+            raise InvalidRequest(
+                f"{wrong} must be an object with a role, not {type(message).__name__}", param=wrong
+            )
+        if not isinstance(message.get("role"), str):
+            wrong = f"messages[{index}].role"
+            raise InvalidRequest(f'{wrong} must be a string such as "user" or "assistant"', param=wrong)
+    return messages
+
+
+def _model(body: dict[str, Any]) -> str | None:
+    model = body.get("model")
+    if model is not None and not isinstance(model, str):
+        raise InvalidRequest(f"model must be a string, not {type(model).__name__}", param="model")
+    return model
+
+
+def _stream(body: dict[str, Any]) -> bool:
+    stream = body.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise InvalidRequest(f"stream must be true or false, not {type(stream).__name__}", param="stream")
+    return bool(stream)
+
+
+def _include_usage(request: ChatRequest) -> bool:
+    options = request.params.get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
+def _whole(body: bytes) -> Reply:
+    try:
+        parsed = loads(body)
+    except ValueError:
+        return Reply(error=_text(body), readable=not body)
+    if not isinstance(parsed, dict):
+        return Reply(error=_text(body), readable=False)
+    merger = ChoiceMerger()
+    for choice in _choices(parsed):
+        merger.whole(choice)
+    return _reply(merger, parsed.get("id"), parsed.get("usage"), _error(parsed), ended=merger.found)
+
+
+def _streamed(body: bytes) -> Reply:
+    parser, merger = SseParser(), ChoiceMerger()
+    response_id = usage = error = None
+    ended = False
+    for event in [*parser.feed(body), *parser.close()]:
+        if event.data.strip() == DONE:
+            ended = True
+            break
+        try:
+            chunk = loads(event.data)
+        except ValueError:
+            continue  # the last event of a cut stream, or a server's small talk
+        if not isinstance(chunk, dict):
+            continue
+        response_id = response_id or chunk.get("id")
+        usage = chunk.get("usage") or usage
+        error = error or _error(chunk) or (event.data if event.name == "error" else None)
+        for choice in _choices(chunk):
+            merger.delta(choice)
+    return _reply(merger, response_id, usage, error, ended=ended or merger.finished)
+
+
+def _reply(merger: ChoiceMerger, response_id: Any, usage: Any, error: str | None, *, ended: bool) -> Reply:
+    choices = [storable(choice) for choice in merger.choices()]
+    first = choices[0] if choices else {}
+    finish_reason = first.get("finish_reason")
+    rich = len(choices) > 1 or bool(set(first) - {"index", "message", "finish_reason"})
+    return Reply(
+        message=first.get("message"),
+        finish_reason=finish_reason if isinstance(finish_reason, str) else None,
+        response_id=response_id if isinstance(response_id, str) and response_id else None,
+        usage=usage if isinstance(usage, dict) else None,
+        choices=tuple(choices) if rich else (),
+        ended=ended and error is None,
+        error=error,
+    )
+
+
+def _choices(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    choices = body.get("choices")
+    return (
+        (choice for choice in choices if isinstance(choice, dict)) if isinstance(choices, list) else iter(())
+    )
+
+
+def _error(body: dict[str, Any]) -> str | None:
+    error = body.get("error")
+    if not error:
+        # FastAPI's form, as some engines send it.
+        error = None if "choices" in body else body.get("detail")
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        error = error["message"]
+    if not error:
+        return None
+    text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    return _text(text.encode("utf-8", "replace"))
+
+
+def _text(body: bytes) -> str | None:
+    return body.decode("utf-8", "replace")[:ERROR_TEXT_LIMIT] or None
+
+
+def _answer_events(text: str, head: dict[str, Any], include_usage: bool) -> Iterator[bytes]:
+    head = {**head, "object": "chat.completion.chunk"}
+    usage = {"usage": None} if include_usage else {}
+    deltas: list[tuple[dict[str, Any], str | None]] = [
+        ({"role": "assistant", "content": ""}, None),
+        ({"content": text}, None),
+        ({}, "stop"),
+    ]
+    for delta, finish_reason in deltas:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        yield _event({**head, "choices": [choice], **usage})
+    if include_usage:
+        yield _event({**head, "choices": [], "usage": NO_USAGE})
+    yield b"data: [DONE]\n\n"
+
+
+def _event(chunk: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(chunk) + b"\n\n"

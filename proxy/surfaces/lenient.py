@@ -1,0 +1,36 @@
+"""JSON as upstreams really send it: half surrogate pairs and NaN included, but stored as clean UTF-8."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import orjson
+
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def loads(text: str | bytes) -> Any:
+    """Parse JSON, also when an escaped emoji was split between two events. Raises ValueError."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(text)
+        except RecursionError as error:
+            raise ValueError("JSON nested too deeply") from error
+
+
+def storable(value: dict[str, Any]) -> dict[str, Any]:
+    """Return a value that UTF-8 JSON can hold: halves of a surrogate pair joined, lone ones replaced."""
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        # Escaped to ASCII and read again, two halves that follow each other become one character.
+        joined = json.loads(json.dumps(value))
+        cleaned: dict[str, Any] = json.loads(
+            LONE_SURROGATE.sub("\ufffd", json.dumps(joined, ensure_ascii=False))
+        )
+        return cleaned
+    return value

@@ -1,0 +1,147 @@
+"""Chat choices, put together from the deltas of a stream (or taken whole from a JSON answer)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+CALL_TEXTS = {"function": "arguments", "custom": "input"}
+"""Kind of tool call → its field that arrives in pieces."""
+
+MERGED_BY_HAND = frozenset({"role", "tool_calls", "function_call"})
+
+
+class Pieces(list[str]):
+    """A text under way: joining once at the end keeps long streams linear."""
+
+
+class ChoiceMerger:
+    """Collects the choices of one answer, by their index."""
+
+    def __init__(self) -> None:
+        self._choices: dict[int, dict[str, Any]] = {}
+
+    @property
+    def found(self) -> bool:
+        """Whether there was any choice."""
+        return bool(self._choices)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every choice said why it ended."""
+        return self.found and all(choice["finish_reason"] for choice in self._choices.values())
+
+    def choices(self) -> list[dict[str, Any]]:
+        """Return the choices that said something, in order of their index."""
+        spoken = [self._choices[index] for index in sorted(self._choices) if self._choices[index]["message"]]
+        return [_joined(choice) for choice in spoken]
+
+    def whole(self, choice: dict[str, Any]) -> None:
+        """Take a choice of an answer that was not streamed."""
+        message = choice.get("message")
+        merged = self._at(choice)
+        merged["message"] = {"role": "assistant", **message} if isinstance(message, dict) else {}
+        merged["finish_reason"] = choice.get("finish_reason")
+        if isinstance(choice.get("logprobs"), dict):
+            merged["logprobs"] = choice["logprobs"]
+
+    def delta(self, choice: dict[str, Any]) -> None:
+        """Take a piece of a choice."""
+        merged = self._at(choice)
+        merged["finish_reason"] = choice.get("finish_reason") or merged["finish_reason"]
+        if isinstance(choice.get("logprobs"), dict):
+            _extend(merged.setdefault("logprobs", {}), choice["logprobs"])
+        delta = choice.get("delta")
+        if isinstance(delta, dict) and delta:
+            _merge_message(merged["message"], delta)
+
+    def _at(self, choice: dict[str, Any]) -> dict[str, Any]:
+        index = choice.get("index")
+        index = index if isinstance(index, int) else 0
+        return self._choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
+
+
+def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    role = delta.get("role")
+    message["role"] = role if isinstance(role, str) and role else message.get("role", "assistant")
+    calls = delta.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            _merge_call(message.setdefault("tool_calls", []), call)
+    function_call = delta.get("function_call")
+    if isinstance(function_call, dict):
+        _merge_function(message.setdefault("function_call", {}), function_call, "arguments")
+    _extend(message, {key: value for key, value in delta.items() if key not in MERGED_BY_HAND})
+
+
+def _extend(target: dict[str, Any], piece: dict[str, Any]) -> None:
+    """Append texts and lists, merge objects; anything else replaces what was there."""
+    for key, value in piece.items():
+        old = target.get(key)
+        if isinstance(value, str):
+            if not isinstance(old, Pieces):
+                target[key] = old = Pieces()
+            old.append(value)
+        elif isinstance(value, list) and isinstance(old, list) and not isinstance(old, Pieces):
+            old.extend(value)
+        elif isinstance(value, dict) and isinstance(old, dict):
+            _extend(old, value)
+        elif value or old is None:
+            target[key] = value
+
+
+def _merge_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+    call = _call_of(calls, piece)
+    if call is None:
+        call = {"id": None, "type": "function", "index": piece.get("index")}
+        calls.append(call)
+    call["id"] = call["id"] or piece.get("id")
+    if isinstance(piece.get("type"), str) and piece["type"]:
+        call["type"] = piece["type"]
+    for kind, text in CALL_TEXTS.items():
+        if isinstance(piece.get(kind), dict):
+            _merge_function(call.setdefault(kind, {}), piece[kind], text)
+
+
+def _call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, Any] | None:
+    """Find the call that a piece continues: by index, else by id; with neither it continues the latest.
+
+    Some servers number all calls 0, or none at all, and tell them apart by id only.
+    """
+    index, identity = piece.get("index"), piece.get("id")
+    same = [call for call in calls if index is None or call["index"] == index]
+    if not same:
+        return None
+    if identity and (known := [call for call in same if call["id"] == identity]):
+        return known[-1]
+    return None if identity and same[-1]["id"] else same[-1]
+
+
+def _merge_function(function: dict[str, Any], piece: dict[str, Any], text: str) -> None:
+    function["name"] = function.get("name") or piece.get("name")
+    value = piece.get(text)
+    if isinstance(value, (dict, list)):
+        function[text] = value  # not as the format has it, yet what some servers send
+        return
+    if not isinstance(function.get(text), Pieces):
+        function[text] = Pieces()
+    if isinstance(value, str):
+        function[text].append(value)
+
+
+def _joined(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return a choice with its texts whole, and its calls without the index that only a stream has."""
+    whole: dict[str, Any] = _join(choice)
+    for call in whole["message"].get("tool_calls") or ():
+        if isinstance(call, dict):
+            call.pop("index", None)
+    return whole
+
+
+def _join(value: Any) -> Any:
+    if isinstance(value, Pieces):
+        return "".join(value)
+    if isinstance(value, dict):
+        return {key: _join(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_join(entry) for entry in value]
+    return value
