@@ -2,6 +2,7 @@
 
 - AdapterError
     - UnknownVersion (LookupError)      there is no such version
+    - IllegalTransition (ValueError)    a version cannot go from its state to that one
     - CorruptAdapter (ValueError)       its files are not what they should be
     - IncompatibleAdapter (ValueError)  this engine or base model cannot take it
     - EngineError (RuntimeError)        the engine refused, failed or is down
@@ -15,6 +16,10 @@ class AdapterError(Exception):
 
 class UnknownVersion(AdapterError, LookupError):
     """There is no such version."""
+
+
+class IllegalTransition(AdapterError, ValueError):
+    """A version cannot go from its present state to the one asked for."""
 
 
 class CorruptAdapter(AdapterError, ValueError):

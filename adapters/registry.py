@@ -1,0 +1,316 @@
+"""The versions on disk, and what happened to them.
+
+``root/v0007/`` is a version: copied, checked, fsynced and renamed into place, then never touched again.
+``root/events.jsonl`` is the history: one line a change of state, append-only, fsynced. The last ``live`` line says
+what is live, so writing it is the commit point of a swap: a crash before it leaves the old version live, after it
+the new one. Any process may read; one writes (the proxy, which holds the data directory).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import ValidationError
+
+from burnish.adapters.errors import CorruptAdapter, IllegalTransition, UnknownVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event, Manifest, State
+from burnish.adapters.weights_file import ALLOWED, check_adapter, check_names
+
+logger = logging.getLogger(__name__)
+
+EVENTS = "events.jsonl"
+MANIFEST = "manifest.json"
+_PARTIAL = ".tmp"
+_DIRECTORY = re.compile(r"v(\d{4,})")
+_COPY_BYTES = 1024**2
+
+NEXT: MappingProxyType[State, frozenset[State]] = MappingProxyType(
+    {
+        "candidate": frozenset({"candidate", "rejected", "canary", "live"}),
+        "canary": frozenset({"rejected", "live"}),
+        "rejected": frozenset({"live"}),
+        "live": frozenset({"live"}),
+        "retired": frozenset({"retired", "rejected", "live"}),
+    }
+)
+"""Which states may follow. The same state again adds a reason (e.g. a verdict that decided nothing). A live version
+is retired by another one's going live, never by itself: something must always be live."""
+
+
+class Registry:
+    """All versions of one data directory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._writing = threading.Lock()
+
+    def versions(self) -> list[AdapterVersion]:
+        """Return every version in order; one whose manifest cannot be read is left out and logged."""
+        events = self.events()
+        found = []
+        for number in sorted({event.version for event in events} & set(self._directories())):
+            try:
+                found.append(self._version(number, events))
+            except CorruptAdapter as error:
+                logger.warning("version %d is left out: %s", number, error)
+        return found
+
+    def get(self, number: int) -> AdapterVersion:
+        """Return one version. Raises UnknownVersion, CorruptAdapter (its manifest cannot be read)."""
+        events = self.events()
+        if number not in self._directories() or not any(event.version == number for event in events):
+            known = ", ".join(f"v{version.number}" for version in self.versions()) or "none yet"
+            raise UnknownVersion(f"there is no version {number} (versions: {known})")
+        return self._version(number, events)
+
+    def live(self) -> int:
+        """Return the number of the live version; 0 = the bare model."""
+        return _went_live(self.events())[-1]
+
+    def previous_live(self) -> int | None:
+        """Return what one step of undoing leads to; None when that is nothing.
+
+        Going back to a version undoes what went live after it, so 0, 1, 2, back to 1, has 0 as the next step.
+        """
+        path: list[int] = []
+        for number in _went_live(self.events()):
+            path = [*path[: path.index(number)], number] if number in path else [*path, number]
+        return path[-2] if len(path) > 1 else None
+
+    def state(self, number: int) -> State:
+        """Return the state of a version, or of the bare model (0). Raises UnknownVersion."""
+        if number != BASE_VERSION:
+            return self.get(number).state
+        return "live" if self.live() == BASE_VERSION else "retired"
+
+    def events(self, version: int | None = None) -> list[Event]:
+        """Return the history, oldest first; of one version or of all.
+
+        A torn last line – a crash, or a writer at work – is left out. Raises CorruptAdapter for any other damage.
+        """
+        content = self._read_events()
+        lines = content[: _whole(content)].splitlines()
+        try:
+            events = [Event.model_validate_json(line) for line in lines]
+        except ValidationError as error:
+            raise CorruptAdapter(
+                f"{self.root / EVENTS} is damaged, restore it from a backup: {error}"
+            ) from error
+        return [event for event in events if version in (None, event.version)]
+
+    def record(self, version: int, state: State, reason: str, **details: Any) -> Event:
+        """Write down that a version changed its state.
+
+        Raises UnknownVersion, IllegalTransition, OSError (nothing is recorded then).
+        """
+        with self._writing:
+            now = self.state(version)
+            if state not in NEXT[now] or (version == BASE_VERSION and state == "rejected"):
+                raise IllegalTransition(f"{spoken(version)} is {now} and cannot become {state}")
+            return self._append(version, state, reason, details)
+
+    def register(
+        self,
+        adapter_dir: Path,
+        *,
+        base_model: str,
+        base_digest: str,
+        parent: int,
+        run_id: str,
+        feedback_ids: Sequence[str],
+        objective: str,
+        hyperparameters: dict[str, Any],
+        metrics: dict[str, Any],
+    ) -> AdapterVersion:
+        """Copy an adapter in as a new version, a candidate.
+
+        Raises CorruptAdapter, which says what is wrong with the files, and OSError (a full disk); on an error there
+        is no new version. The copy is what is checked, so the source may change meanwhile.
+        """
+        with self._writing, self._new_directory() as (number, partial):
+            check_names(adapter_dir, ALLOWED)
+            checksums = {name: _copy(adapter_dir / name, partial / name) for name in sorted(ALLOWED)}
+            check_adapter(partial)
+            manifest = Manifest(
+                version=number,
+                base_model=base_model,
+                base_digest=base_digest,
+                parent=parent,
+                run_id=run_id,
+                created_at=_now(),
+                feedback_ids=tuple(feedback_ids),
+                objective=objective,
+                hyperparameters=hyperparameters,
+                metrics=metrics,
+                checksums=checksums,
+            )
+            _write(partial / MANIFEST, manifest.model_dump_json(indent=1).encode())
+            _sync_directory(partial)
+            partial.rename(self._path(number))
+            _sync_directory(self.root)
+            self._append(number, "candidate", f"trained by {run_id}", {})
+        return self.get(number)
+
+    def verify(self, number: int) -> None:
+        """Compare a version's files with its manifest. Raises UnknownVersion, CorruptAdapter."""
+        version = self.get(number)
+        check_names(version.path, ALLOWED | {MANIFEST})
+        for name, expected in version.manifest.checksums.items():
+            with (version.path / name).open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found != expected:
+                raise CorruptAdapter(
+                    f"{version.path / name} has changed (sha256 {found[:12]}…, expected {expected[:12]}…): "
+                    "roll back to another version, or restore the file"
+                )
+
+    def recover(self) -> None:
+        """Tidy up after a crash: half-copied versions go, and one that came without its event gets it.
+
+        To be called once by the process that writes, before anything else.
+        """
+        with self._writing:
+            for partial in self.root.glob(f"v*{_PARTIAL}"):
+                shutil.rmtree(partial, ignore_errors=True)
+            known = {event.version for event in self.events()}
+            for number in sorted(set(self._directories()) - known):
+                self._append(number, "candidate", "burnish was interrupted when it had just been trained", {})
+
+    def _version(self, number: int, events: Sequence[Event]) -> AdapterVersion:
+        path = self._path(number)
+        try:
+            manifest = Manifest.model_validate_json((path / MANIFEST).read_bytes())
+        except (OSError, ValidationError) as error:
+            raise CorruptAdapter(f"{path / MANIFEST} cannot be read: {error}") from error
+        last = next(event for event in reversed(events) if event.version == number)
+        state, reason = last.state, last.reason
+        if state == "live" and (heir := _went_live(events)[-1]) != number:
+            state, reason = "retired", f"{spoken(heir)} is live instead"
+        return AdapterVersion(manifest=manifest, path=path, state=state, reason=reason)
+
+    def _path(self, number: int) -> Path:
+        return self.root / f"v{number:04d}"
+
+    def _directories(self) -> dict[int, Path]:
+        if not self.root.is_dir():
+            return {}
+        named = ((_DIRECTORY.fullmatch(path.name), path) for path in self.root.iterdir())
+        return {int(match[1]): path for match, path in named if match and not path.is_symlink()}
+
+    @contextmanager
+    def _new_directory(self) -> Iterator[tuple[int, Path]]:
+        """Give a number that was never used, and a directory to fill; it is gone afterwards unless renamed."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        used = {event.version for event in self.events()} | self._directories().keys()
+        number = max(used, default=0) + 1
+        partial = self.root / f"v{number:04d}{_PARTIAL}"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(mode=0o700)
+        partial.chmod(0o700)
+        try:
+            yield number, partial
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def _read_events(self) -> bytes:
+        try:
+            return (self.root / EVENTS).read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def _append(self, version: int, state: State, reason: str, details: dict[str, Any]) -> Event:
+        """Append one line durably, over the torn one if there is one; all of it or nothing."""
+        event = Event(at=_now(), version=version, state=state, reason=reason, details=details)
+        end = _whole(self._read_events())
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.root / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+            os.ftruncate(descriptor, end)
+            os.lseek(descriptor, end, os.SEEK_SET)
+            try:
+                _write_all(descriptor, event.model_dump_json().encode() + b"\n")
+                os.fsync(descriptor)
+            except OSError:
+                with suppress(OSError):  # a torn line is left out by every reader anyway
+                    os.ftruncate(descriptor, end)
+                raise
+        finally:
+            os.close(descriptor)
+        _sync_directory(self.root)
+        return event
+
+
+def spoken(version: int) -> str:
+    """Return how a version is called when talked about: "v7", or "the bare model"."""
+    return "the bare model" if version == BASE_VERSION else f"v{version}"
+
+
+def _went_live(events: Sequence[Event]) -> list[int]:
+    return [BASE_VERSION, *(event.version for event in events if event.state == "live")]
+
+
+def _whole(content: bytes) -> int:
+    """Return how many bytes hold whole lines: up to the last newline, less a last line that a crash garbled."""
+    end = content.rfind(b"\n") + 1
+    begin = content.rfind(b"\n", 0, max(end - 1, 0)) + 1
+    try:
+        Event.model_validate_json(content[begin:end])
+    except ValidationError:
+        return begin
+    return end
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _copy(source: Path, target: Path) -> str:
+    """Copy a regular file durably (0600) and return its sha256; a link in its place is not followed."""
+    digest = hashlib.sha256()
+    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "rb") as reader, _create(target) as writer:
+        while chunk := reader.read(_COPY_BYTES):
+            digest.update(chunk)
+            writer.write(chunk)
+    return digest.hexdigest()
+
+
+def _write(path: Path, content: bytes) -> None:
+    with _create(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def _create(path: Path) -> Iterator[Any]:
+    """Open a new file for its owner only, whatever the umask; it is on the disk when the block ends."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, 0o600)
+        yield file
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(descriptor, content) :]
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

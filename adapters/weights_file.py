@@ -1,0 +1,164 @@
+"""Is a directory a LoRA adapter that is safe to keep and worth serving? Files only; no framework, no code is run.
+
+A directory holds exactly ``adapter_model.safetensors`` and ``adapter_config.json``. The safetensors header is
+parsed here, within bounds, and every number is looked at: one NaN makes an engine answer nonsense for everybody.
+Format: https://huggingface.co/docs/safetensors (u64 header length, JSON header, tensors back to back).
+"""
+
+from __future__ import annotations
+
+import json
+import stat
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from burnish.adapters.errors import CorruptAdapter
+
+WEIGHTS = "adapter_model.safetensors"
+CONFIG = "adapter_config.json"
+ALLOWED = frozenset({WEIGHTS, CONFIG})
+
+# A rank-256 adapter on all layers of a 70B model has about 3 GB.
+MAX_FILE_BYTES = 8 * 1024**3
+# Some 200 bytes a tensor: room for tens of thousands of tensors.
+MAX_HEADER_BYTES = 16 * 1024**2
+MAX_CONFIG_BYTES = 1024**2
+# Numbers are checked this many at a time, so that a big adapter does not fill the memory of the serving process.
+CHUNK_NUMBERS = 4 * 1024**2
+
+_LENGTH_BYTES = 8
+_EMPTY_HEADER_BYTES = len(b"{}")
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+_BF16_EXPONENT = 0x7F80
+_BF16_MAGNITUDE = 0x7FFF
+
+
+def check_adapter(directory: Path) -> None:
+    """Raise CorruptAdapter, saying what is wrong, unless a directory is a sound LoRA adapter."""
+    check_names(directory, ALLOWED)
+    _check_config(directory / CONFIG)
+    _check_weights(directory / WEIGHTS)
+
+
+def check_names(directory: Path, allowed: frozenset[str]) -> None:
+    """Demand exactly the allowed names, each a regular file of bounded size. Raises CorruptAdapter."""
+    try:
+        found = {path.name: path.lstat() for path in directory.iterdir()}
+    except OSError as error:
+        raise CorruptAdapter(f"cannot read the adapter directory {directory}: {error.strerror}") from error
+    if missing := sorted(allowed - found.keys()):
+        raise CorruptAdapter(f"{directory} lacks {', '.join(missing)}")
+    if extra := sorted(found.keys() - allowed):
+        raise CorruptAdapter(
+            f"{directory} holds {extra[0]!r}; an adapter is {' and '.join(sorted(allowed))}, nothing else"
+        )
+    for name, status in found.items():
+        if not stat.S_ISREG(status.st_mode):
+            raise CorruptAdapter(f"{directory / name} is not a regular file (links are refused)")
+        if status.st_size > MAX_FILE_BYTES:
+            raise CorruptAdapter(f"{directory / name} has {status.st_size} bytes, limit {MAX_FILE_BYTES}")
+
+
+def _check_config(path: Path) -> None:
+    if path.stat().st_size > MAX_CONFIG_BYTES:
+        raise CorruptAdapter(f"{path} has {path.stat().st_size} bytes, limit {MAX_CONFIG_BYTES}")
+    config = _parse_object(path, path.read_bytes())
+    if config.get("peft_type") != "LORA":
+        raise CorruptAdapter(f"{path}: peft_type is {config.get('peft_type')!r}, expected 'LORA'")
+    rank = config.get("r")
+    if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
+        raise CorruptAdapter(f"{path}: rank r is {rank!r}, expected a whole number above 0")
+
+
+def _check_weights(path: Path) -> None:
+    header, start = _header(path)
+    tensors = {name: _layout(path, name, entry) for name, entry in header.items() if name != "__metadata__"}
+    _check_layout(path, tensors, path.stat().st_size - start)
+    content = np.memmap(path, dtype=np.uint8, mode="r", offset=start) if path.stat().st_size > start else None
+    learnt = False
+    for name, (dtype, _, (begin, end)) in tensors.items():
+        if content is None or begin == end:
+            raise CorruptAdapter(f"{path}: tensor {name} is empty")
+        finite, zero = _scan(content[begin:end], dtype)
+        if not finite:
+            raise CorruptAdapter(f"{path}: tensor {name} holds NaN or infinite numbers; training diverged")
+        learnt = learnt or (not zero and "lora_B" in name)
+    for factor in ("lora_A", "lora_B"):
+        if not any(factor in name for name in tensors):
+            raise CorruptAdapter(f"{path}: there is no {factor} tensor, so this is no LoRA")
+    if not learnt:
+        raise CorruptAdapter(
+            f"{path}: every lora_B is zero, so the adapter changes nothing; nothing was learnt"
+        )
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """Return the parsed header and the offset of the first tensor."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
+        most = min(MAX_HEADER_BYTES, path.stat().st_size - _LENGTH_BYTES)
+        if not _EMPTY_HEADER_BYTES <= length <= most:
+            raise CorruptAdapter(
+                f"{path}: a header of {length} bytes does not fit; the file is cut or no safetensors"
+            )
+        return _parse_object(path, file.read(length)), _LENGTH_BYTES + length
+
+
+def _parse_object(path: Path, content: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise CorruptAdapter(f"{path} is not JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise CorruptAdapter(f"{path} holds a JSON {type(parsed).__name__}, expected an object")
+    return parsed
+
+
+def _layout(path: Path, name: str, entry: Any) -> tuple[str, list[int], tuple[int, int]]:
+    """Return dtype, shape and byte range of a header's entry."""
+    try:
+        dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+        whole = all(type(number) is int and number >= 0 for number in [*shape, begin, end])
+    except (TypeError, KeyError, ValueError) as error:
+        raise CorruptAdapter(f"{path}: tensor {name} is badly described in the header") from error
+    if dtype not in _DTYPES:
+        raise CorruptAdapter(
+            f"{path}: tensor {name} has dtype {dtype!r}, expected one of {', '.join(_DTYPES)}"
+        )
+    if not whole or end - begin != prod(shape) * np.dtype(_DTYPES[dtype]).itemsize:
+        raise CorruptAdapter(f"{path}: shape and size of tensor {name} do not agree")
+    return dtype, shape, (begin, end)
+
+
+def _check_layout(
+    path: Path, tensors: dict[str, tuple[str, list[int], tuple[int, int]]], content_bytes: int
+) -> None:
+    """Demand that the tensors lie back to back and fill the file, as the format says."""
+    place = 0
+    for begin, end in sorted(span for _, _, span in tensors.values()):
+        if begin != place:
+            raise CorruptAdapter(f"{path}: the tensors overlap or leave a gap at byte {place}")
+        place = end
+    if place != content_bytes:
+        raise CorruptAdapter(
+            f"{path}: the tensors take {place} bytes, the file has {content_bytes}; it is cut"
+        )
+
+
+def _scan(content: NDArray[np.uint8], dtype: str) -> tuple[bool, bool]:
+    """Return (all finite, all zero) of one tensor's bytes."""
+    width = np.dtype(_DTYPES[dtype]).itemsize
+    finite, zero = True, True
+    for place in range(0, content.size, CHUNK_NUMBERS * width):
+        numbers = np.frombuffer(content[place : place + CHUNK_NUMBERS * width].tobytes(), _DTYPES[dtype])
+        if dtype == "BF16":
+            finite = finite and bool(np.all(numbers & _BF16_EXPONENT != _BF16_EXPONENT))
+            zero = zero and not np.any(numbers & _BF16_MAGNITUDE)
+        else:
+            finite = finite and bool(np.all(np.isfinite(numbers)))
+            zero = zero and not np.any(numbers)
+    return finite, zero
