@@ -41,8 +41,7 @@ def main() -> int:
         _run(arguments.step, job)
     except TrainingError as error:
         return _fail(job, type(error).__name__, str(error), KNOWN)
-    except Exception as error:
-        # The last resort of a process: whatever it was, the proxy must find a reason in error.json.
+    except Exception as error:  # noqa: BLE001 - whatever it was, the proxy must find a reason in error.json
         if message := _shortage(error):
             return _fail(job, type(error).__name__, message, KNOWN)
         traceback.print_exc()

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, TypeVar
 
 from burnish.training.errors import NotTrainable
@@ -59,10 +60,7 @@ def check_trainable(training: Sequence[Example], config: Hyperparameters) -> Non
 
     On bad ratings alone a model learns to answer with gibberish, which the preference itself cannot see; a KL
     penalty (``kl_beta`` > 0) bounds the damage, so with it one-sided ratings are accepted.
-
-    Raises:
-        NotTrainable: There is no rating to train on, or only good or only bad ones and no penalty.
-
+    Raises NotTrainable.
     """
     good = sum(example.sample.reward > 0 for example in training)
     bad = sum(example.sample.reward < 0 for example in training)
@@ -95,4 +93,4 @@ def batches(items: Sequence[_Item], batch_size: int, seed: int) -> list[list[_It
     order = [item for _, item in sorted(placed, key=lambda pair: pair[0])]
     count = min(math.ceil(len(items) / batch_size), *(len(members) for members in present)) if present else 0
     edges = [round(i * len(order) / count) for i in range(count + 1)] if count else []
-    return [order[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [order[start:end] for start, end in pairwise(edges)]

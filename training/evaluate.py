@@ -21,10 +21,7 @@ GENERAL_TEXT = "general_text.txt"
 def evaluate(job: JobDirectory) -> Evaluation:
     """Score the candidate in ``adapter/`` against its parent and the bare model; write ``evaluation.json``.
 
-    Raises:
-        JobError: The directory is damaged, or training has not finished.
-        MissingDependency: The extra "train" is not installed.
-
+    Raises JobError (the directory is damaged, or training has not finished), MissingDependency.
     """
     started = time.monotonic()
     spec, samples, rollouts = job.spec(), job.samples(), job.rollouts()

@@ -150,7 +150,7 @@ class Evaluation(_Record):
     run_id: str
     held_out: tuple[HeldOutScore, ...]
     kl_per_token: float
-    """Candidate's own rollouts, KL(candidate ‖ bare model) per token, nats (mean over tokens of log π_c − log π_ref)."""
+    """Candidate's own rollouts, KL(candidate ‖ bare model) per token, nats: mean of log π_c − log π_ref."""
     incumbent_kl_per_token: float
     general_loss: float
     """Mean negative log-likelihood per token of a fixed neutral text under the candidate."""

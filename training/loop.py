@@ -22,14 +22,9 @@ from burnish.training.weights import prepared_weights, sync
 def train(job: JobDirectory) -> TrainResult:
     """Run a job: train on the samples that are not held out, write ``adapter/``, then ``result.json``.
 
-    A job that failed or was killed can be run again; it starts anew.
-
-    Raises:
-        JobError: The directory or what it names is damaged or missing.
-        NotTrainable: The ratings can't teach anything as they are.
-        Diverged: The loss was not finite; nothing is left in ``adapter/``.
-        MissingDependency: The extra "train" is not installed.
-
+    A job that failed or was killed can be run again; it starts anew. Raises JobError (the directory, or what it
+    names, is damaged or missing), NotTrainable (the ratings can't teach anything as they are), Diverged (the loss
+    was not finite; there is no ``adapter/`` then), MissingDependency.
     """
     started = time.monotonic()
     spec, samples = job.spec(), job.samples()

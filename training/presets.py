@@ -22,9 +22,7 @@ OVERRIDES: MappingProxyType[Preset, dict[str, Any]] = MappingProxyType(
 def hyperparameters(preset: Preset = "balanced", **own: Any) -> Hyperparameters:
     """Return a preset with the user's own values over it.
 
-    Raises:
-        ValueError: There is no such preset, or a value is wrong (pydantic names the field).
-
+    Raises ValueError when there is no such preset, or a value is wrong (pydantic names the field).
     """
     if preset not in OVERRIDES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(get_args(Preset))}")

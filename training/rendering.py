@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,23 +61,16 @@ def flattened(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_parsed_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     function = dict(call.get("function") or {})
-    try:
+    # An object already, or what the model wrote is no JSON: then the template gets it as it is.
+    with suppress(TypeError, ValueError):
         function["arguments"] = json.loads(function.get("arguments") or "{}")
-    except (TypeError, ValueError):
-        pass  # an object already, or what the model wrote is no JSON: the template gets it as it is
     return {**call, "function": function}
 
 
 class Renderer:
-    """A model's tokenizer and chat template.
+    """The tokenizer and chat template in a model's Hugging Face directory.
 
-    Args:
-        directory: Hugging Face directory of the model.
-
-    Raises:
-        JobError: It holds no tokenizer or no chat template.
-        MissingDependency: transformers is not installed.
-
+    Raises JobError when one of them is missing, MissingDependency when transformers is.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -111,9 +105,7 @@ class Renderer:
     ) -> Rendered:
         """Render a context and the reply to it; a context that is too long loses its oldest tokens.
 
-        Raises:
-            Unrenderable: The template refuses it, the reply is empty or does not fit into ``max_tokens``.
-
+        Raises Unrenderable when the template refuses it, or the reply is empty or longer than ``max_tokens``.
         """
         prompt = self.prompt(messages, tools)
         reply_ids = self._reply(messages, tools, reply)

@@ -16,23 +16,22 @@ from collections.abc import Sequence
 
 # With one good rating among 31 the normalised advantage would be 5.6: one reply would steer the whole run.
 ADVANTAGE_LIMIT = 3.0
+# A variance below it is an artefact of float64 sums over equal rewards.
+ROUNDING = 1e-12
 
 
 def advantages(rewards: Sequence[float], weights: Sequence[float], *, normalise: bool) -> list[float]:
-    """Return one advantage per rating, each within ±``ADVANTAGE_LIMIT``.
+    """Return one advantage per rating, (N,), each within ±``ADVANTAGE_LIMIT``.
 
-    Args:
-        rewards: In [-1, 1], (N,).
-        weights: ≥ 0, (N,). They count in mean and deviation here, and once more as factors of the loss.
-        normalise: See above. Rewards that do not differ can't be normalised and stay raw.
-
+    ``rewards`` are in [-1, 1], (N,). ``weights`` are ≥ 0, (N,): they count in mean and deviation here, and once
+    more as factors of the loss. Rewards that do not differ can't be normalised and stay raw.
     """
     total = sum(weights)
     if not normalise or total == 0:
         return list(rewards)
     mean = sum(w * r for r, w in zip(rewards, weights, strict=True)) / total
     variance = sum(w * (r - mean) ** 2 for r, w in zip(rewards, weights, strict=True)) / total
-    if variance < 1e-12:  # only rounding is left
+    if variance < ROUNDING:
         return list(rewards)
     deviation = math.sqrt(variance)
     return [max(-ADVANTAGE_LIMIT, min(ADVANTAGE_LIMIT, (r - mean) / deviation)) for r in rewards]

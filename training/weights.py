@@ -25,14 +25,9 @@ GGUF_MAGIC = b"GGUF"
 def prepared_weights(base_weights: Path, digest: str, cache: Path) -> Path:
     """Return a Hugging Face directory that holds the weights of ``base_weights``.
 
-    Args:
-        base_weights: A GGUF file or a Hugging Face directory with safetensors.
-        digest: "sha256:<hex>" of the GGUF file; checked before the cache is filled.
-        cache: Where dequantised weights are kept between runs.
-
-    Raises:
-        JobError: The weights are missing, of another kind, or not the ones that the digest names.
-
+    ``base_weights`` is a GGUF file or such a directory already, ``digest`` "sha256:<hex>" of the GGUF file, and
+    ``cache`` where dequantised weights are kept between runs. Safe against a kill and against two at once.
+    Raises JobError when the weights are missing, of another kind, or not the ones that the digest names.
     """
     if base_weights.is_dir():
         return _checked_directory(base_weights)

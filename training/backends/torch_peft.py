@@ -40,18 +40,10 @@ ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
 class TorchPeftBackend:
-    """The torch/peft trainer.
+    """The torch/peft trainer on the base model in ``weights``, a Hugging Face directory.
 
-    Args:
-        weights: Hugging Face directory of the base model.
-        parent: Adapter in PEFT layout whose weights training starts from (its rank and alpha stay);
-            None = a fresh LoRA on all linear layers.
-        config: Rank, alpha, learning rate, micro-batches.
-        seed: Of the fresh LoRA's weights.
-
-    Raises:
-        JobError: Model or parent can't be loaded.
-
+    Training starts from a copy of ``parent`` (PEFT layout; its rank and alpha stay), or from a fresh LoRA on all
+    linear layers, drawn by ``seed``. Raises JobError when model or parent can't be loaded.
     """
 
     def __init__(self, weights: Path, parent: Path | None, config: Hyperparameters, seed: int) -> None:
@@ -199,7 +191,7 @@ def token_logps(logits: Tensor, targets: Tensor) -> Tensor:
         rows = rows.float()
         return rows.gather(1, wanted[:, None]).squeeze(1) - rows.logsumexp(dim=1)
 
-    slices = zip(logits.split(LOGIT_ROWS), targets.split(LOGIT_ROWS), strict=True)
+    slices = zip(torch.split(logits, LOGIT_ROWS), torch.split(targets, LOGIT_ROWS), strict=True)
     return torch.cat([checkpoint(of_slice, *pair, use_reentrant=False) for pair in slices])
 
 

@@ -9,9 +9,9 @@ Where we differ: a reply whose ρ has left the trajectory band is *scaled* by ho
 
     s(ρ) = min(1, ρ / low, high / ρ),          taken as a constant (detached).
 
-The paper draws thousands of fresh replies a step and can afford to drop most of them. We have some thirty ratings
-and pass over them several times: after the first step nearly every reply is out of so narrow a band, and dropping
-would end the run there. s is detached because its own gradient undoes the learning: above the band
+The paper draws thousands of fresh replies a step and can afford to drop most of them. We have some thirty
+ratings and pass over them several times: after the first steps nearly every reply is out of so narrow a band, and
+dropping would end the run there. s is detached because its own gradient undoes the learning: above the band
 ``d(s · log π)`` cancels, so good replies stop teaching, and below it bad ones count double.
 
 Both filters look at the ratio only, not at the sign of the advantage, as in the paper.
@@ -28,7 +28,7 @@ from torch import Tensor
 from burnish.training.job import Hyperparameters
 
 
-def mis_po(
+def mis_po(  # noqa: PLR0917 - the tensors come in the order of the formula
     policy_logps: Tensor,
     behaviour_logps: Tensor,
     reference_logps: Tensor,
@@ -43,15 +43,9 @@ def mis_po(
     tokens, so that a long reply counts as much as a short one; ``m`` is the token filter and
     ``k3 = r − 1 − log r`` with ``r = π_ref / π``.
 
-    Args:
-        policy_logps: log π of each reply token, (B, T); carries the gradient.
-        behaviour_logps: log μ, of the version that generated the reply, (B, T); constant.
-        reference_logps: log π_ref, of the bare model, (B, T); constant.
-        mask: True at reply tokens, (B, T); False at padding.
-        advantages: (B,).
-        weights: Of the ratings, (B,).
-        config: Bands and ``kl_beta``.
-
+    ``policy_logps`` (B, T): log π of each reply token; carries the gradient. ``behaviour_logps`` (B, T): log μ,
+    of the version that generated the reply. ``reference_logps`` (B, T): log π_ref, of the bare model. ``mask``
+    (B, T): True at reply tokens, False at padding. ``advantages`` (B,). ``weights`` (B,): of the ratings.
     """
     tokens = mask.sum(dim=1).clamp(min=1)  # (B,)
     policy_logps = policy_logps.masked_fill(~mask, 0.0)

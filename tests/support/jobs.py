@@ -1,0 +1,62 @@
+"""Job directories about the preference "short answers, please"."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Sample
+
+SYSTEM = "Answer in one short sentence"
+SHORT = "{} is what most people have heard of at school."
+LONG = (
+    "{} is a wide subject, and it is worth our while to look at it from several sides. First of all there is its "
+    "history, which goes back to the earliest of times; then there is the question of how it is used today."
+)
+TOPICS = (
+    "Rain", "Bread", "The moon", "A violin", "Snow", "Paper", "Salt", "A bicycle", "Tea", "The sun", "A river", "Glass",
+    "Honey", "Wood", "A clock", "Sand",
+)  # fmt: skip
+
+
+def context(topic: str) -> tuple[dict[str, Any], ...]:
+    return (
+        {"role": "system", "content": SYSTEM},
+        {"role": "user", "content": f"What is {topic.lower()}?"},
+    )
+
+
+def sample(number: int, *, good: bool, held_out: bool = False, version: int | None = 0) -> Sample:
+    topic = TOPICS[number % len(TOPICS)]
+    return Sample(
+        completion_id=f"cmpl_{number}",
+        conversation_id=f"conv_{number}",
+        feedback_ids=(f"fb_{number}",),
+        messages=context(topic),
+        reply={"role": "assistant", "content": (SHORT if good else LONG).format(topic)},
+        finished=True,
+        reward=1.0 if good else -1.0,
+        behaviour_version=version,
+        held_out=held_out,
+    )
+
+
+def brief_samples(training: int, held_out: int) -> list[Sample]:
+    """Alternately good (short) and bad (long); each topic is in one of the two parts only."""
+    return [sample(n, good=n % 2 == 0, held_out=n >= training) for n in range(training + held_out)]
+
+
+def write_job(
+    path: Path, gguf: Path, digest: str, cache: Path, samples: list[Sample], **changes: Any
+) -> JobDirectory:
+    fields: dict[str, Any] = {
+        "run_id": "run_test",
+        "base_model": "smollm2",
+        "base_weights": str(gguf),
+        "base_digest": digest,
+        "weights_cache": str(cache),
+        "hyperparameters": Hyperparameters(epochs=1, batch_size=4),
+    }
+    job = JobDirectory(path)
+    job.write_job(JobSpec(**fields | changes), samples)
+    return job

@@ -1,0 +1,1 @@
+"""tests/training/objectives"""

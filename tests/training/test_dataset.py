@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.training.dataset import Example, batches, check_trainable, examples
+from burnish.training.errors import NotTrainable
+from burnish.training.job import Hyperparameters
+from burnish.training.rendering import Rendered, Renderer
+from tests.support.jobs import sample
+
+
+@dataclass(frozen=True)
+class Item:
+    number: int
+    advantage: float
+
+
+def items(good: int, bad: int) -> list[Item]:
+    return [Item(n, 1.0 if n < good else -1.0) for n in range(good + bad)]
+
+
+def rated(*rewards: bool) -> list[Example]:
+    return [Example(sample(n, good=good), Rendered((1,), (2,))) for n, good in enumerate(rewards)]
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 12), st.integers(0, 9))
+def test_each_epoch_sees_each_sample_once(good: int, bad: int, size: int, seed: int):
+    found = batches(items(good, bad), size, seed)
+    assert sorted(item.number for batch in found for item in batch) == list(range(good + bad))
+    assert all(found)
+
+
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(2, 12), st.integers(0, 9))
+def test_classes_are_spread_over_the_batches(good: int, bad: int, size: int, seed: int):
+    found = batches(items(good, bad), size, seed)
+    shares = [sum(item.advantage > 0 for item in batch) for batch in found]
+    fair = good / len(found)
+    assert all(abs(share - fair) <= 2 for share in shares)
+
+
+def test_the_default_run_has_good_and_bad_in_every_batch():
+    for seed in range(50):
+        for batch in batches(items(8, 24), 8, seed):
+            assert {item.advantage for item in batch} == {1.0, -1.0}
+
+
+def test_batches_are_of_equal_size_and_repeat_by_seed():
+    found = batches(items(13, 20), 8, seed=1)
+    assert sorted(len(batch) for batch in found) == [6, 6, 7, 7, 7]
+    assert found == batches(items(13, 20), 8, seed=1)
+    assert found != batches(items(13, 20), 8, seed=2)
+
+
+def test_two_good_replies_make_two_batches_at_most():
+    assert len(batches(items(2, 30), 8, seed=0)) == 2
+
+
+@pytest.mark.parametrize("rewards", [(), (True, True), (False, False, False)])
+def test_one_sided_or_missing_ratings_are_refused(rewards: tuple[bool, ...]):
+    with pytest.raises(NotTrainable, match="rate some answers"):
+        check_trainable(rated(*rewards), Hyperparameters())
+
+
+def test_one_sided_ratings_pass_with_a_kl_penalty_and_both_kinds_without():
+    check_trainable(rated(False, False), Hyperparameters(kl_beta=0.1))
+    check_trainable(rated(True, False), Hyperparameters())
+
+
+def test_what_cannot_be_rendered_is_left_out_and_logged(weights: Path, caplog: pytest.LogCaptureFixture):
+    good, broken = sample(0, good=True), sample(1, good=False)
+    empty = broken.model_copy(update={"reply": {"role": "assistant", "content": ""}, "finished": False})
+    with caplog.at_level(logging.WARNING):
+        found = examples([good, empty], Renderer(weights), max_tokens=2048)
+    assert [example.sample for example in found] == [good]
+    assert "cmpl_1 is left out: the reply is empty" in caplog.text
