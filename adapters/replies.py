@@ -1,0 +1,58 @@
+"""What can be seen of a reply without a model: is it near-empty, repetitive, on topic? Pure functions of text.
+
+They are crude on purpose. The gate only compares how often each is true of two versions on the same prompts, so a
+measure that is wrong on some replies is wrong on both sides alike.
+"""
+
+from __future__ import annotations
+
+import re
+
+# "Yes." and "42" count as near-empty, which the incumbent says as well where it is right.
+MIN_CHARACTERS = 4
+# Windows of so many characters: longer than a common word with its spaces, shorter than a loop worth the name.
+WINDOW = 8
+# A reply with fewer windows is too short to tell a loop from chance.
+MIN_WINDOWS = 16
+# English prose repeats 0–10 % of its windows, lists with a common beginning up to 35 %, loops 70 % and more.
+MAX_REPEATED = 0.5
+# Shorter words are mostly grammar.
+MIN_WORD = 4
+# "addresses" and "addressed" share it, "train" and "trains" too.
+STEM = 5
+
+_WORD = re.compile(r"[^\W_]+")
+_GRAMMAR = """
+about above after again also although always another answer around because been before being below between both
+brief briefly came come could describe does doing done down during each else even ever every example explain few
+find first five four from further gets give given goes good great have having help here hers himself into itself
+just keep know last least less like list little long look made make many might more most much must name need never
+next none only onto other ours over please question reply same sentence shall short should show simple some
+something still such sure take tell than thank thanks that their theirs them themselves then there these they thing
+things this those three through today told took toward turn under until upon very want well went were what when
+where whether which while whom whose will with within without word words would write year your yours yourself
+"""
+_STOP = frozenset(_GRAMMAR.split())
+
+
+def near_empty(reply: str) -> bool:
+    """Whether there is next to nothing in it: fewer than ``MIN_CHARACTERS`` letters and digits."""
+    return sum(character.isalnum() for character in reply) < MIN_CHARACTERS
+
+
+def repetitive(reply: str) -> bool:
+    """Whether more than ``MAX_REPEATED`` of its character n-grams stood in it before (any script, any language)."""
+    text = " ".join(reply.lower().split())
+    windows = [text[place : place + WINDOW] for place in range(len(text) - WINDOW + 1)]
+    return len(windows) >= MIN_WINDOWS and 1 - len(set(windows)) / len(windows) > MAX_REPEATED
+
+
+def topics(prompt: str) -> frozenset[str]:
+    """Return the stems of a prompt's content words; none when it has no such word."""
+    words = _WORD.findall(prompt.lower())
+    return frozenset(word[:STEM] for word in words if len(word) >= MIN_WORD and word not in _STOP)
+
+
+def on_topic(reply: str, stems: frozenset[str]) -> bool:
+    """Whether any word of a reply begins with one of the stems."""
+    return any(word.startswith(stem) for word in _WORD.findall(reply.lower()) for stem in stems)

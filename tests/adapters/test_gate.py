@@ -1,0 +1,412 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf, nan, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish.adapters.gate import (
+    Check,
+    Evidence,
+    HeldOutReply,
+    Limits,
+    SampledReply,
+    Verdict,
+    allowance,
+    judge,
+    preference_margin,
+)
+from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
+
+QUESTIONS = [
+    f"What is the capital of {land}?" for land in ("France", "Japan", "Peru", "Chad", "Fiji", "Oman")
+] + [
+    "Why do volcanoes erupt?",
+    "How does bread rise?",
+    "Name a river in Africa.",
+    "What do pandas eat?",
+    "Who wrote the opera Carmen?",
+    "When was the telephone invented?",
+]
+
+
+def held(conversation: str, reward: float, gain: float, weight: float = 1.0) -> HeldOutReply:
+    return HeldOutReply(conversation, reward, weight, -1.0 + gain, -1.0)
+
+
+def sampled(texts: list[str], finished: bool = True) -> tuple[SampledReply, ...]:
+    return tuple(
+        SampledReply(f"p{i}", QUESTIONS[i % len(QUESTIONS)], text, finished) for i, text in enumerate(texts)
+    )
+
+
+def sensible(count: int = 12) -> list[str]:
+    return [
+        f"{QUESTIONS[i % len(QUESTIONS)].rstrip('?.')}: that is well known, ask me for more."
+        for i in range(count)
+    ]
+
+
+HEALTHY = Evidence(
+    held_out=tuple(
+        [held(f"g{i}", 1.0, 0.29 + 0.02 * i) for i in range(4)]
+        + [held(f"b{i}", -1.0, -0.35 + 0.02 * i) for i in range(5)]
+    ),
+    candidate=sampled(sensible()),
+    incumbent=sampled(sensible()),
+    kl_per_token=0.24,
+    general_loss=3.0,
+    general_loss_reference=2.99,
+)
+
+
+def check(verdict: Verdict, name: str) -> Check:
+    return next(check for check in verdict.checks if check.name == name)
+
+
+def failed(verdict: Verdict) -> set[str]:
+    return {check.name for check in verdict.checks if check.passed is False}
+
+
+def test_a_healthy_candidate_passes_and_says_why() -> None:
+    verdict = judge(HEALTHY)
+    assert verdict.outcome == "passed"
+    assert "agrees more with you" in verdict.reason
+    assert [check.name for check in verdict.checks] == [
+        "ratings",
+        "kl",
+        "near_empty",
+        "repetitive",
+        "cut",
+        "off_topic",
+        "general_text",
+        "length",
+    ]
+    assert all(check.passed for check in verdict.checks if check.judged)
+
+
+def test_a_verdict_survives_json() -> None:
+    verdict = judge(HEALTHY)
+    assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
+
+
+# The margin: by hand.
+
+
+def test_the_margin_is_half_the_difference_of_the_class_means() -> None:
+    rated = [held("a", 1, 0.4), held("b", 1, 0.2), held("c", -1, -0.1), held("d", -1, -0.5)]
+    assert preference_margin(rated, Limits())[0] == pytest.approx((0.3 + 0.3) / 2)
+
+
+def test_classes_count_the_same_however_many_there_are() -> None:
+    rated = [held("a", 1, 0.4)] + [held(f"b{i}", -1, 0.1) for i in range(50)]
+    assert preference_margin(rated, Limits())[0] == pytest.approx((0.4 - 0.1) / 2)
+
+
+def test_weights_and_the_size_of_a_reward_count() -> None:
+    rated = [held("a", 1.0, 0.3, weight=3), held("b", 0.5, -0.3, weight=2), held("c", -1, 0.0)]
+    assert preference_margin(rated, Limits())[0] == pytest.approx((0.3 * 3 - 0.3 * 1) / 4 / 2)
+
+
+def test_equal_replies_leave_no_uncertainty() -> None:
+    rated = [held(f"g{i}", 1, 0.2) for i in range(4)] + [held(f"b{i}", -1, -0.2) for i in range(4)]
+    assert preference_margin(rated, Limits()) == (pytest.approx(0.2), pytest.approx(0.2))
+
+
+def test_the_bound_of_two_and_one_is_the_worse_of_both() -> None:
+    # One of the two good ones is drawn at a time, so the margin is .1 or .3, each in half the draws.
+    rated = [held("a", 1, 0.2), held("b", 1, 0.6), held("c", -1, 0.0)]
+    assert preference_margin(rated, Limits())[1] == pytest.approx(0.1)
+
+
+def test_the_bootstrap_spreads_as_the_standard_error_does() -> None:
+    generator = np.random.default_rng(1)
+    good, bad = generator.normal(0.3, 0.2, 40), generator.normal(-0.3, 0.2, 40)
+    rated = [held(f"g{i}", 1, x) for i, x in enumerate(good)] + [
+        held(f"b{i}", -1, x) for i, x in enumerate(bad)
+    ]
+    margin, lower = preference_margin(rated, Limits())
+    error = sqrt(good.var(ddof=1) / 40 + bad.var(ddof=1) / 40) / 2
+    assert margin - lower == pytest.approx(1.645 * error, rel=0.1)
+
+
+def test_replies_of_one_conversation_do_not_count_as_independent() -> None:
+    gains = [0.9, -0.2, 0.4, -0.3]
+    alone = [held(f"g{i}{k}", 1, gain) for i, gain in enumerate(gains) for k in range(10)]
+    together = [held(f"g{i}", 1, gain) for i, gain in enumerate(gains) for _ in range(10)]
+    bad = [held(f"b{i}", -1, 0.0) for i in range(4)]
+    assert preference_margin(alone + bad, Limits())[0] == pytest.approx(
+        preference_margin(together + bad, Limits())[0]
+    )
+    assert preference_margin(together + bad, Limits())[1] < 0 < preference_margin(alone + bad, Limits())[1]
+
+
+def test_a_conversation_with_both_classes_is_drawn_whole() -> None:
+    rated = [
+        reply for i in range(4) for reply in (held(f"c{i}", 1, 0.1 * i + 0.3), held(f"c{i}", -1, 0.1 * i))
+    ]
+    margin, lower = preference_margin(rated, Limits())
+    assert (margin, lower) == (pytest.approx(0.15), pytest.approx(0.15)), (
+        "the common part cancels in every draw"
+    )
+
+
+def test_a_candidate_that_guesses_rarely_passes() -> None:
+    generator = np.random.default_rng(0)
+    passes = 0
+    for _ in range(300):
+        rated = [held(f"g{i}", 1, x) for i, x in enumerate(generator.normal(size=3))]
+        rated += [held(f"b{i}", -1, x) for i, x in enumerate(generator.normal(size=3))]
+        passes += preference_margin(rated, Limits(resamples=2000))[1] > 0
+    assert passes <= 0.13 * 300  # .09 is expected; three standard errors above
+
+
+def test_no_gain_is_no_reason_to_go_live() -> None:
+    same = tuple(replace(reply, candidate_logp=reply.incumbent_logp) for reply in HEALTHY.held_out)
+    verdict = judge(replace(HEALTHY, held_out=same))
+    assert (verdict.outcome, failed(verdict)) == ("rejected", {"ratings"})
+    assert "does not reliably agree" in verdict.reason
+
+
+# Too little to go by.
+
+
+@pytest.mark.parametrize(("good", "bad"), [(0, 0), (4, 2), (2, 5), (0, 5), (4, 0)])
+def test_too_few_held_out_ratings_leave_it_to_the_user(good: int, bad: int) -> None:
+    verdict = judge(replace(HEALTHY, held_out=HEALTHY.held_out[:good] + HEALTHY.held_out[4 : 4 + bad]))
+    assert verdict.outcome == "undecided"
+    assert f"good replies {good}, with bad ones {bad}, needed 3" in verdict.reason
+
+
+def test_many_ratings_of_one_conversation_are_still_one() -> None:
+    one = tuple(replace(reply, conversation_id="c") for reply in HEALTHY.held_out)
+    assert judge(replace(HEALTHY, held_out=one)).outcome == "undecided"
+
+
+def test_neutral_and_weightless_ratings_do_not_count() -> None:
+    neutral = tuple(replace(reply, reward=0.0) for reply in HEALTHY.held_out[:4]) + HEALTHY.held_out[4:]
+    assert judge(replace(HEALTHY, held_out=neutral)).outcome == "undecided"
+    weightless = tuple(replace(reply, weight=0.0) for reply in HEALTHY.held_out[:4]) + HEALTHY.held_out[4:]
+    assert judge(replace(HEALTHY, held_out=weightless)).outcome == "undecided"
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_too_few_sampled_replies_leave_it_to_the_user(count: int) -> None:
+    verdict = judge(replace(HEALTHY, candidate=HEALTHY.candidate[:count]))
+    assert verdict.outcome == "undecided"
+    assert "sampled" in verdict.reason
+
+
+def test_damage_rejects_even_when_the_ratings_are_too_few() -> None:
+    assert judge(replace(HEALTHY, held_out=(), kl_per_token=0.88)).outcome == "rejected"
+
+
+# Damage that the ratings don't see.
+
+
+def test_the_collapsed_run_of_the_measurements_is_rejected() -> None:
+    """MIS-PO on bad ratings only: the preference was satisfied in .975, replies were gibberish of 29 characters."""
+    collapsed = replace(
+        HEALTHY,
+        candidate=sampled(["and the same and is, the so that"] * 12),
+        kl_per_token=0.88,
+        general_loss=3.06,
+    )
+    verdict = judge(collapsed)
+    assert verdict.outcome == "rejected"
+    assert failed(verdict) == {"kl", "off_topic"}
+    assert (
+        check(verdict, "kl").text == "moved too far from the bare model: KL 0.88 nats per token, limit 0.60"
+    )
+
+
+def test_a_collapse_below_the_kl_limit_is_seen_in_the_replies() -> None:
+    verdict = judge(
+        replace(HEALTHY, candidate=sampled(["and the same and is, the so that"] * 12), kl_per_token=0.47)
+    )
+    assert failed(verdict) == {"off_topic"}
+
+
+DAMAGE = {
+    "near_empty": sampled([""] * 12),
+    "repetitive": sampled([text + " and so on" * 40 for text in sensible()]),
+    "cut": sampled(sensible(), finished=False),
+    "off_topic": sampled(["Lorem ipsum dolor sit amet, and so it goes all day."] * 12),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_each_kind_of_damage_is_seen(name: str) -> None:
+    verdict = judge(replace(HEALTHY, candidate=DAMAGE[name]))
+    assert verdict.outcome == "rejected"
+    assert name in failed(verdict)
+    assert f"12 of 12, before 0, too many more" in check(verdict, name).text  # noqa: F541
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_what_the_incumbent_does_as_well_is_not_held_against_the_candidate(name: str) -> None:
+    both = replace(HEALTHY, candidate=DAMAGE[name], incumbent=DAMAGE[name])
+    assert name not in failed(judge(both))
+
+
+def test_one_odd_reply_in_twelve_is_chance() -> None:
+    texts = sensible()
+    texts[3] = ""
+    assert judge(replace(HEALTHY, candidate=sampled(texts))).outcome == "passed"
+
+
+def test_forgetting_language_is_seen() -> None:
+    assert failed(judge(replace(HEALTHY, general_loss=3.2))) == {"general_text"}
+    assert judge(replace(HEALTHY, general_loss=2.99 + 0.08)).outcome == "passed"
+
+
+def test_length_is_reported_and_never_judged() -> None:
+    short = sampled([text[:40] for text in sensible()])
+    verdict = judge(replace(HEALTHY, candidate=short))
+    length = check(verdict, "length")
+    assert verdict.outcome == "passed"
+    assert (length.passed, length.judged) == (None, False)
+    assert length.value == pytest.approx(40 / (sum(map(len, sensible())) / 12), rel=0.01)
+
+
+@pytest.mark.parametrize("number", [nan, inf])
+def test_a_figure_that_is_no_number_never_passes(number: float) -> None:
+    for spoilt in (
+        replace(HEALTHY, kl_per_token=number),
+        replace(HEALTHY, general_loss=number),
+        replace(HEALTHY, held_out=(*HEALTHY.held_out, held("x", 1.0, number))),
+    ):
+        verdict = judge(spoilt)
+        assert verdict.outcome == "rejected"
+        Verdict.model_validate_json(verdict.model_dump_json())
+
+
+# The allowance: by hand.
+
+
+def test_the_allowance_is_the_margin_and_the_standard_error_of_a_difference() -> None:
+    # (2 + 0 + 1) / (2 · 24 + 2) = .06
+    assert allowance(2, 0, 24, Limits()) == pytest.approx(0.05 + 1.645 * sqrt(2 * 0.06 * 0.94 / 24))
+
+
+@pytest.mark.parametrize(("count", "most"), [(8, 3), (12, 3), (24, 4), (100, 10)])
+def test_how_many_more_faults_are_tolerated(count: int, most: int) -> None:
+    """From an incumbent without a fault."""
+    tolerated = [new for new in range(count + 1) if new / count <= allowance(new, 0, count, Limits())]
+    assert tolerated == list(range(most + 1))
+
+
+@given(count=st.integers(8, 200), old=st.integers(0, 200), data=st.data())
+def test_more_faults_never_help(count: int, old: int, data: st.DataObject) -> None:
+    old = min(old, count)
+    verdicts = [new / count <= old / count + allowance(new, old, count, Limits()) for new in range(count + 1)]
+    assert verdicts == sorted(verdicts, reverse=True)
+    assert all(verdicts[: old + 1]), "no more faults than before always passes"
+
+
+# Properties.
+
+gains = st.floats(-2, 2)
+conversations = st.lists(
+    st.tuples(
+        st.integers(0, 8), st.sampled_from([1.0, 0.5, -0.5, -1.0]), gains, st.sampled_from([0.5, 1.0, 2.0])
+    ),
+    max_size=24,
+)
+reply_lists = st.lists(
+    st.sampled_from([*sensible(), "", "no no no no no no no no no no no no"]), min_size=12, max_size=12
+)
+
+
+def swapped(evidence: Evidence) -> Evidence:
+    held_out = tuple(
+        replace(reply, candidate_logp=reply.incumbent_logp, incumbent_logp=reply.candidate_logp)
+        for reply in evidence.held_out
+    )
+    return replace(evidence, held_out=held_out, candidate=evidence.incumbent, incumbent=evidence.candidate)
+
+
+@settings(deadline=None, max_examples=60)
+@given(rated=conversations, new=reply_lists, old=reply_lists, kl=st.floats(0, 1))
+def test_of_two_versions_at_most_one_beats_the_other(
+    rated: list[tuple[int, float, float, float]], new: list[str], old: list[str], kl: float
+) -> None:
+    held_out = tuple(held(f"c{c}", reward, gain, weight) for c, reward, gain, weight in rated)
+    evidence = replace(
+        HEALTHY, held_out=held_out, candidate=sampled(new), incumbent=sampled(old), kl_per_token=kl
+    )
+    outcomes = [judge(evidence).outcome, judge(swapped(evidence)).outcome]
+    assert outcomes != ["passed", "passed"]
+
+
+@settings(deadline=None, max_examples=40)
+@given(rated=conversations, shift=gains)
+def test_a_version_that_likes_everything_more_gains_nothing(
+    rated: list[tuple[int, float, float, float]], shift: float
+) -> None:
+    plain = tuple(held(f"c{c}", reward, gain, weight) for c, reward, gain, weight in rated)
+    shifted = tuple(replace(reply, candidate_logp=reply.candidate_logp + shift) for reply in plain)
+    before, after = (check(judge(replace(HEALTHY, held_out=some)), "ratings") for some in (plain, shifted))
+    assert before.value == pytest.approx(after.value, abs=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(order=st.permutations(HEALTHY.held_out), pairs=st.permutations(HEALTHY.candidate))
+def test_the_order_of_the_evidence_decides_nothing(
+    order: list[HeldOutReply], pairs: list[SampledReply]
+) -> None:
+    assert judge(replace(HEALTHY, held_out=tuple(order), candidate=tuple(pairs))).outcome == "passed"
+
+
+# What is seen of a reply.
+
+
+@pytest.mark.parametrize("reply", ["", "  \n", "...", "…!?", "ok.", "- - - -", "a\n"])
+def test_near_empty(reply: str) -> None:
+    assert near_empty(reply)
+
+
+@pytest.mark.parametrize("reply", ["Paris.", "Yes, it is.", "1945", "你好世界", "Это да"])
+def test_not_near_empty(reply: str) -> None:
+    assert not near_empty(reply)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["no " * 20, "a" * 60, "The cat sat. " * 6, "哈" * 40, "Because it is.\n\n" * 5, "1 2 3 4 5 6 " * 8],
+)
+def test_repetitive(reply: str) -> None:
+    assert repetitive(reply)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "No, no, no.",
+        "Paris is the capital of France, and it is the largest city of France as well.",
+        "1. The Nile is a river in Africa.\n2. The Congo is a river in Africa.\n3. The Rhine is a river in Europe.",
+        "She said that she would come if he would come, and he said that he would come if she would.",
+    ],
+)
+def test_not_repetitive(reply: str) -> None:
+    assert not repetitive(reply)
+
+
+def test_topics_are_stems_of_content_words() -> None:
+    assert topics("Please tell me in one short sentence what volcanoes are.") == {"volca"}
+    assert topics("What is it?") == frozenset()
+    assert on_topic("A volcano is a vent.", topics("What are volcanoes?"))
+    assert on_topic("VOLCANIC rock", topics("What are volcanoes?"))
+    assert not on_topic("It is a vent.", topics("What are volcanoes?"))
+    assert not on_topic("", topics("What are volcanoes?"))
+
+
+def test_questions_without_content_words_do_not_decide() -> None:
+    pairs = tuple(replace(reply, prompt="And?") for reply in HEALTHY.candidate)
+    off = check(judge(replace(HEALTHY, candidate=pairs)), "off_topic")
+    assert off.passed
+    assert "no sampled question has a word" in off.text
