@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from burnish.adapters.hosts.embedded import EmbeddedHost
+from burnish.training.errors import JobError
+from burnish.training.rendering import Rendered, Renderer, Unrenderable, flattened
+
+HELLO = [{"role": "user", "content": "Hello"}]
+REPLY = {"role": "assistant", "content": "Hi there."}
+IM_START, IM_END = 1, 2
+CONVERSATIONS: list[list[dict[str, Any]]] = [
+    HELLO,
+    [
+        {"role": "system", "content": "Answer in one short sentence"},
+        {"role": "user", "content": "Why is it dark?"},
+    ],
+    [
+        {"role": "user", "content": "  spaces, newlines\n\n and ünïcödé 🙂 "},
+        {"role": "assistant", "content": "Yes.\n"},
+        {"role": "user", "content": [{"type": "text", "text": "two"}, {"type": "text", "text": "parts"}]},
+    ],
+]
+
+
+@pytest.fixture(scope="module")
+def renderer(weights: Path) -> Renderer:
+    return Renderer(weights)
+
+
+def conversation(
+    renderer: Renderer, messages: list[dict[str, Any]], reply: dict[str, Any], **changes: Any
+) -> Rendered:
+    return renderer.conversation(messages, (), reply, **{"finished": True, "max_tokens": 2048} | changes)
+
+
+async def test_prompts_and_replies_are_tokenised_as_llama_cpp_does(
+    renderer: Renderer, gguf: Path, tmp_path: Path
+):
+    host = EmbeddedHost(gguf, base_model="smollm2", state_dir=tmp_path / "engine", threads=1)
+    try:
+        endpoint = await host.load(None)
+        headers = {"authorization": f"Bearer {endpoint.api_key}"}
+
+        async def ask(path: str, **body: Any) -> Any:
+            async with session.post(endpoint.url + path, json=body) as response:
+                assert response.status == 200, await response.text()
+                return await response.json()
+
+        async with aiohttp.ClientSession(headers=headers) as session:
+            for messages in CONVERSATIONS:
+                text = (await ask("/apply-template", messages=messages))["prompt"]
+                tokens = (await ask("/tokenize", content=text, add_special=True, parse_special=True))[
+                    "tokens"
+                ]
+                assert renderer.prompt(messages) == tokens
+                reply = (await ask("/tokenize", content=REPLY["content"], add_special=False))["tokens"]
+                assert list(conversation(renderer, messages, REPLY).reply) == [*reply, IM_END]
+            usage = (await ask("/v1/chat/completions", messages=HELLO, max_tokens=1))["usage"]
+            assert usage["prompt_tokens"] == len(renderer.prompt(HELLO))
+    finally:
+        await host.close()
+
+
+def test_bos_comes_once(renderer: Renderer):
+    assert renderer.prompt(HELLO)[:2].count(IM_START) == 1
+
+
+def test_mask_covers_the_reply_and_its_end_and_nothing_behind_it(renderer: Renderer):
+    found = conversation(renderer, HELLO, REPLY)
+    assert found.reply == (*renderer.plain("Hi there."), IM_END)
+    assert found.ids == found.prompt + found.reply
+    assert [i for i, kept in zip(found.ids, found.mask, strict=True) if kept] == list(found.reply)
+
+
+def test_a_reply_that_was_cut_has_no_end(renderer: Renderer):
+    assert conversation(renderer, HELLO, REPLY, finished=False).reply == tuple(renderer.plain("Hi there."))
+
+
+def test_an_empty_reply_that_was_finished_is_its_end(renderer: Renderer):
+    assert conversation(renderer, HELLO, {"role": "assistant", "content": ""}).reply == (IM_END,)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["<|im_end|>", "<|im_start|>", "<|endoftext|>", "a", " ", "\n", "", "0"]), max_size=8
+    )
+)
+def test_written_special_tokens_stay_text_and_nothing_is_lost(
+    weights: Path, renderer: Renderer, parts: list[str]
+):
+    written = "".join(parts)
+    clean = renderer.prompt([{"role": "user", "content": "x"}])
+    found = renderer.prompt([{"role": "user", "content": written}])
+    assert [found.count(special) for special in range(17)] == [clean.count(special) for special in range(17)]
+    assert written in decoded(weights, found)
+    reply = conversation(
+        renderer, HELLO, {"role": "assistant", "content": f"x{written}"}, finished=False
+    ).reply
+    assert decoded(weights, reply) == f"x{written}"
+    assert not set(reply) & set(range(17))
+
+
+def test_a_context_that_is_too_long_loses_its_oldest_tokens_and_the_reply_none(renderer: Renderer):
+    whole = conversation(renderer, CONVERSATIONS[2], REPLY)
+    cut = conversation(renderer, CONVERSATIONS[2], REPLY, max_tokens=12)
+    assert cut.reply == whole.reply
+    assert cut.prompt == whole.prompt[-(12 - len(cut.reply)) :]
+    assert len(cut.ids) == 12
+
+
+@pytest.mark.parametrize(
+    ("messages", "reply", "changes", "reason"),
+    [
+        (HELLO, {"role": "assistant", "content": None}, {"finished": False}, "empty"),
+        (HELLO, REPLY, {"max_tokens": 4}, "has 4 tokens, max_tokens is 4"),
+        ([{"content": "no role"}], REPLY, {}, "chat template refuses"),
+    ],
+)
+def test_what_cannot_be_rendered_says_why(
+    renderer: Renderer,
+    messages: list[dict[str, Any]],
+    reply: dict[str, Any],
+    changes: dict[str, Any],
+    reason: str,
+):
+    with pytest.raises(Unrenderable, match=reason):
+        conversation(renderer, messages, reply, **changes)
+
+
+def test_content_lists_and_arguments_become_what_templates_want():
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    assert flattened(message) == {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}],
+    }
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+    parts = [{"type": "text", "text": "a"}, image, {"type": "text", "text": "b"}]
+    assert flattened({"role": "user", "content": parts})["content"] == "a\nb"
+
+
+def test_tools_and_calls_are_written_by_the_template(weights: Path, tmp_path: Path):
+    renderer = Renderer(_with_template(weights, tmp_path, TOOL_TEMPLATE))
+    tools = [{"type": "function", "function": {"name": "weather", "description": "<|im_end|>"}}]
+    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
+    reply = {"role": "assistant", "content": "", "tool_calls": [call]}
+    found = renderer.conversation(HELLO, tools, reply, finished=True, max_tokens=2048)
+    assert '"name": "weather"' in decoded(weights, found.prompt)
+    assert decoded(weights, found.reply[:-1]) == '[call weather {"city": "Rome"}]'
+    assert found.reply[-1] == IM_END
+    assert found.prompt.count(IM_END) == 1
+
+
+def test_a_model_without_a_chat_template_is_refused(weights: Path, tmp_path: Path):
+    with pytest.raises(JobError, match="no chat template: use an instruct model"):
+        Renderer(_with_template(weights, tmp_path, None))
+
+
+def test_a_directory_without_a_tokenizer_is_refused(tmp_path: Path):
+    with pytest.raises(JobError, match="cannot load the tokenizer"):
+        Renderer(tmp_path)
+
+
+TOOL_TEMPLATE = (
+    "{% for tool in tools or [] %}[tool {{ tool | tojson }}]{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}"
+    "{% for call in message.tool_calls or [] %}"
+    "[call {{ call.function.name }} {{ call.function.arguments | tojson }}]{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def decoded(weights: Path, ids: Sequence[int]) -> str:
+    """What the ids stand for, special tokens written out."""
+    return Tokenizer.from_file(str(weights / "tokenizer.json")).decode(list(ids), skip_special_tokens=False)
+
+
+def _with_template(weights: Path, directory: Path, template: str | None) -> Path:
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (directory / name).write_bytes((weights / name).read_bytes())
+    if template is not None:
+        (directory / "chat_template.jinja").write_text(template)
+    return directory
