@@ -116,7 +116,8 @@ def _whole(body: bytes) -> Reply:
     merger = ChoiceMerger()
     for choice in _choices(parsed):
         merger.whole(choice)
-    return _reply(merger, parsed.get("id"), parsed.get("usage"), _error(parsed), ended=merger.found)
+    error = _text(body) if _error(parsed) else None
+    return _reply(merger, parsed.get("id"), parsed.get("usage"), error, ended=True)
 
 
 def _streamed(body: bytes) -> Reply:
@@ -138,7 +139,7 @@ def _streamed(body: bytes) -> Reply:
         error = error or _error(chunk) or (event.data if event.name == "error" else None)
         for choice in _choices(chunk):
             merger.delta(choice)
-    return _reply(merger, response_id, usage, error, ended=ended or merger.finished)
+    return _reply(merger, response_id, usage, error, ended=(ended or merger.finished) and error is None)
 
 
 def _reply(merger: ChoiceMerger, response_id: Any, usage: Any, error: str | None, *, ended: bool) -> Reply:
@@ -152,7 +153,7 @@ def _reply(merger: ChoiceMerger, response_id: Any, usage: Any, error: str | None
         response_id=response_id if isinstance(response_id, str) and response_id else None,
         usage=usage if isinstance(usage, dict) else None,
         choices=tuple(choices) if rich else (),
-        ended=ended and error is None,
+        ended=ended,
         error=error,
     )
 

@@ -1,0 +1,87 @@
+"""From an exchange as the relay saw it to what the log stores. Pure; runs on the writer thread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from burnish.proxy.log.tree import Step, path, step
+from burnish.proxy.records import Exchange, Outcome
+from burnish.proxy.surfaces import SURFACES
+from burnish.proxy.surfaces.base import Reply
+from burnish.proxy.surfaces.lenient import loads, storable
+
+FIRST_ERROR_STATUS = 400
+DEFINITION_BYTES = 256
+"""Parameters longer than this (tools, response formats) are stored apart from the small ones, which may change
+from turn to turn, so that they are stored once."""
+
+NO_REPLY = Reply()
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """One exchange, understood as far as it can be."""
+
+    exchange: Exchange
+    outcome: Outcome
+    error: str | None
+    context: tuple[Step, ...] = ()
+    settings: bytes | None = None
+    """Small parameters, as JSON."""
+    definitions: bytes | None = None
+    """Large parameters, as JSON."""
+    reply: Step | None = None
+    answer: Reply = NO_REPLY
+    choices: bytes | None = None
+    raw: bool = False
+    """Whether the bytes themselves must be kept, because something in them was not understood."""
+
+
+def understand(exchange: Exchange) -> Captured:
+    """Parse the request and reassemble the answer. Raises whatever a malformed request raises."""
+    surface = SURFACES[exchange.surface]
+    request = surface.read(storable(loads(exchange.request_body)))
+    answer = surface.reassemble(exchange.chunks, exchange.content_type, exchange.content_encoding)
+    context = tuple(path(request.messages))
+    outcome, error = _ending(exchange, answer)
+    return Captured(
+        exchange=exchange,
+        outcome=outcome,
+        error=error,
+        context=context,
+        settings=_parameters(request.params, large=False),
+        definitions=_parameters(request.params, large=True),
+        reply=step(answer.message, context[-1] if context else None) if answer.message else None,
+        answer=answer,
+        choices=orjson.dumps(answer.choices) if answer.choices else None,
+        raw=not answer.readable,
+    )
+
+
+def misunderstood(exchange: Exchange, fault: Exception) -> Captured:
+    """Keep an exchange that could not be parsed, with its bytes and the reason."""
+    reason = f"not understood by burnish: {type(fault).__name__}: {fault}"
+    return Captured(
+        exchange, exchange.outcome, f"{exchange.error}; {reason}" if exchange.error else reason, raw=True
+    )
+
+
+def _ending(exchange: Exchange, answer: Reply) -> tuple[Outcome, str | None]:
+    """Say how it really ended: a stream can end well as HTTP and still have broken off as an answer."""
+    error = exchange.error or answer.error
+    fine = exchange.status is not None and exchange.status < FIRST_ERROR_STATUS
+    if exchange.outcome == "complete" and fine and answer.readable and not answer.ended:
+        return "cut", error or "the answer ended without a finish_reason"
+    return exchange.outcome, error
+
+
+def _parameters(params: dict[str, Any], *, large: bool) -> bytes | None:
+    chosen = {key: value for key, value in params.items() if _is_large(value) is large}
+    return orjson.dumps(chosen) if chosen else None
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, (dict, list, str)) and len(orjson.dumps(value)) > DEFINITION_BYTES

@@ -1,0 +1,158 @@
+"""Feedback in SQLite: functions on a connection. Append-only; transactions belong to the caller."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.ids import feedback_id as new_feedback_id
+from burnish.proxy.log.ratings import Effective, Place, effective
+from burnish.proxy.records import Feedback, FeedbackDraft
+
+MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})
+"""Targets that name another completion when they are resolved again later."""
+
+DRAFT_FIELDS = (
+    *("completion_id", "target", "reward", "scale", "comment", "correction", "preferred_over"),
+    *("scope", "source", "rater", "weight"),
+)
+"""Fields of a draft that are columns as they are."""
+
+# A rating is superseded by the latest standing one of the same rater and target.
+COLUMNS = f"""
+    id, created_at, conversation_id, {", ".join(DRAFT_FIELDS)}, tags, idempotency_key, undone_at,
+    CASE WHEN reward IS NOT NULL AND undone_at IS NULL THEN (
+        SELECT later.id FROM feedback AS later
+        WHERE later.completion_id = feedback.completion_id AND later.rater = feedback.rater
+          AND later.scope = feedback.scope AND later.reward IS NOT NULL AND later.id > feedback.id
+          AND later.id NOT IN (SELECT feedback FROM undo)
+        ORDER BY later.id DESC LIMIT 1
+    ) END"""  # noqa: S608 – names of our own
+SOURCE = "feedback LEFT JOIN undo ON undo.feedback = feedback.id"
+
+
+def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback, bool]:
+    """Store feedback; with a known idempotency key, return the first record and False.
+
+    Raises NotFound for unknown completions, Conflict when the key was used for something else.
+    """
+    if draft.idempotency_key is not None and (first := _same_key(connection, draft)):
+        return first, False
+    row = connection.execute(
+        "SELECT conversation_id FROM completion WHERE id = ?", (draft.completion_id,)
+    ).fetchone()
+    if row is None:
+        raise NotFound(f"there is no completion {draft.completion_id!r} in the log", param="completion_id")
+    feedback = Feedback(new_feedback_id(), time.time(), row[0], draft)
+    row = {
+        "id": feedback.id,
+        "created_at": feedback.created_at,
+        "conversation_id": feedback.conversation_id,
+        **{name: getattr(draft, name) for name in DRAFT_FIELDS},
+        "tags": orjson.dumps(draft.tags).decode(),
+        "idempotency_key": draft.idempotency_key,
+    }
+    statement = f"INSERT INTO feedback ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
+    connection.execute(statement, tuple(row.values()))
+    return feedback, True
+
+
+def _same_key(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback | None:
+    found = select(connection, "rater = ? AND idempotency_key = ?", draft.rater, draft.idempotency_key)
+    if not found:
+        return None
+    first = found[0].draft
+    if draft.target == first.target and draft.target in MOVING_TARGETS:
+        draft = replace(draft, completion_id=first.completion_id)
+    if replace(draft, target=first.target) != first:
+        raise Conflict(
+            f"idempotency_key {draft.idempotency_key!r} was used for other feedback ({found[0].id}); take a new key",
+            param="idempotency_key",
+            feedback_id=found[0].id,
+        )
+    return found[0]
+
+
+def undo(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
+    """Take feedback back; a second time changes nothing. Raises NotFound."""
+    one(connection, feedback_id)
+    connection.execute("INSERT OR IGNORE INTO undo VALUES (?, ?)", (feedback_id, time.time()))
+    return one(connection, feedback_id)
+
+
+def one(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
+    """Return one piece of feedback. Raises NotFound."""
+    found = select(connection, "id = ?", feedback_id)
+    if not found:
+        raise NotFound(f"there is no feedback {feedback_id!r} in the log", param="id")
+    return found[0]
+
+
+def select(connection: sqlite3.Connection, where: str, *values: object) -> list[Feedback]:
+    """Return feedback, earliest first; ``where`` is one of our own literals, with its values bound."""
+    rows = connection.execute(f"SELECT {COLUMNS} FROM {SOURCE} WHERE {where} ORDER BY id", values)  # noqa: S608
+    return [_record(row) for row in rows]
+
+
+def latest(
+    connection: sqlite3.Connection,
+    completion_id: str | None,
+    conversation_id: str | None,
+    limit: int,
+    before: str | None,
+) -> list[Feedback]:
+    """Return feedback, latest first."""
+    filters = {"completion_id = ?": completion_id, "conversation_id = ?": conversation_id, "id < ?": before}
+    given = {clause: value for clause, value in filters.items() if value is not None}
+    where = " AND ".join(given) or "1"
+    found = select(
+        connection,
+        f"id IN (SELECT id FROM feedback WHERE {where} ORDER BY id DESC LIMIT ?)",  # noqa: S608
+        *given.values(),
+        limit,
+    )
+    return found[::-1]
+
+
+def _record(row: tuple[Any, ...]) -> Feedback:
+    feedback_id, created_at, conversation, *said, tags, key, undone_at, superseded_by = row
+    fields = dict(zip(DRAFT_FIELDS, said, strict=True))
+    draft = FeedbackDraft(**fields, tags=tuple(orjson.loads(tags)), idempotency_key=key)
+    return Feedback(feedback_id, created_at, conversation, draft, undone_at, superseded_by)
+
+
+def effective_ratings(
+    connection: sqlite3.Connection, conversations: Iterable[str] | None = None
+) -> dict[str, Effective]:
+    """Return the effective ratings in some conversations (None: in all), by completion id."""
+    if conversations is None:
+        feedback = select(connection, "1")
+    else:
+        feedback = select(
+            connection, "conversation_id IN (SELECT value FROM json_each(?))", _json(conversations)
+        )
+    rated = _json({each.conversation_id for each in feedback})
+    places = connection.execute(
+        """SELECT id, conversation_id, turn_key, created_at, reply IS NOT NULL FROM completion
+        WHERE conversation_id IN (SELECT value FROM json_each(?))""",
+        (rated,),
+    )
+    targets = {each.draft.completion_id for each in feedback}
+    return effective(
+        feedback,
+        [
+            Place(name, conversation, (turn or b"").hex(), created_at)
+            for name, conversation, turn, created_at, replied in places
+            if replied or name in targets
+        ],
+    )
+
+
+def _json(values: Iterable[str]) -> str:
+    return orjson.dumps(list(values)).decode()

@@ -1,0 +1,57 @@
+"""The log's file: created for its owner only, opened so that a commit survives power loss."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from burnish.proxy.errors import ConfigError
+
+OWNER_ONLY = 0o600
+OWNER_ONLY_FOLDER = 0o700
+
+BUSY_TIMEOUT_S = 2.0
+"""Someone else (a backup, a curious sqlite3 shell) may hold the file for a moment; longer is a fault to report."""
+
+JOURNAL_LIMIT_BYTES = 16 * 1024 * 1024
+"""The write-ahead log is cut back to this after a checkpoint."""
+
+
+def create(path: Path) -> None:
+    """Make the file and its folder with owner-only modes, whatever the umask. Raises ConfigError."""
+    try:
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True, mode=OWNER_ONLY_FOLDER)
+            path.parent.chmod(OWNER_ONLY_FOLDER)
+        # SQLite gives -wal and -shm the mode of the file itself.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
+        try:
+            os.fchmod(descriptor, OWNER_ONLY)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise unusable(path, error) from error
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """Open the file in autocommit mode; every commit is synced to the disk before it returns."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA journal_size_limit = {JOURNAL_LIMIT_BYTES}")
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def unusable(path: Path, error: Exception) -> ConfigError:
+    """Say that the log cannot be opened, and what to do."""
+    advice = "choose another folder with --data-dir, or make this one writable"
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        advice = "it is damaged or no log of burnish: move it away, or restore it from a backup"
+    return ConfigError(f"cannot open the log {path}: {error}; {advice}", param="data_dir")

@@ -1,0 +1,188 @@
+"""The log's public face: captures go in at the cost of a queue put, everything else is a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from burnish.proxy.errors import NotFound, Unavailable
+from burnish.proxy.log import feedback, files, queries, runs, store
+from burnish.proxy.log.migrations import migrate
+from burnish.proxy.log.writer import Writer
+from burnish.proxy.records import Completion, Exchange, Feedback, FeedbackDraft, RatedCompletion, Run
+
+Result = TypeVar("Result")
+Query = Callable[[sqlite3.Connection], Result]
+
+
+class Log:
+    """All that was said and what people thought of it, in one SQLite file.
+
+    Coroutines run behind all earlier captures. Those that write return when the commit is on the disk, and raise
+    Unavailable when it cannot be. Reads have a connection and a thread of their own, so that a large one delays
+    no rating.
+    """
+
+    def __init__(self, writer: Writer, reading: sqlite3.Connection) -> None:
+        self._writer = writer
+        self._reading = reading
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="burnish-log-read")
+        self._closed = False
+
+    @classmethod
+    def open(cls, path: Path) -> Log:
+        """Open the file, creating it and its folder for their owner only. Raises ConfigError."""
+        files.create(path)
+        try:
+            writing = files.connect(path)
+            try:
+                migrate(writing)
+                reading = files.connect(path, read_only=True)
+            except BaseException:
+                writing.close()
+                raise
+        except sqlite3.Error as error:
+            raise files.unusable(path, error) from error
+        return cls(Writer(writing), reading)
+
+    def close(self) -> None:
+        """Store what is waiting and close the file; a second time does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        self._reader.shutdown()
+        self._reading.close()
+        self._writer.close()
+
+    def healthy(self) -> str | None:
+        """Return None when all is well, else why not."""
+        return self._writer.healthy()
+
+    def capture(self, exchange: Exchange) -> None:
+        """Take an exchange; returns at once. From any thread."""
+        self._writer.put(exchange)
+
+    # Completions
+
+    async def completion(self, completion_id: str) -> Completion:
+        """Return one completion with its context, by our id or the upstream's. Raises NotFound, Conflict."""
+        return await self._read(partial(queries.completion, completion_id=completion_id))
+
+    async def completions(
+        self, limit: int = 50, before: str | None = None, conversation: str | None = None
+    ) -> list[Completion]:
+        """Return completions (without contexts and parameters), latest first; ``before`` is an id to go on from."""
+        return await self._read(lambda db: queries.completions(db, limit, before, conversation))
+
+    async def recent_prompts(self, limit: int) -> list[Completion]:
+        """Return the latest distinct contexts that got a whole answer, with messages and parameters."""
+        return await self._read(lambda db: store.recent_prompts(db, limit))
+
+    async def counts(self) -> dict[str, int]:
+        """Return how many completions, conversations, feedback, ratings, good, bad, comments, corrections there are.
+
+        Ratings are effective ones: one a completion.
+        """
+        return await self._read(queries.counts)
+
+    async def resolve(
+        self,
+        *,
+        completion_id: str | None = None,
+        response_id: str | None = None,
+        conversation_id: str | None = None,
+        last_of: str | None = None,
+        session: str | None = None,
+    ) -> Completion:
+        """Return the one completion that a target means: exactly one of the first four is given.
+
+        ``conversation_id`` means its latest answer, ``last_of`` a caller's (in a session, when one is given).
+        Raises NotFound; Conflict with ``candidates`` when a response id fits several.
+        """
+        return await self._read(
+            partial(
+                queries.resolve,
+                completion_id=completion_id,
+                response_id=response_id,
+                conversation_id=conversation_id,
+                last_of=last_of,
+                session=session,
+            )
+        )
+
+    async def resolve_history(
+        self, messages: Sequence[dict[str, Any]], caller: str, session: str | None = None
+    ) -> Completion:
+        """Return the completion that is the last assistant message of a history. Raises NotFound, Conflict."""
+        return await self._read(lambda db: queries.resolve_history(db, messages, caller, session))
+
+    # Feedback
+
+    async def add_feedback(self, draft: FeedbackDraft) -> tuple[Feedback, bool]:
+        """Store feedback; False with the first record when its idempotency key was used for the same before.
+
+        Raises NotFound, Conflict (key used for other feedback), Unavailable.
+        """
+        return await self._write(partial(feedback.add, draft=draft))
+
+    async def undo_feedback(self, feedback_id: str) -> Feedback:
+        """Take feedback back. Raises NotFound, Unavailable."""
+        return await self._write(partial(feedback.undo, feedback_id=feedback_id))
+
+    async def feedback(self, feedback_id: str) -> Feedback:
+        """Return one piece of feedback. Raises NotFound."""
+        return await self._read(partial(feedback.one, feedback_id=feedback_id))
+
+    async def feedbacks(
+        self,
+        completion_id: str | None = None,
+        conversation_id: str | None = None,
+        limit: int = 50,
+        before: str | None = None,
+    ) -> list[Feedback]:
+        """Return feedback, latest first, undone and superseded ones too; ``before`` is an id to go on from."""
+        return await self._read(lambda db: feedback.latest(db, completion_id, conversation_id, limit, before))
+
+    async def rated(self) -> list[RatedCompletion]:
+        """Return all completions with an effective rating, earliest first, with context, parameters and reply."""
+        return await self._read(queries.rated)
+
+    # Training runs
+
+    async def start_run(self, run: Run) -> None:
+        """Store a new run."""
+        await self._write(partial(runs.start, run=run))
+
+    async def update_run(self, run: Run) -> None:
+        """Replace what is known of a run. Raises NotFound."""
+        await self._write(partial(runs.update, run=run))
+
+    async def runs(self, limit: int = 50) -> list[Run]:
+        """Return runs, latest first."""
+        return await self._read(partial(runs.latest, limit=limit))
+
+    async def run(self, run_id: str) -> Run:
+        """Return one run. Raises NotFound."""
+        return await self._read(partial(runs.one, run_id=run_id))
+
+    async def _write(self, call: Query[Result]) -> Result:
+        return await asyncio.wrap_future(self._writer.submit(call))
+
+    async def _read(self, query: Query[Result]) -> Result:
+        """Ask behind all earlier captures. While they cannot be stored, "not found" may be wrong: Unavailable."""
+        unstored = None
+        try:
+            await self._write(lambda _: None)
+        except Unavailable as error:
+            unstored = error
+        if self._closed:
+            raise Unavailable("burnish is stopping: try again when it is back")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._reader, query, self._reading)
+        except NotFound as error:
+            raise (unstored or error) from error

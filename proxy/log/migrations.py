@@ -1,0 +1,155 @@
+"""The schema, as numbered steps. A step that was released never changes; a change is a new step."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import NamedTuple
+
+from burnish.proxy.errors import ConfigError
+
+
+class Migration(NamedTuple):
+    """One step; its number is its place in the list, from 1."""
+
+    name: str
+    statements: tuple[str, ...]
+
+
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(
+        "message tree and completions",
+        (
+            # Whatever repeats: messages, parameters, tool definitions. Digest: BLAKE2b-128 of the body (JSON).
+            "CREATE TABLE content (id INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, body BLOB NOT NULL)",
+            # parent 0 = the root.
+            """CREATE TABLE node (
+                id INTEGER PRIMARY KEY,
+                digest BLOB NOT NULL UNIQUE,
+                parent INTEGER NOT NULL,
+                content INTEGER NOT NULL REFERENCES content
+            )""",
+            """CREATE TABLE completion (
+                n INTEGER PRIMARY KEY,
+                id TEXT NOT NULL UNIQUE,
+                conversation_id TEXT NOT NULL,
+                response_id TEXT,
+                surface TEXT NOT NULL,
+                created_at REAL NOT NULL,
+                outcome TEXT NOT NULL,
+                status INTEGER,
+                error TEXT,
+                finish_reason TEXT,
+                model_asked TEXT NOT NULL,
+                model_served TEXT NOT NULL,
+                upstream TEXT NOT NULL,
+                adapter_version INTEGER,
+                caller TEXT NOT NULL,
+                session TEXT,
+                retry INTEGER NOT NULL,
+                usage TEXT,
+                prompt_tokens INTEGER,
+                completion_tokens INTEGER,
+                first_byte_s REAL,
+                total_s REAL NOT NULL,
+                node INTEGER REFERENCES node,
+                settings INTEGER REFERENCES content,
+                definitions INTEGER REFERENCES content,
+                prompt INTEGER REFERENCES content,
+                turn_key BLOB,
+                reply INTEGER REFERENCES content,
+                reply_key BLOB,
+                reply_identity BLOB,
+                choices INTEGER REFERENCES content
+            )""",
+            "CREATE INDEX completion_conversation ON completion (conversation_id, id)",
+            "CREATE INDEX completion_response ON completion (response_id) WHERE response_id IS NOT NULL",
+            "CREATE INDEX completion_reply_key ON completion (reply_key) WHERE reply_key IS NOT NULL",
+            "CREATE INDEX completion_reply ON completion (reply_identity) WHERE reply_identity IS NOT NULL",
+            # What could not be understood, as it came.
+            """CREATE TABLE raw (
+                completion TEXT PRIMARY KEY,
+                request BLOB NOT NULL,
+                content_encoding TEXT NOT NULL,
+                response BLOB NOT NULL
+            )""",
+        ),
+    ),
+    Migration(
+        "feedback",
+        (
+            """CREATE TABLE feedback (
+                id TEXT PRIMARY KEY,
+                created_at REAL NOT NULL,
+                completion_id TEXT NOT NULL,
+                conversation_id TEXT NOT NULL,
+                target TEXT NOT NULL,
+                reward REAL,
+                scale TEXT,
+                comment TEXT,
+                correction TEXT,
+                preferred_over TEXT,
+                scope TEXT NOT NULL,
+                source TEXT NOT NULL,
+                rater TEXT NOT NULL,
+                weight REAL NOT NULL,
+                tags TEXT NOT NULL,
+                idempotency_key TEXT,
+                UNIQUE (rater, idempotency_key)
+            )""",
+            "CREATE INDEX feedback_completion ON feedback (completion_id, rater, scope)",
+            "CREATE INDEX feedback_conversation ON feedback (conversation_id)",
+            # Feedback is append-only: taking one back is a row of its own.
+            "CREATE TABLE undo (feedback TEXT PRIMARY KEY, undone_at REAL NOT NULL)",
+        ),
+    ),
+    Migration(
+        "training runs",
+        (
+            """CREATE TABLE run (
+                id TEXT PRIMARY KEY,
+                started_at REAL NOT NULL,
+                ended_at REAL,
+                status TEXT NOT NULL,
+                reason TEXT NOT NULL,
+                version INTEGER,
+                ratings INTEGER NOT NULL
+            )""",
+        ),
+    ),
+)
+
+
+def applied(connection: sqlite3.Connection) -> int:
+    """Return the number of the last step that this database has seen, 0 when it is new."""
+    connection.execute(
+        """CREATE TABLE IF NOT EXISTS migration (
+            number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at REAL NOT NULL
+        )"""
+    )
+    (number,) = connection.execute("SELECT coalesce(max(number), 0) FROM migration").fetchone()
+    return int(number)
+
+
+def migrate(connection: sqlite3.Connection, upto: int = len(MIGRATIONS)) -> None:
+    """Bring a database (in autocommit mode) to a version, each step in a transaction of its own.
+
+    Raises ConfigError when it was written by a newer burnish.
+    """
+    done = applied(connection)
+    if done > len(MIGRATIONS):
+        raise ConfigError(
+            f"the log was written by a newer burnish (schema {done}, this one knows {len(MIGRATIONS)}): update burnish"
+        )
+    for number, migration in enumerate(MIGRATIONS[done:upto], start=done + 1):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in migration.statements:
+                connection.execute(statement)
+            connection.execute(
+                "INSERT INTO migration VALUES (?, ?, ?)", (number, migration.name, time.time())
+            )
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise

@@ -1,0 +1,141 @@
+"""Questions to the log: functions on a connection that only read."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any
+
+from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.log import feedback
+from burnish.proxy.log.attribution import answer_before, by_response, candidates
+from burnish.proxy.log.store import Reader, row_of, select
+from burnish.proxy.records import Completion, RatedCompletion
+
+
+def completion(connection: sqlite3.Connection, completion_id: str) -> Completion:
+    """Return one completion with its context, by our id or the upstream's. Raises NotFound, Conflict."""
+    try:
+        row = row_of(connection, completion_id)
+    except NotFound:
+        if not by_response(connection, completion_id):
+            raise
+        return _of_response(connection, completion_id)
+    conversation = row[1]
+    rating = feedback.effective_ratings(connection, [conversation]).get(row[0])
+    return Reader(connection).completion(row, rating.reward if rating else None, full=True)
+
+
+def completions(
+    connection: sqlite3.Connection, limit: int, before: str | None, conversation: str | None
+) -> list[Completion]:
+    """Return completions, latest first, without contexts and parameters."""
+    filters: dict[str, Any] = {"id < ?": before, "conversation_id = ?": conversation}
+    given = {clause: value for clause, value in filters.items() if value is not None}
+    where = " AND ".join(given) or "1"
+    rows = select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", (*given.values(), limit))  # noqa: S608
+    ratings = feedback.effective_ratings(connection, {row[1] for row in rows})
+    reader = Reader(connection)
+    return [
+        reader.completion(row, rating.reward if (rating := ratings.get(row[0])) else None, full=False)
+        for row in rows
+    ]
+
+
+def resolve(
+    connection: sqlite3.Connection,
+    *,
+    completion_id: str | None,
+    response_id: str | None,
+    conversation_id: str | None,
+    last_of: str | None,
+    session: str | None,
+) -> Completion:
+    """Return the one completion that a target means. Raises NotFound, and Conflict with the candidates."""
+    if completion_id is not None:
+        return completion(connection, completion_id)
+    if response_id is not None:
+        return _of_response(connection, response_id)
+    if conversation_id is not None:
+        found = _latest(connection, "conversation_id = ?", conversation_id)
+        missing = NotFound(
+            f"there is no answer in a conversation {conversation_id!r}", param="conversation_id"
+        )
+    else:
+        found = _latest(connection, "caller = ? AND (? IS NULL OR session = ?)", last_of, session, session)
+        missing = NotFound(f"{last_of!r} has no answer in the log yet", param="last")
+    if found is None:
+        raise missing
+    return completion(connection, found)
+
+
+def resolve_history(
+    connection: sqlite3.Connection, messages: Sequence[dict[str, Any]], caller: str, session: str | None
+) -> Completion:
+    """Return the completion that is the last assistant message of a history. Raises NotFound, Conflict."""
+    return completion(connection, answer_before(connection, messages, caller, session))
+
+
+def rated(connection: sqlite3.Connection) -> list[RatedCompletion]:
+    """Return every completion that has a reward and a reply, earliest first, with all that training needs."""
+    ratings = feedback.effective_ratings(connection)
+    reader = Reader(connection)
+    found: list[RatedCompletion] = []
+    for completion_id, rating in sorted(ratings.items()):
+        if rating.reward is None:
+            continue
+        record = reader.completion(row_of(connection, completion_id), rating.reward, full=True)
+        if record.reply is not None and record.messages:
+            found.append(
+                RatedCompletion(
+                    record,
+                    rating.reward,
+                    rating.weight,
+                    rating.feedback_ids,
+                    rating.comment,
+                    rating.correction,
+                )
+            )
+    return found
+
+
+def counts(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return how much there is of everything; ratings are effective ones, one a completion."""
+    (completions_, conversations) = connection.execute(
+        "SELECT count(*), count(DISTINCT conversation_id) FROM completion"
+    ).fetchone()
+    ratings = feedback.effective_ratings(connection).values()
+    rewards = [each.reward for each in ratings if each.reward is not None]
+    return {
+        "completions": completions_,
+        "conversations": conversations,
+        "feedback": connection.execute("SELECT count(*) FROM feedback").fetchone()[0],
+        "ratings": len(rewards),
+        "good": sum(reward > 0 for reward in rewards),
+        "bad": sum(reward < 0 for reward in rewards),
+        "comments": sum(each.comment is not None for each in ratings),
+        "corrections": sum(each.correction is not None for each in ratings),
+    }
+
+
+def _of_response(connection: sqlite3.Connection, response_id: str) -> Completion:
+    found = by_response(connection, response_id)
+    if not found:
+        raise NotFound(
+            f"there is no completion with response id {response_id!r} in the log", param="response_id"
+        )
+    if len(found) > 1:
+        raise Conflict(
+            f"{len(found)} completions have the response id {response_id!r}: name one by its completion_id",
+            param="response_id",
+            candidates=candidates(found),
+        )
+    return completion(connection, found[0].id)
+
+
+def _latest(connection: sqlite3.Connection, where: str, *values: object) -> str | None:
+    row = connection.execute(
+        f"SELECT id FROM completion WHERE {where} AND reply IS NOT NULL ORDER BY id DESC LIMIT 1",  # noqa: S608
+        values,
+    ).fetchone()
+    return row[0] if row else None

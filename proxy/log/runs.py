@@ -1,0 +1,36 @@
+"""Training runs in SQLite: functions on a connection. Transactions belong to the caller."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import astuple
+
+from burnish.proxy.errors import NotFound
+from burnish.proxy.records import Run
+
+COLUMNS = "id, started_at, ended_at, status, reason, version, ratings"
+
+
+def start(connection: sqlite3.Connection, run: Run) -> None:
+    """Store a new run."""
+    connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(run))
+
+
+def update(connection: sqlite3.Connection, run: Run) -> None:
+    """Replace what is known of a run. Raises NotFound."""
+    one(connection, run.id)
+    connection.execute("REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(run))
+
+
+def one(connection: sqlite3.Connection, run_id: str) -> Run:
+    """Return one run. Raises NotFound."""
+    row = connection.execute(f"SELECT {COLUMNS} FROM run WHERE id = ?", (run_id,)).fetchone()  # noqa: S608
+    if row is None:
+        raise NotFound(f"there is no run {run_id!r} in the log", param="id")
+    return Run(*row)
+
+
+def latest(connection: sqlite3.Connection, limit: int) -> list[Run]:
+    """Return runs, latest first."""
+    rows = connection.execute(f"SELECT {COLUMNS} FROM run ORDER BY id DESC LIMIT ?", (limit,))  # noqa: S608
+    return [Run(*row) for row in rows]

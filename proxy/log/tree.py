@@ -1,0 +1,164 @@
+"""The message tree, pure: what makes two messages the same, and the digests that name messages, nodes and paths.
+
+A message has two forms. Its *stored* form is what was sent, less what says nothing (nulls, empty lists, cache
+marks). Its *identity* is only what clients send back unchanged: role, text and tool calls; no reasoning, no
+ids, no white space at the ends. Nodes chain stored forms, so that a context can be loaded exactly as it was;
+keys chain identities, so that a reply is found again however the client dressed it.
+
+Digests are BLAKE2b of 16 bytes: compact, and no two messages meet by accident.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+
+Digest = bytes
+
+DIGEST_BYTES = 16
+ROOT: Digest = bytes(DIGEST_BYTES)
+"""Parent of every first message."""
+
+EMPTY: tuple[Any, ...] = (None, "", [], {})
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+"""Reasoning that a model writes into its text, and that many clients cut out before they send it back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One message on its path from the root."""
+
+    role: str
+    body: bytes
+    """Stored form, as JSON."""
+    content: Digest
+    """Of the body."""
+    identity: Digest
+    node: Digest
+    """H(parent's node, content)."""
+    key: Digest
+    """H(parent's key, identity)."""
+    empty: bool
+    """Whether it says nothing that could tell it from others: neither text nor calls."""
+
+
+def digest(data: bytes) -> Digest:
+    """Name some bytes."""
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()
+
+
+def path(messages: Sequence[dict[str, Any]]) -> list[Step]:
+    """Return the steps of a context, root first."""
+    steps: list[Step] = []
+    for message in messages:
+        steps.append(step(message, steps[-1] if steps else None))
+    return steps
+
+
+def step(message: dict[str, Any], parent: Step | None) -> Step:
+    """Return the step that a message makes after its parent."""
+    body = orjson.dumps(stored(message))
+    content = digest(body)
+    said = _said(message)
+    identity = digest(orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS))
+    return Step(
+        role=said[0],
+        body=body,
+        content=content,
+        identity=identity,
+        node=digest((parent.node if parent else ROOT) + content),
+        key=digest((parent.key if parent else ROOT) + identity),
+        empty=not said[1] and not said[2],
+    )
+
+
+def stored(message: dict[str, Any]) -> dict[str, Any]:
+    """Return the form in which a message is kept: one text part becomes a string, what is empty goes."""
+    kept = {key: value for key, value in message.items() if value not in EMPTY and key != "cache_control"}
+    if isinstance(kept.get("content"), list):
+        kept["content"] = _flattened([_unmarked(part) for part in kept["content"]])
+    return kept
+
+
+def loaded(body: bytes) -> dict[str, Any]:
+    """Return a message from its stored form, with a ``content`` again even when it was empty."""
+    message: dict[str, Any] = orjson.loads(body)
+    if "content" not in message:
+        message["content"] = None if message.get("tool_calls") or message.get("function_call") else ""
+    return message
+
+
+def text_of(message: dict[str, Any]) -> str:
+    """Return what a message says in text; parts are joined, other kinds of parts left out."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    return "".join(_part_text(part) or "" for part in content) if isinstance(content, list) else ""
+
+
+def _unmarked(part: Any) -> Any:
+    if isinstance(part, dict) and "cache_control" in part:
+        return {key: value for key, value in part.items() if key != "cache_control"}
+    return part
+
+
+def _flattened(parts: list[Any]) -> Any:
+    if len(parts) == 1 and isinstance(parts[0], dict) and set(parts[0]) == {"type", "text"}:
+        return parts[0]["text"]
+    return parts
+
+
+def _part_text(part: Any) -> str | None:
+    if (
+        isinstance(part, dict)
+        and part.get("type", "text") in TEXT_PARTS
+        and isinstance(part.get("text"), str)
+    ):
+        return str(part["text"])
+    return part if isinstance(part, str) else None
+
+
+def _said(message: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
+    """Return what a message says: role, pieces of content, calls."""
+    role = str(message.get("role") or "assistant")
+    pieces: list[Any] = []
+    content = message.get("content")
+    for part in content if isinstance(content, list) else [content]:
+        text = _part_text(part)
+        if text is None:
+            pieces += [_unmarked(part)] if part not in EMPTY else []
+        elif pieces and isinstance(pieces[-1], str):
+            pieces[-1] += text
+        else:
+            pieces.append(text)
+    if role == "assistant" and pieces and isinstance(pieces[0], str):
+        pieces[0] = THOUGHTS.sub("", pieces[0])
+    stripped = [piece.strip() if isinstance(piece, str) else piece for piece in pieces]
+    return role, [piece for piece in stripped if piece not in EMPTY], _calls(message)
+
+
+def _calls(message: dict[str, Any]) -> list[Any]:
+    calls = message.get("tool_calls")
+    named = [call.get("function") or call.get("custom") or call for call in _objects(calls)]
+    named += _objects([message.get("function_call")])
+    return [[call.get("name"), _arguments(call.get("arguments", call.get("input")))] for call in named]
+
+
+def _objects(values: Any) -> list[dict[str, Any]]:
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
+
+
+def _arguments(arguments: Any) -> Any:
+    """Return arguments as a value: clients parse them and write them again with other white space."""
+    if not isinstance(arguments, str):
+        return arguments
+    try:
+        return orjson.loads(arguments)
+    except orjson.JSONDecodeError:
+        return arguments.strip()
