@@ -1,4 +1,7 @@
-"""Adapter versions: what there is, whether it may go live, and the engines that serve it."""
+"""Adapter versions: ``registry`` (what there is), ``gate`` (may it go live), ``swap``, ``route`` and ``hosts``.
+
+Only the errors are imported here: every engine's child imports this package, and must not pay for the rest.
+"""
 
 from burnish.adapters.errors import (
     AdapterError,
@@ -9,28 +12,13 @@ from burnish.adapters.errors import (
     ProbeFailed,
     UnknownVersion,
 )
-from burnish.adapters.gate import Evidence, Limits, Verdict, judge
-from burnish.adapters.hosts.base import AdapterHost, Endpoint
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event, Manifest
-from burnish.adapters.registry import Registry
 
 __all__ = [
-    "BASE_VERSION",
     "AdapterError",
-    "AdapterHost",
-    "AdapterVersion",
     "CorruptAdapter",
-    "Endpoint",
     "EngineError",
-    "Event",
-    "Evidence",
     "IllegalTransition",
     "IncompatibleAdapter",
-    "Limits",
-    "Manifest",
     "ProbeFailed",
-    "Registry",
     "UnknownVersion",
-    "Verdict",
-    "judge",
 ]

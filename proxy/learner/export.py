@@ -1,0 +1,127 @@
+"""From the log to a job: which ratings are ready, which are held out, how they look to the trainer. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from http import HTTPStatus
+
+from burnish.adapters.manifest import BASE_VERSION, Manifest
+from burnish.proxy.records import RatedCompletion
+from burnish.training.job import Sample
+
+# A quarter judges, three quarters teach …
+HELD_OUT_SHARE = 0.25
+# … but the gate decides nothing with fewer conversations of a class than this (gate.Limits.min_held_out),
+MIN_HELD_OUT = 3
+# and at least half of a class must be left to learn from.
+MAX_HELD_OUT_SHARE = 0.5
+
+GOOD, BAD = "good", "bad"
+
+
+def usable(rated: RatedCompletion) -> bool:
+    """Whether an answer ended as it should and holds a reply; only such ones teach what the model does."""
+    completion = rated.completion
+    return (
+        completion.outcome == "complete"
+        and completion.status == HTTPStatus.OK
+        and completion.reply is not None
+        and bool(completion.messages)
+    )
+
+
+def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]:
+    """Return the ids of all feedback that a version and its ancestors learnt from."""
+    learnt: set[str] = set()
+    while version != BASE_VERSION and version in manifests:
+        learnt |= set(manifests[version].feedback_ids)
+        version = manifests[version].parent
+    return frozenset(learnt)
+
+
+def is_learnt(rated: RatedCompletion, learnt: Collection[str]) -> bool:
+    """Whether its rating was learnt: the first id is the rating's own, a comment that came later changes nothing."""
+    return rated.feedback_ids[0] in learnt
+
+
+def ready(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> list[RatedCompletion]:
+    """Return what the next run would learn from: usable, and not learnt yet."""
+    return [each for each in rated if usable(each) and not is_learnt(each, learnt)]
+
+
+def new_since(rated: Sequence[RatedCompletion], run_id: str | None) -> int:
+    """Count those with feedback later than a run's start. Ids sort by time behind their prefix."""
+    if run_id is None:
+        return len(rated)
+    begun = run_id.partition("_")[2]
+    return sum(any(each.partition("_")[2] > begun for each in item.feedback_ids) for item in rated)
+
+
+def samples(
+    rated: Sequence[RatedCompletion], learnt: Collection[str], adapters: Collection[int]
+) -> list[Sample]:
+    """Turn what is ready of all effective ratings into samples, some of them held out.
+
+    ``learnt`` are the feedback ids that the live version has learnt; their conversations are not held out any more.
+    ``adapters`` are the versions whose weights are at hand; replies of others count as some other model's.
+    """
+    chosen = ready(rated, learnt)
+    seen = {each.completion.conversation_id for each in rated if is_learnt(each, learnt)}
+    held_out = hold_out([each for each in chosen if each.completion.conversation_id not in seen])
+    return [_sample(each, each.completion.conversation_id in held_out, adapters) for each in chosen]
+
+
+def hold_out(rated: Sequence[RatedCompletion]) -> frozenset[str]:
+    """Choose conversations to hold out whole, about a quarter of those of each class.
+
+    They are taken in the order of a hash of their id, so that the same ones are chosen again next time as far as
+    the counts allow, and never so many that less than half of a class would be left to learn from.
+    """
+    classes: dict[str, set[str]] = {}
+    for each in rated:
+        if each.reward:
+            kinds = classes.setdefault(each.completion.conversation_id, set())
+            kinds.add(GOOD if each.reward > 0 else BAD)
+    totals = {kind: sum(kind in kinds for kinds in classes.values()) for kind in (GOOD, BAD)}
+    most = {kind: int(total * MAX_HELD_OUT_SHARE) for kind, total in totals.items()}
+    wanted = {
+        kind: min(most[kind], max(MIN_HELD_OUT, round(total * HELD_OUT_SHARE)))
+        for kind, total in totals.items()
+    }
+    taken = dict.fromkeys(totals, 0)
+    chosen = set()
+    for conversation in sorted(classes, key=_hash):
+        kinds = classes[conversation]
+        useful = any(taken[kind] < wanted[kind] for kind in kinds)
+        if useful and all(taken[kind] < most[kind] for kind in kinds):
+            chosen.add(conversation)
+            for kind in kinds:
+                taken[kind] += 1
+    return frozenset(chosen)
+
+
+def _hash(conversation_id: str) -> bytes:
+    return hashlib.sha256(conversation_id.encode()).digest()
+
+
+def _sample(rated: RatedCompletion, held_out: bool, adapters: Collection[int]) -> Sample:
+    completion = rated.completion
+    assert completion.reply is not None  # ready() left the others out
+    version = completion.adapter_version
+    known = version == BASE_VERSION or version in adapters
+    return Sample(
+        completion_id=completion.id,
+        conversation_id=completion.conversation_id,
+        feedback_ids=rated.feedback_ids,
+        messages=completion.messages,
+        tools=tuple(completion.params.get("tools") or ()),
+        reply=completion.reply,
+        finished=completion.finish_reason != "length",
+        reward=rated.reward,
+        weight=rated.weight,
+        comment=rated.comment,
+        correction=rated.correction,
+        behaviour_version=version if known else None,
+        held_out=held_out,
+    )

@@ -1,0 +1,158 @@
+"""Replies of candidate and incumbent to the same prompts, sampled from the engine that serves them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Literal
+
+import aiohttp
+import orjson
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.base import Endpoint
+from burnish.proxy.records import Completion
+from burnish.training.job import Rollout
+
+logger = logging.getLogger(__name__)
+
+# Two versions answer each: some 50 replies, about a minute on two busy cores.
+MAX_PROMPTS = 24
+# What shows a reply's character at a bearable price; both versions are cut alike.
+MAX_TOKENS = 192
+# Above it even a sound model babbles, and the gate would judge the dice.
+MAX_TEMPERATURE = 1.0
+# For each version; the engine's other slots are left to the users.
+AT_ONCE = 2
+# One reply, on a machine that is busy with everything else.
+REPLY_TIMEOUT_S = 180.0
+SEED = 20_000
+"""Sent with each request: the same prompt is sampled with the same dice from both versions."""
+
+_PASSED_ON = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "stop",
+    "repeat_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What is asked, and how."""
+
+    id: str
+    messages: tuple[dict[str, Any], ...]
+    params: dict[str, Any]
+    """Bounded already; goes into the request as it is."""
+
+
+def prompts(held_out: Iterable[Completion], recent: Iterable[Completion]) -> list[Prompt]:
+    """Return up to ``MAX_PROMPTS`` distinct prompts, the held-out ones first.
+
+    Prompts with tools are left out: what they get may be no text at all, which says nothing about replies.
+    """
+    found: dict[bytes, Prompt] = {}
+    for completion in (*held_out, *recent):
+        if completion.params.get("tools") or not completion.messages:
+            continue
+        key = orjson.dumps(completion.messages, option=orjson.OPT_SORT_KEYS)
+        found.setdefault(key, Prompt(completion.id, completion.messages, bounded(completion.params)))
+    return list(found.values())[:MAX_PROMPTS]
+
+
+def bounded(params: dict[str, Any]) -> dict[str, Any]:
+    """Return the sampling parameters of a request, within our bounds."""
+    kept = {name: params[name] for name in _PASSED_ON if params.get(name) is not None}
+    if isinstance(kept.get("temperature"), int | float):
+        kept["temperature"] = min(kept["temperature"], MAX_TEMPERATURE)
+    asked = params.get("max_completion_tokens") or params.get("max_tokens")
+    kept["max_tokens"] = min(asked, MAX_TOKENS) if isinstance(asked, int) and asked > 0 else MAX_TOKENS
+    return kept
+
+
+async def sample(prompts: Sequence[Prompt], candidate: Endpoint, incumbent: Endpoint) -> list[Rollout]:
+    """Ask both versions everything. Prompts that either refuses (4xx) are left out. Raises EngineError."""
+    sides: tuple[_Side, ...] = (
+        _Side("candidate", candidate, prompts),
+        _Side("incumbent", incumbent, prompts),
+    )
+    timeout = aiohttp.ClientTimeout(total=REPLY_TIMEOUT_S)
+    async with aiohttp.ClientSession(
+        timeout=timeout, connector=aiohttp.TCPConnector(force_close=True)
+    ) as session:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for side in sides * AT_ONCE:
+                    group.create_task(side.work(session))
+        except* EngineError as errors:
+            raise errors.exceptions[0] from None
+    both = sides[0].answered.keys() & sides[1].answered.keys()
+    return [side.answered[prompt.id] for side in sides for prompt in prompts if prompt.id in both]
+
+
+class _Side:
+    """One version, what it has yet to be asked, and what it answered."""
+
+    def __init__(
+        self, policy: Literal["candidate", "incumbent"], endpoint: Endpoint, prompts: Sequence[Prompt]
+    ) -> None:
+        self.policy = policy
+        self.endpoint = endpoint
+        self.waiting = list(enumerate(prompts, SEED))[::-1]
+        self.answered: dict[str, Rollout] = {}
+
+    async def work(self, session: aiohttp.ClientSession) -> None:
+        """Ask one prompt after the other until none is left."""
+        while self.waiting:
+            seed, prompt = self.waiting.pop()
+            answer = await _ask(session, prompt, seed, self.endpoint)
+            if answer:
+                reply, finished = answer
+                self.answered[prompt.id] = Rollout(
+                    policy=self.policy,
+                    prompt_id=prompt.id,
+                    messages=prompt.messages,
+                    reply=reply,
+                    finished=finished,
+                )
+
+
+async def _ask(
+    session: aiohttp.ClientSession, prompt: Prompt, seed: int, endpoint: Endpoint
+) -> tuple[str, bool] | None:
+    """Return the reply and whether it ended by itself; None when the prompt is refused. Raises EngineError."""
+    body = {
+        **prompt.params,
+        "model": endpoint.model,
+        "messages": prompt.messages,
+        "seed": seed,
+        "stream": False,
+    }
+    headers = {"content-type": "application/json"}
+    if endpoint.api_key:
+        headers["authorization"] = f"Bearer {endpoint.api_key}"
+    url = endpoint.url + "/v1/chat/completions"
+    try:
+        async with session.post(url, data=orjson.dumps(body), headers=headers) as response:
+            content = await response.read()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        reason = str(error) or type(error).__name__
+        raise EngineError(f"{endpoint.model} did not answer while it was being sampled: {reason}") from error
+    if HTTPStatus.BAD_REQUEST <= response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        logger.info("%s refuses the prompt of %s: %s", endpoint.model, prompt.id, content[:200])
+        return None
+    try:
+        choice = orjson.loads(content)["choices"][0]
+        return choice["message"]["content"] or "", choice["finish_reason"] != "length"
+    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        raise EngineError(
+            f"{endpoint.model} answered {response.status} with what is no completion: {content[:200]!r}"
+        ) from error

@@ -1,0 +1,138 @@
+"""When to train: a pure decision on counts, classes, clock, load and what happened before. Does nothing itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, time
+
+# After a failure: a minute, two, four, … A broken set-up must neither spin nor be forgotten for days.
+BACK_OFF_S = 60.0
+MAX_BACK_OFF_S = 6 * 3600.0
+# The trainer gives way: it starts when nobody has asked anything for this long …
+QUIET_S = 3.0
+# … but at the latest so long after it could have, or constant traffic would starve it.
+PATIENCE_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the user set; see ``config.TrainConfig``."""
+
+    enabled: bool = True
+    min_ratings: int = 32
+    min_good: int = 8
+    min_bad: int = 4
+    schedule: str = "auto"
+    """"auto" | "manual" | "HH:MM-HH:MM" (local time, may pass midnight)."""
+    quiet_s: float = QUIET_S
+    patience_s: float = PATIENCE_S
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What there is to decide on. Times are seconds since the epoch."""
+
+    new: int
+    """Ratings since the last run that came to a verdict."""
+    good: int
+    """Ready ones (not learnt by the live version), with a reward above 0."""
+    bad: int
+    active: str | None = None
+    """The run that is under way."""
+    failures: int = 0
+    """Runs that failed in a row, the latest first."""
+    failed_at: float | None = None
+    """When the latest of them ended."""
+    busy_at: float | None = None
+    """When a request was last in flight; None = never seen one."""
+    due_since: float | None = None
+    """Since when only the traffic has been in the way."""
+    asked: bool = False
+    """The user asked for a run now."""
+    one_sided: bool = False
+    """The user accepts one-sided data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether to start, and why (not), in words for `burnish status`."""
+
+    start: bool
+    reason: str
+    due: bool = False
+    """Only the traffic is in the way."""
+
+
+def decide(state: State, policy: Policy, now: datetime) -> Decision:
+    """Decide whether a run starts now. ``now`` is local time with its zone."""
+    if obstacle := _never(state, policy):
+        return Decision(False, obstacle)
+    if state.asked:
+        return Decision(True, "you asked for it")
+    if obstacle := _not_yet(state, policy, now):
+        return Decision(False, obstacle)
+    moment = now.timestamp()
+    quiet_in = 0.0 if state.busy_at is None else state.busy_at + policy.quiet_s - moment
+    waited = 0.0 if state.due_since is None else moment - state.due_since
+    reason = f"{state.new} new ratings ({state.good} good and {state.bad} bad ready)"
+    if quiet_in > 0 and waited < policy.patience_s:
+        return Decision(False, f"{reason}; waiting for a moment without requests", due=True)
+    return Decision(True, reason, due=True)
+
+
+def _never(state: State, policy: Policy) -> str | None:
+    """What stands in the way even of a run that the user asks for."""
+    if not policy.enabled:
+        return "training is switched off (--no-train, or enabled = false under [train])"
+    if state.active:
+        return f"{state.active} is under way"
+    if not state.good and not state.bad:
+        return "no rating is ready: rate some answers good and some bad"
+    if not (state.good and state.bad) and not state.one_sided:
+        missing, there = ("bad", "good") if state.good else ("good", "bad")
+        return (
+            f"all {state.good + state.bad} ready ratings are {there}, which teaches only damage: "
+            f"rate some answers {missing} as well"
+        )
+    return None
+
+
+def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
+    """What stands in the way of a run that starts by itself."""
+    if policy.schedule == "manual":
+        return "the schedule is manual: start a run with `burnish train`"
+    missing = [
+        f"{lack} {what}"
+        for lack, what in (
+            (policy.min_ratings - state.new, "new ratings"),
+            (policy.min_good - state.good, "good ones"),
+            (policy.min_bad - state.bad, "bad ones"),
+        )
+        if lack > 0
+    ]
+    if missing:
+        return f"waiting for {', '.join(missing)} more"
+    if policy.schedule != "auto" and not in_window(policy.schedule, now.time()):
+        return f"waiting for the window {policy.schedule}"
+    if (
+        state.failed_at is not None
+        and (wait := state.failed_at + back_off_s(state.failures) - now.timestamp()) > 0
+    ):
+        failed = "run" if state.failures == 1 else f"{state.failures} runs"
+        return f"the last {failed} failed, next try in {wait:.0f} s"
+    return None
+
+
+def back_off_s(failures: int) -> float:
+    """Return the pause after so many failures in a row: it doubles, up to a bound."""
+    if failures < 1:
+        return 0.0
+    return min(BACK_OFF_S * 2.0 ** min(failures - 1, 32), MAX_BACK_OFF_S)
+
+
+def in_window(window: str, clock: time) -> bool:
+    """Whether a time of day lies in "HH:MM-HH:MM", which may pass midnight; its end is outside. Equal: all day."""
+    begin, end = (time.fromisoformat(part) for part in window.split("-"))
+    if begin < end:
+        return begin <= clock < end
+    return clock >= begin or clock < end

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.adapters.manifest import Manifest
+from burnish.proxy.ids import feedback_id, run_id
+from burnish.proxy.learner.export import hold_out, learnt_by, new_since, ready, samples
+from burnish.proxy.records import Completion, RatedCompletion
+
+PLAIN = Completion(
+    id="cmpl_1",
+    conversation_id="conv_1",
+    response_id=None,
+    surface="chat",
+    created_at=0.0,
+    outcome="complete",
+    status=200,
+    error=None,
+    finish_reason="stop",
+    model_asked="default",
+    model_served="smollm2",
+    upstream="embedded:smollm2",
+    adapter_version=0,
+    caller="local",
+    session=None,
+    prompt_tokens=1,
+    completion_tokens=1,
+    first_byte_s=0.1,
+    total_s=0.2,
+    messages=({"role": "user", "content": "Hi"},),
+    reply={"role": "assistant", "content": "Hello."},
+)
+
+
+def rated(conversation: str, reward: float, number: int = 0, **changes: Any) -> RatedCompletion:
+    completion = replace(PLAIN, id=f"cmpl_{conversation}_{number}", conversation_id=conversation, **changes)
+    return RatedCompletion(completion, reward, 1.0, (f"fb_{conversation}_{number}",), None, None)
+
+
+def many(good: int, bad: int) -> list[RatedCompletion]:
+    return [rated(f"g{i}", 1.0) for i in range(good)] + [rated(f"b{i}", -1.0) for i in range(bad)]
+
+
+def manifest(version: int, parent: int, feedback_ids: tuple[str, ...]) -> Manifest:
+    return Manifest(
+        version=version,
+        base_model="m",
+        base_digest="d",
+        parent=parent,
+        run_id="run_1",
+        created_at="",
+        feedback_ids=feedback_ids,
+        objective="mis_po",
+        hyperparameters={},
+        metrics={},
+        checksums={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "held_good", "held_bad"),
+    [
+        (0, 0, 0, 0),
+        (1, 1, 0, 0),
+        (2, 2, 1, 1),
+        (8, 4, 3, 2),
+        (8, 24, 3, 6),
+        (16, 24, 4, 6),
+        (13, 27, 3, 7),
+        (40, 0, 10, 0),
+        (100, 100, 25, 25),
+    ],
+)
+def test_how_many_conversations_are_held_out(good: int, bad: int, held_good: int, held_bad: int) -> None:
+    chosen = hold_out(many(good, bad))
+    assert (sum(c[0] == "g" for c in chosen), sum(c[0] == "b" for c in chosen)) == (held_good, held_bad)
+
+
+rating_lists = st.lists(st.tuples(st.integers(0, 12), st.sampled_from([1.0, 0.5, 0.0, -1.0])), max_size=60)
+
+
+@given(pairs=rating_lists)
+def test_half_of_each_class_is_left_and_the_choice_depends_on_nothing_but_the_ids(
+    pairs: list[tuple[int, float]],
+) -> None:
+    all_rated = [rated(f"c{c}", reward, i) for i, (c, reward) in enumerate(pairs)]
+    chosen = hold_out(all_rated)
+    assert chosen == hold_out(all_rated[::-1])
+    for sign in (1, -1):
+        with_class = {each.completion.conversation_id for each in all_rated if each.reward * sign > 0}
+        assert len(chosen & with_class) <= len(with_class) / 2
+
+
+@given(first=st.integers(4, 40), more=st.integers(0, 40))
+def test_more_ratings_never_swap_one_old_conversation_for_another(first: int, more: int) -> None:
+    old = {each.completion.conversation_id for each in many(first, first)}
+    before, after = hold_out(many(first, first)), hold_out(many(first + more, first + more))
+    for kind in "gb":
+        held_then = {c for c in before if c[0] == kind}
+        held_now = {c for c in after & old if c[0] == kind}
+        assert held_now <= held_then or held_now >= held_then
+
+
+def test_conversations_are_held_out_whole() -> None:
+    talk = [rated(f"c{c}", 1.0 if turn % 2 else -1.0, turn) for c in range(12) for turn in range(4)]
+    found = samples(talk, learnt=(), adapters=())
+    by_conversation = {
+        s.conversation_id: {t.held_out for t in found if t.conversation_id == s.conversation_id}
+        for s in found
+    }
+    assert all(len(sides) == 1 for sides in by_conversation.values())
+    assert sum(sides == {True} for sides in by_conversation.values()) == 3
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"outcome": "cut"},
+        {"outcome": "cancelled"},
+        {"outcome": "failed"},
+        {"status": 429},
+        {"reply": None},
+        {"messages": ()},
+    ],
+)
+def test_answers_that_did_not_end_well_teach_nothing(changes: dict[str, Any]) -> None:
+    assert ready([rated("c", 1.0, **changes)], ()) == []
+
+
+def test_a_sample_carries_what_the_trainer_needs() -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    one = replace(
+        rated(
+            "c", -0.5, adapter_version=2, finish_reason="length", params={"tools": tools, "temperature": 1}
+        ),
+        comment="too long",
+        weight=2.0,
+    )
+    (sample,) = samples([one], learnt=(), adapters=(2,))
+    assert sample.messages == PLAIN.messages
+    assert (sample.reply, sample.tools) == (PLAIN.reply, tuple(tools))
+    assert (sample.reward, sample.weight, sample.comment) == (-0.5, 2.0, "too long")
+    assert (sample.finished, sample.behaviour_version, sample.held_out) == (False, 2, False)
+    assert sample.feedback_ids == one.feedback_ids
+
+
+@pytest.mark.parametrize(("version", "behaviour"), [(0, 0), (2, 2), (3, None), (None, None)])
+def test_replies_of_versions_that_are_gone_and_of_other_models_are_off_policy(
+    version: int | None, behaviour: int | None
+) -> None:
+    (sample,) = samples([rated("c", 1.0, adapter_version=version)], learnt=(), adapters=(2,))
+    assert sample.behaviour_version == behaviour
+
+
+def test_what_the_chain_of_the_live_version_learnt_is_not_learnt_again() -> None:
+    manifests = {
+        1: manifest(1, 0, ("fb_a_0",)),
+        2: manifest(2, 1, ("fb_b_0",)),
+        3: manifest(3, 1, ("fb_c_0",)),
+    }
+    assert learnt_by(2, manifests) == {"fb_a_0", "fb_b_0"}
+    assert learnt_by(0, manifests) == frozenset()
+    assert learnt_by(9, manifests) == frozenset()
+    everything = [rated(c, 1.0) for c in "abc"]
+    assert [each.completion.conversation_id for each in ready(everything, learnt_by(2, manifests))] == ["c"]
+
+
+def test_a_changed_rating_is_ready_again_and_a_later_comment_is_not() -> None:
+    commented = replace(rated("c", 1.0), feedback_ids=("fb_c_0", "fb_comment"))
+    changed = replace(rated("c", -1.0), feedback_ids=("fb_c_1",))
+    assert ready([commented], {"fb_c_0"}) == []
+    assert ready([changed], {"fb_c_0"}) == [changed]
+
+
+def test_a_conversation_that_was_learnt_from_is_never_held_out() -> None:
+    fresh = [rated(f"c{i}", sign, 1) for i in range(20) for sign in (1.0, -1.0)]
+    learnt = [rated(f"c{i}", 1.0, 0) for i in range(20)]
+    assert any(sample.held_out for sample in samples(fresh, (), ()))
+    ids = {each.feedback_ids[0] for each in learnt}
+    assert not any(sample.held_out for sample in samples(fresh + learnt, ids, ()))
+
+
+def test_new_is_what_was_rated_after_a_run_began() -> None:
+    old = replace(rated("a", 1.0), feedback_ids=(feedback_id(),))
+    begun = run_id()
+    late = replace(rated("b", 1.0), feedback_ids=(feedback_id(),))
+    assert new_since([old, late], None) == 2
+    assert new_since([old, late], begun) == 1
+    assert new_since([old, late], run_id()) == 0

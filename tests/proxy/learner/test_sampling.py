@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.base import Endpoint
+from burnish.proxy.learner.sampling import MAX_PROMPTS, MAX_TOKENS, Prompt, bounded, prompts, sample
+from burnish.proxy.records import Completion
+from tests.proxy.learner.test_export import PLAIN
+from tests.support.upstream import Received, reply, upstream
+
+Script = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
+
+
+def question(number: int, **params: Any) -> Completion:
+    messages = ({"role": "user", "content": f"Question {number}?"},)
+    return replace(PLAIN, id=f"cmpl_{number}", messages=messages, params=params)
+
+
+def asked(count: int) -> list[Prompt]:
+    return prompts([question(i, max_tokens=20, temperature=0.5) for i in range(count)], [])
+
+
+def echo(finish: str = "stop") -> Script:
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        body = request.json()
+        message = {"role": "assistant", "content": f"{body['model']}: {body['messages'][-1]['content']}"}
+        content = orjson.dumps({"choices": [{"message": message, "finish_reason": finish}]})
+        await reply(content)(request, writer)
+
+    return script
+
+
+async def test_both_versions_are_asked_the_same_and_their_replies_paired() -> None:
+    async with upstream(echo()) as new, upstream(echo("length")) as old:
+        candidate = Endpoint(new.url, "m@v2", 2, "secret")
+        rollouts = await sample(asked(5), candidate, Endpoint(old.url, "m", 0))
+    by_policy = {
+        policy: {r.prompt_id: r for r in rollouts if r.policy == policy}
+        for policy in ("candidate", "incumbent")
+    }
+    assert by_policy["candidate"].keys() == by_policy["incumbent"].keys() == {f"cmpl_{i}" for i in range(5)}
+    first = by_policy["candidate"]["cmpl_3"]
+    assert (first.reply, first.finished) == ("m@v2: Question 3?", True)
+    assert first.messages == ({"role": "user", "content": "Question 3?"},)
+    assert not by_policy["incumbent"]["cmpl_3"].finished
+    assert {r.header("authorization") for r in new.requests} == {"Bearer secret"}
+    assert {r.header("authorization") for r in old.requests} == {None}
+    bodies = [
+        sorted((r.json()["messages"][0]["content"], r.json()["seed"]) for r in s.requests) for s in (new, old)
+    ]
+    assert bodies[0] == bodies[1], "same prompt, same seed"
+    assert new.requests[0].json()["max_tokens"] == 20
+    assert new.requests[0].json()["temperature"] == 0.5
+
+
+async def test_a_prompt_that_one_of_them_refuses_is_left_out_for_both() -> None:
+    async def refuse_one(request: Received, writer: asyncio.StreamWriter) -> None:
+        if "Question 1?" in request.body.decode():
+            await reply(b'{"error": "too long"}', status="400 Bad Request")(request, writer)
+        else:
+            await echo()(request, writer)
+
+    async with upstream(refuse_one) as new, upstream(echo()) as old:
+        rollouts = await sample(asked(3), Endpoint(new.url, "a", 1), Endpoint(old.url, "b", 0))
+    assert sorted(r.prompt_id for r in rollouts) == ["cmpl_0", "cmpl_0", "cmpl_2", "cmpl_2"]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        reply(b'{"error": "out of memory"}', status="500 Internal Server Error"),
+        reply(b"<html>"),
+        reply(b"{}"),
+        reply(b'{"choices": []}'),
+        reply(b'{"choices": [{"message": null, "finish_reason": "stop"}]}'),
+    ],
+)
+async def test_an_engine_that_fails_is_an_engine_error(broken: Script) -> None:
+    async with upstream(echo()) as new, upstream(broken) as old:
+        with pytest.raises(EngineError, match="b answered"):
+            await sample(asked(3), Endpoint(new.url, "a", 1), Endpoint(old.url, "b", 0))
+
+
+async def test_an_engine_that_is_gone_is_an_engine_error() -> None:
+    async with upstream(echo()) as new:
+        gone = Endpoint("http://127.0.0.1:9", "b", 0)
+        with pytest.raises(EngineError, match="b did not answer"):
+            await sample(asked(3), Endpoint(new.url, "a", 1), gone)
+
+
+async def test_no_more_than_two_requests_at_once_for_each_version() -> None:
+    running, most = 0, 0
+
+    async def slow(request: Received, writer: asyncio.StreamWriter) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.02)
+        running -= 1
+        await echo()(request, writer)
+
+    async with upstream(slow) as new, upstream(echo()) as old:
+        await sample(asked(8), Endpoint(new.url, "a", 1), Endpoint(old.url, "b", 0))
+    assert most == 2
+
+
+def test_prompts_are_distinct_bounded_and_held_out_ones_come_first() -> None:
+    again = replace(question(1), id="cmpl_again")
+    with_tools = question(2, tools=[{"type": "function"}])
+    chosen = prompts([question(1), again, with_tools], [question(1), *(question(i) for i in range(3, 60))])
+    assert [prompt.id for prompt in chosen[:2]] == ["cmpl_1", "cmpl_3"]
+    assert len(chosen) == MAX_PROMPTS
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ({}, {"max_tokens": MAX_TOKENS}),
+        ({"max_tokens": 48, "temperature": 0.8, "stream": True}, {"max_tokens": 48, "temperature": 0.8}),
+        ({"max_tokens": 9999, "temperature": 2}, {"max_tokens": MAX_TOKENS, "temperature": 1.0}),
+        ({"max_completion_tokens": 7, "max_tokens": 9}, {"max_tokens": 7}),
+        ({"max_tokens": 0}, {"max_tokens": MAX_TOKENS}),
+        (
+            {"max_tokens": None, "temperature": None, "stop": ["\n"]},
+            {"max_tokens": MAX_TOKENS, "stop": ["\n"]},
+        ),
+    ],
+)
+def test_parameters_are_the_callers_own_within_bounds(
+    params: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert bounded(params) == expected

@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, time, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.proxy.learner.scheduler import (
+    MAX_BACK_OFF_S,
+    Decision,
+    Policy,
+    State,
+    back_off_s,
+    decide,
+    in_window,
+)
+
+NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+NOW_S = NOON.timestamp()
+ENOUGH = State(new=32, good=12, bad=20)
+
+
+def test_enough_ratings_and_quiet_start_a_run() -> None:
+    assert decide(ENOUGH, Policy(), NOON) == Decision(
+        True, "32 new ratings (12 good and 20 bad ready)", due=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        (State(0, 0, 0), "no rating is ready"),
+        (State(31, 12, 19), "waiting for 1 new ratings more"),
+        (State(32, 7, 25), "waiting for 1 good ones more"),
+        (State(32, 29, 3), "waiting for 1 bad ones more"),
+        (State(5, 3, 2), "waiting for 27 new ratings, 5 good ones, 2 bad ones more"),
+        (State(40, 40, 0), "all 40 ready ratings are good, which teaches only damage: rate some answers bad"),
+        (State(40, 0, 40), "all 40 ready ratings are bad"),
+        (replace(ENOUGH, active="run_7"), "run_7 is under way"),
+        (replace(ENOUGH, failures=1, failed_at=NOW_S - 59), "the last run failed, next try in 1 s"),
+        (replace(ENOUGH, failures=3, failed_at=NOW_S - 60), "the last 3 runs failed, next try in 180 s"),
+        (replace(ENOUGH, busy_at=NOW_S), "waiting for a moment without requests"),
+        (replace(ENOUGH, busy_at=NOW_S - 2.9), "waiting for a moment without requests"),
+        (replace(ENOUGH, busy_at=NOW_S, due_since=NOW_S - 599), "waiting for a moment without requests"),
+    ],
+)
+def test_what_stands_in_the_way(state: State, reason: str) -> None:
+    decision = decide(state, Policy(), NOON)
+    assert not decision.start
+    assert reason in decision.reason
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        replace(ENOUGH, busy_at=NOW_S - 3),
+        replace(ENOUGH, busy_at=NOW_S, due_since=NOW_S - 600),
+        replace(ENOUGH, failures=1, failed_at=NOW_S - 60),
+        replace(ENOUGH, failures=3, failed_at=NOW_S - 240),
+        State(32, 8, 4),
+        State(32, 100, 4),
+    ],
+)
+def test_what_no_longer_stands_in_the_way(state: State) -> None:
+    assert decide(state, Policy(), NOON).start
+
+
+def test_asking_skips_counts_traffic_window_and_back_off() -> None:
+    asked = State(1, 1, 1, asked=True, busy_at=NOW_S, failures=5, failed_at=NOW_S)
+    for schedule in ("auto", "manual", "01:00-02:00"):
+        assert decide(asked, Policy(schedule=schedule), NOON) == Decision(True, "you asked for it")
+
+
+@pytest.mark.parametrize(("good", "bad"), [(0, 3), (3, 0)])
+def test_asking_does_not_skip_one_sidedness_unless_that_is_accepted(good: int, bad: int) -> None:
+    asked = State(3, good, bad, asked=True)
+    assert not decide(asked, Policy(), NOON).start
+    assert decide(replace(asked, one_sided=True), Policy(), NOON).start
+
+
+def test_switched_off_means_never() -> None:
+    off = Policy(enabled=False)
+    for state in (ENOUGH, replace(ENOUGH, asked=True), replace(ENOUGH, asked=True, one_sided=True)):
+        decision = decide(state, off, NOON)
+        assert not decision.start
+        assert "--no-train" in decision.reason
+
+
+def test_nothing_to_learn_cannot_be_forced() -> None:
+    assert not decide(State(0, 0, 0, asked=True, one_sided=True), Policy(), NOON).start
+
+
+def test_manual_waits_for_the_user() -> None:
+    assert "burnish train" in decide(ENOUGH, Policy(schedule="manual"), NOON).reason
+
+
+def test_due_is_what_only_waits_for_quiet() -> None:
+    assert decide(replace(ENOUGH, busy_at=NOW_S), Policy(), NOON).due
+    assert not decide(State(5, 3, 2), Policy(), NOON).due
+    assert not decide(replace(ENOUGH, failures=1, failed_at=NOW_S), Policy(), NOON).due
+
+
+@pytest.mark.parametrize(
+    ("window", "clock", "inside"),
+    [
+        ("01:00-06:30", "01:00", True),
+        ("01:00-06:30", "06:29:59", True),
+        ("01:00-06:30", "06:30", False),
+        ("01:00-06:30", "00:59", False),
+        ("22:00-05:00", "23:00", True),
+        ("22:00-05:00", "00:00", True),
+        ("22:00-05:00", "04:59", True),
+        ("22:00-05:00", "05:00", False),
+        ("22:00-05:00", "12:00", False),
+        ("00:00-00:00", "12:00", True),
+    ],
+)
+def test_windows(window: str, clock: str, inside: bool) -> None:
+    assert in_window(window, time.fromisoformat(clock)) is inside
+    at = datetime.combine(NOON.date(), time.fromisoformat(clock), UTC)
+    assert decide(ENOUGH, Policy(schedule=window), at).start is inside
+
+
+def test_back_off_doubles_up_to_a_bound() -> None:
+    assert [back_off_s(n) for n in (0, 1, 2, 3)] == [0, 60, 120, 240]
+    assert back_off_s(10_000) == MAX_BACK_OFF_S
+
+
+def test_constant_traffic_delays_a_run_by_ten_minutes_at_most() -> None:
+    due_since = None
+    for minute in range(30):
+        now = NOON + timedelta(minutes=minute)
+        decision = decide(replace(ENOUGH, busy_at=now.timestamp(), due_since=due_since), Policy(), now)
+        if decision.start:
+            assert minute == 10
+            return
+        assert decision.due
+        due_since = due_since or now.timestamp()
+    pytest.fail("never started")
+
+
+states = st.builds(
+    State,
+    new=st.integers(0, 100),
+    good=st.integers(0, 60),
+    bad=st.integers(0, 60),
+    active=st.sampled_from([None, "run_1"]),
+    failures=st.integers(0, 5),
+    failed_at=st.none() | st.floats(NOW_S - 1e5, NOW_S),
+    busy_at=st.none() | st.floats(NOW_S - 100, NOW_S),
+    due_since=st.none() | st.floats(NOW_S - 1000, NOW_S),
+    asked=st.booleans(),
+)
+
+
+@given(state=states, schedule=st.sampled_from(["auto", "manual", "11:00-13:00", "23:00-01:00"]))
+def test_never_on_one_sided_data_nor_beside_another_run_and_always_with_a_reason(
+    state: State, schedule: str
+) -> None:
+    decision = decide(state, Policy(schedule=schedule), NOON)
+    assert decision.reason
+    if decision.start:
+        assert state.good
+        assert state.bad
+        assert state.active is None
+        assert state.asked or (state.new >= 32 and state.good >= 8 and state.bad >= 4)
