@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from burnish.adapters.errors import AdapterError, CorruptAdapter, IncompatibleAdapter, UnknownVersion
 from burnish.adapters.hosts.base import Endpoint
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.manifest import BASE_VERSION
+from burnish.adapters.registry import spoken
 from burnish.adapters.swap import Swap
 
 logger = logging.getLogger(__name__)
@@ -88,56 +89,43 @@ class Reconciler:
         lost = [n for n, endpoint in route.resident().items() if served.get(n) != endpoint]
         for version in lost:
             route.remove(version)
-        return [f"the engine of {_spoken(version)} is gone" for version in lost]
+        return [f"the engine of {spoken(version)} is gone" for version in lost]
 
     async def _serve(self, wanted: int, served: dict[int, Endpoint]) -> list[str]:
         """Make the wanted version what requests get. Raises AdapterError."""
-        host, route = self._swap.host, self._swap.route
+        route = self._swap.route
         endpoint = served.get(wanted)
         if endpoint and route.live == endpoint:
             return []
         if endpoint is None:
-            endpoint = await host.load(self._version(wanted))
-            try:
-                await host.probe(endpoint)
-            except AdapterError:
-                await host.unload(wanted)
-                raise
+            version = None if wanted == BASE_VERSION else self._swap.registry.get(wanted)
+            endpoint = await self._swap.load(version)
         before = route.live
         route.flip(endpoint)
         if before and before.version != wanted:
             self._swap.retire(before.version)
-        return [f"{_spoken(wanted)} serves again"]
+        return [f"{spoken(wanted)} serves again"]
 
     async def _fall_back(self, wanted: int, error: AdapterError) -> list[str]:
         """Serve an older version when the wanted one cannot be; leave things alone when the engine is at fault."""
         self._failures += 1
-        logger.error("%s cannot be served: %s", _spoken(wanted), error)
+        logger.error("%s cannot be served: %s", spoken(wanted), error)
         hopeless = isinstance(error, CorruptAdapter | IncompatibleAdapter | UnknownVersion)
         if wanted == BASE_VERSION or not (hopeless or self._failures >= MAX_FAILURES):
             return []
-        for older in self._older(wanted):
+        previous = self._swap.registry.previous_live()
+        for older in dict.fromkeys((previous or BASE_VERSION, BASE_VERSION)):
             try:
                 actions = await self._serve(older, await self._swap.host.served())
             except AdapterError as failure:
-                logger.error("%s cannot be served either: %s", _spoken(older), failure)
+                logger.error("%s cannot be served either: %s", spoken(older), failure)
                 continue
             self._failures = 0
             self._fallback = older
-            self.degraded = f"{_spoken(wanted)} cannot be served ({error}); {_spoken(older)} is live instead"
+            self.degraded = f"{spoken(wanted)} cannot be served ({error}); {spoken(older)} is live instead"
             self._swap.registry.record(older, "live", self.degraded, replaced=wanted)
-            self._swap.registry.record(wanted, "rejected", f"could not be served: {error}")
             return [*actions, self.degraded]
         return []
-
-    def _older(self, wanted: int) -> list[int]:
-        """Versions below one that were live before it, newest first, then the bare model.
-
-        Not "the one before in the history": after a rollback that is the very version which the user left.
-        """
-        versions = self._swap.registry.versions()
-        retired = [v.number for v in versions if v.state == "retired" and v.number < wanted]
-        return [*sorted(retired, reverse=True), BASE_VERSION]
 
     async def _unload_orphans(self, served: dict[int, Endpoint]) -> list[str]:
         """Unload what is neither live, nor staged, nor in use, e.g. the candidate of a run that died."""
@@ -145,11 +133,4 @@ class Reconciler:
         orphans = [n for n in served if n not in route.resident() and not route.in_flight(n)]
         for version in orphans:
             await self._swap.host.unload(version)
-        return [f"unloaded {_spoken(version)}, which nobody used" for version in orphans]
-
-    def _version(self, number: int) -> AdapterVersion | None:
-        return None if number == BASE_VERSION else self._swap.registry.get(number)
-
-
-def _spoken(version: int) -> str:
-    return "the bare model" if version == BASE_VERSION else f"v{version}"
+        return [f"unloaded {spoken(version)}, which nobody used" for version in orphans]

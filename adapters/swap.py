@@ -1,8 +1,8 @@
 """Changing what is live, in steps that can each be undone.
 
-load → probe → commit (the registry's ``live`` event) → flip → drain → unload. A failure before the commit leaves
-the old version live and nothing loaded; a crash after it is finished by ``reconcile``, which makes the engine serve
-what the registry says. Rolling back to an old version or to the bare model is the same function.
+verify → load → probe → commit (the registry's ``live`` event) → flip → drain → unload. A failure before the
+commit leaves the old version live and nothing loaded; a crash after it is finished by ``reconcile``, which makes
+the engine serve what the registry says. Rolling back to an old version or to the bare model is the same function.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import logging
 import time
 from dataclasses import dataclass
 
-from burnish.adapters.errors import AdapterError
 from burnish.adapters.hosts.base import AdapterHost, Endpoint
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry
@@ -58,16 +57,16 @@ class Swap:
         number = version.number if version else BASE_VERSION
         await self._room(number)
         async with self.lock:
-            endpoint = await self._load(version)
+            endpoint = await self.load(version)
             replaced = self.registry.live()
-            try:
-                self._commit(number, replaced, reason)
-            except BaseException:
-                await self._unload_unless_used(number)
-                raise
-            self.route.flip(endpoint)
             if replaced != number:
+                try:
+                    self.registry.record(number, "live", reason, replaced=replaced)
+                except BaseException:
+                    await self._unload_unless_used(number)
+                    raise
                 self.retire(replaced)
+            self.route.flip(endpoint)
             return Swapped(number, replaced, time.perf_counter() - began)
 
     async def stage(self, version: AdapterVersion) -> Endpoint:
@@ -77,7 +76,7 @@ class Swap:
         """
         await self._room(version.number)
         async with self.lock:
-            endpoint = await self._load(version)
+            endpoint = await self.load(version)
             self.route.add(endpoint)
             return endpoint
 
@@ -107,9 +106,11 @@ class Swap:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _load(self, version: AdapterVersion | None) -> Endpoint:
-        """Load and probe; undone when either fails or the caller is cancelled."""
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        """Verify, load and probe, for whoever holds the lock; undone when it fails or the caller is cancelled."""
         number = version.number if version else BASE_VERSION
+        if version:
+            await asyncio.to_thread(self.registry.verify, number)
         try:
             endpoint = await self.host.load(version)
             await self.host.probe(endpoint)
@@ -117,20 +118,6 @@ class Swap:
             await self._unload_unless_used(number)
             raise
         return endpoint
-
-    def _commit(self, number: int, replaced: int, reason: str) -> None:
-        """Write the line that decides what is live, then the one that tells what became of the other."""
-        self.registry.record(number, "live", reason, replaced=replaced)
-        if replaced not in (number, BASE_VERSION):
-            try:
-                self.registry.record(
-                    replaced, "retired", f"replaced by {number}: {reason}", replaced_by=number
-                )
-            except (AdapterError, OSError):
-                # The swap is committed: a missing epitaph must not undo it.
-                logger.exception(
-                    "v%d is live, but the event that retires v%d was not written", number, replaced
-                )
 
     async def _unload_unless_used(self, version: int) -> None:
         if version not in self.route.resident() and not self.route.in_flight(version):
@@ -151,7 +138,7 @@ class Swap:
         del self._retiring[version]
         if not task.cancelled() and (error := task.exception()):
             # Nobody awaits this task; reconciling finds what is left and tries again.
-            logger.error("v%d was not unloaded: %s", version, error)
+            logger.error("version %d was not unloaded: %s", version, error)
 
     async def _room(self, number: int) -> None:
         """Wait a while for a version to drain when the engine is full."""

@@ -228,6 +228,8 @@ def _write(target: Path, alpha: float, tensors: dict[str, Array]) -> None:
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)

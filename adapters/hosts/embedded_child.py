@@ -1,8 +1,8 @@
 """One llama.cpp server, serving one version. Run as ``python -m burnish.adapters.hosts.embedded_child``.
 
 Reads one line of JSON (``Settings``) from stdin, converts the adapter if that has not been done yet, starts
-the server on a free port of 127.0.0.1, and prints one line of JSON: ``{"url": …}``, or ``{"error": …,
-"message": …}``. Stdin then stays open as the lifeline: when it closes, however the parent ended, this process ends at once.
+the server on a free port of 127.0.0.1, and prints one line of JSON: ``{"url"}``, or ``{"error", "message"}``.
+Stdin then stays open as the lifeline: when it closes, however the parent ended, this process ends at once.
 """
 
 from __future__ import annotations
@@ -78,6 +78,10 @@ def serve(settings: Settings) -> Any:
     try:
         return xllamacpp.Server(parameters)
     except (RuntimeError, ValueError, MemoryError) as error:
+        if settings.converted:
+            Path(settings.converted).unlink(
+                missing_ok=True
+            )  # if it was damaged, the next start makes it anew
         raise EngineError(f"llama.cpp cannot load {settings.model}: {error}") from error
 
 

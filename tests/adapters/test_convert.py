@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from burnish.adapters.convert.peft_gguf import BaseLayout, _rows_in_order, convert, read_base
+from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
+from burnish.adapters.hosts.fetch import ensure_small_model
+from tests.support.lora import random_lora, write_peft
+
+Q = "base_model.model.model.layers.3.self_attn.q_proj"
+DOWN = "base_model.model.model.layers.3.mlp.down_proj"
+
+
+@pytest.fixture(scope="module")
+def base() -> BaseLayout:
+    return read_base(ensure_small_model())
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
+    reader = gguf.GGUFReader(path)
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    return fields, {tensor.name: np.array(tensor.data) for tensor in reader.tensors}
+
+
+def hand_permuted(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
+    """Row by row: within each head, first-half row i goes to 2i, second-half row i to 2i + 1."""
+    size = len(rows) // heads
+    result = np.empty_like(rows)
+    for head in range(heads):
+        for i in range(size // 2):
+            result[head * size + 2 * i] = rows[head * size + i]
+            result[head * size + 2 * i + 1] = rows[head * size + size // 2 + i]
+    return result
+
+
+def test_every_tensor_arrives_as_computed_by_hand(base: BaseLayout, tmp_path: Path) -> None:
+    tensors = random_lora(0)
+    convert(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
+    fields, found = read(tmp_path / "out.gguf")
+    assert fields["general.type"] == "adapter"
+    assert fields["adapter.type"] == "lora"
+    assert fields["general.architecture"] == "llama"
+    assert fields["adapter.lora.alpha"] == 4.0
+    names = {
+        "self_attn.q_proj": ("attn_q", 9), "self_attn.k_proj": ("attn_k", 3), "self_attn.v_proj": ("attn_v", 0),
+        "self_attn.o_proj": ("attn_output", 0), "mlp.gate_proj": ("ffn_gate", 0), "mlp.up_proj": ("ffn_up", 0),
+        "mlp.down_proj": ("ffn_down", 0),
+    }  # fmt: skip
+    assert len(found) == len(tensors)
+    for block in range(30):
+        for module, (name, heads) in names.items():
+            peft = f"base_model.model.model.layers.{block}.{module}"
+            b = tensors[f"{peft}.lora_B.weight"]
+            np.testing.assert_array_equal(
+                found[f"blk.{block}.{name}.weight.lora_a"], tensors[f"{peft}.lora_A.weight"]
+            )
+            np.testing.assert_array_equal(
+                found[f"blk.{block}.{name}.weight.lora_b"], hand_permuted(b, heads) if heads else b
+            )
+
+
+@given(heads=st.integers(1, 5), half=st.integers(1, 4), rank=st.integers(1, 3))
+def test_rows_move_within_their_head_and_none_is_lost(heads: int, half: int, rank: int) -> None:
+    rows = np.arange(heads * 2 * half * rank, dtype=np.float32).reshape(-1, rank)
+    layout = BaseLayout(Path(), 1, heads, heads, {})
+    for name in ("blk.0.attn_q.weight", "blk.0.attn_k.weight"):
+        np.testing.assert_array_equal(_rows_in_order(name, rows, layout), hand_permuted(rows, heads))
+
+
+def test_rslora_scales_by_the_root_of_the_rank(base: BaseLayout, tmp_path: Path) -> None:
+    convert(write_peft(tmp_path / "peft", random_lora(0), use_rslora=True), base, tmp_path / "out.gguf")
+    assert read(tmp_path / "out.gguf")[0]["adapter.lora.alpha"] == 4 * 4**0.5
+
+
+def test_the_file_is_private_and_no_scrap_is_left(base: BaseLayout, tmp_path: Path) -> None:
+    target = tmp_path / "state" / "out.gguf"
+    target.parent.mkdir()
+    convert(write_peft(tmp_path / "peft", random_lora(0)), base, target)
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"use_dora": True},
+        {"modules_to_save": ["lm_head"]},
+        {"bias": "all"},
+        {"alpha_pattern": {"q_proj": 8}},
+        {"rank_pattern": {"q_proj": 8}},
+        {"lora_bias": True},
+        {"peft_type": "IA3"},
+    ],
+)
+def test_what_llama_cpp_cannot_express_is_refused(
+    config: dict[str, Any], base: BaseLayout, tmp_path: Path
+) -> None:
+    with pytest.raises(IncompatibleAdapter, match=next(iter(config)) if "peft_type" not in config else "IA3"):
+        convert(write_peft(tmp_path / "peft", random_lora(0), **config), base, tmp_path / "out.gguf")
+    assert not (tmp_path / "out.gguf").exists()
+
+
+def test_no_tensor_is_dropped_silently(base: BaseLayout, tmp_path: Path) -> None:
+    for name in (
+        "base_model.model.lm_head.weight",
+        "base_model.model.model.embed_tokens.lora_embedding_A",
+        f"{Q}.lora_magnitude_vector",
+        "base_model.model.model.layers.99.self_attn.q_proj.lora_A.weight",
+    ):
+        tensors = random_lora(0) | {name: np.ones((4, 576), np.float32)}
+        if name.endswith("lora_A.weight"):
+            tensors[name.replace("lora_A", "lora_B")] = np.ones((576, 4), np.float32)
+        with pytest.raises(IncompatibleAdapter):
+            convert(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
+
+
+def test_an_adapter_of_another_model_is_refused(base: BaseLayout, tmp_path: Path) -> None:
+    tensors = random_lora(0) | {f"{DOWN}.lora_A.weight": np.ones((4, 1537), np.float32)}
+    with pytest.raises(IncompatibleAdapter, match=r"\(576, 1537\) weight, the base has \(576, 1536\)"):
+        convert(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_never_goes_live(value: float, base: BaseLayout, tmp_path: Path) -> None:
+    tensors = random_lora(0)
+    tensors[f"{Q}.lora_B.weight"][5, 2] = value
+    with pytest.raises(CorruptAdapter, match="NaN or infinite"):
+        convert(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
+
+
+def test_torn_and_lopsided_adapters_are_corrupt(base: BaseLayout, tmp_path: Path) -> None:
+    half = random_lora(0)
+    del half[f"{Q}.lora_B.weight"]
+    wrong_rank = random_lora(0) | {f"{Q}.lora_A.weight": np.ones((3, 576), np.float32)}
+    for tensors in (half, wrong_rank, {}):
+        with pytest.raises(CorruptAdapter):
+            convert(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
+    path = write_peft(tmp_path / "peft", random_lora(0)) / "adapter_model.safetensors"
+    whole = path.read_bytes()
+    for size in (0, 7, 100, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CorruptAdapter, match="missing or damaged"):
+            convert(path.parent, base, tmp_path / "out.gguf")
+    path.write_bytes(whole)
+    for config in ("", "[]", "{}", '{"r": 0, "lora_alpha": 1}', '{"r": 4, "lora_alpha": NaN}'):
+        (path.parent / "adapter_config.json").write_text(config)
+        with pytest.raises(CorruptAdapter):
+            convert(path.parent, base, tmp_path / "out.gguf")
+    assert not (tmp_path / "out.gguf").exists()
+
+
+def test_half_precision_is_widened_exactly(base: BaseLayout, tmp_path: Path) -> None:
+    a = (np.arange(4 * 1536, dtype=np.uint32) % 97 + 0x3F80).astype("<u2").reshape(4, 1536)  # bfloat16 bits
+    b = np.linspace(-1, 1, 576 * 4).astype("<f2").reshape(576, 4)
+    header = {
+        f"{DOWN}.lora_A.weight": {"dtype": "BF16", "shape": [4, 1536], "data_offsets": [0, a.nbytes]},
+        f"{DOWN}.lora_B.weight": {
+            "dtype": "F16",
+            "shape": [576, 4],
+            "data_offsets": [a.nbytes, a.nbytes + b.nbytes],
+        },
+    }
+    head = json.dumps(header).encode()
+    folder = write_peft(tmp_path / "peft", random_lora(0))
+    content = len(head).to_bytes(8, "little") + head + a.tobytes() + b.tobytes()
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    convert(folder, base, tmp_path / "out.gguf")
+    found = read(tmp_path / "out.gguf")[1]
+    bits = found["blk.3.ffn_down.weight.lora_a"].view(np.uint32)
+    np.testing.assert_array_equal(bits >> 16, a)
+    assert not (bits & 0xFFFF).any()
+    np.testing.assert_array_equal(found["blk.3.ffn_down.weight.lora_b"], b.astype(np.float32))
+
+
+def test_a_base_that_is_no_llama_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.gguf"
+    writer = gguf.GGUFWriter(path, "mamba")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(IncompatibleAdapter, match="'mamba'"):
+        read_base(path)
+    path.write_bytes(b"not a GGUF at all")
+    with pytest.raises(EngineError, match="cannot read"):
+        read_base(path)

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from burnish.adapters.hosts.embedded import EmbeddedHost
+from burnish.adapters.hosts.fetch import ensure_small_model
+from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.reconcile import Reconciler
+from burnish.adapters.registry import Registry
+from burnish.adapters.route import LiveRoute
+from burnish.adapters.swap import Swap
+from tests.support.engine import answer
+
+PROMPT = "Name three colours."
+Make = Callable[..., AdapterVersion]
+
+
+def kill(host: EmbeddedHost, version: int) -> None:
+    os.kill(host.processes()[version], signal.SIGKILL)
+
+
+async def test_a_first_start_serves_the_bare_model_and_then_leaves_it_alone(swap: Swap) -> None:
+    reconciler = Reconciler(swap)
+    done = await reconciler.reconcile_once()
+    assert done.actions == ("the bare model serves again",)
+    assert done.fault is None
+    assert swap.route.live.version == 0
+    assert (await reconciler.reconcile_once()).actions == ()
+
+
+async def test_what_was_live_before_a_crash_is_live_after_it(
+    swap: Swap, host: EmbeddedHost, make_version: Make
+) -> None:
+    version = make_version(1)
+    await swap.go_live(version, "before the crash")
+    with swap.route.lease() as lease:
+        before = await answer(lease.endpoint, PROMPT)
+    await host.close()
+    restarted = Swap(swap.registry, host, LiveRoute())
+    await Reconciler(restarted).reconcile_once()
+    with restarted.route.lease() as lease:
+        assert lease.endpoint.version == 1
+        assert await answer(lease.endpoint, PROMPT) == before
+
+
+async def test_a_crash_between_commit_and_flip_is_finished(swap: Swap, make_version: Make) -> None:
+    await swap.go_live(None, "start")
+    version = make_version(1)
+    swap.registry.record(version.number, "live", "committed, then killed")
+    await Reconciler(swap).reconcile_once()
+    await swap.settled()
+    assert swap.route.live.version == 1
+    assert list(await swap.host.served()) == [1]
+
+
+async def test_a_killed_engine_is_back_and_waiting_requests_go_on(
+    swap: Swap, host: EmbeddedHost, make_version: Make
+) -> None:
+    await swap.go_live(make_version(1), "start")
+    old = swap.route.live
+    looking = asyncio.ensure_future(Reconciler(swap).run(interval_s=3600))
+    try:
+        await asyncio.sleep(0.1)
+        kill(host, 1)
+        swap.route.lost(old.url)
+        await swap.route.wait_live(30)
+        with swap.route.lease() as lease:
+            assert lease.endpoint.url != old.url
+            assert await answer(lease.endpoint, PROMPT)
+    finally:
+        looking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await looking
+
+
+async def test_a_killed_engine_is_found_without_a_request(swap: Swap, host: EmbeddedHost) -> None:
+    reconciler = Reconciler(swap)
+    await reconciler.reconcile_once()
+    kill(host, 0)
+    done = await reconciler.reconcile_once()
+    assert done.actions == ("the engine of the bare model is gone", "the bare model serves again")
+
+
+async def test_orphans_are_unloaded_and_staged_versions_are_not(
+    swap: Swap, host: EmbeddedHost, make_version: Make
+) -> None:
+    reconciler = Reconciler(swap)
+    await reconciler.reconcile_once()
+    await swap.stage(make_version(1))
+    await host.load(make_version(2))
+    done = await reconciler.reconcile_once()
+    assert done.actions == ("unloaded v2, which nobody used",)
+    assert sorted(await host.served()) == [0, 1]
+
+
+async def test_a_dead_staged_version_cannot_be_leased(
+    swap: Swap, host: EmbeddedHost, make_version: Make
+) -> None:
+    reconciler = Reconciler(swap)
+    await reconciler.reconcile_once()
+    await swap.stage(make_version(1))
+    kill(host, 1)
+    await reconciler.reconcile_once()
+    assert list(swap.route.resident()) == [0]
+
+
+async def test_a_live_version_that_was_damaged_gives_way_to_the_one_before_loudly(
+    swap: Swap, host: EmbeddedHost, make_version: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = make_version(1), make_version(2)
+    for version in (first, second):
+        await swap.go_live(version, "passed the gate")
+    await swap.settled()
+    await host.close()
+    (second.path / "adapter_model.safetensors").write_bytes(b"bit rot")
+    restarted = Swap(swap.registry, host, LiveRoute())
+    reconciler = Reconciler(restarted)
+    history = swap.registry.events()
+    done = await reconciler.reconcile_once()
+    assert restarted.route.live.version == 1
+    assert done.fault and "has changed" in done.fault
+    assert reconciler.degraded and "v2 cannot be served" in reconciler.degraded
+    assert "v1 is live instead" in caplog.text
+    *kept, added = swap.registry.events()
+    assert kept == history, "history is added to, never rewritten"
+    assert (added.version, added.state, added.details) == (1, "live", {"replaced": 2})
+    assert "v2 cannot be served" in added.reason
+    assert (await reconciler.reconcile_once()).actions == ()
+    assert reconciler.degraded, "still said"
+    await restarted.go_live(None, "the user decides")
+    await reconciler.reconcile_once()
+    assert reconciler.degraded is None
+    await restarted.settled()
+
+
+async def test_when_no_version_can_be_served_the_bare_model_is(
+    swap: Swap, host: EmbeddedHost, make_version: Make
+) -> None:
+    first, second = make_version(1), make_version(2)
+    for version in (first, second):
+        await swap.go_live(version, "passed the gate")
+        (version.path / "adapter_model.safetensors").write_bytes(b"bit rot")
+    await swap.settled()
+    await host.close()
+    restarted = Swap(swap.registry, host, LiveRoute())
+    await Reconciler(restarted).reconcile_once()
+    assert restarted.route.live.version == 0
+    assert swap.registry.live() == 0
+
+
+async def test_an_engine_that_cannot_start_is_said_and_retried_without_giving_the_version_up(
+    registry: Registry, make_version: Make, tmp_path: Path
+) -> None:
+    model = ensure_small_model()
+    away = tmp_path / "model.gguf"
+    away.symlink_to(model)
+    host = EmbeddedHost(away, base_model="smollm2", state_dir=tmp_path / "state")
+    swap = Swap(registry, host, LiveRoute())
+    reconciler = Reconciler(swap)
+    try:
+        await swap.go_live(make_version(1), "passed the gate")
+        await host.close()
+        away.unlink()
+        for _ in range(4):
+            done = await reconciler.reconcile_once()
+            assert done.fault and "model.gguf" in done.fault
+            assert not any("serves" in action for action in done.actions)
+        assert registry.live() == 1, "an engine's fault is not the version's"
+        away.symlink_to(model)
+        assert (await reconciler.reconcile_once()).fault is None
+        assert swap.route.live and swap.route.live.version == 1
+    finally:
+        await host.close()

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from burnish.adapters.errors import AdapterError, CorruptAdapter, EngineError, IncompatibleAdapter
+from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.registry import EVENTS
+from burnish.adapters.swap import Swap
+from tests.support.engine import answer, deltas
+
+PROMPT = "Name three colours."
+Make = Callable[..., AdapterVersion]
+
+
+async def test_promote_then_roll_back_to_a_version_and_to_the_bare_model(
+    swap: Swap, make_version: Make
+) -> None:
+    untouched = await answer(await swap.host.load(None), PROMPT)
+    first, second = make_version(1), make_version(2)
+    texts = []
+    for version in (None, first, second, first, None):
+        done = await swap.go_live(version, "as the user wished")
+        number = version.number if version else 0
+        assert done.version == number == swap.registry.live()
+        with swap.route.lease() as lease:
+            assert lease.endpoint.version == number
+            texts.append(await answer(lease.endpoint, PROMPT))
+        await swap.settled()
+        assert list(await swap.host.served()) == [number], "the replaced version was unloaded"
+        assert list(swap.route.resident()) == [number]
+    base, v1, v2, v1_again, base_again = texts
+    assert base == base_again == untouched, "greedy answers equal the untouched model's exactly"
+    assert v1 == v1_again
+    assert len({base, v1, v2}) == 3
+    lived = [
+        (event.version, event.details["replaced"])
+        for event in swap.registry.events()
+        if event.state == "live"
+    ]
+    assert lived == [(1, 0), (2, 1), (1, 2), (0, 1)]
+
+
+async def test_a_stream_ends_on_the_version_on_which_it_began(swap: Swap, make_version: Make) -> None:
+    await swap.go_live(make_version(1), "first")
+    with swap.route.lease() as lease:
+        expected = await answer(lease.endpoint, PROMPT, 64)
+        stream = deltas(lease.endpoint, PROMPT, 64)
+        text = await anext(stream)
+        await swap.go_live(make_version(2), "second")
+        await asyncio.sleep(0)
+        text += "".join([delta async for delta in stream])
+        assert text == expected
+        assert 1 in await swap.host.served(), "never unloaded while in use"
+    await swap.settled()
+    assert list(await swap.host.served()) == [2]
+
+
+async def test_a_version_that_is_live_again_before_it_drained_stays(swap: Swap, make_version: Make) -> None:
+    first = make_version(1)
+    await swap.go_live(first, "first")
+    lease = swap.route.lease()
+    await swap.go_live(make_version(2), "second")
+    await swap.go_live(first, "back")
+    lease.release()
+    await swap.settled()
+    assert list(await swap.host.served()) == [1]
+    assert swap.route.live.version == 1
+
+
+async def test_whatever_fails_before_the_commit_leaves_all_as_it_was(swap: Swap, make_version: Make) -> None:
+    good = make_version(1)
+    await swap.go_live(good, "good")
+    wrong_base, damaged = make_version(2, base_digest="sha256:0000"), make_version(3)
+    (damaged.path / "adapter_model.safetensors").write_bytes(b"not what was registered")
+    history = swap.registry.events()
+    for version, error in ((wrong_base, IncompatibleAdapter), (damaged, CorruptAdapter)):
+        with pytest.raises(error):
+            await swap.go_live(version, "never")
+        assert swap.registry.live() == 1
+        assert swap.registry.events() == history
+        assert list(await swap.host.served()) == [1]
+        assert swap.route.live.version == 1
+
+
+async def test_a_commit_that_cannot_be_written_is_undone(swap: Swap, make_version: Make) -> None:
+    await swap.go_live(make_version(1), "good")
+    second = make_version(2)
+    log = swap.registry.root / EVENTS
+    content = log.read_bytes()
+    log.unlink()
+    log.mkdir()  # whoever runs the tests, even root, cannot append to a directory
+    try:
+        with pytest.raises((OSError, AdapterError)):
+            await swap.go_live(second, "disk trouble")
+    finally:
+        log.rmdir()
+        log.write_bytes(content)
+    assert swap.registry.live() == 1
+    assert list(await swap.host.served()) == [1]
+    assert swap.route.live.version == 1
+
+
+async def test_swaps_are_serialised(swap: Swap, make_version: Make) -> None:
+    versions = [make_version(seed) for seed in (1, 2, 3)]
+    await asyncio.gather(*(swap.go_live(version, "all at once") for version in versions))
+    await swap.settled()
+    live = swap.registry.live()
+    assert list(await swap.host.served()) == [live] == [swap.route.live.version]
+
+
+async def test_a_staged_version_is_reached_by_name_only(swap: Swap, make_version: Make) -> None:
+    await swap.go_live(None, "start")
+    candidate = make_version(1)
+    staged = await swap.stage(candidate)
+    assert swap.route.lease_version(1).endpoint == staged
+    assert swap.route.live.version == 0
+    assert swap.registry.live() == 0
+    unstaging = asyncio.ensure_future(swap.unstage(1))
+    await asyncio.sleep(0.05)
+    assert not unstaging.done(), "the lease from above is still out"
+    unstaging.cancel()
+    assert 1 in await swap.host.served()
+
+
+async def test_a_staged_version_goes_live_without_being_loaded_again(swap: Swap, make_version: Make) -> None:
+    await swap.go_live(None, "start")
+    candidate = make_version(1)
+    staged = await swap.stage(candidate)
+    done = await swap.go_live(candidate, "gate passed")
+    assert swap.route.live == staged
+    assert done.seconds < 2
+    await swap.unstage(1)
+    assert 1 in await swap.host.served(), "the live version is not unstaged"
+
+
+async def test_an_engine_that_dies_in_between_is_an_error_not_a_wrong_version(
+    swap: Swap, make_version: Make
+) -> None:
+    await swap.go_live(None, "start")
+    candidate = make_version(1)
+
+    async def kill_it() -> None:
+        while 1 not in swap.host.processes():  # type: ignore[attr-defined]
+            await asyncio.sleep(0)
+        os.kill(swap.host.processes()[1], signal.SIGKILL)  # type: ignore[attr-defined]
+
+    killing = asyncio.ensure_future(kill_it())
+    with pytest.raises(EngineError):
+        await swap.go_live(candidate, "never")
+    await killing
+    assert swap.registry.live() == 0
+    assert swap.route.live.version == 0
+    assert list(await swap.host.served()) == [0]

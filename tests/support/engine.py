@@ -1,0 +1,53 @@
+"""Talking to an engine as the relay does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+
+from burnish.adapters.hosts.base import Endpoint
+
+
+def body(prompt: str, tokens: int = 24, **more: Any) -> dict[str, Any]:
+    """A greedy chat completion."""
+    return {"messages": [{"role": "user", "content": prompt}], "max_tokens": tokens, "temperature": 0} | more
+
+
+def headers(endpoint: Endpoint) -> dict[str, str]:
+    return {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
+
+
+async def answer(endpoint: Endpoint, prompt: str, tokens: int = 24) -> str:
+    """The whole greedy answer."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(
+            f"{endpoint.url}/v1/chat/completions", json=body(prompt, tokens), headers=headers(endpoint)
+        ) as response,
+    ):
+        response.raise_for_status()
+        return str((await response.json())["choices"][0]["message"]["content"])
+
+
+async def deltas(endpoint: Endpoint, prompt: str, tokens: int = 24, **more: Any) -> AsyncIterator[str]:
+    """The answer as it streams; ends with AssertionError when the stream is cut."""
+    whole = False
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(
+            f"{endpoint.url}/v1/chat/completions",
+            json=body(prompt, tokens, stream=True, **more),
+            headers=headers(endpoint),
+        ) as response,
+    ):
+        response.raise_for_status()
+        async for line in response.content:
+            if line.startswith(b"data: [DONE]"):
+                whole = True
+            elif line.startswith(b"data: "):
+                for choice in json.loads(line[6:])["choices"]:
+                    yield choice["delta"].get("content") or ""
+    assert whole, "the stream was cut"
