@@ -1,1 +1,16 @@
-"""proxy/feedback"""
+"""What people say of an answer, and which answer they mean: HTTP routes and the ``/rl`` commands."""
+
+from burnish.proxy.feedback.answering import answer_command
+from burnish.proxy.feedback.commands import Command, cut_exchanges, find_command
+from burnish.proxy.feedback.routes import completion_json, completion_routes, feedback_json, feedback_routes
+
+__all__ = [
+    "Command",
+    "answer_command",
+    "completion_json",
+    "completion_routes",
+    "cut_exchanges",
+    "feedback_json",
+    "feedback_routes",
+    "find_command",
+]

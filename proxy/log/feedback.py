@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import orjson
@@ -18,10 +18,8 @@ from burnish.proxy.records import Feedback, FeedbackDraft
 MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})
 """Targets that name another completion when they are resolved again later."""
 
-DRAFT_FIELDS = (
-    *("completion_id", "target", "reward", "scale", "comment", "correction", "preferred_over"),
-    *("scope", "source", "rater", "weight"),
-)
+ENCODED = ("tags", "idempotency_key")
+DRAFT_FIELDS = tuple(field.name for field in fields(FeedbackDraft) if field.name not in ENCODED)
 """Fields of a draft that are columns as they are."""
 
 # A rating is superseded by the latest standing one of the same rater and target.
@@ -122,8 +120,9 @@ def latest(
 
 def _record(row: tuple[Any, ...]) -> Feedback:
     feedback_id, created_at, conversation, *said, tags, key, undone_at, superseded_by = row
-    fields = dict(zip(DRAFT_FIELDS, said, strict=True))
-    draft = FeedbackDraft(**fields, tags=tuple(orjson.loads(tags)), idempotency_key=key)
+    draft = FeedbackDraft(
+        **dict(zip(DRAFT_FIELDS, said, strict=True)), tags=tuple(orjson.loads(tags)), idempotency_key=key
+    )
     return Feedback(feedback_id, created_at, conversation, draft, undone_at, superseded_by)
 
 

@@ -33,7 +33,7 @@ def completions(
     filters: dict[str, Any] = {"id < ?": before, "conversation_id = ?": conversation}
     given = {clause: value for clause, value in filters.items() if value is not None}
     where = " AND ".join(given) or "1"
-    rows = select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", (*given.values(), limit))  # noqa: S608
+    rows = select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", (*given.values(), limit))
     ratings = feedback.effective_ratings(connection, {row[1] for row in rows})
     reader = Reader(connection)
     return [

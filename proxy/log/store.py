@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 import orjson
@@ -15,27 +16,8 @@ from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.tree import Digest, Step, digest, loaded, text_of
 from burnish.proxy.records import Completion
 
-PLAIN = [
-    "id",
-    "conversation_id",
-    "response_id",
-    "surface",
-    "created_at",
-    "outcome",
-    "status",
-    "error",
-    "finish_reason",
-    "model_asked",
-    "model_served",
-    "upstream",
-    "adapter_version",
-    "caller",
-    "session",
-    "prompt_tokens",
-    "completion_tokens",
-    "first_byte_s",
-    "total_s",
-]
+LOADED = ("messages", "params", "prompt", "reply", "rating")
+PLAIN = tuple(field.name for field in fields(Completion) if field.name not in LOADED)
 """Fields of a Completion that are columns."""
 
 COLUMNS = f"{', '.join(PLAIN)}, node, settings, definitions, prompt, reply"
@@ -43,12 +25,34 @@ COLUMNS = f"{', '.join(PLAIN)}, node, settings, definitions, prompt, reply"
 
 def add_completion(connection: sqlite3.Connection, captured: Captured) -> None:
     """Store one exchange: its new messages, its node, and the completion under it."""
-    exchange, answer, reply = captured.exchange, captured.answer, captured.reply
+    reply = captured.reply
     turn = next((step for step in reversed(captured.context) if step.role == "user"), None)
-    conversation = conversation_of(connection, captured) or new_conversation_id()
-    row = {
+    row = _facts(captured) | {
+        "conversation_id": conversation_of(connection, captured) or new_conversation_id(),
+        "node": _add_path(connection, captured.context),
+        "settings": _add_content(connection, captured.settings),
+        "definitions": _add_content(connection, captured.definitions),
+        "prompt": _add_content(connection, turn.body) if turn else None,
+        "turn_key": turn.key if turn else None,
+        "reply": _add_content(connection, reply.body) if reply else None,
+        "reply_key": reply.key if reply else None,
+        "reply_identity": reply.identity if reply and not reply.empty else None,
+        "choices": _add_content(connection, captured.choices),
+    }
+    # The names are the literals above and below; values are bound.
+    statement = f"INSERT INTO completion ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
+    connection.execute(statement, tuple(row.values()))
+    if captured.raw:
+        exchange = captured.exchange
+        response = b"".join(exchange.chunks)
+        values = (exchange.completion_id, exchange.request_body, exchange.content_encoding, response)
+        connection.execute("INSERT INTO raw VALUES (?, ?, ?, ?)", values)
+
+
+def _facts(captured: Captured) -> dict[str, Any]:
+    exchange, answer = captured.exchange, captured.answer
+    return {
         "id": exchange.completion_id,
-        "conversation_id": conversation,
         "response_id": answer.response_id,
         "surface": exchange.surface,
         "created_at": exchange.started_at,
@@ -68,23 +72,7 @@ def add_completion(connection: sqlite3.Connection, captured: Captured) -> None:
         "completion_tokens": _tokens(answer.usage, "completion_tokens"),
         "first_byte_s": exchange.first_byte_s,
         "total_s": exchange.total_s,
-        "node": _add_path(connection, captured.context),
-        "settings": _add_content(connection, captured.settings),
-        "definitions": _add_content(connection, captured.definitions),
-        "prompt": _add_content(connection, turn.body) if turn else None,
-        "turn_key": turn.key if turn else None,
-        "reply": _add_content(connection, reply.body) if reply else None,
-        "reply_key": reply.key if reply else None,
-        "reply_identity": reply.identity if reply and not reply.empty else None,
-        "choices": _add_content(connection, captured.choices),
     }
-    # The names are the literals above; values are bound.
-    statement = f"INSERT INTO completion ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
-    connection.execute(statement, tuple(row.values()))
-    if captured.raw:
-        response = b"".join(exchange.chunks)
-        values = (exchange.completion_id, exchange.request_body, exchange.content_encoding, response)
-        connection.execute("INSERT INTO raw VALUES (?, ?, ?, ?)", values)
 
 
 def _tokens(usage: dict[str, Any] | None, name: str) -> int | None:

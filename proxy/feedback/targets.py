@@ -1,0 +1,162 @@
+"""What ``POST /v1/feedback`` takes: validated field by field, then tied to one completion."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+    ValidationError,
+)
+
+from burnish.proxy.errors import NotFound, Unprocessable
+from burnish.proxy.log import Log
+from burnish.proxy.records import FeedbackDraft, Scope, Source
+
+MAX_TEXT = 100_000
+"""Characters of a comment or a correction; a correction may be a whole document."""
+MAX_NAME = 256
+"""Characters of an id, a rater, a tag or a key."""
+MAX_TAGS = 32
+MAX_WEIGHT = 100.0
+"""One rater may count as many, not as everybody."""
+
+LIKERT = (1, 2, 3, 4, 5)
+WORDS = {"good": 1.0, "bad": -1.0}
+
+
+def _spoken(value: Any) -> Any:
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("must say something; leave it out otherwise")
+    return value
+
+
+Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=MAX_NAME)]
+Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT), BeforeValidator(_spoken)]
+
+TARGETS = ("completion_id", "response_id", "conversation_id", "last")
+STATEMENTS = ("rating", "comment", "correction", "preferred_over")
+
+
+class FeedbackRequest(BaseModel):
+    """The body of ``POST /v1/feedback``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    completion_id: Name | None = None
+    response_id: Name | None = None
+    conversation_id: Name | None = None
+    last: StrictBool | None = None
+    rating: Any = None
+    scale: Literal["binary", "scalar", "likert"] | None = None
+    comment: Text | None = None
+    correction: Text | None = None
+    preferred_over: Name | None = None
+    scope: Scope = "completion"
+    source: Source = "human"
+    rater: Name | None = None
+    weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT, strict=True)] = 1.0
+    tags: Annotated[tuple[Name, ...], Field(max_length=MAX_TAGS)] = ()
+    idempotency_key: Name | None = None
+
+    @property
+    def targets(self) -> list[str]:
+        """Names of the targets that were given."""
+        return [name for name in TARGETS if getattr(self, name) is not None]
+
+
+def read_feedback(body: Any) -> FeedbackRequest:
+    """Validate a body. Raises Unprocessable with the field that is wrong and what it may be."""
+    try:
+        request = FeedbackRequest.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or None
+        raise Unprocessable(_explained(field, first["type"], first["msg"]), param=field) from error
+    if len(request.targets) != 1:
+        given = " and ".join(request.targets) or "none"
+        raise Unprocessable(
+            f"give exactly one target of {', '.join(TARGETS)}, not {given}",
+            param=request.targets[1] if request.targets else "completion_id",
+        )
+    if request.last is False:
+        raise Unprocessable("last must be true, or left out", param="last")
+    if all(getattr(request, name) is None for name in STATEMENTS):
+        raise Unprocessable(f"say at least one of {', '.join(STATEMENTS)}", param="rating")
+    return request
+
+
+def _explained(field: str | None, kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return f"unknown field {field!r}; known are {', '.join(FeedbackRequest.model_fields)}"
+    if field is None:
+        return "the body must be a JSON object"
+    return f"{field}: {message.removeprefix('Value error, ')}"
+
+
+def reward_of(rating: Any, scale: str | None) -> tuple[float | None, str | None]:
+    """Return the reward in [-1, 1] and the scale it was given on. Raises Unprocessable."""
+    if rating is None:
+        if scale is not None:
+            raise Unprocessable("scale says how to read a rating, and there is none", param="scale")
+        return None, None
+    number = isinstance(rating, int | float) and not isinstance(rating, bool)
+    if scale == "likert":
+        if not number or rating not in LIKERT:
+            raise Unprocessable(
+                f"rating must be a whole number from 1 to 5 on the likert scale, not {rating!r}",
+                param="rating",
+            )
+        return (float(rating) - 3) / 2, scale
+    if isinstance(rating, str) and rating in WORDS and scale != "scalar":
+        return WORDS[rating], "binary"
+    if number and -1 <= rating <= 1 and scale != "binary":
+        return float(rating), "scalar"
+    allowed = {"binary": '"good" or "bad"', "scalar": "a number from -1 to 1"}.get(
+        scale or "", '"good", "bad", a number from -1 to 1, or 1 to 5 with "scale": "likert"'
+    )
+    raise Unprocessable(f"rating must be {allowed}, not {rating!r}", param="rating")
+
+
+async def draft_of(request: FeedbackRequest, log: Log, caller: str, session: str | None) -> FeedbackDraft:
+    """Find the completion that is meant, and return what to store. Raises NotFound, Conflict, Unprocessable."""
+    reward, scale = reward_of(request.rating, request.scale)
+    meant = await log.resolve(
+        completion_id=request.completion_id,
+        response_id=request.response_id,
+        conversation_id=request.conversation_id,
+        last_of=caller if request.last else None,
+        session=session if request.last else None,
+    )
+    return FeedbackDraft(
+        completion_id=meant.id,
+        target=request.targets[0],
+        reward=reward,
+        scale=scale,
+        comment=request.comment,
+        correction=request.correction,
+        preferred_over=await _worse(request.preferred_over, meant.id, log),
+        scope=request.scope,
+        source=request.source,
+        rater=request.rater or caller,
+        weight=request.weight,
+        tags=request.tags,
+        idempotency_key=request.idempotency_key,
+    )
+
+
+async def _worse(preferred_over: str | None, meant: str, log: Log) -> str | None:
+    if preferred_over is None:
+        return None
+    try:
+        worse = await log.resolve(completion_id=preferred_over)
+    except NotFound as error:
+        raise NotFound(f"preferred_over: {error.message}", param="preferred_over") from error
+    if worse.id == meant:
+        raise Unprocessable("a completion cannot be preferred over itself", param="preferred_over")
+    return worse.id
