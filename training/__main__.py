@@ -11,6 +11,7 @@ import errno
 import json
 import logging
 import os
+import re
 import stat
 import sys
 import threading
@@ -93,7 +94,8 @@ def _exit_with_parent() -> None:
 
 def _shortage(error: Exception) -> str | None:
     """Say in words that memory or disk ran out, if that is what it was."""
-    if isinstance(error, MemoryError) or "not enough memory" in str(error) or "out of memory" in str(error):
+    # torch raises a RuntimeError: "… can't allocate memory …" on the CPU, "CUDA out of memory …" on a GPU.
+    if isinstance(error, MemoryError) or re.search("allocate memory|out of memory", str(error)):
         return f"not enough memory: lower micro_batch_tokens or max_tokens, or use a smaller model ({error})"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full: make room and train again ({error})"

@@ -55,15 +55,14 @@ def examples(samples: Sequence[Sample], renderer: Renderer, max_tokens: int) -> 
     return rendered
 
 
-def check_trainable(training: Sequence[Example], config: Hyperparameters) -> None:
+def check_trainable(rewards: Sequence[float], config: Hyperparameters) -> None:
     """Refuse ratings that would teach nothing, or only damage.
 
     On bad ratings alone a model learns to answer with gibberish, which the preference itself cannot see; a KL
-    penalty (``kl_beta`` > 0) bounds the damage, so with it one-sided ratings are accepted.
-    Raises NotTrainable.
+    penalty (``kl_beta`` > 0) bounds the damage, so with it one-sided ratings are accepted. Raises NotTrainable.
     """
-    good = sum(example.sample.reward > 0 for example in training)
-    bad = sum(example.sample.reward < 0 for example in training)
+    good = sum(reward > 0 for reward in rewards)
+    bad = sum(reward < 0 for reward in rewards)
     if not good and not bad:
         raise NotTrainable("no rated reply is left to train on: rate some answers good and some bad")
     if not (good and bad) and config.kl_beta == 0:

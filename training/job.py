@@ -239,8 +239,9 @@ class JobDirectory:
             raise JobError(f"{self.path / name} is damaged: {error}") from error
 
     def _read_lines(self, name: str, model: type[_Model]) -> list[_Model]:
-        lines = self._text(name).splitlines()
+        # Not splitlines: it would also split at the line separators that Unicode allows inside a text.
+        lines = self._text(name).removesuffix("\n").split("\n")
         try:
-            return [model.model_validate_json(line) for line in lines]
+            return [model.model_validate_json(line) for line in lines if line]
         except ValidationError as error:
             raise JobError(f"{self.path / name} is damaged: {error}") from error

@@ -30,9 +30,11 @@ def train(job: JobDirectory) -> TrainResult:
     spec, samples = job.spec(), job.samples()
     config = spec.hyperparameters
     clear_outputs(job, "adapter", "result.json", "metrics.jsonl")
+    chosen = [sample for sample in samples if not sample.held_out]
+    check_trainable([sample.reward for sample in chosen], config)  # before anything is loaded
     backend = open_backend(job, spec, spec.parent_adapter)
-    training = examples([s for s in samples if not s.held_out], backend.renderer, config.max_tokens)
-    check_trainable(training, config)
+    training = examples(chosen, backend.renderer, config.max_tokens)
+    check_trainable([example.sample.reward for example in training], config)
     rated = _rated(job, spec, training, backend)
     with job.metrics.open("w", encoding="utf-8") as file:
         steps, last, stopped = _epochs(backend, rated, config, spec.seed, file)

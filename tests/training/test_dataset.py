@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.training.dataset import Example, batches, check_trainable, examples
+from burnish.training.dataset import batches, check_trainable, examples
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters
-from burnish.training.rendering import Rendered, Renderer
+from burnish.training.rendering import Renderer
 from tests.support.jobs import sample
 
 
@@ -23,10 +23,6 @@ class Item:
 
 def items(good: int, bad: int) -> list[Item]:
     return [Item(n, 1.0 if n < good else -1.0) for n in range(good + bad)]
-
-
-def rated(*rewards: bool) -> list[Example]:
-    return [Example(sample(n, good=good), Rendered((1,), (2,))) for n, good in enumerate(rewards)]
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 12), st.integers(0, 9))
@@ -61,15 +57,15 @@ def test_two_good_replies_make_two_batches_at_most():
     assert len(batches(items(2, 30), 8, seed=0)) == 2
 
 
-@pytest.mark.parametrize("rewards", [(), (True, True), (False, False, False)])
-def test_one_sided_or_missing_ratings_are_refused(rewards: tuple[bool, ...]):
+@pytest.mark.parametrize("rewards", [(), (0.0, 0.0), (1.0, 0.5), (-1.0, -1.0, 0.0)])
+def test_one_sided_or_missing_ratings_are_refused(rewards: tuple[float, ...]):
     with pytest.raises(NotTrainable, match="rate some answers"):
-        check_trainable(rated(*rewards), Hyperparameters())
+        check_trainable(rewards, Hyperparameters())
 
 
 def test_one_sided_ratings_pass_with_a_kl_penalty_and_both_kinds_without():
-    check_trainable(rated(False, False), Hyperparameters(kl_beta=0.1))
-    check_trainable(rated(True, False), Hyperparameters())
+    check_trainable([-1.0, -0.5], Hyperparameters(kl_beta=0.1))
+    check_trainable([0.5, -1.0], Hyperparameters())
 
 
 def test_what_cannot_be_rendered_is_left_out_and_logged(weights: Path, caplog: pytest.LogCaptureFixture):

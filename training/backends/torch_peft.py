@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -51,12 +52,14 @@ class TorchPeftBackend:
         self.renderer = Renderer(weights)
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._micro_batch_tokens = config.micro_batch_tokens
-        with _quiet():
+        with _loading("base model", weights):
             base = _load_base(weights, faster_dtype(self._device)).to(self._device)
-            if parent is None:
+        if parent is None:
+            with _quiet():
                 self._model = get_peft_model(base, _fresh_lora(config), adapter_name=TRAINED)
-            else:
-                _check_adapter(parent)
+        else:
+            _check_adapter(parent)
+            with _loading("adapter", parent):
                 self._model = PeftModel.from_pretrained(base, parent, adapter_name=TRAINED, is_trainable=True)
         self._model.eval()
         self._trained = [p for p in self._model.parameters() if p.requires_grad]
@@ -131,16 +134,14 @@ class TorchPeftBackend:
     def _loaded(self, adapter: Path) -> Iterator[None]:
         _check_adapter(adapter)
         try:
-            with _quiet():
+            with _loading("adapter", adapter):
                 self._model.load_adapter(adapter, adapter_name=SCORED, is_trainable=False)
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-            raise JobError(f"cannot load the adapter {adapter}: {error}") from error
-        try:
             self._model.set_adapter(SCORED)
             yield
         finally:
             self._model.set_adapter(TRAINED)
-            self._model.delete_adapter(SCORED)
+            if SCORED in self._model.peft_config:  # also when loading it failed half-way
+                self._model.delete_adapter(SCORED)
 
     def _micro_batches(self, sequences: Sequence[Rendered]) -> list[list[int]]:
         """Group places of sequences, similar lengths together, so that padding stays within the token limit."""
@@ -227,13 +228,20 @@ def _fresh_lora(config: Hyperparameters) -> LoraConfig:
 
 
 def _load_base(weights: Path, dtype: torch.dtype) -> Any:
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            weights, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise JobError(f"cannot load the base model in {weights}: {error}") from error
+    model = AutoModelForCausalLM.from_pretrained(
+        weights, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True
+    )
     return model.requires_grad_(False).eval()
+
+
+@contextmanager
+def _loading(what: str, path: Path) -> Iterator[None]:
+    """Turn what transformers, peft and safetensors raise on damaged files into one error."""
+    try:
+        with _quiet():
+            yield
+    except (OSError, ValueError, LookupError, TypeError, RuntimeError, SafetensorError) as error:
+        raise JobError(f"cannot load the {what} {path}: {error}") from error
 
 
 def _check_adapter(adapter: Path) -> None:

@@ -1,0 +1,214 @@
+"""On the real small model."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from burnish.adapters.weights_file import check_adapter
+from burnish.training.backends.base import Logps, Rated
+from burnish.training.backends.torch_peft import LOGIT_ROWS, TorchPeftBackend, faster_dtype, token_logps
+from burnish.training.errors import Diverged, JobError
+from burnish.training.job import Hyperparameters
+from burnish.training.rendering import Rendered
+from tests.support.jobs import LONG, SHORT, TOPICS, context
+
+# Ten times the default, so that one step moves further than bf16 rounds.
+CONFIG = Hyperparameters(learning_rate=3e-3)
+# Log-probabilities of the same tokens in bf16, computed in batches of other shapes.
+BF16_MEAN = 0.03
+
+
+@pytest.fixture(scope="module")
+def fresh(weights: Path) -> TorchPeftBackend:
+    """Not to be trained."""
+    return TorchPeftBackend(weights, None, CONFIG, seed=0)
+
+
+def replies(backend: TorchPeftBackend, count: int = 4) -> list[Rendered]:
+    """Short and long ones in turn."""
+    return [
+        backend.renderer.conversation(
+            context(topic),
+            (),
+            {"role": "assistant", "content": (LONG if n % 2 else SHORT).format(topic)},
+            finished=True,
+            max_tokens=2048,
+        )
+        for n, topic in enumerate(TOPICS[:count])
+    ]
+
+
+def rated(backend: TorchPeftBackend, count: int = 4) -> list[Rated]:
+    tokens = replies(backend, count)
+    logps = backend.logps(tokens, "bare")
+    return [
+        Rated(reply, -1.0 if n % 2 else 1.0, 1.0, row, row)
+        for n, (reply, row) in enumerate(zip(tokens, logps, strict=True))
+    ]
+
+
+def difference(left: Sequence[Logps], right: Sequence[Logps]) -> float:
+    """Mean over all tokens."""
+    return float(
+        np.mean([abs(a - b) for x, y in zip(left, right, strict=True) for a, b in zip(x, y, strict=True)])
+    )
+
+
+def mean(logps: Logps) -> float:
+    return sum(logps) / len(logps)
+
+
+def test_log_probabilities_and_gradients_agree_with_float64():
+    draw = np.random.default_rng(0)
+    rows = 2 * LOGIT_ROWS + 3
+    logits = draw.normal(0, 4, (rows, 50))
+    targets = draw.integers(0, 50, rows)
+    expected = logits[np.arange(rows), targets] - np.log(np.exp(logits).sum(axis=1))
+    tensor = torch.tensor(logits, dtype=torch.float32, requires_grad=True)
+    found = token_logps(tensor, torch.tensor(targets))
+    assert found.detach().numpy() == pytest.approx(expected, abs=1e-5)
+    found.sum().backward()
+    softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    assert tensor.grad is not None
+    assert tensor.grad.numpy() == pytest.approx(np.eye(50)[targets] - softmax, abs=1e-5)
+
+
+def test_scores_are_those_of_the_bare_model_one_reply_at_a_time(fresh: TorchPeftBackend, weights: Path):
+    model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)
+    tokens = replies(fresh)
+    expected = []
+    for reply in tokens:
+        with torch.no_grad():
+            logps = model(torch.tensor([reply.ids])).logits[0, :-1].log_softmax(dim=-1)
+        places = range(len(reply.prompt) - 1, len(reply.ids) - 1)
+        expected.append(tuple(float(logps[place, reply.ids[place + 1]]) for place in places))
+    found = fresh.logps(tokens, "bare")
+    assert [len(row) for row in found] == [len(reply.reply) for reply in tokens]
+    assert difference(found, expected) < 0.05  # bf16 against fp32
+    assert difference(found, fresh.logps(tokens, "trained")) < BF16_MEAN  # lora_B is still zero
+
+
+def test_order_and_grouping_do_not_matter(fresh: TorchPeftBackend):
+    tokens = replies(fresh, 6)
+    backwards = fresh.logps(tokens[::-1], "bare")[::-1]
+    alone = [fresh.logps([reply], "bare")[0] for reply in tokens]
+    assert difference(backwards, alone) < BF16_MEAN
+
+
+def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_model_alone(weights: Path):
+    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+    batch = rated(backend)
+    tokens = [item.tokens for item in batch]
+    for _ in range(3):
+        metrics = backend.step(batch, CONFIG)
+    after = backend.logps(tokens, "trained")
+    for item, row in zip(batch, after, strict=True):
+        assert (mean(row) - mean(item.reference_logps)) * item.advantage > 0.02
+    assert metrics["good_shift"] > 0 > metrics["bad_shift"]
+    assert metrics["kl_per_token"] > 0
+    assert difference(backend.logps(tokens, "bare"), [item.reference_logps for item in batch]) < BF16_MEAN
+
+
+def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(weights: Path, tmp_path: Path):
+    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+    batch = rated(backend)
+    tokens = [item.tokens for item in batch]
+    backend.step(batch, CONFIG)
+    trained = backend.logps(tokens, "trained")
+    backend.save(tmp_path, "smollm2")
+    assert difference(trained, [item.reference_logps for item in batch]) > 0.05
+    assert difference(backend.logps(tokens, tmp_path), trained) == 0
+    assert difference(backend.logps(tokens, "trained"), trained) == 0
+    child = TorchPeftBackend(weights, tmp_path, CONFIG, seed=1)
+    assert difference(child.logps(tokens, "trained"), trained) == 0
+    child.step(batch, CONFIG)
+    assert difference(child.logps(tokens, "trained"), trained) > 0.05
+    assert difference(child.logps(tokens, tmp_path), trained) == 0
+
+
+def test_the_saved_adapter_is_safe_and_tells_nothing_of_this_machine(
+    fresh: TorchPeftBackend, weights: Path, tmp_path: Path
+):
+    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+    backend.step(rated(backend, 2), CONFIG)
+    backend.save(tmp_path, "smollm2")
+    check_adapter(tmp_path)
+    text = (tmp_path / "adapter_config.json").read_text()
+    config = json.loads(text)
+    assert (config["base_model_name_or_path"], config["r"], config["lora_alpha"]) == ("smollm2", 16, 16)
+    assert set(config["target_modules"]) == {
+        "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
+    }  # fmt: skip
+    assert str(weights) not in text
+    assert str(Path.home()) not in text
+
+
+def test_the_seed_draws_the_adapter(weights: Path, tmp_path: Path):
+    contents = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        (tmp_path / name).mkdir()
+        TorchPeftBackend(weights, None, CONFIG, seed=seed).save(tmp_path / name, "smollm2")
+        contents.append((tmp_path / name / "adapter_model.safetensors").read_bytes())
+    assert contents[0] == contents[1] != contents[2]
+
+
+def test_micro_batches_and_recomputed_layers_make_the_same_step(weights: Path):
+    together = TorchPeftBackend(weights, None, CONFIG, seed=0)
+    batch = rated(together, 2)
+    apart = TorchPeftBackend(weights, None, Hyperparameters(micro_batch_tokens=8), seed=0)
+    left, right = together.step(batch, CONFIG), apart.step(batch, CONFIG)
+    assert right["tokens"] == left["tokens"]
+    assert right["loss"] == pytest.approx(left["loss"], rel=0.02)
+    assert right["grad_norm"] == pytest.approx(left["grad_norm"], rel=0.05)
+
+
+@pytest.mark.parametrize("advantage", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_changes_nothing(weights: Path, advantage: float):
+    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+    sound = rated(backend, 2)
+    broken = [
+        Rated(item.tokens, advantage, 1.0, item.behaviour_logps, item.reference_logps) for item in sound
+    ]
+    before = backend.logps([item.tokens for item in sound], "trained")
+    with pytest.raises(Diverged, match="lower learning_rate"):
+        backend.step(broken, CONFIG)
+    assert backend.logps([item.tokens for item in sound], "trained") == before
+
+
+def test_an_adapter_without_safetensors_is_refused(fresh: TorchPeftBackend, tmp_path: Path):
+    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    (tmp_path / "adapter_model.bin").write_bytes(b"a pickle")
+    with pytest.raises(JobError, match=r"adapter_model\.safetensors is missing"):
+        fresh.logps(replies(fresh, 1), tmp_path)
+
+
+def test_a_damaged_adapter_is_refused_and_the_backend_stays_usable(fresh: TorchPeftBackend, tmp_path: Path):
+    fresh.save(tmp_path, "smollm2")
+    path = tmp_path / "adapter_model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+    tokens = replies(fresh, 1)
+    before = fresh.logps(tokens, "trained")
+    with pytest.raises(JobError, match="cannot load the adapter"):
+        fresh.logps(tokens, tmp_path)
+    assert fresh.logps(tokens, "trained") == before
+
+
+def test_a_damaged_base_model_is_refused(weights: Path, tmp_path: Path):
+    for path in weights.iterdir():
+        (tmp_path / path.name).write_bytes(
+            path.read_bytes()[: 10_000 if path.suffix == ".safetensors" else None]
+        )
+    with pytest.raises(JobError, match="cannot load the base model"):
+        TorchPeftBackend(tmp_path, None, CONFIG, seed=0)
+
+
+def test_the_number_format_is_one_of_two():
+    assert faster_dtype(torch.device("cpu")) in (torch.float32, torch.bfloat16)

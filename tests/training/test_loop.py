@@ -1,0 +1,192 @@
+"""Whole jobs on the real small model."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from burnish.adapters.weights_file import check_adapter
+from burnish.training.errors import Diverged, JobError, NotTrainable
+from burnish.training.evaluate import evaluate
+from burnish.training.job import Evaluation, Hyperparameters, JobDirectory, Rollout, TrainResult
+from burnish.training.loop import train
+from tests.support.jobs import LONG, SHORT, TOPICS, brief_samples, context, sample, write_job
+
+MEMORY_LIMIT = 2_500_000_000
+
+
+@pytest.fixture
+def make(tmp_path: Path, gguf: Path, digest: str, weights_cache: Path):
+    def make(samples, name: str = "job", **changes) -> JobDirectory:
+        return write_job(tmp_path / name, gguf, digest, weights_cache, samples, **changes)
+
+    return make
+
+
+def command(step: str, job: JobDirectory) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "burnish.training", step, str(job.path)], check=True, stdin=subprocess.DEVNULL
+    )
+
+
+def rollouts() -> list[Rollout]:
+    return [
+        Rollout(
+            policy=policy,
+            prompt_id=topic,
+            messages=context(topic),
+            reply=(SHORT if policy == "candidate" else LONG).format(topic),
+            finished=True,
+        )
+        for policy in ("candidate", "incumbent")
+        for topic in TOPICS[12:]
+    ]
+
+
+def margin(evaluation: Evaluation, policy: str) -> float:
+    """How much likelier the good held-out replies are than the bad ones, nats per token."""
+    scores = {True: [], False: []}
+    for score in evaluation.held_out:
+        scores[score.reward > 0].append(getattr(score, f"{policy}_logp"))
+    return sum(scores[True]) / len(scores[True]) - sum(scores[False]) / len(scores[False])
+
+
+def test_a_small_job_leaves_an_adapter_live_metrics_and_a_result(make):
+    job = make(brief_samples(4, 2))
+    result = train(job)
+    assert (result.samples, result.good, result.bad, result.steps, result.stopped_early) == (4, 2, 2, 1, None)
+    assert result == job.result()
+    check_adapter(job.adapter)
+    assert {path.stat().st_mode & 0o777 for path in job.adapter.iterdir()} == {0o600}
+    assert job.adapter.stat().st_mode & 0o777 == 0o700
+    (line,) = [json.loads(line) for line in job.metrics.read_text().splitlines()]
+    assert (line["step"], line["steps"], line["epoch"], line["epochs"], line["tokens"]) == (
+        1,
+        1,
+        1,
+        1,
+        line["tokens"],
+    )
+    assert {"loss", "kl_per_token", "grad_norm", "seconds", "good_shift", "in_band_share"} <= line.keys()
+    assert str(job.path) not in (job.adapter / "adapter_config.json").read_text()
+
+
+def test_held_out_samples_are_not_trained_on_and_a_job_can_be_run_again(make):
+    contents = []
+    for name, held_out_good in (("a", True), ("b", False)):
+        job = make([*brief_samples(4, 0), sample(9, good=held_out_good, held_out=True)], name)
+        train(job)
+        contents.append((job.adapter / "adapter_model.safetensors").read_bytes())
+    assert contents[0] == contents[1]
+    (job.adapter / "leftover").write_text("of a run that was killed")
+    train(job)
+    assert (job.adapter / "adapter_model.safetensors").read_bytes() == contents[0]
+    assert not (job.adapter / "leftover").exists()
+
+
+def test_too_far_from_the_reference_it_stops_early_and_says_so(make):
+    changes = {"hyperparameters": Hyperparameters(epochs=5, batch_size=4, learning_rate=3e-3, kl_stop=0.01)}
+    result = train(make(brief_samples(4, 0), **changes))
+    assert result.steps < 5
+    assert "kl_stop is 0.01" in (result.stopped_early or "")
+
+
+def test_a_diverging_run_leaves_no_adapter(make):
+    # A reply that is rated so heavily that the loss overflows.
+    heavy = sample(0, good=True).model_copy(update={"weight": 1e308})
+    job = make([heavy, sample(1, good=False)])
+    job.adapter.mkdir()
+    with pytest.raises(Diverged):
+        train(job)
+    assert not job.adapter.exists()
+    assert not (job.path / "result.json").exists()
+
+
+def test_a_version_without_its_adapter_is_a_damaged_job(make):
+    job = make([sample(0, good=True, version=7), sample(1, good=False)])
+    with pytest.raises(JobError, match="version 7 generated a sample"):
+        train(job)
+
+
+def test_only_unusable_replies_are_not_trainable(make):
+    cut = sample(1, good=False).model_copy(
+        update={"reply": {"role": "assistant", "content": ""}, "finished": False}
+    )
+    with pytest.raises(NotTrainable, match="one-sided"):
+        train(make([sample(0, good=True), cut]))
+
+
+def test_a_second_round_starts_from_the_first_and_scores_each_reply_by_its_own_version(make):
+    first = make(
+        brief_samples(4, 0), "first", hyperparameters=Hyperparameters(learning_rate=3e-3, batch_size=4)
+    )
+    train(first)
+    samples = [
+        sample(n, good=n % 2 == 0, version=version) for n, version in enumerate((0, 0, 1, 1, None, None))
+    ]
+    second = make(
+        samples,
+        "second",
+        parent_adapter=str(first.adapter),
+        behaviour_adapters={1: str(first.adapter)},
+        hyperparameters=Hyperparameters(epochs=1, batch_size=6),
+    )
+    result = train(second)
+    # The policy starts as version 1: in band are its replies and the foreign ones, not those of the bare model.
+    assert result.metrics["in_band_share"] <= 4 / 6
+    assert result.metrics["kl_per_token"] > 0.001
+    second.write_rollouts(rollouts())
+    evaluation = evaluate(second)
+    assert evaluation.incumbent_kl_per_token != 0
+    check_adapter(second.adapter)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_forty_ratings_teach_it_what_was_liked_within_the_memory_limit(make):
+    samples = [sample(n % 16, good=n % 2 == 0, held_out=n >= 12) for n in range(16)]
+    job = make(samples, hyperparameters=Hyperparameters())
+    command("train", job)
+    job.write_rollouts(rollouts())
+    command("evaluate", job)
+    result, evaluation = job.result(), job.evaluation()
+    assert isinstance(result, TrainResult)
+    assert margin(evaluation, "candidate") > margin(evaluation, "reference") + 0.1
+    assert margin(evaluation, "incumbent") == margin(evaluation, "reference")
+    assert {score.completion_id for score in evaluation.held_out} == {f"cmpl_{n}" for n in range(12, 16)}
+    assert abs(evaluation.general_loss - evaluation.general_loss_reference) < 0.1
+    assert evaluation.incumbent_kl_per_token == 0
+    for record in (result, evaluation):
+        assert record.peak_rss_bytes < MEMORY_LIMIT
+    check_adapter(job.adapter)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_leaves_no_half_adapter(make):
+    job = make(brief_samples(8, 0), hyperparameters=Hyperparameters(epochs=1, batch_size=4))
+    for lines in (0, 1, 2):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "burnish.training", "train", str(job.path)],
+            stdin=subprocess.PIPE,
+            env=os.environ,
+        )
+        while process.poll() is None and _lines(job) < lines:
+            psutil.Process(process.pid).cpu_percent(0.02)
+        process.kill()
+        process.wait()
+        if (job.path / "result.json").exists():
+            job.result()
+        if job.adapter.exists():
+            check_adapter(job.adapter)
+    train(job)
+    check_adapter(job.adapter)
+
+
+def _lines(job: JobDirectory) -> int:
+    return len(job.metrics.read_text().splitlines()) if job.metrics.exists() else 0

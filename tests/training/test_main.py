@@ -1,0 +1,132 @@
+"""The command, as the proxy starts it: a real process, its exit code, and what it leaves in the directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from burnish.training.job import JobDirectory
+from tests.support.jobs import brief_samples, sample, write_job
+
+COMMAND = [sys.executable, "-m", "burnish.training"]
+# Imports take seconds on a busy machine.
+LIMIT_S = 120.0
+
+
+def run(step: str, directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, step, str(directory)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def reason(job: JobDirectory) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((job.path / "error.json").read_text())
+    return found
+
+
+@pytest.fixture
+def job(tmp_path: Path, gguf: Path, digest: str, weights_cache: Path) -> JobDirectory:
+    return write_job(tmp_path / "job", gguf, digest, weights_cache, brief_samples(8, 2))
+
+
+def torch_that(raises: str, directory: Path) -> dict[str, str]:
+    """A torch that fails in the given way, found before the real one."""
+    directory.mkdir()
+    (directory / "torch.py").write_text(f"raise {raises}\n")
+    return {"PYTHONPATH": str(directory)}
+
+
+def test_a_damaged_job_ends_with_2_and_one_clear_line(job: JobDirectory):
+    (job.path / "job.json").write_text("{")
+    ended = run("train", job.path)
+    assert ended.returncode == 2
+    assert reason(job)["error"] == "JobError"
+    assert "job.json is damaged" in reason(job)["message"]
+    assert ended.stderr.startswith("JobError: ")
+    assert "Traceback" not in ended.stderr
+
+
+def test_one_sided_ratings_end_with_2_before_anything_is_loaded(
+    tmp_path: Path, gguf: Path, digest: str, weights_cache: Path
+):
+    job = write_job(tmp_path / "job", gguf, digest, weights_cache, [sample(n, good=False) for n in range(8)])
+    ended = run("train", job.path, **torch_that("RuntimeError('loaded')", tmp_path / "fake"))
+    assert (ended.returncode, reason(job)["error"]) == (2, "NotTrainable")
+    assert "rate some answers good as well" in reason(job)["message"]
+    assert not job.adapter.exists()
+
+
+def test_a_directory_that_is_not_there_ends_with_2(tmp_path: Path):
+    ended = run("train", tmp_path / "gone")
+    assert ended.returncode == 2
+    assert "cannot read" in ended.stderr
+    assert not (tmp_path / "gone").exists()
+
+
+def test_evaluating_before_training_says_what_to_do(job: JobDirectory):
+    job.write_rollouts([])
+    assert run("evaluate", job.path).returncode == 2
+    assert "train" in reason(job)["message"]
+
+
+def test_without_torch_it_says_what_to_install(job: JobDirectory, tmp_path: Path):
+    fake = torch_that("ModuleNotFoundError(\"No module named 'torch'\")", tmp_path / "fake")
+    assert run("train", job.path, **fake).returncode == 2
+    assert reason(job)["error"] == "MissingDependency"
+    assert 'pip install "burnish[train]"' in reason(job)["message"]
+
+
+@pytest.mark.parametrize("raised", ["MemoryError()", 'RuntimeError("can\'t allocate memory: 9 bytes")'])
+def test_too_little_memory_is_named(job: JobDirectory, tmp_path: Path, raised: str):
+    assert run("train", job.path, **torch_that(raised, tmp_path / "fake")).returncode == 2
+    assert "not enough memory: lower micro_batch_tokens" in reason(job)["message"]
+
+
+def test_a_full_disk_is_named(job: JobDirectory, tmp_path: Path):
+    fake = torch_that("OSError(28, 'No space left on device')", tmp_path / "fake")
+    assert run("train", job.path, **fake).returncode == 2
+    assert "the disk is full: make room" in reason(job)["message"]
+
+
+def test_a_fault_ends_with_1_and_a_traceback(job: JobDirectory, tmp_path: Path):
+    ended = run("train", job.path, **torch_that("ZeroDivisionError('boom')", tmp_path / "fake"))
+    assert ended.returncode == 1
+    assert reason(job) == {"error": "ZeroDivisionError", "message": "boom"}
+    assert "Traceback" in ended.stderr
+
+
+def test_a_wrong_call_shows_the_usage(tmp_path: Path):
+    ended = run("learn", tmp_path)
+    assert ended.returncode == 2
+    assert "usage: python -m burnish.training" in ended.stderr
+
+
+def test_it_ends_when_its_parent_is_gone_and_gives_way_while_it_runs(job: JobDirectory):
+    process = subprocess.Popen([*COMMAND, "train", str(job.path)], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while psutil.Process(process.pid).nice() < 10 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert psutil.Process(process.pid).nice() == 10
+        assert os.getsid(process.pid) == os.getsid(0)
+        process.stdin.close()
+        assert process.wait(10) == 3
+    finally:
+        process.kill()
+        process.wait()
+    assert not (job.path / "result.json").exists()
