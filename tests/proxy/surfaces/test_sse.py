@@ -1,0 +1,67 @@
+"""The SSE parser gives the same events however the bytes were split."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.proxy.surfaces.sse import Event, SseParser
+
+
+def parse(*chunks: bytes) -> list[Event]:
+    parser = SseParser()
+    events = [event for chunk in chunks for event in parser.feed(chunk)]
+    return events + parser.close()
+
+
+@pytest.mark.parametrize(
+    ("stream", "expected"),
+    [
+        (b"data: a\n\n", [Event("message", "a")]),
+        (
+            b"data:a\r\n\r\ndata: b\r\rdata:  c\n\n",
+            [Event("message", "a"), Event("message", "b"), Event("message", " c")],
+        ),
+        (b"event: error\ndata: x\n\n", [Event("error", "x")]),
+        (b"data: one\ndata: two\n\n", [Event("message", "one\ntwo")]),
+        (b": comment\n\ndata: a\n\n", [Event("message", "a")]),
+        (b"\xef\xbb\xbfdata: a\n\n", [Event("message", "a")]),
+        (b"id: 7\nretry: 10\nunknown\ndata: a\n\n", [Event("message", "a")]),
+        (b"event: ping\n\ndata: a\n\n", [Event("message", "a")]),
+        (b"data\n\n", [Event("message", "")]),
+        (b'data: {"half": ', [Event("message", '{"half": ')]),
+        (b"data: a\n", [Event("message", "a")]),
+        (b"", []),
+        ("data: grüße 😀\n\n".encode(), [Event("message", "grüße 😀")]),
+        (b"data: \xff\n\n", [Event("message", "\ufffd")]),
+        ("data: a\u2028b\x0b\x85c\n\n".encode(), [Event("message", "a\u2028b\x0b\x85c")]),
+    ],
+)
+def test_parses(stream: bytes, expected: list[Event]):
+    assert parse(stream) == expected
+
+
+lines = st.sampled_from(
+    ["data: ", "data:", "event: e", ": note", "", "data: grüße 😀", "data: {}", "id: 1", "\ufeff"]
+)
+streams = st.lists(st.tuples(lines, st.sampled_from(["\n", "\r", "\r\n"])), max_size=8).map(
+    lambda parts: "".join(line + end for line, end in parts).encode()
+)
+
+
+@given(streams | st.binary(max_size=40))
+def test_every_split_position_gives_the_same_events(stream: bytes):
+    whole = parse(stream)
+    for position in range(len(stream) + 1):
+        assert parse(stream[:position], stream[position:]) == whole
+    assert parse(*(bytes([byte]) for byte in stream)) == whole
+
+
+@given(streams, st.lists(st.integers(0, 200), max_size=6))
+def test_any_split_gives_the_same_events(stream: bytes, cuts: list[int]):
+    positions = sorted({min(cut, len(stream)) for cut in cuts} | {0, len(stream)})
+    chunks = [stream[start:end] for start, end in itertools.pairwise(positions)]
+    assert parse(*chunks) == parse(stream)

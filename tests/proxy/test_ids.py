@@ -1,0 +1,55 @@
+"""Ids sort by time and never repeat."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+
+from burnish.proxy.ids import completion_id, conversation_id, feedback_id, run_id
+
+SHAPE = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+
+
+def test_each_kind_has_its_prefix_and_26_characters():
+    for made, prefix in (
+        (completion_id(), "cmpl_"),
+        (feedback_id(), "fb_"),
+        (run_id(), "run_"),
+        (conversation_id(), "conv_"),
+    ):
+        assert made.startswith(prefix)
+        assert SHAPE.fullmatch(made.removeprefix(prefix))
+
+
+def test_ids_sort_in_the_order_they_were_made():
+    ids = [completion_id() for _ in range(10_000)]
+    assert ids == sorted(ids)
+    assert len(set(ids)) == len(ids)
+
+
+def test_ids_of_different_kinds_compare_by_time_behind_the_prefix():
+    earlier = feedback_id()
+    later = run_id()
+    assert earlier.removeprefix("fb_") < later.removeprefix("run_")
+
+
+def test_the_first_characters_are_the_time():
+    milliseconds = 0
+    for character in completion_id().removeprefix("cmpl_")[:10]:
+        milliseconds = milliseconds * 32 + "0123456789ABCDEFGHJKMNPQRSTVWXYZ".index(character)
+    assert abs(milliseconds / 1000 - time.time()) < 60
+
+
+def test_threads_never_get_the_same_id():
+    made: list[str] = []
+
+    def make() -> None:
+        made.extend(completion_id() for _ in range(2000))
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(made)) == 8000
