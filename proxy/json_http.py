@@ -1,0 +1,49 @@
+"""JSON over HTTP on our own routes: reading a body, giving an answer."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from burnish.proxy.errors import BodyTooLarge, InvalidRequest, Unprocessable, UnsupportedMediaType
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def read_json(request: Request, max_bytes: int) -> Any:
+    """Return a body, {} when there is none. Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest."""
+    # A web page can't send this type to another origin without asking first (CSRF).
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise UnsupportedMediaType(f"content-type must be application/json, not {media_type or 'missing'!r}")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > max_bytes:
+            raise BodyTooLarge(f"the body may have {max_bytes} bytes at most")
+    try:
+        return orjson.loads(body or b"{}")
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from error
+
+
+def validated(model: type[Body], body: Any) -> Body:
+    """Turn a body into a model. Raises Unprocessable, which names the field."""
+    try:
+        return model.model_validate(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = ".".join(str(part) for part in first["loc"]) or None
+        known = ", ".join(model.model_fields)
+        raise Unprocessable(
+            f"{field or 'the body'}: {first['msg']} (known fields: {known})", param=field
+        ) from error
+
+
+def json_response(content: Any, status: int = 200) -> Response:
+    """Answer with JSON."""
+    return Response(orjson.dumps(content), status, media_type="application/json")

@@ -1,0 +1,246 @@
+"""One training run: ready ratings → job → candidate → what the engine answers with it → gate → live, or why not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from burnish.adapters.gate import Evidence, HeldOutReply, SampledReply, Verdict, judge
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.registry import Registry, spoken
+from burnish.adapters.swap import Swap
+from burnish.proxy.config import TrainConfig
+from burnish.proxy.learner import export, sampling
+from burnish.proxy.learner.trainer import run_step
+from burnish.proxy.log import Log
+from burnish.proxy.records import RatedCompletion
+from burnish.training.job import (
+    Evaluation,
+    Hyperparameters,
+    JobDirectory,
+    JobSpec,
+    Rollout,
+    Sample,
+    TrainResult,
+)
+from burnish.training.presets import hyperparameters
+
+OBJECTIVE: Literal["mis_po"] = "mis_po"
+# Enough to look into what went wrong lately; each holds an adapter, some 20 MB with the small model.
+KEPT_JOBS = 10
+# On ratings of one kind the pull to the bare model is all that keeps a model speaking.
+ONE_SIDED_KL_BETA = 0.1
+# A trainer beside the server: half of the cores serve on.
+CORES_SHARE = 2
+# An engine that died comes back in two seconds; a busy machine takes longer.
+ENGINE_WAIT_S = 60.0
+
+Ending = Literal["live", "candidate", "rejected"]
+Report = Callable[[Literal["evaluating", "swapping"], int], Awaitable[None]]
+"""Called with the next stage and the version that is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would do."""
+
+    run_id: str
+    parent: int
+    """What is live, and is trained on."""
+    samples: tuple[Sample, ...]
+    spec: JobSpec
+    held_out: tuple[RatedCompletion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a run ended."""
+
+    status: Ending
+    reason: str
+    version: int
+
+
+class Cycle:
+    """What runs need, and their steps."""
+
+    def __init__(
+        self,
+        *,
+        log: Log,
+        registry: Registry,
+        swap: Swap,
+        train: TrainConfig,
+        base_weights: Path,
+        weights_cache: Path,
+        jobs: Path,
+    ) -> None:
+        self.log = log
+        self.registry = registry
+        self.swap = swap
+        self.train = train
+        self._base_weights = base_weights
+        self._weights_cache = weights_cache
+        self._jobs = jobs
+
+    def job(self, run_id: str) -> JobDirectory:
+        """Return a run's job directory, which may be gone already."""
+        return JobDirectory(self._jobs / run_id)
+
+    def learnt(self) -> frozenset[str]:
+        """Return the feedback that the live version has learnt from."""
+        manifests = {version.number: version.manifest for version in self.registry.versions()}
+        return export.learnt_by(self.registry.live(), manifests)
+
+    def plan(self, run_id: str, rated: Sequence[RatedCompletion], *, one_sided: bool) -> Plan:
+        """Work out what a run would train on and how; writes nothing. Raises AdapterError."""
+        parent = self.registry.live()
+        versions = {
+            version.number: version
+            for version in self.registry.versions()
+            if version.manifest.base_digest == self.swap.host.base_digest
+        }
+        samples = export.samples(rated, self.learnt(), versions)
+        behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
+        spec = JobSpec(
+            run_id=run_id,
+            objective=OBJECTIVE,
+            base_model=self.swap.host.base_model,
+            base_weights=str(self._base_weights.absolute()),
+            base_digest=self.swap.host.base_digest,
+            weights_cache=str(self._weights_cache.absolute()),
+            parent_adapter=None if parent == BASE_VERSION else str(self.registry.get(parent).path.absolute()),
+            behaviour_adapters={n: str(versions[n].path.absolute()) for n in sorted(behaviour)},
+            hyperparameters=self._hyperparameters(one_sided=one_sided),
+            seed=self.train.seed,
+            threads=self.train.threads or max(1, _cores() // CORES_SHARE),
+        )
+        kept = {sample.completion_id for sample in samples if sample.held_out}
+        held_out = tuple(each for each in rated if each.completion.id in kept)
+        return Plan(run_id, parent, tuple(samples), spec, held_out)
+
+    async def run(self, plan: Plan, report: Report) -> Ended:
+        """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; nothing is live then."""
+        job = self.job(plan.run_id)
+        await asyncio.to_thread(self._write, job, plan)
+        await run_step("train", job)
+        version = await asyncio.to_thread(self._register, job, plan)
+        await report("evaluating", version.number)
+        try:
+            verdict = await self._judge(job, plan, version)
+            details = verdict.model_dump(mode="json")
+            if verdict.outcome == "rejected":
+                self.registry.record(version.number, "rejected", verdict.reason, verdict=details)
+                return Ended("rejected", verdict.reason, version.number)
+            reason = self._obstacle(verdict, plan)
+            self.registry.record(version.number, "candidate", reason or verdict.reason, verdict=details)
+            if reason:
+                return Ended("candidate", reason, version.number)
+            await report("swapping", version.number)
+            await self.swap.go_live(version, f"passed the gate: {verdict.reason}")
+            return Ended("live", verdict.reason, version.number)
+        finally:
+            if self.registry.live() != version.number:
+                self.swap.retire(version.number)
+
+    def _obstacle(self, verdict: Verdict, plan: Plan) -> str | None:
+        """Why a candidate that was not rejected does not go live by itself."""
+        if verdict.outcome == "undecided":
+            return f"{verdict.reason}; it waits for `burnish adapters promote`"
+        if (live := self.registry.live()) != plan.parent:
+            return f"it was judged against {spoken(plan.parent)}, but meanwhile {spoken(live)} went live"
+        return None
+
+    def _hyperparameters(self, *, one_sided: bool) -> Hyperparameters:
+        own = self.train.overrides()
+        if one_sided:
+            own.setdefault("kl_beta", ONE_SIDED_KL_BETA)
+        chosen = hyperparameters(self.train.preset, **own)
+        return chosen.model_copy(update={"rank": min(chosen.rank, self.swap.host.limits.max_rank)})
+
+    def _write(self, job: JobDirectory, plan: Plan) -> None:
+        self._jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in sorted(self._jobs.glob("run_*"))[: -KEPT_JOBS + 1]:
+            shutil.rmtree(old, ignore_errors=True)
+        job.write_job(plan.spec, list(plan.samples))
+
+    def _register(self, job: JobDirectory, plan: Plan) -> AdapterVersion:
+        result = job.result()
+        learnt = [i for sample in plan.samples if not sample.held_out for i in sample.feedback_ids]
+        return self.registry.register(
+            job.adapter,
+            base_model=plan.spec.base_model,
+            base_digest=plan.spec.base_digest,
+            parent=plan.parent,
+            run_id=plan.run_id,
+            feedback_ids=list(dict.fromkeys(learnt)),
+            objective=plan.spec.objective,
+            hyperparameters=plan.spec.hyperparameters.model_dump(mode="json"),
+            metrics=_figures(result),
+        )
+
+    async def _judge(self, job: JobDirectory, plan: Plan, version: AdapterVersion) -> Verdict:
+        recent = await self.log.recent_prompts(sampling.MAX_PROMPTS)
+        prompts = sampling.prompts([each.completion for each in plan.held_out], recent)
+        candidate = await self.swap.stage(version)
+        await self.swap.route.wait_live(ENGINE_WAIT_S)
+        with self.swap.route.lease() as incumbent:
+            rollouts = await sampling.sample(prompts, candidate, incumbent.endpoint)
+        await asyncio.to_thread(job.write_rollouts, rollouts)
+        await run_step("evaluate", job)
+        evaluation = job.evaluation()
+        return await asyncio.to_thread(judge, evidence(evaluation, rollouts))
+
+
+def evidence(evaluation: Evaluation, rollouts: Sequence[Rollout]) -> Evidence:
+    """Bring what the trainer measured and what the engine answered into the gate's terms."""
+    held_out = tuple(
+        HeldOutReply(
+            conversation_id=score.conversation_id,
+            reward=score.reward,
+            weight=score.weight,
+            candidate_logp=score.candidate_logp,
+            incumbent_logp=score.incumbent_logp,
+        )
+        for score in evaluation.held_out
+    )
+    sampled = {
+        policy: tuple(
+            SampledReply(each.prompt_id, asked(each.messages), each.reply, each.finished)
+            for each in rollouts
+            if each.policy == policy
+        )
+        for policy in ("candidate", "incumbent")
+    }
+    return Evidence(
+        held_out=held_out,
+        candidate=sampled["candidate"],
+        incumbent=sampled["incumbent"],
+        kl_per_token=evaluation.kl_per_token,
+        general_loss=evaluation.general_loss,
+        general_loss_reference=evaluation.general_loss_reference,
+    )
+
+
+def asked(messages: Sequence[dict[str, Any]]) -> str:
+    """Return the text of the last user message."""
+    content = next(
+        (message.get("content") for message in reversed(messages) if message.get("role") == "user"), ""
+    )
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return str(content or "")
+
+
+def _figures(result: TrainResult) -> dict[str, Any]:
+    own = result.model_dump(mode="json", exclude={"run_id", "metrics"})
+    return result.metrics | own
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

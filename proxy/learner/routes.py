@@ -1,0 +1,173 @@
+"""The HTTP routes of training runs and of adapter versions. Handlers raise the errors of this room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from burnish.adapters.errors import CorruptAdapter, UnknownVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
+from burnish.adapters.registry import Registry, spoken
+from burnish.proxy.errors import Conflict, NotFound, Unprocessable
+from burnish.proxy.json_http import json_response, read_json, validated
+from burnish.proxy.learner.cycle import asked
+from burnish.proxy.learner.learner import Learner
+from burnish.proxy.log import Log
+from burnish.training.errors import JobError
+from burnish.training.job import JobDirectory, Rollout
+
+MAX_BODY_BYTES = 64 * 1024
+DEFAULT_PAGE, MAX_PAGE = 50, 1000
+MAX_REASON = 1000
+"""Characters that a user may give as a reason."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TrainRequest(_Body):
+    """``POST /burnish/train``."""
+
+    dry_run: StrictBool = False
+    force: StrictBool = False
+    """Train on one-sided ratings too."""
+
+
+class PromoteRequest(_Body):
+    """``POST /burnish/adapters/{n}/promote``."""
+
+    force: StrictBool = False
+    """Even when the gate rejected it."""
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "promoted by hand"
+
+
+class RollbackRequest(_Body):
+    """``POST /burnish/adapters/rollback``."""
+
+    to: Annotated[StrictInt, Field(ge=BASE_VERSION)] | None = None
+    """0 = the bare model; None = one step back."""
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "rolled back by hand"
+
+
+def learner_routes(learner: Learner, registry: Registry, log: Log) -> list[Route]:
+    """Return the routes under /burnish/train, /burnish/runs and /burnish/adapters."""
+
+    async def train(request: Request) -> Response:
+        body = validated(TrainRequest, await read_json(request, MAX_BODY_BYTES))
+        if body.dry_run:
+            return json_response(await learner.dry_run(force_one_sided=body.force))
+        return json_response({"run_id": await learner.train_now(force_one_sided=body.force)}, 202)
+
+    async def runs(request: Request) -> Response:
+        return json_response({"runs": [learner.shown(run) for run in await log.runs(_limit(request))]})
+
+    async def run(request: Request) -> Response:
+        return json_response(learner.shown(await log.run(request.path_params["id"])))
+
+    async def adapters(request: Request) -> Response:
+        versions = await asyncio.to_thread(registry.versions)
+        listed = [_summary(version) for version in versions]
+        return json_response(
+            {"live": registry.live(), "previous": registry.previous_live(), "adapters": listed}
+        )
+
+    async def adapter(request: Request) -> Response:
+        return json_response(await asyncio.to_thread(_details, registry, learner, request.path_params["n"]))
+
+    async def promote(request: Request) -> Response:
+        body = validated(PromoteRequest, await read_json(request, MAX_BODY_BYTES))
+        await learner.promote(request.path_params["n"], body.reason, force=body.force)
+        return _live(registry)
+
+    async def rollback(request: Request) -> Response:
+        body = validated(RollbackRequest, await read_json(request, MAX_BODY_BYTES))
+        await learner.rollback(body.to, body.reason)
+        return _live(registry)
+
+    return [
+        Route("/burnish/train", train, methods=["POST"]),
+        Route("/burnish/runs", runs, methods=["GET"]),
+        Route("/burnish/runs/{id}", run, methods=["GET"]),
+        Route("/burnish/adapters", adapters, methods=["GET"]),
+        Route("/burnish/adapters/rollback", rollback, methods=["POST"]),
+        Route("/burnish/adapters/{n:int}", adapter, methods=["GET"]),
+        Route("/burnish/adapters/{n:int}/promote", promote, methods=["POST"]),
+    ]
+
+
+def _live(registry: Registry) -> Response:
+    return json_response({"live": registry.live(), "previous": registry.previous_live()})
+
+
+def _limit(request: Request) -> int:
+    given = request.query_params.get("limit", str(DEFAULT_PAGE))
+    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= MAX_PAGE):
+        raise Unprocessable(f"limit must be a number from 1 to {MAX_PAGE}, not {given[:20]!r}", param="limit")
+    return int(given)
+
+
+def _summary(version: AdapterVersion) -> dict[str, Any]:
+    manifest = version.manifest
+    return {
+        "version": version.number,
+        "name": version.served_name,
+        "state": version.state,
+        "reason": version.reason,
+        "parent": manifest.parent,
+        "run_id": manifest.run_id,
+        "created_at": manifest.created_at,
+        "objective": manifest.objective,
+        "ratings": len(manifest.feedback_ids),
+    }
+
+
+def _details(registry: Registry, learner: Learner, number: int) -> dict[str, Any]:
+    """Return a version with its history, the gate's verdict and what it answered; the bare model has only a history."""
+    events = registry.events(number)
+    history = [event.model_dump(mode="json") for event in events]
+    if number == BASE_VERSION:
+        state = registry.state(BASE_VERSION)
+        return {"version": 0, "name": spoken(0), "state": state, "manifest": None, "events": history}
+    try:
+        version = registry.get(number)
+    except UnknownVersion as error:
+        raise NotFound(str(error), code="unknown_version") from error
+    except CorruptAdapter as error:
+        raise Conflict(str(error), code="corrupt_version") from error
+    return _summary(version) | {
+        "manifest": version.manifest.model_dump(mode="json"),
+        "events": history,
+        "verdict": _verdict(events),
+        "samples": _side_by_side(learner.job(version.manifest.run_id)),
+    }
+
+
+def _verdict(events: Sequence[Event]) -> dict[str, Any] | None:
+    return next(
+        (dict(event.details["verdict"]) for event in reversed(events) if "verdict" in event.details), None
+    )
+
+
+def _side_by_side(job: JobDirectory) -> list[dict[str, Any]]:
+    """Return what the version and the one before it answered to the same prompts; nothing when the job is gone."""
+    try:
+        rollouts = job.rollouts()
+    except JobError:
+        return []
+    before = {each.prompt_id: each for each in rollouts if each.policy == "incumbent"}
+    return [
+        {"prompt": asked(each.messages), "before": _answer(before[each.prompt_id]), "after": _answer(each)}
+        for each in rollouts
+        if each.policy == "candidate" and each.prompt_id in before
+    ]
+
+
+def _answer(rollout: Rollout) -> dict[str, Any]:
+    return {"reply": rollout.reply, "finished": rollout.finished}

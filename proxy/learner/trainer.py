@@ -1,0 +1,74 @@
+"""One step of a job in a child process, which ends when this one does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from typing import Any, Literal
+
+from burnish.training.errors import TrainingError
+from burnish.training.job import JobDirectory
+
+LOG = "log.txt"
+# How much of the child's output goes into a message.
+LOG_TAIL_BYTES = 2000
+LOG_TAIL_LINES = 3
+
+
+async def run_step(step: Literal["train", "evaluate"], job: JobDirectory) -> None:
+    """Run ``python -m burnish.training STEP DIR`` to its end; its output goes to ``log.txt`` of the job.
+
+    The child lowers its own priority, and holds our end of its stdin for a lifeline. Raises TrainingError, which says
+    why in words; OSError when it cannot be started. On an error, and when the caller is cancelled, no process is left.
+    """
+    descriptor = os.open(job.path / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "burnish.training", step, str(job.path)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=descriptor,
+            stderr=descriptor,
+            cwd=job.path,  # nothing that lies around where burnish was started may be imported
+        )
+    finally:
+        os.close(descriptor)
+    try:
+        status = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()  # there is nothing to save: a job is run again from its inputs
+            await process.wait()
+    if status:
+        raise TrainingError(_reason(job, step, status))
+
+
+def progress(job: JobDirectory) -> dict[str, Any] | None:
+    """Return the latest line of ``metrics.jsonl``: step, steps, loss, …; None before the first."""
+    try:
+        lines = job.metrics.read_bytes().split(b"\n")[:-1]  # what follows the last newline is being written
+        return dict(json.loads(lines[-1])) if lines else None
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _reason(job: JobDirectory, step: str, status: int) -> str:
+    if status < 0:
+        name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
+        hint = ", most likely for want of memory" if -status == signal.SIGKILL else ""
+        return f"the trainer was ended by {name} during {step}{hint}; the ratings are kept for the next run"
+    try:
+        return str(json.loads((job.path / "error.json").read_bytes())["message"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return f"the trainer ended with status {status} during {step}; {_tail(job)}"
+
+
+def _tail(job: JobDirectory) -> str:
+    path = job.path / LOG
+    try:
+        lines = path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+    except OSError:
+        lines = []
+    return f"{path} ends with: {' | '.join(lines)}" if lines else f"{path} is empty"
