@@ -1,0 +1,235 @@
+"""Which conversation a request belongs to and which answer is meant, by what clients send alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.log import Log
+from tests.proxy.log.exchanges import Message, assistant, capture, exchange, opened, system, user
+
+LONG = "The capital of France is Paris, a city of two million people on the Seine."
+
+
+async def conversation(log: Log, completion_id: str) -> str:
+    return (await log.completion(completion_id)).conversation_id
+
+
+async def test_turns_of_a_history_are_one_conversation_and_others_are_not(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first = capture(log, [system("s"), user("a")], "one")
+        title = capture(log, [system("write a title"), user("a")], "Title", session="same")
+        second = capture(log, [system("s"), user("a"), assistant("one"), user("b")], "two")
+        tool = capture(
+            log, [system("s"), user("a"), assistant("one"), user("b"), assistant("two"), user("c")], "three"
+        )
+        assert len({await conversation(log, each) for each in (first, second, tool)}) == 1
+        assert await conversation(log, title) != await conversation(log, first)
+
+
+async def test_a_tool_loop_is_one_conversation(tmp_path: Path):
+    call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"path": "."}'}}
+    asks: Message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    async with opened(tmp_path) as log:
+        first = capture(log, [user("what is here?")], asks)
+        result: Message = {"role": "tool", "tool_call_id": "c1", "content": "a b"}
+        second = capture(log, [user("what is here?"), asks, result], "a and b")
+        assert await conversation(log, first) == await conversation(log, second)
+        history = [user("what is here?"), asks, result, assistant("a and b")]
+        assert (await log.resolve_history(history, "local")).id == second
+        assert (await log.resolve_history(history[:2], "local")).id == first
+
+
+async def test_fakes_and_summaries_that_never_came_through_are_no_answers(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        capture(log, [user("shot"), assistant("fake"), user("real?")], "real")
+        with pytest.raises(NotFound, match="not in the log"):
+            await log.resolve_history([user("shot"), assistant("fake")], "local")
+        with pytest.raises(NotFound, match="no answer"):
+            await log.resolve_history([user("hi")], "local")
+
+
+async def test_a_changed_system_prompt_does_not_lose_the_conversation(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first = capture(log, [system("it is 10:00"), user("hi")], "OK.")
+        second = capture(log, [system("it is 10:01"), user("hi"), assistant("OK."), user("more")], "yes")
+        assert await conversation(log, first) == await conversation(log, second)
+        found = await log.resolve_history([system("it is 10:02"), user("hi"), assistant("OK.")], "local")
+        assert found.id == first
+
+
+async def test_a_compacted_history_is_known_by_a_telling_reply_only(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first = capture(log, [user("capital?")], LONG)
+        other = capture(log, [user("fine?")], "OK.")
+        after = capture(log, [user("summary of all"), assistant(LONG), user("go on")], "well")
+        short = capture(log, [user("another summary"), assistant("OK."), user("go on")], "well")
+        assert await conversation(log, after) == await conversation(log, first)
+        assert await conversation(log, short) != await conversation(log, other)
+
+
+async def test_another_callers_words_never_join_conversations(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first = capture(log, [system("1"), user("q")], LONG, caller="ann")
+        second = capture(log, [system("2"), user("q"), assistant(LONG), user("more")], caller="bob")
+        assert await conversation(log, first) != await conversation(log, second)
+
+
+async def test_equal_answers_in_equal_contexts_are_told_apart_by_session_caller_and_time(tmp_path: Path):
+    asked = [user("hi")]
+    async with opened(tmp_path) as log:
+        mine = capture(log, asked, "Hello!", session="s1", caller="ann")
+        capture(log, asked, "Hello!", session="s2", caller="bob")
+        bobs = capture(log, asked, "Hello!", session="s3", caller="bob")
+        latest = capture(log, asked, "Hello!", caller="eve")
+        history = [*asked, assistant("Hello!")]
+        assert (await log.resolve_history(history, "bob", "s1")).id == mine
+        assert (await log.resolve_history(history, "bob")).id == bobs
+        assert (await log.resolve_history(history, "stranger")).id == latest
+
+
+async def test_equal_answers_in_rewritten_contexts_are_told_apart_by_the_question(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        capture(log, [system("10:00"), user("is it wet?")], "Yes.")
+        meant = capture(log, [system("10:01"), user("is it cold?")], "Yes.")
+        capture(log, [system("10:02"), user("is it dark?")], "Yes.")
+        found = await log.resolve_history([system("10:03"), user("is it cold?"), assistant("Yes.")], "local")
+        assert found.id == meant
+
+
+async def test_when_nothing_chooses_the_candidates_are_listed(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        one = capture(log, [user("is it wet?")], "Yes.", session="s1")
+        other = capture(log, [user("is it cold?")], "Yes.", session="s2")
+        history = [user("a summary"), assistant("Yes.")]
+        with pytest.raises(Conflict) as caught:
+            await log.resolve_history(history, "local")
+        assert {each["completion_id"] for each in caught.value.details["candidates"]} == {one, other}
+        assert (await log.resolve_history(history, "local", "s1")).id == one
+
+
+async def test_a_retry_joins_its_first_attempt(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first = capture(log, [user("hi")], chunks=(), outcome="failed", status=None)
+        retry = capture(log, [user("hi")], retry=1)
+        fresh = capture(log, [user("hi")])
+        assert await conversation(log, retry) == await conversation(log, first)
+        assert await conversation(log, fresh) != await conversation(log, first)
+
+
+async def test_targets(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first = capture(log, [user("a")], "one", response_id="r1", caller="ann", session="s1")
+        second = capture(log, [user("b")], "two", response_id="r2", caller="ann", session="s2")
+        capture(log, [user("c")], response_id="r3", caller="bob")
+        capture(log, [user("d")], caller="ann", chunks=(), outcome="failed", status=None)
+        assert (await log.resolve(completion_id=first)).id == first
+        assert (await log.resolve(response_id="r1")).id == first
+        assert (await log.resolve(completion_id="r1")).id == first
+        assert (await log.resolve(last_of="ann")).id == second
+        assert (await log.resolve(last_of="ann", session="s1")).id == first
+        assert (await log.resolve(conversation_id=await conversation(log, second))).id == second
+        for unknown in (
+            {"completion_id": "x"},
+            {"response_id": "x"},
+            {"conversation_id": "x"},
+            {"last_of": "x"},
+        ):
+            with pytest.raises(NotFound, match="x"):
+                await log.resolve(**unknown)
+
+
+async def test_a_response_id_that_repeats_lists_its_candidates(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = {capture(log, [user(f"q{n}")], response_id="chatcmpl-7") for n in range(2)}
+        with pytest.raises(Conflict) as caught:
+            await log.resolve(response_id="chatcmpl-7")
+        assert {each["completion_id"] for each in caught.value.details["candidates"]} == made
+
+
+async def test_the_conversations_latest_answer_is_meant_by_its_id(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        capture(log, [user("a")], "one")
+        second = capture(log, [user("a"), assistant("one"), user("b")], "two")
+        failed = capture(
+            log, [user("a"), assistant("one"), user("c")], chunks=(), outcome="failed", status=None
+        )
+        assert (await log.resolve(conversation_id=await conversation(log, failed))).id == second
+
+
+REWRITES: dict[str, Any] = {
+    "nothing": lambda history: history,
+    "parts": lambda history: [
+        {**said, "content": [{"type": "text", "text": said["content"]}]} if said["content"] else said
+        for said in history
+    ],
+    "cache marks": lambda history: [
+        {
+            **said,
+            "content": [{"type": "text", "text": said["content"], "cache_control": {"type": "ephemeral"}}],
+        }
+        if index == len(history) - 1 and said["content"]
+        else said
+        for index, said in enumerate(history)
+    ],
+    "nulls": lambda history: [
+        {**said, "refusal": None, "tool_calls": None} if "tool_calls" not in said else said
+        for said in history
+    ],
+    "clock in the system prompt": lambda history: [system("now it is later"), *history[1:]],
+    "compaction": lambda history: [system("s"), user("summary so far"), *history[-2:]],
+    "arguments written anew": lambda history: [
+        {
+            **said,
+            "tool_calls": [
+                {
+                    **call,
+                    "function": {
+                        **call["function"],
+                        "arguments": json.dumps(json.loads(call["function"]["arguments"]), indent=2),
+                    },
+                }
+                for call in said["tool_calls"]
+            ],
+        }
+        if "tool_calls" in said
+        else said
+        for said in history
+    ],
+}
+
+questions = st.lists(st.text(min_size=1, max_size=20).filter(str.strip), min_size=1, max_size=4, unique=True)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    questions=questions,
+    rewrite=st.sampled_from(sorted(REWRITES)),
+    calls=st.booleans(),
+    noise=st.integers(0, 3),
+)
+async def test_every_answer_is_found_again_in_every_known_rewrite(
+    tmp_path_factory: pytest.TempPathFactory, questions: list[str], rewrite: str, calls: bool, noise: int
+):
+    async with opened(tmp_path_factory.mktemp("log")) as log:
+        history: list[Message] = [system("s")]
+        for number in range(noise):
+            capture(log, [user(f"unrelated {number}")], f"another answer {number}")
+        for number, question in enumerate(questions):
+            history.append(user(question))
+            reply = assistant(f"answer {number} to {question}")
+            if calls:
+                function = {"name": "f", "arguments": json.dumps({"n": number, "q": question})}
+                reply |= {"tool_calls": [{"id": f"c{number}", "type": "function", "function": function}]}
+            sent = exchange(REWRITES[rewrite](history), reply)
+            log.capture(sent)
+            history.append(reply)
+            found = await log.resolve_history(REWRITES[rewrite](history), "local")
+            assert found.id == sent.completion_id
+        assert len({each.conversation_id for each in await log.completions(limit=len(questions))}) == 1

@@ -1,0 +1,287 @@
+"""What is captured is found again: contexts, parameters, replies, endings, listings, runs."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import sqlite3
+import stat
+from pathlib import Path
+
+import pytest
+
+from burnish.proxy.errors import ConfigError, NotFound, Unavailable
+from burnish.proxy.ids import run_id
+from burnish.proxy.log import Log
+from burnish.proxy.records import FeedbackDraft, Run
+from tests.proxy.log.exchanges import assistant, capture, exchange, opened, system, user
+from tests.support.upstream import events
+
+TOOLS = [
+    {"type": "function", "function": {"name": f"tool_{n}", "description": "x" * 300, "parameters": {}}}
+    for n in range(4)
+]
+
+
+async def test_a_completion_comes_back_as_it_was(tmp_path: Path):
+    messages = [system("be brief"), user("hi"), assistant("hello"), user("capital of France?")]
+    async with opened(tmp_path) as log:
+        made = exchange(
+            messages, "Paris", params={"temperature": 0.5, "tools": TOOLS}, session="s", caller="ann"
+        )
+        log.capture(made)
+        found = await log.completion(made.completion_id)
+    assert list(found.messages) == messages
+    assert found.params == {"temperature": 0.5, "tools": TOOLS}
+    assert found.reply == assistant("Paris")
+    assert found.prompt == "capital of France?"
+    assert (found.response_id, found.finish_reason, found.outcome, found.status) == (
+        "chatcmpl-1",
+        "stop",
+        "complete",
+        200,
+    )
+    assert (found.prompt_tokens, found.completion_tokens, found.first_byte_s, found.total_s) == (
+        5,
+        2,
+        0.1,
+        0.2,
+    )
+    assert (found.model_asked, found.model_served, found.adapter_version) == ("smollm2", "smollm2@v1", 1)
+    assert (found.caller, found.session, found.rating) == ("ann", "s", None)
+
+
+async def test_it_is_still_there_after_reopening(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = capture(log, [user("hi")])
+    async with opened(tmp_path) as log:
+        assert (await log.completion(made)).prompt == "hi"
+
+
+async def test_reasoning_that_a_client_sends_is_kept_in_its_context(tmp_path: Path):
+    thinking = {"role": "assistant", "content": "42", "reasoning_content": "let me see"}
+    async with opened(tmp_path) as log:
+        first = capture(log, [user("q")], thinking)
+        plain = capture(log, [user("q"), assistant("42"), user("why?")])
+        full = capture(log, [user("q"), thinking, user("why?")])
+        assert (await log.completion(first)).reply == thinking
+        assert (await log.completion(plain)).messages[1] == assistant("42")
+        assert (await log.completion(full)).messages[1] == thinking
+        assert len({each.conversation_id for each in await log.completions()}) == 1
+
+
+async def test_what_is_resent_each_turn_is_stored_once(tmp_path: Path):
+    history = [system("s" * 5000)]
+    async with opened(tmp_path) as log:
+        for turn in range(5):
+            history.append(user(f"question {turn}"))
+            capture(log, history, f"answer {turn}", params={"tools": TOOLS, "max_tokens": 100 - turn})
+            history.append(assistant(f"answer {turn}"))
+        await log.counts()
+        with sqlite3.connect(tmp_path / "log" / "log.sqlite3") as connection:
+            bodies = [bytes(body) for (body,) in connection.execute("SELECT body FROM content")]
+            (nodes,) = connection.execute("SELECT count(*) FROM node").fetchone()
+        connection.close()
+    assert sum(b"sssss" in body for body in bodies) == 1
+    assert sum(b"tool_0" in body for body in bodies) == 1
+    assert nodes == 10  # the system prompt, five questions, the four answers that were sent back
+
+
+async def test_endings_are_told_apart(tmp_path: Path):
+    cases = {
+        "complete": exchange([user("a")]),
+        "cut": exchange(
+            [user("b")],
+            chunks=tuple(events("one two", done=False)),
+            content_type="text/event-stream",
+            outcome="cut",
+            error="upstream broke off",
+        ),
+        "cancelled": exchange(
+            [user("c")],
+            chunks=tuple(events("one", done=False)),
+            content_type="text/event-stream",
+            outcome="cancelled",
+            error="the client went away",
+        ),
+        "failed": exchange(
+            [user("d")], chunks=(), status=None, outcome="failed", error="connection refused", content_type=""
+        ),
+    }
+    async with opened(tmp_path) as log:
+        for made in cases.values():
+            log.capture(made)
+        found = {name: await log.completion(made.completion_id) for name, made in cases.items()}
+    assert {name: each.outcome for name, each in found.items()} == {name: name for name in cases}
+    assert [each.error for each in found.values()] == [
+        None,
+        "upstream broke off",
+        "the client went away",
+        "connection refused",
+    ]
+    assert found["cut"].reply == assistant("one two")
+    assert found["cancelled"].reply == assistant("one")
+    assert found["failed"].reply is None
+
+
+async def test_a_stream_that_ends_cleanly_without_an_end_is_a_cut_one(tmp_path: Path):
+    made = exchange([user("a")], chunks=tuple(events("one", done=False)), content_type="text/event-stream")
+    async with opened(tmp_path) as log:
+        log.capture(made)
+        found = await log.completion(made.completion_id)
+    assert found.outcome == "cut"
+    assert "finish_reason" in (found.error or "")
+
+
+async def test_upstream_errors_keep_their_text(tmp_path: Path):
+    made = exchange([user("a")], status=429, chunks=(b'{"error":{"message":"slow ', b'down"}}'))
+    async with opened(tmp_path) as log:
+        log.capture(made)
+        found = await log.completion(made.completion_id)
+    assert (found.outcome, found.status, found.error) == (
+        "complete",
+        429,
+        '{"error":{"message":"slow down"}}',
+    )
+
+
+async def test_a_compressed_answer_is_read(tmp_path: Path):
+    made = exchange([user("a")], "packed")
+    packed = exchange([user("a")], chunks=(gzip.compress(b"".join(made.chunks)),), content_encoding="gzip")
+    async with opened(tmp_path) as log:
+        log.capture(packed)
+        assert (await log.completion(packed.completion_id)).reply == assistant("packed")
+
+
+async def test_pages_go_back_in_time_without_gap(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = [capture(log, [user(f"q{number}")]) for number in range(7)]
+        first = await log.completions(limit=3)
+        second = await log.completions(limit=10, before=first[-1].id)
+        assert [each.id for each in first + second] == made[::-1]
+        assert all(each.messages == () and each.params == {} for each in first)
+        assert first[0].prompt == "q6"
+        assert [each.id for each in await log.completions(conversation=first[0].conversation_id)] == [
+            made[-1]
+        ]
+
+
+async def test_recent_prompts_are_distinct_and_answered(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        capture(log, [user("a")], params={"temperature": 0.1})
+        capture(log, [user("b")])
+        again = capture(log, [user("a")], params={"temperature": 0.9})
+        capture(log, [user("c")], status=500, chunks=(b'{"error":"x"}',))
+        capture(log, [user("d")], chunks=(), outcome="cancelled")
+        found = await log.recent_prompts(10)
+        assert [(each.messages[0]["content"], each.id == again) for each in found] == [
+            ("a", True),
+            ("b", False),
+        ]
+        assert found[0].params == {"temperature": 0.9}
+        assert len(await log.recent_prompts(1)) == 1
+
+
+async def test_counts(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = [capture(log, [user(f"q{number}")]) for number in range(4)]
+        for completion_id, reward in zip(made, (1.0, -1.0, 0.0), strict=False):
+            await log.add_feedback(
+                FeedbackDraft(completion_id, "completion_id", reward=reward, comment="so so")
+            )
+        await log.add_feedback(FeedbackDraft(made[3], "completion_id", correction="better"))
+        assert await log.counts() == {
+            "completions": 4,
+            "conversations": 4,
+            "feedback": 4,
+            "ratings": 3,
+            "good": 1,
+            "bad": 1,
+            "comments": 3,
+            "corrections": 1,
+        }
+
+
+async def test_runs(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first = Run(run_id(), 1.0, None, "training", "32 new ratings", None, 32)
+        second = Run(run_id(), 2.0, None, "training", "asked for", None, 40)
+        await log.start_run(first)
+        await log.start_run(second)
+        live = Run(first.id, 1.0, 9.0, "live", "better", 3, 32)
+        await log.update_run(live)
+        assert await log.runs() == [second, live]
+        assert await log.runs(limit=1) == [second]
+        assert await log.run(first.id) == live
+        with pytest.raises(NotFound, match="run_nobody"):
+            await log.run("run_nobody")
+        with pytest.raises(NotFound):
+            await log.update_run(Run("run_nobody", 0.0, None, "failed", "", None, 0))
+
+
+async def test_unknown_ids_are_not_found(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        with pytest.raises(NotFound, match="cmpl_nobody"):
+            await log.completion("cmpl_nobody")
+        with pytest.raises(NotFound):
+            await log.feedback("fb_nobody")
+        with pytest.raises(NotFound):
+            await log.undo_feedback("fb_nobody")
+        with pytest.raises(NotFound):
+            await log.add_feedback(FeedbackDraft("cmpl_nobody", "completion_id", reward=1.0))
+
+
+# The file
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+async def test_files_belong_to_their_owner_whatever_the_umask(tmp_path: Path, umask: int):
+    before = os.umask(umask)
+    try:
+        async with opened(tmp_path) as log:
+            capture(log, [user("hi")])
+            await log.counts()
+            folder = tmp_path / "log"
+            modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
+    assert modes == {"log.sqlite3": 0o600, "log.sqlite3-wal": 0o600, "log.sqlite3-shm": 0o600}
+
+
+def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ConfigError, match="--data-dir"):
+        Log.open(tmp_path / "file" / "log.sqlite3")
+
+
+def test_a_file_that_is_no_database_says_what_to_do(tmp_path: Path):
+    (tmp_path / "log.sqlite3").write_bytes(b"this was never a database" * 100)
+    with pytest.raises(ConfigError, match="move it away"):
+        Log.open(tmp_path / "log.sqlite3")
+
+
+async def test_after_closing_nothing_is_pretended(tmp_path: Path):
+    log = Log.open(tmp_path / "log.sqlite3")
+    made = capture(log, [user("hi")])
+    log.close()
+    log.close()
+    with pytest.raises(Unavailable):
+        await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+    with pytest.raises(Unavailable):
+        await log.completion(made)
+    capture(log, [user("too late")])
+    assert "1 completions were not logged" in (log.healthy() or "")
+
+
+async def test_capturing_costs_the_event_loop_little(tmp_path: Path):
+    made = [exchange([user("x" * 2000)]) for _ in range(500)]
+    async with opened(tmp_path) as log:
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        for each in made:
+            log.capture(each)
+        each_s = (clock() - started) / len(made)
+        assert (await log.counts())["completions"] == 500
+    assert each_s < 0.002  # a queue put takes some 30 µs; the rest is for a busy machine

@@ -1,0 +1,62 @@
+"""Every older schema comes to the newest one with its data, and a newer one is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+
+import pytest
+
+from burnish.proxy.errors import ConfigError
+from burnish.proxy.log.migrations import MIGRATIONS, applied, migrate
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    opened = sqlite3.connect(":memory:", isolation_level=None)
+    yield opened
+    opened.close()
+
+
+def schema(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    return connection.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
+
+
+@pytest.mark.parametrize("old", range(len(MIGRATIONS) + 1))
+def test_every_older_version_becomes_the_newest(connection: sqlite3.Connection, old: int):
+    migrate(connection, old)
+    assert applied(connection) == old
+    if old:
+        connection.execute("INSERT INTO content (digest, body) VALUES (x'00', 'kept')")
+    migrate(connection)
+    fresh = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(fresh)
+    assert schema(connection) == schema(fresh)
+    fresh.close()
+    assert connection.execute("SELECT body FROM content").fetchall() == ([("kept",)] if old else [])
+
+
+def test_steps_are_recorded_once(connection: sqlite3.Connection):
+    migrate(connection)
+    migrate(connection)
+    recorded = connection.execute("SELECT number, name FROM migration ORDER BY number").fetchall()
+    assert recorded == [(number, step.name) for number, step in enumerate(MIGRATIONS, start=1)]
+
+
+def test_a_log_of_a_newer_burnish_is_refused(connection: sqlite3.Connection):
+    migrate(connection)
+    connection.execute("INSERT INTO migration VALUES (?, 'from the future', 0)", (len(MIGRATIONS) + 1,))
+    with pytest.raises(ConfigError, match="update burnish"):
+        migrate(connection)
+
+
+def test_a_step_that_fails_leaves_nothing_of_itself(connection: sqlite3.Connection):
+    migrate(connection, 1)
+    before = schema(connection)
+    connection.execute("CREATE TABLE undo (in_the_way)")
+    with pytest.raises(sqlite3.OperationalError, match="already exists"):
+        migrate(connection)
+    connection.execute("DROP TABLE undo")
+    assert schema(connection) == before
+    migrate(connection)
+    assert applied(connection) == len(MIGRATIONS)

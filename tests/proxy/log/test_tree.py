@@ -1,0 +1,198 @@
+"""Messages are the same when they say the same, and a path is found again however a client dressed it."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.proxy.log.tree import DIGEST_BYTES, loaded, path, step, stored, text_of
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": [1, 2], "b": "x"}'}}
+
+
+def identity(message: dict[str, Any]) -> bytes:
+    return step(message, None).identity
+
+
+@pytest.mark.parametrize(
+    ("captured", "sent_back"),
+    [
+        ({"content": "Paris"}, {"content": [{"type": "text", "text": "Paris"}]}),
+        (
+            {"content": "Paris"},
+            {"content": [{"type": "text", "text": "Par"}, {"type": "text", "text": "is"}]},
+        ),
+        (
+            {"content": "Paris"},
+            {"content": [{"type": "text", "text": "Paris", "cache_control": {"type": "ephemeral"}}]},
+        ),
+        ({"content": "Paris", "refusal": None, "annotations": []}, {"content": "Paris"}),
+        ({"content": "Paris", "reasoning_content": "hm"}, {"content": "Paris"}),
+        ({"content": "<think>hm</think>\n\nParis"}, {"content": "Paris"}),
+        ({"content": "Paris\n"}, {"content": "Paris"}),
+        ({"content": "Paris"}, {"content": "Paris", "name": "helper", "tool_calls": []}),
+        ({"content": None, "tool_calls": [CALL]}, {"content": "", "tool_calls": [CALL]}),
+        ({"content": None, "tool_calls": [CALL]}, {"tool_calls": [{**CALL, "id": "renamed"}]}),
+        (
+            {"content": None, "tool_calls": [CALL]},
+            {"tool_calls": [{**CALL, "function": {"name": "f", "arguments": '{"b":"x","a":[1,2]}'}}]},
+        ),
+    ],
+)
+def test_a_reply_is_known_again_as_clients_send_it_back(captured: dict[str, Any], sent_back: dict[str, Any]):
+    assert identity({"role": "assistant", **captured}) == identity({"role": "assistant", **sent_back})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"role": "user", "content": "a"}, {"role": "assistant", "content": "a"}),
+        ({"role": "user", "content": "a"}, {"role": "user", "content": "b"}),
+        ({"role": "user", "content": "<think>x</think>a"}, {"role": "user", "content": "a"}),
+        ({"role": "assistant", "content": "a"}, {"role": "assistant", "content": "a", "tool_calls": [CALL]}),
+        (
+            {"role": "assistant", "tool_calls": [CALL]},
+            {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "g", "arguments": "{}"}}]},
+        ),
+        (
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:1"}}]},
+            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:2"}}]},
+        ),
+    ],
+)
+def test_messages_that_say_different_things_differ(one: dict[str, Any], other: dict[str, Any]):
+    assert identity(one) != identity(other)
+
+
+def test_what_is_stored_says_all_that_was_sent_but_what_is_empty():
+    message = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "hi", "cache_control": {}}],
+        "refusal": None,
+        "reasoning_content": "hm",
+        "tool_calls": [],
+    }
+    assert stored(message) == {"role": "assistant", "content": "hi", "reasoning_content": "hm"}
+
+
+@pytest.mark.parametrize(
+    ("message", "content"),
+    [
+        ({"role": "user", "content": ""}, ""),
+        ({"role": "assistant", "content": None, "tool_calls": [CALL]}, None),
+    ],
+)
+def test_loading_gives_a_content_again(message: dict[str, Any], content: str | None):
+    assert loaded(orjson.dumps(stored(message)))["content"] == content
+
+
+def test_digests_are_compact_and_chained():
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    one, other = path(messages), path([{"role": "user", "content": "x"}, messages[1]])
+    assert all(
+        len(value) == DIGEST_BYTES
+        for said in one
+        for value in (said.content, said.identity, said.node, said.key)
+    )
+    assert one[1].identity == other[1].identity
+    assert one[1].key != other[1].key
+    assert one[1].node != other[1].node
+
+
+def test_text_of_joins_text_and_leaves_out_pictures():
+    parts = [
+        {"type": "text", "text": "a"},
+        {"type": "image_url", "image_url": {}},
+        {"type": "text", "text": "b"},
+    ]
+    assert text_of({"role": "user", "content": parts}) == "ab"
+    assert text_of({"role": "assistant"}) == ""
+
+
+texts = st.text(max_size=12)
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+odd_messages = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool"])},
+    optional={"content": anything, "tool_calls": anything, "function_call": anything, "name": anything},
+)
+
+
+@given(odd_messages)
+def test_no_message_breaks_the_tree(message: dict[str, Any]):
+    before = copy.deepcopy(message)
+    (said,) = path([message])
+    assert message == before
+    assert path([loaded(said.body)])[0].identity == said.identity
+
+
+plain_replies = st.fixed_dictionaries(
+    {"role": st.just("assistant"), "content": texts.filter(lambda text: "<think>" not in text)},
+    optional={
+        "tool_calls": st.lists(
+            st.builds(
+                lambda name, value: {
+                    "id": "i",
+                    "type": "function",
+                    "function": {"name": name, "arguments": orjson.dumps(value).decode()},
+                },
+                texts,
+                anything,
+            ),
+            min_size=1,
+            max_size=2,
+        )
+    },
+)
+
+
+def rewritten(reply: dict[str, Any], choices: st.DataObject) -> dict[str, Any]:
+    """Send a reply back as some client would."""
+    message = dict(reply)
+    if choices.draw(st.booleans(), "as parts"):
+        middle = len(message["content"]) // 2
+        message["content"] = [
+            {"type": "text", "text": message["content"][:middle]},
+            {"type": "text", "text": message["content"][middle:]},
+        ]
+    if choices.draw(st.booleans(), "with nulls"):
+        message |= {"refusal": None, "audio": None, "annotations": []}
+    if choices.draw(st.booleans(), "with another name"):
+        message["name"] = "agent"
+    calls = message.get("tool_calls")
+    if calls and choices.draw(st.booleans(), "calls written anew"):
+        import json
+
+        message["tool_calls"] = [
+            {
+                **call,
+                "id": "other",
+                "function": {
+                    "name": call["function"]["name"],
+                    "arguments": json.dumps(json.loads(call["function"]["arguments"]), indent=1),
+                },
+            }
+            for call in calls
+        ]
+    return message
+
+
+@given(st.lists(plain_replies, min_size=1, max_size=4), st.data())
+def test_rewritten_histories_have_the_same_keys(replies: list[dict[str, Any]], choices: st.DataObject):
+    history: list[dict[str, Any]] = []
+    again: list[dict[str, Any]] = []
+    for number, reply in enumerate(replies):
+        history += [{"role": "user", "content": f"q{number}"}, reply]
+        again += [
+            {"role": "user", "content": [{"type": "text", "text": f"q{number}"}]},
+            rewritten(reply, choices),
+        ]
+    assert [said.key for said in path(history)] == [said.key for said in path(again)]
