@@ -1,91 +1,161 @@
-"""The one place of composition: builds the parts from a configuration, and the ASGI application over them."""
+"""The one place of composition: builds the parts from a configuration and starts and stops them in order."""
 
 from __future__ import annotations
 
-import logging
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-import orjson
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from burnish.proxy.errors import BurnishError, NotFound
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.embedded import EmbeddedHost
+from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model
+from burnish.adapters.reconcile import Reconciler
+from burnish.adapters.registry import Registry
+from burnish.adapters.route import LiveRoute
+from burnish.adapters.swap import Swap
+from burnish.proxy.asgi import App, on_burnish_error, on_http_error
+from burnish.proxy.config import Config
+from burnish.proxy.errors import BurnishError, ConfigError
+from burnish.proxy.feedback import answer_command, completion_routes, feedback_routes
+from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.routes import learner_routes
+from burnish.proxy.log import Log
+from burnish.proxy.records import Feedback
 from burnish.proxy.relay.guard import Guard
+from burnish.proxy.relay.pool import Pool
+from burnish.proxy.relay.relay import Relay
+from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
+from burnish.proxy.status import Engine, in_words, status_routes
+from burnish.proxy.surfaces import SURFACES
 
-logger = logging.getLogger(__name__)
-
-OWN_PREFIXES = ("/burnish/", "/v1/feedback/")
-OWN_PATHS = frozenset({"/healthz", "/v1/feedback"})
-
-
-class App:
-    """ASGI: guard, then a route of ours or the relay; every error leaves in the OpenAI envelope."""
-
-    def __init__(self, guard: Guard, own: ASGIApp, relay: ASGIApp) -> None:
-        self._guard = guard
-        self._own = own
-        self._relay = relay
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1003, "reason": "burnish speaks HTTP only"})
-            return
-        begun = False
-
-        async def noting_send(message: Message) -> None:
-            nonlocal begun
-            begun = True
-            await send(message)
-
-        try:
-            self._guard.check(scope["path"], scope["headers"])
-            await (self._own if is_own(scope) else self._relay)(scope, receive, noting_send)
-        except BurnishError as error:
-            if begun:
-                raise
-            await error_response(error)(scope, receive, send)
-        except Exception as error:
-            # The last line of defence: one request's fault must not reach the client as a dropped connection.
-            logger.exception("unexpected error on %s %s", scope["method"], scope["path"])
-            if begun:
-                raise
-            await error_response(BurnishError(f"burnish failed: {type(error).__name__}; see its log"))(
-                scope, receive, send
-            )
+LOG_FILE = "burnish.db"
+SMALL_MODEL_NAME = "smollm2"
 
 
-def is_own(scope: Scope) -> bool:
-    """Whether a path is a route of ours; everything else belongs to the upstream."""
-    path = scope["path"]
-    if path == "/v1/models":
-        return bool(scope["method"] == "GET")
-    return path in OWN_PATHS or path.startswith(OWN_PREFIXES)
+@dataclass(frozen=True, slots=True)
+class _Learning:
+    """The parts that exist only where burnish swaps versions in the engine."""
+
+    upstream: Upstream
+    learner: Learner
+    registry: Registry
+    engine: Engine
 
 
-def error_response(error: BurnishError) -> Response:
-    """Turn an error into its status and envelope."""
-    response = Response(orjson.dumps(error.envelope()), error.status, media_type="application/json")
-    response.raw_headers.extend(error.headers)
-    return response
+@asynccontextmanager
+async def running(config: Config) -> AsyncIterator[App]:
+    """Start every part, give the application, and stop the parts in reverse order.
+
+    Raises ConfigError; EngineError when the embedded engine or its model cannot be had.
+    """
+    async with AsyncExitStack() as stack:
+        log = Log.open(config.data_dir / LOG_FILE)
+        stack.callback(log.close)
+        pool = Pool(config)
+        stack.push_async_callback(pool.close)
+        learning = None
+        if config.upstream is None:
+            learning = await stack.enter_async_context(_learning(config, log))
+        yield _application(config, log, pool, learning)
 
 
-async def _on_burnish_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, BurnishError)
-    return error_response(error)
+@asynccontextmanager
+async def _learning(config: Config, log: Log) -> AsyncIterator[_Learning]:
+    """Start the embedded engine on what the registry says is live, and the learner beside it."""
+    model, name = await asyncio.to_thread(_embedded_model, config.model)
+    registry = Registry(config.data_dir / "adapters")
+    host = EmbeddedHost(model, base_model=name, state_dir=config.data_dir / "engine")
+    swap = Swap(registry, host, LiveRoute())
+    reconciler = Reconciler(swap)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(host.close)
+        stack.push_async_callback(swap.close)
+        first = await reconciler.reconcile_once()
+        if swap.route.live is None:
+            raise EngineError(f"the embedded engine does not start: {first.fault}")
+        healing = asyncio.get_running_loop().create_task(reconciler.run())
+        stack.push_async_callback(_cancelled, healing)
+        learner = Learner(
+            log=log,
+            registry=registry,
+            swap=swap,
+            train=config.train,
+            base_weights=model,
+            weights_cache=cache_dir() / "weights",
+            jobs=config.data_dir / "jobs",
+        )
+        await learner.start()
+        stack.push_async_callback(learner.stop)
+        yield _Learning(LearningUpstream(name, swap.route), learner, registry, Engine(swap, reconciler))
 
 
-async def _on_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    path = request.scope["path"]
-    wrong = NotFound(f"{request.method} {path}: {error.detail}; see docs/architecture.md for the routes")
-    response = error_response(wrong)
-    response.status_code = error.status_code
-    return response
+def _application(config: Config, log: Log, pool: Pool, learning: _Learning | None) -> App:
+    upstream = learning.upstream if learning else RemoteUpstream(config, pool)
+    engine = learning.engine if learning else None
+    learner_status = learning.learner.status if learning else _not_learning
+    guard = Guard(config)
+    wake = _waker(learning)
+
+    async def status_in_words() -> str:
+        return in_words(await log.counts(), engine.live() if engine else None, learner_status())
+
+    relay = Relay(
+        pool=pool,
+        upstream=upstream,
+        guard=guard,
+        log=log,
+        surfaces={surface.path: surface for surface in SURFACES.values()},
+        answer=partial(answer_command, log=log, status=status_in_words, on_feedback=wake),
+        max_body_bytes=config.max_body_bytes,
+    )
+    routes = [
+        *status_routes(log, upstream, engine, learner_status),
+        *feedback_routes(log, wake),
+        *completion_routes(log),
+        *(learner_routes(learning.learner, learning.registry, log) if learning else ()),
+    ]
+    handlers = {BurnishError: on_burnish_error, HTTPException: on_http_error}
+    return App(guard, Starlette(routes=routes, exception_handlers=handlers), relay)
 
 
-def json_response(content: Any, status: int = 200) -> Response:
-    """Answer with JSON."""
-    return Response(orjson.dumps(content), status, media_type="application/json")
+def _embedded_model(named: str | None) -> tuple[Path, str]:
+    """Return the GGUF to serve and the model's name. Raises ConfigError, EngineError."""
+    if named is None:
+        return ensure_small_model(), SMALL_MODEL_NAME
+    path = Path(named).expanduser().absolute()
+    if path.suffix != ".gguf" or not path.is_file():
+        raise ConfigError(
+            f"model {named!r} is no GGUF file: name one that exists, leave model unset for the small model, "
+            "or set upstream to a server that has it",
+            param="model",
+        )
+    return path, re.sub(r"[^a-z0-9._-]+", "-", path.stem.lower())
+
+
+def _waker(learning: _Learning | None) -> Callable[[Feedback], None]:
+    def wake(feedback: Feedback) -> None:
+        if learning:
+            learning.learner.wake()
+
+    return wake
+
+
+def _not_learning() -> dict[str, Any]:
+    return {
+        "state": "off",
+        "reason": "burnish cannot load versions into this upstream; it logs and takes ratings",
+    }
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

@@ -135,7 +135,7 @@ def stored_ratings(url: str) -> set[str]:
     before = None
     while True:
         params = {"limit": 100} | ({"before": before} if before else {})
-        page = httpx.get(url + "/v1/feedback", params=params, timeout=20).json()["feedback"]
+        page = httpx.get(url + "/v1/feedback", params=params, timeout=20).json()["data"]
         found |= {entry["id"] for entry in page}
         if len(page) < 100:
             return found
@@ -229,7 +229,7 @@ def test_every_process_may_die_at_any_moment(tmp_path: Path) -> None:
                 wait_for("its children to follow it", lambda: not orphans(data_dir), 15)
                 burnish = start(data_dir, env=SETTINGS)
             check(burnish, rater)
-            runs = httpx.get(burnish.url + "/burnish/runs", timeout=20).json()["runs"]
+            runs = httpx.get(burnish.url + "/burnish/runs", timeout=20).json()["data"]
             seen_runs |= {run["status"] for run in runs}
         assert burnish.stop() == 0
         wait_for("everything to end", lambda: not orphans(data_dir), 15)

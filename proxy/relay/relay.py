@@ -8,8 +8,8 @@ nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from typing import Any, Protocol
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -34,8 +34,15 @@ from burnish.proxy.relay.routing import Target, Upstream, join
 from burnish.proxy.relay.splice import splice_model
 from burnish.proxy.surfaces.base import Surface
 
-Answer = Callable[[Command, list[dict[str, Any]], str, str | None], Awaitable[str]]
-"""Carries out a ``/rl`` command: (command, messages, caller, session) → text of the answer."""
+
+class Answer(Protocol):
+    """Carries out a ``/rl`` command and returns the text that answers it."""
+
+    def __call__(
+        self, command: Command, messages: list[dict[str, Any]], *, caller: str, session: str | None
+    ) -> Awaitable[str]:
+        """``messages`` is the whole request, the command included."""
+        ...
 
 
 class Relay:
@@ -86,7 +93,7 @@ class Relay:
         request = surface.read(parsed)
         if b"/rl" in body:
             if command := find_command(request.messages):
-                text = await self._answer(command, request.messages, caller, session)
+                text = await self._answer(command, request.messages, caller=caller, session=session)
                 await _send_local(
                     send, surface.answer(text, request, new_completion_id(), request.model or "burnish")
                 )

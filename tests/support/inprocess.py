@@ -11,7 +11,8 @@ from typing import Any
 
 import uvicorn
 
-from burnish.proxy.app import App, running
+from burnish.proxy.app import running
+from burnish.proxy.asgi import App
 from burnish.proxy.config import load_config
 
 

@@ -1,0 +1,87 @@
+"""The ASGI application: guard, then a route of ours or the relay; every error leaves in the OpenAI envelope."""
+
+from __future__ import annotations
+
+import logging
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from burnish.proxy.errors import BurnishError, NotFound
+from burnish.proxy.relay.guard import Guard
+
+logger = logging.getLogger(__name__)
+
+OWN_PREFIXES = ("/burnish/", "/v1/feedback/")
+OWN_PATHS = frozenset({"/healthz", "/v1/feedback"})
+
+
+class App:
+    """What the server runs."""
+
+    def __init__(self, guard: Guard, own: ASGIApp, relay: ASGIApp) -> None:
+        self._guard = guard
+        self._own = own
+        self._relay = relay
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1003, "reason": "burnish speaks HTTP only"})
+            return
+        begun = False
+
+        async def noting_send(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            self._guard.check(scope["path"], scope["headers"])
+            await (self._own if is_own(scope) else self._relay)(scope, receive, noting_send)
+        except BurnishError as error:
+            if begun:
+                raise
+            await error_response(error)(scope, receive, send)
+        except Exception as error:
+            # The last line of defence: one request's fault must not reach the client as a dropped connection.
+            logger.exception("unexpected error on %s %s", scope["method"], scope["path"])
+            if begun:
+                raise
+            await error_response(BurnishError(f"burnish failed: {type(error).__name__}; see its log"))(
+                scope, receive, send
+            )
+
+
+def is_own(scope: Scope) -> bool:
+    """Whether a path is a route of ours; everything else belongs to the upstream."""
+    path = scope["path"]
+    if path == "/v1/models":
+        return bool(scope["method"] == "GET")
+    return path in OWN_PATHS or path.startswith(OWN_PREFIXES)
+
+
+def error_response(error: BurnishError) -> Response:
+    """Turn an error into its status and envelope."""
+    response = Response(orjson.dumps(error.envelope()), error.status, media_type="application/json")
+    response.raw_headers.extend(error.headers)
+    return response
+
+
+async def on_burnish_error(request: Request, error: Exception) -> Response:
+    """Answer an error of ours that a route raised."""
+    assert isinstance(error, BurnishError)
+    return error_response(error)
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Answer a path or a method that no route of ours has."""
+    assert isinstance(error, HTTPException)
+    path = request.scope["path"]
+    wrong = NotFound(f"{request.method} {path}: {error.detail}; see docs/architecture.md for the routes")
+    response = error_response(wrong)
+    response.status_code = error.status_code
+    return response

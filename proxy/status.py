@@ -1,0 +1,90 @@
+"""What burnish says of itself: ``/healthz``, ``/v1/models``, ``/burnish/status``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+import burnish
+from burnish.adapters.reconcile import Reconciler
+from burnish.adapters.swap import Swap
+from burnish.proxy.log import Log
+from burnish.proxy.relay.routing import DEFAULT_MODEL, Upstream
+
+
+class Engine:
+    """What an engine that burnish swaps versions in has to say."""
+
+    def __init__(self, swap: Swap, reconciler: Reconciler) -> None:
+        self._swap = swap
+        self._reconciler = reconciler
+
+    def live(self) -> dict[str, Any]:
+        """Return which version new requests get, as the route has it."""
+        endpoint = self._swap.route.live
+        return {
+            "version": endpoint.version if endpoint else self._swap.registry.live(),
+            "name": endpoint.model if endpoint else None,
+            "resident": sorted(self._swap.route.resident()),
+        }
+
+    def trouble(self) -> str | None:
+        """Return why the engine does not serve what it should; None when it does."""
+        return self._reconciler.last.fault or self._reconciler.degraded
+
+    @property
+    def serving(self) -> bool:
+        """Whether requests get an answer right now."""
+        return self._swap.route.live is not None
+
+
+def status_routes(
+    log: Log, upstream: Upstream, engine: Engine | None, learner_status: Callable[[], dict[str, Any]]
+) -> Sequence[Route]:
+    """Return the routes; ``engine`` is None for an upstream that burnish does not swap versions in."""
+
+    async def healthz(request: Request) -> Response:
+        trouble = [reason for reason in (log.healthy(), engine and engine.trouble()) if reason]
+        up = engine is None or engine.serving
+        content = {"status": "ok" if up and not trouble else "degraded", "trouble": trouble}
+        return _json(content | {"version": burnish.__version__}, 200 if up else 503)
+
+    async def models(request: Request) -> Response:
+        offered = await upstream.models()
+        default = {"id": DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "burnish"}
+        return _json({"object": "list", "data": [default, *offered]})
+
+    async def status(request: Request) -> Response:
+        return _json(
+            {
+                "version": burnish.__version__,
+                "upstream": upstream.name,
+                "live": engine.live() if engine else {"version": None, "name": None, "resident": []},
+                "engine": {"trouble": engine.trouble() if engine else None},
+                "log": {"healthy": log.healthy() is None, "trouble": log.healthy()},
+                "counts": await log.counts(),
+                "learner": learner_status(),
+            }
+        )
+
+    return [
+        Route("/healthz", healthz),
+        Route("/v1/models", models),
+        Route("/burnish/status", status),
+    ]
+
+
+def in_words(counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any]) -> str:
+    """Say how the learning stands, for ``/rl status``."""
+    rated = f"{counts['ratings']} answers rated ({counts['good']} good, {counts['bad']} bad)"
+    served = f"; live is {live['name']}" if live else ""
+    return f"{rated}{served}; training: {learner['state']} – {learner['reason']}"
+
+
+def _json(content: dict[str, Any], status: int = 200) -> Response:
+    return Response(orjson.dumps(content), status, media_type="application/json")
