@@ -130,7 +130,7 @@ class Writer:
                     logger.error("the log closes with %d captures unwritten: %s", len(self._pending), error)
                     break
             else:
-                retry_s, failures, self._trouble = FIRST_RETRY_S, 0, None
+                retry_s, failures = FIRST_RETRY_S, 0
         self._connection.close()
 
     def _collect(self, retry_s: float | None) -> bool:
@@ -166,6 +166,7 @@ class Writer:
         with self._changed:
             self._queued_bytes -= sum(entry.size_bytes for entry in self._pending)
         self._pending = []
+        self._trouble = None
         for report in reports:
             report()
 

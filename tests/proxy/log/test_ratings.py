@@ -1,0 +1,240 @@
+"""What counts of all feedback."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.proxy.errors import Conflict
+from burnish.proxy.log import Log
+from burnish.proxy.log.ratings import Effective, Place, effective
+from burnish.proxy.records import Feedback, FeedbackDraft, RatedCompletion
+from tests.proxy.log.exchanges import Message, assistant, capture, opened, user
+
+
+async def rate(log: Log, completion_id: str, reward: float | None, **more: Any) -> Feedback:
+    feedback, created = await log.add_feedback(
+        FeedbackDraft(completion_id, "completion_id", reward=reward, **more)
+    )
+    assert created
+    return feedback
+
+
+async def rewards(log: Log) -> dict[str, float]:
+    return {each.completion.id: each.reward for each in await log.rated()}
+
+
+async def test_a_rated_completion_has_all_that_training_needs(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = capture(log, [user("hi")], "Hello!", params={"temperature": 0.5})
+        feedback = await rate(log, made, 0.5, comment="nice", weight=2.0)
+        (rated,) = await log.rated()
+    assert rated == RatedCompletion(rated.completion, 0.5, 2.0, (feedback.id,), "nice", None)
+    assert rated.completion.messages == (user("hi"),)
+    assert rated.completion.reply == assistant("Hello!")
+    assert rated.completion.params == {"temperature": 0.5}
+    assert rated.completion.rating == 0.5
+
+
+async def test_of_the_same_rater_the_later_rating_counts(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = capture(log, [user("hi")])
+        first = await rate(log, made, 1.0, comment="fine")
+        second = await rate(log, made, -1.0)
+        (rated,) = await log.rated()
+        assert (rated.reward, rated.feedback_ids, rated.comment) == (-1.0, (second.id,), None)
+        assert (await log.feedback(first.id)).superseded_by == second.id
+        assert (await log.feedback(second.id)).superseded_by is None
+        assert (await log.completions())[0].rating == -1.0
+
+
+async def test_an_undone_rating_gives_way_to_the_one_before(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = capture(log, [user("hi")])
+        first = await rate(log, made, 1.0)
+        second = await rate(log, made, -1.0)
+        undone = await log.undo_feedback(second.id)
+        assert undone.undone_at is not None
+        assert await log.undo_feedback(second.id) == undone
+        assert await rewards(log) == {made: 1.0}
+        assert (await log.feedback(first.id)).superseded_by is None
+        await log.undo_feedback(first.id)
+        assert await log.rated() == []
+        assert (await log.completion(made)).rating is None
+        assert [each.id for each in await log.feedbacks()] == [second.id, first.id]
+
+
+async def test_several_raters_are_averaged_by_weight(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = capture(log, [user("hi")])
+        await rate(log, made, 1.0, rater="ann", weight=3.0)
+        await rate(log, made, -1.0, rater="bob")
+        (rated,) = await log.rated()
+    assert (rated.reward, rated.weight) == (0.5, 4.0)
+
+
+async def test_words_without_a_rating_are_kept_beside_the_rating(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        commented, rated_id = capture(log, [user("a")]), capture(log, [user("b")])
+        await rate(log, commented, None, comment="hm")
+        await rate(log, rated_id, -1.0)
+        await rate(log, rated_id, None, comment="too long")
+        await rate(log, rated_id, None, correction="short")
+        (rated,) = await log.rated()
+    assert rated.completion.id == rated_id
+    assert (rated.comment, rated.correction, len(rated.feedback_ids)) == ("too long", "short", 3)
+
+
+async def tool_turn(log: Log) -> list[str]:
+    """A turn of two completions, then a turn of one."""
+    asks: Message = assistant("") | {
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    }
+    history: list[Message] = [user("do it")]
+    made = [capture(log, history, asks)]
+    history += [asks, {"role": "tool", "tool_call_id": "c", "content": "done"}]
+    made.append(capture(log, history, "did it"))
+    history += [assistant("did it"), user("thanks")]
+    return [*made, capture(log, history, "welcome")]
+
+
+async def test_a_turn_is_all_work_on_one_request(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        call, result, thanks = await tool_turn(log)
+        await rate(log, result, 1.0, scope="turn")
+        assert await rewards(log) == {call: 1.0, result: 1.0}
+        await rate(log, call, -1.0)
+        assert await rewards(log) == {call: -1.0, result: 1.0}
+        await rate(log, thanks, 0.5, scope="conversation")
+        assert await rewards(log) == {call: -1.0, result: 1.0, thanks: 0.5}
+
+
+async def test_a_conversation_is_rated_as_far_as_it_went(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first = capture(log, [user("a")], "one")
+        await rate(log, first, -1.0, scope="conversation")
+        later = capture(log, [user("a"), assistant("one"), user("b")], "two")
+        unanswered = capture(
+            log, [user("a"), assistant("one"), user("c")], chunks=(), outcome="failed", status=None
+        )
+        assert await rewards(log) == {first: -1.0}
+        await rate(log, later, 1.0, scope="conversation")
+        assert await rewards(log) == {first: 0.0, later: 1.0}
+        assert unanswered not in await rewards(log)
+
+
+async def test_an_idempotency_key_stores_once(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made, other = capture(log, [user("a")]), capture(log, [user("b")])
+        draft = FeedbackDraft(made, "completion_id", reward=1.0, idempotency_key="k")
+        first, created = await log.add_feedback(draft)
+        assert created
+        assert await log.add_feedback(draft) == (first, False)
+        assert await log.add_feedback(replace(draft, target="response_id")) == (first, False)
+        for changed in (
+            replace(draft, reward=-1.0),
+            replace(draft, completion_id=other),
+            replace(draft, comment="x"),
+        ):
+            with pytest.raises(Conflict) as caught:
+                await log.add_feedback(changed)
+            assert caught.value.details["feedback_id"] == first.id
+        _, created = await log.add_feedback(replace(draft, rater="bob"))
+        assert created
+        assert len(await log.feedbacks()) == 2
+
+
+async def test_last_answered_again_is_the_same_even_after_another_answer(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = capture(log, [user("a")])
+        draft = FeedbackDraft(made, "last", reward=1.0, idempotency_key="k")
+        first, _ = await log.add_feedback(draft)
+        newer = capture(log, [user("b")])
+        assert await log.add_feedback(replace(draft, completion_id=newer)) == (first, False)
+
+
+async def test_feedback_is_listed_by_completion_and_conversation_in_pages(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        one, other = capture(log, [user("a")]), capture(log, [user("b")])
+        given_ = [
+            await rate(log, completion_id, 1.0, rater=str(n))
+            for n in range(3)
+            for completion_id in (one, other)
+        ]
+        assert await log.feedbacks(limit=100) == given_[::-1]
+        assert [each.id for each in await log.feedbacks(completion_id=one)] == [
+            each.id for each in given_[::-1][1::2]
+        ]
+        of_other = await log.feedbacks(conversation_id=given_[1].conversation_id)
+        assert {each.draft.completion_id for each in of_other} == {other}
+        assert await log.feedbacks(limit=2, before=given_[4].id) == [given_[3], given_[2]]
+
+
+# The pure rules
+
+places = [Place(f"c{n}", f"conv{n // 4}", f"turn{n // 2}", float(n)) for n in range(8)]
+feedback = st.lists(
+    st.builds(
+        lambda target, reward, scope, rater, weight, at: (target, reward, scope, rater, weight, at),
+        st.sampled_from([place.completion_id for place in places]),
+        st.none() | st.sampled_from([-1.0, -0.5, 0.0, 1.0]),
+        st.sampled_from(["completion", "turn", "conversation"]),
+        st.sampled_from(["ann", "bob"]),
+        st.sampled_from([0.5, 1.0, 3.0]),
+        st.integers(7, 9),
+    ),
+    max_size=8,
+).map(
+    lambda rows: [
+        Feedback(
+            f"fb_{n}",
+            float(row[5]),
+            "",
+            FeedbackDraft(
+                row[0], "rl", reward=row[1], scope=row[2], rater=row[3], weight=row[4], comment="c"
+            ),
+        )
+        for n, row in enumerate(rows)
+    ]
+)
+
+
+@given(feedback)
+def test_rewards_stay_between_those_given_and_own_ratings_win(given_feedback: list[Feedback]):
+    found = effective(given_feedback, places)
+    given_rewards = [each.draft.reward for each in given_feedback if each.draft.reward is not None]
+    for completion_id, rating in found.items():
+        if rating.reward is not None:
+            assert min(given_rewards) - 1e-9 <= rating.reward <= max(given_rewards) + 1e-9
+            assert rating.weight > 0
+        own = [
+            each
+            for each in given_feedback
+            if each.draft.completion_id == completion_id
+            and each.draft.scope == "completion"
+            and each.draft.reward is not None
+        ]
+        if own:
+            total = sum(each.draft.weight for each in own)
+            assert rating.weight == pytest.approx(total)
+            assert rating.reward == pytest.approx(
+                sum(each.draft.weight * (each.draft.reward or 0) for each in own) / total
+            )
+
+
+@given(feedback)
+def test_what_is_undone_never_counts(given_feedback: list[Feedback]):
+    undone = [replace(each, undone_at=1.0) for each in given_feedback]
+    assert effective(undone, places) == {}
+    assert effective(given_feedback + undone, places) == effective(given_feedback, places)
+
+
+def test_nothing_is_rated_outside_the_conversation():
+    rated = Feedback("fb_1", 9.0, "conv0", FeedbackDraft("c0", "rl", reward=1.0, scope="conversation"))
+    found = effective([rated], places)
+    assert found == {f"c{n}": Effective(1.0, 1.0, ("fb_1",), None, None) for n in range(4)}

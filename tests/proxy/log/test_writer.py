@@ -1,0 +1,232 @@
+"""Faults of single rows, of the database and of the machine: nothing acknowledged is lost, nothing is pretended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from burnish.proxy.errors import Unavailable
+from burnish.proxy.log import Log
+from burnish.proxy.log.writer import QUEUE_LIMIT_BYTES
+from burnish.proxy.records import FeedbackDraft
+from tests.proxy.log.exchanges import capture, exchange, opened, user
+
+DEEP = b'{"messages":[{"role":"user","content":' + b"[" * 600 + b"]" * 600 + b"}]}"
+
+
+@pytest.mark.parametrize("body", [b"{broken", b"[]", b"null", b"\xff", b'{"messages": 5}', DEEP], ids=repr)
+async def test_a_body_that_cannot_be_read_is_kept_raw_and_harms_no_other(tmp_path: Path, body: bytes):
+    async with opened(tmp_path) as log:
+        before = capture(log, [user("before")])
+        bad = capture(log, [user("x")], request_body=body)
+        after = capture(log, [user("after")])
+        assert (await log.completion(before)).prompt == "before"
+        assert (await log.completion(after)).prompt == "after"
+        found = await log.completion(bad)
+        assert found.error is not None and found.error.startswith("not understood by burnish")
+        feedback, created = await log.add_feedback(FeedbackDraft(bad, "completion_id", reward=1.0))
+        assert created and feedback.draft.completion_id == bad
+        assert await log.rated() == []
+        assert log.healthy() is None
+    connection = sqlite3.connect(tmp_path / "log" / "log.sqlite3")
+    (kept,) = connection.execute("SELECT request FROM raw WHERE completion = ?", (bad,)).fetchone()
+    connection.close()
+    assert kept == body
+
+
+async def test_the_same_id_twice_harms_no_other(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = exchange([user("once")])
+        log.capture(made)
+        log.capture(made)
+        after = capture(log, [user("after")])
+        assert [each.id for each in await log.completions()] == [after, made.completion_id]
+
+
+async def test_four_threads_capture_at_once(tmp_path: Path):
+    async with opened(tmp_path) as log:
+
+        def work(name: int) -> None:
+            for number in range(200):
+                capture(log, [user(f"{name} {number}")], caller=str(name))
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        await asyncio.gather(*(asyncio.to_thread(thread.join) for thread in threads))
+        assert (await log.counts())["completions"] == 800
+
+
+async def test_many_ratings_at_once_are_all_stored(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = [capture(log, [user(str(number))]) for number in range(50)]
+        drafts = [FeedbackDraft(each, "completion_id", reward=1.0) for each in made]
+        stored = await asyncio.gather(*(log.add_feedback(draft) for draft in drafts))
+        assert all(created for _, created in stored)
+        assert len(await log.rated()) == 50
+
+
+async def test_a_waiter_that_gives_up_harms_no_other(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = capture(log, [user("hi")])
+        tasks = [
+            asyncio.ensure_future(
+                log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0, rater=str(n)))
+            )
+            for n in range(20)
+        ]
+        await asyncio.sleep(0)
+        for task in tasks[::2]:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raters = {each.draft.rater for each in await log.feedbacks()}
+        assert raters >= {str(n) for n in range(1, 20, 2)}
+
+
+async def test_a_locked_file_is_reported_and_caught_up_with(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first = capture(log, [user("first")])
+        await log.counts()
+        other = sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        waiting = capture(log, [user("while locked")])
+        with pytest.raises(Unavailable, match="locked"):
+            await log.add_feedback(FeedbackDraft(first, "completion_id", reward=1.0))
+        assert "locked" in (log.healthy() or "")
+        with pytest.raises(Unavailable):
+            await log.completion(waiting)
+        assert (await log.completion(first)).rating is None
+        other.execute("ROLLBACK")
+        other.close()
+        assert (await log.completion(waiting)).prompt == "while locked"
+        assert log.healthy() is None
+        assert await log.feedbacks() == []
+
+
+async def test_the_queue_is_bounded_and_says_what_it_dropped(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        other = sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        body = exchange([user("x" * (QUEUE_LIMIT_BYTES // 4 - 8192))]).request_body
+        made = [capture(log, [], request_body=body) for _ in range(5)]
+        assert "1 completions were not logged" in (log.healthy() or "")
+        other.execute("ROLLBACK")
+        other.close()
+        assert [each.id for each in await log.completions()] == made[3::-1]
+        capture(log, [user("goes on")])
+        assert (await log.counts())["completions"] == 5
+
+
+FULL_DISK = """
+    import asyncio, resource, sys
+    from pathlib import Path
+    from burnish.proxy.errors import Unavailable
+    from burnish.proxy.log import Log
+    from burnish.proxy.records import FeedbackDraft
+    from tests.proxy.log.exchanges import capture, user
+
+    async def main():
+        log = Log.open(Path(sys.argv[1]))
+        first = capture(log, [user("first")])
+        await log.counts()
+        unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, unlimited[1]))
+        made = [capture(log, [user("x" * 50_000 + str(n))]) for n in range(20)]
+        try:
+            await log.add_feedback(FeedbackDraft(first, "completion_id", reward=1.0))
+        except Unavailable as error:
+            print("refused:", error)
+        print("health:", log.healthy())
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        await log.add_feedback(FeedbackDraft(made[-1], "completion_id", reward=1.0))
+        print("stored:", (await log.counts())["completions"], "ratings:", (await log.counts())["ratings"])
+        print("health:", log.healthy())
+        log.close()
+
+    asyncio.run(main())
+"""
+
+
+def test_a_full_disk_is_reported_and_caught_up_with(tmp_path: Path):
+    """The process's own limit on file sizes makes every write fail, as a full disk does."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(FULL_DISK), str(tmp_path / "log.sqlite3")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 4, done.stderr
+    assert lines[0].startswith("refused: nothing was stored: the log cannot be written")
+    assert "cannot be written" in lines[1]
+    assert lines[2] == "stored: 21 ratings: 1"
+    assert lines[3] == "health: None"
+
+
+RATING_LOOP = """
+    import asyncio, sys
+    from pathlib import Path
+    from burnish.proxy.log import Log
+    from burnish.proxy.records import FeedbackDraft
+    from tests.proxy.log.exchanges import capture, user
+
+    async def rate(log, name):
+        number = 0
+        while True:
+            made = capture(log, [user(f"{name} {number}")])
+            feedback, _ = await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+            sys.stdout.write(feedback.id + "\\n")
+            sys.stdout.flush()
+            number += 1
+
+    async def main():
+        log = Log.open(Path(sys.argv[1]))
+        await asyncio.gather(*(rate(log, name) for name in range(4)))
+
+    asyncio.run(main())
+"""
+
+
+def acknowledged_until_killed(path: Path, after_s: float) -> list[str]:
+    """Rate in a loop in another process, kill -9 it, and return what it was told is stored."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(RATING_LOOP), str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    first = process.stdout.readline()
+    time.sleep(after_s)
+    os.kill(process.pid, signal.SIGKILL)
+    lines = (first + process.stdout.read()).splitlines(keepends=True)
+    process.wait()
+    process.stdout.close()
+    return [line.strip() for line in lines if line.endswith("\n")]
+
+
+async def test_kill_9_loses_no_acknowledged_rating(tmp_path: Path):
+    path = tmp_path / "log.sqlite3"
+    acknowledged: set[str] = set()
+    for round_ in range(4):
+        acknowledged |= set(acknowledged_until_killed(path, after_s=0.1 + 0.13 * round_))
+        connection = sqlite3.connect(path)
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        connection.close()
+        log = Log.open(path)
+        try:
+            stored = {each.id: each for each in await log.feedbacks(limit=100_000)}
+            rated = {each.completion.id for each in await log.rated()}
+        finally:
+            log.close()
+        assert acknowledged <= set(stored)
+        assert {each.draft.completion_id for each in stored.values()} == rated
+    assert len(acknowledged) > 20
