@@ -53,8 +53,8 @@ class Hyperparameters(_Record):
     max_grad_norm: float = 1.0
     max_tokens: int = 2048
     """Longer conversations lose their oldest tokens; the reply is kept whole."""
-    micro_batch_tokens: int = 2048
-    """Tokens in one forward pass; bounds the trainer's memory."""
+    micro_batch_tokens: int = 256
+    """Tokens in one forward pass; bounds the memory. A single conversation may be longer: it then trains slower."""
 
 
 class JobSpec(_Record):

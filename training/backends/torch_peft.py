@@ -156,18 +156,20 @@ class TorchPeftBackend:
 
     def _forward(self, sequences: Sequence[Rendered]) -> tuple[Tensor, Tensor]:
         """Return log-probabilities of the reply tokens and their mask, both (B, R), replies at the left."""
-        ids = self._padded([s.ids for s in sequences], left=True, fill=self.renderer.pad_id)  # (B, T)
-        attended = self._padded([[1] * len(s.ids) for s in sequences], left=True)  # (B, T)
+        ids = self._padded([s.ids for s in sequences], left=True, fill=self.renderer.pad_id)  # (B, T + 1)
+        seen = ids[:, :-1]  # (B, T): the last token is predicted, and predicts nothing
+        attended = self._padded([[1] * (len(s.ids) - 1) for s in sequences], left=True)  # (B, T)
         longest = max(len(s.reply) for s in sequences)
-        recompute = torch.is_grad_enabled() and ids.numel() > self._micro_batch_tokens
+        recompute = torch.is_grad_enabled() and seen.numel() > self._micro_batch_tokens
         with _recomputing_layers(self._model) if recompute else nullcontext():
             logits = self._model(
-                input_ids=ids,
-                attention_mask=attended,
+                input_ids=seen,
+                # Without a mask attention needs no T x T matrix, which is what a long conversation dies of.
+                attention_mask=None if attended.all() else attended,
                 position_ids=(attended.cumsum(dim=1) - 1).clamp(min=0),
-                logits_to_keep=longest + 1,
+                logits_to_keep=longest,
                 use_cache=False,
-            ).logits[:, :-1]  # (B, R, V): the last column predicts what nobody asked for
+            ).logits  # (B, R, V)
         logps = token_logps(logits.flatten(0, 1), ids[:, -longest:].flatten()).view(len(sequences), longest)
         rows = [row[longest - len(s.reply) :] for row, s in zip(logps, sequences, strict=True)]
         mask = self._padded([[True] * len(s.reply) for s in sequences])
