@@ -61,7 +61,7 @@ CONTEXT_MESSAGES = (
 )
 """User parts and messages that no human wrote."""
 
-SYSTEM_ROLES = frozenset({"system", "developer"})
+SYSTEM_ROLES = ("system", "developer")
 
 
 def parse(text: str) -> Command | None:

@@ -61,7 +61,7 @@ class FeedbackRequest(BaseModel):
     source: Source = "human"
     rater: Name | None = None
     weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT, strict=True)] = 1.0
-    tags: Annotated[tuple[Name, ...], Field(max_length=MAX_TAGS)] = ()
+    tags: Annotated[list[Name], Field(max_length=MAX_TAGS)] = []
     idempotency_key: Name | None = None
 
     @property
@@ -145,7 +145,7 @@ async def draft_of(request: FeedbackRequest, log: Log, caller: str, session: str
         source=request.source,
         rater=request.rater or caller,
         weight=request.weight,
-        tags=request.tags,
+        tags=tuple(request.tags),
         idempotency_key=request.idempotency_key,
     )
 

@@ -1,0 +1,311 @@
+"""Feedback and the log over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from burnish.proxy.errors import BurnishError
+from burnish.proxy.feedback import completion_routes, feedback_routes
+from burnish.proxy.log import Log
+from burnish.proxy.records import Feedback
+from tests.proxy.log.exchanges import assistant, capture, opened, user
+
+
+@dataclass
+class Service:
+    """The routes over a real log."""
+
+    log: Log
+    http: httpx.AsyncClient
+    told: list[Feedback] = field(default_factory=list)
+
+    async def post(self, body: Any, **headers: str) -> httpx.Response:
+        return await self.http.post("/v1/feedback", json=body, headers=headers)
+
+
+async def on_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, BurnishError)
+    return JSONResponse(error.envelope(), error.status)
+
+
+@asynccontextmanager
+async def service(tmp_path: Path) -> AsyncIterator[Service]:
+    async with opened(tmp_path) as log:
+        told: list[Feedback] = []
+        routes = feedback_routes(log, told.append) + completion_routes(log)
+        app = Starlette(routes=routes, exception_handlers={BurnishError: on_error})
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://burnish") as http:
+            yield Service(log, http, told)
+
+
+def refused(answer: httpx.Response, status: int, param: str | None = None) -> str:
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert set(error) >= {"message", "type", "param", "code"}
+    if param is not None:
+        assert error["param"] == param
+    return str(error["message"])
+
+
+@pytest.mark.parametrize(
+    ("said", "reward", "scale"),
+    [
+        ({"rating": "good"}, 1.0, "binary"),
+        ({"rating": "bad"}, -1.0, "binary"),
+        ({"rating": 0.25}, 0.25, "scalar"),
+        ({"rating": -1}, -1.0, "scalar"),
+        ({"rating": 0}, 0.0, "scalar"),
+        ({"rating": 1, "scale": "likert"}, -1.0, "likert"),
+        ({"rating": 4, "scale": "likert"}, 0.5, "likert"),
+        ({"rating": 5, "scale": "likert"}, 1.0, "likert"),
+        ({"rating": 1, "scale": "scalar"}, 1.0, "scalar"),
+        ({"rating": "good", "scale": "binary"}, 1.0, "binary"),
+        ({"comment": "too long"}, None, None),
+        ({"correction": "Paris."}, None, None),
+    ],
+)
+async def test_every_kind_is_stored(
+    tmp_path: Path, said: dict[str, Any], reward: float | None, scale: str | None
+):
+    async with service(tmp_path) as burnish:
+        made = capture(burnish.log, [user("hi")])
+        answer = await burnish.post({"completion_id": made, **said})
+        assert answer.status_code == 201
+        record = answer.json()
+        assert (record["object"], record["completion_id"], record["target"]) == (
+            "feedback",
+            made,
+            "completion_id",
+        )
+        assert (record["reward"], record["scale"]) == (reward, scale)
+        assert (record["comment"], record["correction"]) == (said.get("comment"), said.get("correction"))
+        assert (record["scope"], record["source"], record["rater"], record["weight"]) == (
+            "completion",
+            "human",
+            "local",
+            1.0,
+        )
+        shown = await burnish.http.get(f"/v1/feedback/{record['id']}")
+        assert shown.json() == record
+        assert [each.id for each in burnish.told] == [record["id"]]
+
+
+async def test_everything_that_can_be_said_is_kept(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        better, worse = capture(burnish.log, [user("a")]), capture(burnish.log, [user("a")])
+        said = {
+            "rating": 0.5,
+            "comment": "clearer",
+            "correction": "Paris.",
+            "preferred_over": worse,
+            "scope": "turn",
+            "source": "judge",
+            "rater": "gpt",
+            "weight": 0.5,
+            "tags": ["a", "b"],
+            "idempotency_key": "k1",
+        }
+        answer = await burnish.post({"completion_id": better, **said})
+        assert answer.status_code == 201
+        record = answer.json()
+        assert record["reward"] == said.pop("rating")
+        assert {name: record[name] for name in said} == said
+
+
+async def test_each_target_finds_its_completion(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        first = capture(burnish.log, [user("a")], "one", response_id="r1", caller="ann", session="s1")
+        second = capture(
+            burnish.log,
+            [user("a"), assistant("one"), user("b")],
+            "two",
+            response_id="r2",
+            caller="ann",
+            session="s2",
+        )
+        capture(burnish.log, [user("c")], response_id="r3")
+        conversation = (await burnish.log.completion(first)).conversation_id
+        cases: list[tuple[dict[str, Any], dict[str, str], str]] = [
+            ({"completion_id": first}, {}, first),
+            ({"response_id": "r1"}, {}, first),
+            ({"conversation_id": conversation}, {}, second),
+            ({"last": True}, {"x-burnish-user": "ann"}, second),
+            ({"last": True}, {"x-burnish-user": "ann", "x-burnish-session": "s1"}, first),
+        ]
+        for target, headers, meant in cases:
+            record = (await burnish.post({**target, "rating": "good"}, **headers)).json()
+            assert record["completion_id"] == meant
+            assert record["target"] == next(iter(target))
+            assert record["rater"] == headers.get("x-burnish-user", "local")
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "hint"),
+    [
+        ({"rating": "good"}, "completion_id", "exactly one target"),
+        ({"completion_id": "C", "last": True, "rating": "good"}, "last", "exactly one target"),
+        ({"last": False, "rating": "good"}, "last", "must be true"),
+        ({"last": "yes", "rating": "good"}, "last", "boolean"),
+        ({"completion_id": "C"}, "rating", "at least one"),
+        ({"completion_id": "C", "scope": "turn", "tags": ["x"]}, "rating", "at least one"),
+        ({"completion_id": "", "rating": "good"}, "completion_id", "at least 1"),
+        ({"completion_id": 5, "rating": "good"}, "completion_id", "string"),
+        ({"completion_id": "C", "rating": "great"}, "rating", '"good", "bad"'),
+        ({"completion_id": "C", "rating": 2}, "rating", "-1 to 1"),
+        ({"completion_id": "C", "rating": -1.01}, "rating", "-1 to 1"),
+        ({"completion_id": "C", "rating": True}, "rating", "True"),
+        ({"completion_id": "C", "rating": [1]}, "rating", "-1 to 1"),
+        ({"completion_id": "C", "rating": 0, "scale": "likert"}, "rating", "1 to 5"),
+        ({"completion_id": "C", "rating": 6, "scale": "likert"}, "rating", "1 to 5"),
+        ({"completion_id": "C", "rating": 3.5, "scale": "likert"}, "rating", "whole number"),
+        ({"completion_id": "C", "rating": True, "scale": "likert"}, "rating", "True"),
+        ({"completion_id": "C", "rating": "good", "scale": "likert"}, "rating", "1 to 5"),
+        ({"completion_id": "C", "rating": "good", "scale": "scalar"}, "rating", "-1 to 1"),
+        ({"completion_id": "C", "rating": 1, "scale": "binary"}, "rating", '"good" or "bad"'),
+        ({"completion_id": "C", "comment": "x", "scale": "likert"}, "scale", "none"),
+        ({"completion_id": "C", "rating": 1, "scale": "stars"}, "scale", "likert"),
+        ({"completion_id": "C", "comment": ""}, "comment", "say something"),
+        ({"completion_id": "C", "comment": " \n"}, "comment", "say something"),
+        ({"completion_id": "C", "comment": 5}, "comment", "string"),
+        ({"completion_id": "C", "correction": ""}, "correction", "say something"),
+        ({"completion_id": "C", "rating": 1, "scope": "world"}, "scope", "conversation"),
+        ({"completion_id": "C", "rating": 1, "source": "dog"}, "source", "human"),
+        ({"completion_id": "C", "rating": 1, "weight": 0}, "weight", "greater than 0"),
+        ({"completion_id": "C", "rating": 1, "weight": 1e9}, "weight", "100"),
+        ({"completion_id": "C", "rating": 1, "weight": True}, "weight", "number"),
+        ({"completion_id": "C", "rating": 1, "weight": "2"}, "weight", "number"),
+        ({"completion_id": "C", "rating": 1, "tags": "x"}, "tags", "list"),
+        ({"completion_id": "C", "rating": 1, "tags": ["x", 5]}, "tags.1", "string"),
+        ({"completion_id": "C", "rating": 1, "tags": ["x"] * 33}, "tags", "32"),
+        ({"completion_id": "C", "rating": 1, "idempotency_key": ""}, "idempotency_key", "at least 1"),
+        ({"completion_id": "C", "rating": 1, "rater": ""}, "rater", "at least 1"),
+        ({"completion_id": "C", "rating": 1, "ratnig": 1}, "ratnig", "unknown field"),
+        ({"completion_id": "C", "preferred_over": "C"}, "preferred_over", "itself"),
+        ([1], None, "JSON object"),
+        ("good", None, "JSON object"),
+    ],
+)
+async def test_wrong_values_name_the_field_and_what_is_allowed(
+    tmp_path: Path, body: Any, param: str | None, hint: str
+):
+    async with service(tmp_path) as burnish:
+        made = capture(burnish.log, [user("hi")])
+        if isinstance(body, dict):
+            body = {name: made if value == "C" else value for name, value in body.items()}
+        answer = await burnish.post(body)
+        assert hint in refused(answer, 422, param)
+        assert await burnish.log.feedbacks() == []
+        assert burnish.told == []
+
+
+async def test_unknown_targets_are_not_found(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        made = capture(burnish.log, [user("hi")], caller="ann")
+        for target in (
+            {"completion_id": "x"},
+            {"response_id": "x"},
+            {"conversation_id": "x"},
+            {"last": True},
+        ):
+            answer = await burnish.post({**target, "rating": "good"})
+            refused(answer, 404, next(iter(target)))
+        answer = await burnish.post({"completion_id": made, "preferred_over": "x"})
+        refused(answer, 404, "preferred_over")
+
+
+async def test_an_ambiguous_response_id_lists_the_candidates(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        made = {capture(burnish.log, [user(str(n))]) for n in range(2)}
+        answer = await burnish.post({"response_id": "chatcmpl-1", "rating": "good"})
+        refused(answer, 409, "response_id")
+        assert {each["completion_id"] for each in answer.json()["error"]["candidates"]} == made
+
+
+async def test_a_repeated_key_gives_the_first_record_and_another_content_a_conflict(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        made = capture(burnish.log, [user("hi")])
+        body = {"completion_id": made, "rating": "good", "idempotency_key": "k"}
+        first, second = await burnish.post(body), await burnish.post(body)
+        assert (first.status_code, second.status_code) == (201, 200)
+        assert first.json() == second.json()
+        assert len(burnish.told) == 1
+        refused(await burnish.post({**body, "rating": "bad"}), 409, "idempotency_key")
+        assert (await burnish.post(body, **{"x-burnish-user": "bob"})).status_code == 201
+
+
+async def test_undo_takes_back_and_stays_in_the_list(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        made = capture(burnish.log, [user("hi")])
+        record = (await burnish.post({"completion_id": made, "rating": "good"})).json()
+        undone = await burnish.http.delete(f"/v1/feedback/{record['id']}")
+        assert undone.status_code == 200
+        assert undone.json() == {**record, "undone_at": undone.json()["undone_at"]}
+        assert undone.json()["undone_at"] is not None
+        assert (await burnish.http.get("/v1/feedback")).json()["data"] == [undone.json()]
+        assert (await burnish.http.get(f"/burnish/completions/{made}")).json()["rating"] is None
+        refused(await burnish.http.delete("/v1/feedback/fb_nobody"), 404)
+
+
+async def test_lists_come_in_pages(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        made = [capture(burnish.log, [user(f"q{n}")]) for n in range(3)]
+        ids = [(await burnish.post({"completion_id": each, "rating": "good"})).json()["id"] for each in made]
+        for path, expected in (("/v1/feedback", ids[::-1]), ("/burnish/completions", made[::-1])):
+            page = (await burnish.http.get(path, params={"limit": 2})).json()
+            assert ([each["id"] for each in page["data"]], page["has_more"]) == (expected[:2], True)
+            rest = (await burnish.http.get(path, params={"before": expected[1]})).json()
+            assert ([each["id"] for each in rest["data"]], rest["has_more"]) == (expected[2:], False)
+        one = (await burnish.http.get("/v1/feedback", params={"completion_id": made[1]})).json()
+        assert [each["id"] for each in one["data"]] == [ids[1]]
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "1001", "x", "", "1e3", "9" * 30, "٣"])
+async def test_a_wrong_limit_is_named(tmp_path: Path, limit: str):
+    async with service(tmp_path) as burnish:
+        for path in ("/v1/feedback", "/burnish/completions"):
+            refused(await burnish.http.get(path, params={"limit": limit}), 422, "limit")
+
+
+async def test_a_completion_is_shown_with_its_context(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        made = capture(burnish.log, [user("hi")], "Hello!", params={"temperature": 0.5})
+        shown = (await burnish.http.get(f"/burnish/completions/{made}")).json()
+        assert (shown["messages"], shown["params"], shown["reply"]) == (
+            [user("hi")],
+            {"temperature": 0.5},
+            assistant("Hello!"),
+        )
+        listed = (
+            await burnish.http.get("/burnish/completions", params={"conversation": shown["conversation_id"]})
+        ).json()
+        assert [each["id"] for each in listed["data"]] == [made]
+        refused(await burnish.http.get("/burnish/completions/cmpl_nobody"), 404)
+
+
+async def test_only_json_of_reasonable_size_is_taken(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        good = b'{"last": true, "rating": "good"}'
+        for headers in (
+            {},
+            {"content-type": "text/plain"},
+            {"content-type": "application/x-www-form-urlencoded"},
+        ):
+            refused(await burnish.http.post("/v1/feedback", content=good, headers=headers), 415)
+        json = {"content-type": "application/json; charset=utf-8"}
+        refused(await burnish.http.post("/v1/feedback", content=b"{bad", headers=json), 400)
+        refused(await burnish.http.post("/v1/feedback", content=b"", headers=json), 400)
+        refused(await burnish.http.post("/v1/feedback", content=b'"\xff"', headers=json), 400)
+        huge = b'{"comment": "' + b"x" * 2_000_000 + b'"}'
+        refused(await burnish.http.post("/v1/feedback", content=huge, headers=json), 413)
+        refused(await burnish.http.post("/v1/feedback", content=good, headers=json), 404)
