@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from burnish.adapters.convert.peft_gguf import convert, read_base
 from burnish.adapters.errors import AdapterError, EngineError
 
 # Requests that are decoded together. More would only make each slower on the few cores of a laptop.
@@ -73,6 +72,9 @@ def serve(settings: Settings) -> Any:
     if settings.adapter and settings.converted:
         converted = Path(settings.converted)
         if not converted.exists():
+            # Imported here: numpy is half of what a start costs, and most starts have nothing to convert.
+            from burnish.adapters.convert.peft_gguf import convert, read_base
+
             convert(Path(settings.adapter), read_base(Path(settings.model)), converted)
         parameters.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(converted), 1.0)]
     try:
@@ -99,6 +101,7 @@ def _parameters(xllamacpp: Any, settings: Settings) -> Any:
     # A unified cache would let one long request make the others fail when it is full.
     parameters.kv_unified = False
     parameters.n_ctx = SLOTS * SLOT_TOKENS
+    parameters.warmup = False  # the probe warms it up, and no version goes live without one
     parameters.fit_params = False  # the size above is meant, and measuring costs boot time
     parameters.cache_ram_mib = 0  # gigabytes otherwise; each slot's own prompt cache is enough
     parameters.n_threads_http = HTTP_THREADS
