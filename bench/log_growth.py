@@ -27,33 +27,11 @@ LIMIT_PER_COMPLETION_BYTES = 1024
 """The completion's own row, its nodes and the indexes: about a dozen ids, names, times and counts."""
 
 TOOLS = 24
-WORDS = [
-    "file",
-    "function",
-    "returns",
-    "value",
-    "error",
-    "test",
-    "request",
-    "answer",
-    "model",
-    "branch",
-    "number",
-    "line",
-    "change",
-    "string",
-    "list",
-    "thread",
-    "because",
-    "however",
-    "should",
-    "which",
-    "module",
-    "without",
-    "between",
-    "second",
-    "parse",
-]
+VOCABULARY = (
+    "file function returns value error test request answer model branch number line change string list thread "
+    "because however should which module without between second parse"
+)
+WORDS = VOCABULARY.split()
 
 Message = dict[str, Any]
 
@@ -90,9 +68,8 @@ async def run(turns: int, seed: int) -> int:
     print(f"distinct messages + tools  {distinct:>12,} bytes")
     print(f"log, closed                {size:>12,} bytes  = {size / distinct:.2f} x distinct")
     print(f"  over the distinct ones   {(size - distinct) / completions:>12,.0f} bytes a completion")
-    print(
-        f"limit                      {limit:>12,} bytes  = {LIMIT_FACTOR} x distinct + {LIMIT_PER_COMPLETION_BYTES} a completion"
-    )
+    constant = f"{LIMIT_FACTOR} x distinct + {LIMIT_PER_COMPLETION_BYTES} a completion"
+    print(f"limit                      {limit:>12,} bytes  = {constant}")
     print(
         f"all requests, as resent    {resent:>12,} bytes  = {resent / distinct:.1f} x distinct (quadratic storage)"
     )
