@@ -1,0 +1,285 @@
+"""What the learner does around a run: starting, giving up, changing what is live, telling how it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+
+from burnish.adapters.errors import CorruptAdapter
+from burnish.proxy.asgi import on_burnish_error, on_http_error
+from burnish.proxy.errors import BurnishError
+from burnish.proxy.ids import run_id
+from burnish.proxy.learner.routes import learner_routes
+from burnish.proxy.records import Run
+from burnish.training.job import JobDirectory, Rollout
+from tests.proxy.learner.conftest import Open, World
+
+UNDECIDED = {"outcome": "undecided", "reason": "too few ratings", "checks": []}
+REJECTED = {"outcome": "rejected", "reason": "gibberish", "checks": []}
+
+
+@asynccontextmanager
+async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
+    routes = learner_routes(world.learner, world.registry, world.log)
+    handlers: Any = {BurnishError: on_burnish_error, HTTPException: on_http_error}
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish") as http:
+        yield http
+
+
+def candidate(world: World, seed: int) -> int:
+    """A version on which the gate could not decide."""
+    number = world.make_version(seed).number
+    world.registry.record(number, "candidate", "too few ratings", verdict=UNDECIDED)
+    return number
+
+
+async def serves(world: World, number: int) -> bool:
+    assert world.registry.live() == number
+    assert world.swap.route.live
+    await world.ask([{"role": "user", "content": "Hi"}], max_tokens=2)
+    return world.swap.route.live.version == number
+
+
+async def test_nothing_rated_means_nothing_to_do(open_world: Open) -> None:
+    world = await open_world(schedule="auto")
+    await asyncio.sleep(0.1)
+    status = world.learner.status()
+    assert (status["state"], status["run"]) == ("idle", None)
+    assert "no rating is ready" in status["reason"]
+    async with client(world) as http:
+        for body in ({}, {"force": True}):
+            answer = await http.post("/burnish/train", json=body)
+            assert answer.status_code == 409
+            assert "no rating is ready" in answer.json()["error"]["message"]
+        dry = (await http.post("/burnish/train", json={"dry_run": True})).json()
+        assert (dry["would_train"], dry["parent"]) == (False, 0)
+        assert (await http.get("/burnish/runs")).json() == {"runs": []}
+        assert (await http.get("/burnish/runs/run_x")).status_code == 404
+        assert (await http.get("/burnish/adapters")).json() == {"live": 0, "previous": None, "adapters": []}
+        base = (await http.get("/burnish/adapters/0")).json()
+        assert (base["state"], base["events"]) == ("live", [])
+
+
+async def test_one_sided_ratings_wait_and_say_so(open_world: Open) -> None:
+    world = await open_world(schedule="auto", min_ratings=2, min_good=1, min_bad=1)
+    await world.rated(-1.0, 3)
+    async with client(world) as http:
+        answer = await http.post("/burnish/train", json={})
+        assert answer.status_code == 409
+        assert "all 3 ready ratings are bad" in answer.json()["error"]["message"]
+        forced = (await http.post("/burnish/train", json={"dry_run": True, "force": True})).json()
+    assert forced["would_train"]
+    assert forced["hyperparameters"]["kl_beta"] > 0, "something must keep the model speaking"
+    assert world.learner.status()["state"] == "idle"
+
+
+async def test_switched_off_is_off_even_by_hand(open_world: Open) -> None:
+    world = await open_world(enabled=False)
+    await world.rated(1.0, 1)
+    await world.rated(-1.0, 1)
+    async with client(world) as http:
+        answer = await http.post("/burnish/train", json={"force": True})
+    assert answer.status_code == 409
+    assert "--no-train" in answer.json()["error"]["message"]
+    assert world.learner.status()["state"] == "off"
+
+
+async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_world: Open) -> None:
+    world = await open_world(schedule="auto", learning_rate=1e-5, preset="careful")
+    await world.rated(1.0, 12)
+    await world.rated(-1.0, 8)
+    dry = await world.learner.dry_run()
+    assert (dry["would_train"], dry["by_itself"]) == (True, "waiting for 12 new ratings more")
+    assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0}
+    assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 5}, 6)
+    assert dry["hyperparameters"]["learning_rate"] == 1e-5
+    assert dry["hyperparameters"]["epochs"] == 2, "the preset fills the rest"
+    assert not (world.data / "jobs").exists()
+    assert await world.log.runs() == []
+
+
+async def test_a_run_that_fails_says_why_and_leaves_everything_as_it_was(
+    open_world: Open, tmp_path: Path
+) -> None:
+    world = await open_world(
+        schedule="auto",
+        min_ratings=4,
+        min_good=2,
+        min_bad=2,
+        base_weights=tmp_path / "gone.gguf",
+        weights_cache=tmp_path / "weights",
+    )
+    await world.rated(1.0, 2)
+    await world.rated(-1.0, 2)
+    async with asyncio.timeout(30):
+        while not (runs := await world.log.runs()):
+            await asyncio.sleep(0.1)
+    run = await world.ended(runs[0].id, 60)
+    assert (run.status, run.version, run.ratings) == ("failed", None, 4)
+    assert "gone.gguf" in run.reason
+    await asyncio.sleep(1.5)
+    status = world.learner.status()
+    assert "the last run failed, next try in" in status["reason"], "it backs off"
+    assert len(await world.log.runs()) == 1
+    assert status["ready"]["new"] == 4
+    assert await serves(world, 0)
+    async with client(world) as http:
+        shown = (await http.get(f"/burnish/runs/{run.id}")).json()
+        assert (shown["status"], shown["progress"]) == ("failed", None)
+        again = await http.post("/burnish/train", json={})
+        assert again.status_code == 202, "the user need not wait"
+        second = again.json()["run_id"]
+        assert (await http.get(f"/burnish/runs/{second}")).status_code == 200, "it can be followed at once"
+        busy = await http.post("/burnish/train", json={})
+        assert busy.status_code == 409
+        assert f"{second} is under way" in busy.json()["error"]["message"]
+    await world.ended(second, 60)
+
+
+async def test_a_disk_that_cannot_be_written_fails_the_run_only(open_world: Open, tmp_path: Path) -> None:
+    (tmp_path / "occupied").write_text("a file where the folder of jobs should be")
+    world = await open_world(jobs=tmp_path / "occupied")
+    await world.rated(1.0, 1)
+    await world.rated(-1.0, 1)
+    run = await world.ended(await world.learner.train_now(), 10)
+    assert run.status == "failed"
+    assert "occupied" in run.reason
+    assert await serves(world, 0)
+
+
+async def test_what_a_crash_left_behind_is_put_in_order(open_world: Open) -> None:
+    world = await open_world()
+    judged, unjudged = candidate(world, 1), world.make_version(2).number
+    (world.registry.root / "v0003.tmp").mkdir()
+    crashed = Run(run_id(), time.time(), None, "evaluating", "32 new ratings", unjudged, 32)
+    await world.log.start_run(crashed)
+    world = await open_world()
+    assert world.registry.get(judged).state == "candidate"
+    assert world.registry.get(unjudged).state == "rejected"
+    assert "interrupted before the gate decided" in world.registry.get(unjudged).reason
+    assert not list(world.registry.root.glob("*.tmp"))
+    run = await world.log.run(crashed.id)
+    assert (run.status, run.version) == ("interrupted", unjudged)
+    assert run.ended_at
+    assert world.learner.status()["failures"] == 1
+
+
+async def test_promote_and_roll_back_by_hand(open_world: Open) -> None:
+    world = await open_world()
+    first, second = candidate(world, 1), candidate(world, 2)
+    async with client(world) as http:
+        for number in (first, second):
+            answer = await http.post(f"/burnish/adapters/{number}/promote", json={"reason": "looks good"})
+            assert answer.json() == {"live": number, "previous": number - 1}
+            assert await serves(world, number)
+        listed = (await http.get("/burnish/adapters")).json()
+        assert [(a["version"], a["state"]) for a in listed["adapters"]] == [(1, "retired"), (2, "live")]
+        back = [await http.post("/burnish/adapters/rollback", json={}) for _ in range(3)]
+        assert [answer.status_code for answer in back] == [200, 200, 409]
+        assert [answer.json()["live"] for answer in back[:2]] == [1, 0]
+        assert "nothing to go back to" in back[2].json()["error"]["message"]
+        assert await serves(world, 0)
+        assert (await http.post("/burnish/adapters/rollback", json={"to": 2})).json()["live"] == 2
+        assert (await http.post("/burnish/adapters/rollback", json={"to": 0})).json()["live"] == 0
+    assert world.registry.events(1)[-1].reason == "rolled back by hand"
+
+
+async def test_what_the_gate_did_not_let_pass_needs_force(open_world: Open) -> None:
+    world = await open_world()
+    rejected, unjudged = world.make_version(1).number, world.make_version(2).number
+    world.registry.record(rejected, "rejected", "gibberish", verdict=REJECTED)
+    async with client(world) as http:
+        for number, words in ((rejected, "was rejected: gibberish"), (unjudged, "has not been judged")):
+            answer = await http.post(f"/burnish/adapters/{number}/promote", json={})
+            assert answer.status_code == 409
+            assert words in answer.json()["error"]["message"]
+        assert await serves(world, 0)
+        back = await http.post("/burnish/adapters/rollback", json={"to": rejected})
+        assert back.status_code == 409
+        assert "never live" in back.json()["error"]["message"]
+        forced = await http.post(f"/burnish/adapters/{rejected}/promote", json={"force": True})
+        assert forced.json()["live"] == rejected
+    assert await serves(world, rejected)
+
+
+async def test_a_damaged_version_does_not_go_live(open_world: Open) -> None:
+    world = await open_world()
+    number = candidate(world, 1)
+    path = world.registry.get(number).path / "adapter_model.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+    async with client(world) as http:
+        answer = await http.post(f"/burnish/adapters/{number}/promote", json={})
+    assert answer.status_code == 409
+    assert "nothing was changed" in answer.json()["error"]["message"]
+    with pytest.raises(CorruptAdapter):
+        world.registry.verify(number)
+    assert await serves(world, 0)
+
+
+async def test_a_version_is_shown_with_its_verdict_and_its_answers(open_world: Open) -> None:
+    world = await open_world()
+    number = candidate(world, 1)
+    job = JobDirectory(world.data / "jobs" / "run_made")
+    job.path.mkdir(parents=True)
+    messages = (
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hi?"}]},
+    )
+    job.write_rollouts(
+        [
+            Rollout(policy=policy, prompt_id="p", messages=messages, reply=text, finished=True)
+            for policy, text in (("candidate", "Hi."), ("incumbent", "Hello there."))
+        ]
+    )
+    async with client(world) as http:
+        shown = (await http.get(f"/burnish/adapters/{number}")).json()
+        missing = await http.get("/burnish/adapters/7")
+        odd = await http.get("/burnish/adapters/v1")
+    assert shown["manifest"]["base_digest"] == world.host.base_digest
+    assert shown["verdict"] == UNDECIDED
+    assert [event["state"] for event in shown["events"]] == ["candidate", "candidate"]
+    assert shown["samples"] == [
+        {
+            "prompt": "Hi?",
+            "before": {"reply": "Hello there.", "finished": True},
+            "after": {"reply": "Hi.", "finished": True},
+        }
+    ]
+    assert missing.status_code == odd.status_code == 404
+    assert "no version 7 (versions: v1)" in missing.json()["error"]["message"]
+
+
+BAD_REQUESTS: list[tuple[str, bytes, str, int, str | None]] = [
+    ("/burnish/train", b"{}", "text/plain", 415, None),
+    ("/burnish/train", b"{", "application/json", 400, None),
+    ("/burnish/train", b"[]", "application/json", 422, None),
+    ("/burnish/train", b'{"dry_run": "yes"}', "application/json", 422, "dry_run"),
+    ("/burnish/train", b'{"dryrun": true}', "application/json", 422, "dryrun"),
+    ("/burnish/train", b" " * (64 * 1024 + 1), "application/json", 413, None),
+    ("/burnish/adapters/rollback", b'{"to": -1}', "application/json", 422, "to"),
+    ("/burnish/adapters/rollback", b'{"to": "base"}', "application/json", 422, "to"),
+    ("/burnish/adapters/rollback", b'{"to": 9}', "application/json", 404, None),
+    ("/burnish/adapters/9/promote", b"{}", "application/json", 404, None),
+    ("/burnish/adapters/9/promote", b'{"reason": ""}', "application/json", 422, "reason"),
+]
+
+
+async def test_malformed_requests_get_the_status_and_the_field(open_world: Open) -> None:
+    world = await open_world()
+    async with client(world) as http:
+        for path, body, kind, status, param in BAD_REQUESTS:
+            answer = await http.post(path, content=body, headers={"content-type": kind})
+            assert (answer.status_code, answer.json()["error"]["param"]) == (status, param), (path, body)
+            assert answer.json()["error"]["message"]
+        for limit in ("0", "x", "1001", "-1"):
+            assert (await http.get("/burnish/runs", params={"limit": limit})).status_code == 422
