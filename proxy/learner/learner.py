@@ -15,17 +15,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from burnish.adapters.errors import AdapterError, EngineError, UnknownVersion
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.errors import AdapterError
 from burnish.adapters.registry import Registry, spoken
 from burnish.adapters.swap import Swap
 from burnish.proxy import ids
 from burnish.proxy.config import TrainConfig
-from burnish.proxy.errors import BurnishError, Conflict, NotFound, Unavailable
+from burnish.proxy.errors import BurnishError, Conflict, Unavailable
 from burnish.proxy.learner import export
 from burnish.proxy.learner.cycle import Cycle, Ended
 from burnish.proxy.learner.scheduler import Decision, Policy, State, decide
 from burnish.proxy.learner.trainer import progress
+from burnish.proxy.learner.versions import Versions
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion, Run
 from burnish.training.errors import TrainingError
@@ -90,6 +90,7 @@ class Learner:
             weights_cache=weights_cache,
             jobs=jobs,
         )
+        self._versions = Versions(registry, swap)
         self._ready = _Ready()
         self._stale = True
         self._asked: _Asked | None = None
@@ -107,8 +108,7 @@ class Learner:
         """Put in order what a crash left, then work in the background until ``stop``. Raises AdapterError."""
         try:
             await asyncio.to_thread(self._registry.recover)
-            for version in self._registry.versions():
-                self._give_up(version.number, "burnish was interrupted before the gate decided")
+            self._versions.give_up_unjudged("burnish was interrupted before the gate decided")
         except OSError as error:
             logger.error("what the last end left behind could not be put in order: %s", error)
         await self._recall()
@@ -188,60 +188,15 @@ class Learner:
         }
 
     async def promote(self, number: int, reason: str, *, force: bool = False) -> None:
-        """Make a version live by hand. Raises NotFound, Conflict (the gate did not let it pass), Unavailable."""
-        version = self._version(number)
-        if version and not force:
-            if version.state == "rejected":
-                raise Conflict(
-                    f'{spoken(number)} was rejected: {version.reason}. To promote it anyway send {{"force": true}}',
-                    code="rejected",
-                )
-            if version.state == "candidate" and not self._judged(number):
-                raise Conflict(
-                    f"{spoken(number)} has not been judged yet: wait until its run has ended",
-                    code="not_judged",
-                )
-        await self._go_live(version, reason)
-
-    async def rollback(self, to: int | None, reason: str) -> int:
-        """Go back to a version that was live before (None: one step); return its number.
-
-        Raises NotFound, Conflict, Unavailable.
-        """
-        if to is None and (to := self._registry.previous_live()) is None:
-            raise Conflict("the bare model is live: there is nothing to go back to", code="nothing_to_undo")
-        version = self._version(to)
-        if version and version.state not in ("retired", "live"):
-            raise Conflict(
-                f"{spoken(to)} was never live ({version.state}): promote it instead", code="never_live"
-            )
-        await self._go_live(version, reason)
-        return to
-
-    async def _go_live(self, version: AdapterVersion | None, reason: str) -> None:
-        try:
-            await self._swap.go_live(version, reason)
-        except EngineError as error:
-            raise Unavailable(f"{error}; nothing was changed", code="engine_error") from error
-        except (AdapterError, OSError) as error:
-            raise Conflict(f"{error}; nothing was changed", code="not_servable") from error
+        """Make a version live by hand; see ``Versions.promote``."""
+        await self._versions.promote(number, reason, force=force)
         self.wake()  # what counts as learnt depends on what is live
 
-    def _version(self, number: int) -> AdapterVersion | None:
-        try:
-            return None if number == BASE_VERSION else self._registry.get(number)
-        except UnknownVersion as error:
-            raise NotFound(str(error), code="unknown_version") from error
-        except AdapterError as error:
-            raise Conflict(str(error), code="not_servable") from error
-
-    def _judged(self, number: int) -> bool:
-        return any("verdict" in event.details for event in self._registry.events(number))
-
-    def _give_up(self, number: int, reason: str) -> None:
-        """Reject a candidate that the gate never saw."""
-        if self._registry.get(number).state == "candidate" and not self._judged(number):
-            self._registry.record(number, "rejected", reason)
+    async def rollback(self, to: int | None, reason: str) -> int:
+        """Go back to what was live before; see ``Versions.rollback``."""
+        number = await self._versions.rollback(to, reason)
+        self.wake()
+        return number
 
     async def _recall(self) -> None:
         """Read the last runs: close those that a crash left open, and go on counting where they ended."""
@@ -350,11 +305,10 @@ class Learner:
         """Record a run that came to no verdict; its candidate, if it got that far, is given up."""
         assert self._active is not None
         self._failed()
-        if self._active.version is not None:
-            try:
-                self._give_up(self._active.version, f"its run {status} before the gate decided: {reason}")
-            except (AdapterError, OSError) as error:
-                logger.error("%s could not be rejected: %s", spoken(self._active.version), error)
+        try:
+            self._versions.give_up_unjudged(f"its run {status} before the gate decided: {reason}")
+        except (AdapterError, OSError) as error:
+            logger.error("the candidate of %s could not be rejected: %s", self._active.id, error)
         await self._store(replace(self._active, status=status, reason=reason, ended_at=time.time()))
 
     async def _store(self, run: Run) -> None:

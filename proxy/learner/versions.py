@@ -1,0 +1,77 @@
+"""Versions in the user's hand: promote, roll back; and giving up those that no gate has seen."""
+
+from __future__ import annotations
+
+from burnish.adapters.errors import AdapterError, EngineError, UnknownVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.registry import Registry, spoken
+from burnish.adapters.swap import Swap
+from burnish.proxy.errors import Conflict, NotFound, Unavailable
+
+
+class Versions:
+    """What may be done with which version."""
+
+    def __init__(self, registry: Registry, swap: Swap) -> None:
+        self._registry = registry
+        self._swap = swap
+
+    async def promote(self, number: int, reason: str, *, force: bool) -> None:
+        """Make a version live (0: the bare model), by force even one that the gate did not let pass.
+
+        Raises NotFound, Conflict, Unavailable.
+        """
+        version = self._get(number)
+        if version and not force:
+            if version.state == "rejected":
+                raise Conflict(
+                    f'{spoken(number)} was rejected: {version.reason}. To promote it anyway send {{"force": true}}',
+                    code="rejected",
+                )
+            if self._unjudged(version):
+                raise Conflict(
+                    f"{spoken(number)} has not been judged yet: wait until its run has ended",
+                    code="not_judged",
+                )
+        await self._go_live(version, reason)
+
+    async def rollback(self, to: int | None, reason: str) -> int:
+        """Go back to a version that was live before (None: one step); return its number.
+
+        Raises NotFound, Conflict, Unavailable.
+        """
+        if to is None and (to := self._registry.previous_live()) is None:
+            raise Conflict("the bare model is live: there is nothing to go back to", code="nothing_to_undo")
+        version = self._get(to)
+        if version and version.state not in ("retired", "live"):
+            raise Conflict(
+                f"{spoken(to)} was never live ({version.state}): promote it instead", code="never_live"
+            )
+        await self._go_live(version, reason)
+        return to
+
+    def give_up_unjudged(self, reason: str) -> None:
+        """Reject the candidates that no gate has seen. Raises AdapterError, OSError."""
+        for version in self._registry.versions():
+            if self._unjudged(version):
+                self._registry.record(version.number, "rejected", reason)
+
+    def _unjudged(self, version: AdapterVersion) -> bool:
+        events = self._registry.events(version.number)
+        return version.state == "candidate" and not any("verdict" in event.details for event in events)
+
+    async def _go_live(self, version: AdapterVersion | None, reason: str) -> None:
+        try:
+            await self._swap.go_live(version, reason)
+        except EngineError as error:
+            raise Unavailable(f"{error}; nothing was changed", code="engine_error") from error
+        except (AdapterError, OSError) as error:
+            raise Conflict(f"{error}; nothing was changed", code="not_servable") from error
+
+    def _get(self, number: int) -> AdapterVersion | None:
+        try:
+            return None if number == BASE_VERSION else self._registry.get(number)
+        except UnknownVersion as error:
+            raise NotFound(str(error), code="unknown_version") from error
+        except AdapterError as error:
+            raise Conflict(str(error), code="not_servable") from error
