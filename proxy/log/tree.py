@@ -151,7 +151,9 @@ def _calls(message: dict[str, Any]) -> list[Any]:
 
 
 def _objects(values: Any) -> list[dict[str, Any]]:
-    return [value for value in values if isinstance(value, dict) and value] if isinstance(values, list) else []
+    return (
+        [value for value in values if isinstance(value, dict) and value] if isinstance(values, list) else []
+    )
 
 
 def _arguments(arguments: Any) -> Any:
