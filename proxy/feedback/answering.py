@@ -79,7 +79,7 @@ async def _on_answer(
     command: Command, meant: Completion, log: Log, caller: str, on_feedback: Callable[[Feedback], None]
 ) -> str:
     if command.name == "undo":
-        return await _undo(log, meant, caller)
+        return await _undo(log, meant, caller, on_feedback)
     feedback, _ = await log.add_feedback(_draft(command, meant, caller))
     on_feedback(feedback)
     return f"{_said(command)} – {_quote(meant)} (/rl undo takes it back)"
@@ -114,12 +114,12 @@ def _said(command: Command) -> str:
     return f"rated {rating}" + (" with your comment" if command.text else "")
 
 
-async def _undo(log: Log, meant: Completion, caller: str) -> str:
+async def _undo(log: Log, meant: Completion, caller: str, on_feedback: Callable[[Feedback], None]) -> str:
     given: Sequence[Feedback] = await log.feedbacks(completion_id=meant.id, limit=FEEDBACK_SEARCHED)
     own = next((each for each in given if each.draft.rater == caller and each.undone_at is None), None)
     if own is None:
         return f"there is nothing to take back on {_quote(meant)}"
-    await log.undo_feedback(own.id)
+    on_feedback(await log.undo_feedback(own.id))
     return f"taken back – {_quote(meant)}"
 
 

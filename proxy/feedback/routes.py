@@ -25,7 +25,7 @@ LOCAL_CALLER = "local"
 
 
 def feedback_routes(log: Log, on_feedback: Callable[[Feedback], None]) -> list[Route]:
-    """Return the routes under /v1/feedback; ``on_feedback`` is told of every new record."""
+    """Return the routes under /v1/feedback; ``on_feedback`` is told of every new record and every undo."""
 
     async def create(request: Request) -> Response:
         asked = read_feedback(await _json_body(request))
@@ -47,7 +47,9 @@ def feedback_routes(log: Log, on_feedback: Callable[[Feedback], None]) -> list[R
         return _json(feedback_json(await log.feedback(request.path_params["id"])))
 
     async def undo(request: Request) -> Response:
-        return _json(feedback_json(await log.undo_feedback(request.path_params["id"])))
+        feedback = await log.undo_feedback(request.path_params["id"])
+        on_feedback(feedback)
+        return _json(feedback_json(feedback))
 
     return [
         Route("/v1/feedback", create, methods=["POST"]),
