@@ -35,12 +35,17 @@ def cache_dir() -> Path:
     return path
 
 
+def small_model_path() -> Path:
+    """Return where the small model's GGUF is kept, whether it is there or not."""
+    return cache_dir() / "models" / _FILE
+
+
 def ensure_small_model() -> Path:
     """Return the path of the small model's GGUF, fetching it when the cache lacks it or holds a damaged one.
 
     Raises EngineError, which says what to do, when it cannot be fetched or is not the file it should be.
     """
-    target = cache_dir() / "models" / _FILE
+    target = small_model_path()
     if target.is_file() and file_digest(target) == _DIGEST:
         return target
     target.parent.mkdir(mode=0o700, exist_ok=True)

@@ -92,12 +92,16 @@ async def test_the_key_shows_nowhere(host: EmbeddedHost) -> None:
     assert endpoint.api_key not in str(process.environ())
 
 
+def modes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in [folder, *folder.iterdir()]}
+
+
 async def test_state_is_private(host: EmbeddedHost, make_version: Make, engine_state: Path) -> None:
     await host.load(make_version(1))
-    assert engine_state.stat().st_mode & 0o777 == 0o700
-    modes = {path.name: path.stat().st_mode & 0o777 for path in engine_state.iterdir()}
-    assert set(modes.values()) == {0o600}
-    assert any(name.endswith(".gguf") for name in modes)
+    found = modes(engine_state)
+    assert found.pop(engine_state.name) == 0o700
+    assert set(found.values()) == {0o600}
+    assert any(name.endswith(".gguf") for name in found)
 
 
 async def test_an_adapter_of_another_base_is_refused(host: EmbeddedHost, make_version: Make) -> None:
