@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.embedded import EmbeddedHost
-from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model
+from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
@@ -37,7 +37,6 @@ from burnish.proxy.status import Engine, in_words, status_routes
 from burnish.proxy.surfaces import SURFACES
 
 LOG_FILE = "burnish.db"
-SMALL_MODEL_NAME = "smollm2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +128,7 @@ def _application(config: Config, log: Log, pool: Pool, learning: _Learning | Non
 def _embedded_model(named: str | None) -> tuple[Path, str]:
     """Return the GGUF to serve and the model's name. Raises ConfigError, EngineError."""
     if named is None:
-        return ensure_small_model(), SMALL_MODEL_NAME
+        return ensure_small_model(), SMALL_MODEL
     path = Path(named).expanduser().absolute()
     if path.suffix != ".gguf" or not path.is_file():
         raise ConfigError(

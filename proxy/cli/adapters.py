@@ -1,0 +1,137 @@
+"""``burnish adapters``: the versions, why they are (not) live, and changing that."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.errors import WrongUsage
+from burnish.proxy.cli.terminal import Json, Url, console, print_json, short
+
+app = typer.Typer(help="List, show, promote and roll back versions.", no_args_is_help=True)
+
+Number = Annotated[
+    str, typer.Argument(metavar="N", help='A version, e.g. 7 or v7; "base" is the bare model.')
+]
+Reason = Annotated[str | None, typer.Option(help="Why, for the history.")]
+
+STYLES = {"live": "bold green", "rejected": "red", "retired": "dim", "candidate": "yellow"}
+MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
+SHOWN_REPLIES = 5
+
+
+@app.command("list")
+def list_(url: Url = None, as_json: Json = False) -> None:
+    """List all versions."""
+    found = Proxy(url).get("/burnish/adapters")
+    if as_json:
+        print_json(found)
+        return
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in ("version", "state", "from", "ratings", "why"):
+        table.add_column(column)
+    base = "[bold green]live[/]" if found["live"] == 0 else "[dim]there[/]"
+    table.add_row("base", base, "", "", "[dim]the bare model[/]")
+    for each in found["adapters"]:
+        style = STYLES.get(each["state"], "")
+        table.add_row(
+            f"v{each['version']}",
+            f"[{style}]{each['state']}[/]",
+            spoken(each["parent"]),
+            str(each["ratings"]),
+            short(each["reason"], 100),
+        )
+    console.print(table)
+
+
+@app.command()
+def show(number: Number, url: Url = None, as_json: Json = False) -> None:
+    """Show where a version came from, what the gate said, and what it answers now and before."""
+    version = Proxy(url).get(f"/burnish/adapters/{read_number(number)}")
+    if as_json:
+        print_json(version)
+        return
+    console.print(f"[bold]{version['name']}[/]  {version['state']}: {escape(version.get('reason', ''))}")
+    if manifest := version["manifest"]:
+        metrics = manifest["metrics"]
+        console.print(
+            f"[dim]made {manifest['created_at']} by {manifest['run_id']} from {spoken(manifest['parent'])}, "
+            f"{len(manifest['feedback_ids'])} ratings, {manifest['objective']}, {metrics.get('seconds', 0):.0f} s, "
+            f"{metrics.get('peak_rss_bytes', 0) / 1e9:.2f} GB[/]"
+        )
+    for check in (version.get("verdict") or {}).get("checks", ()):
+        console.print(f"  {MARKS[check['passed']]} {escape(check['text'])}")
+    _side_by_side(version.get("samples") or [])
+    console.print("[dim]history[/]")
+    for event in version["events"]:
+        console.print(
+            f"  [dim]{event['at'][:19].replace('T', ' ')}[/]  {event['state']}: {escape(event['reason'])}"
+        )
+
+
+@app.command()
+def promote(
+    number: Number,
+    force: Annotated[bool, typer.Option("--force", help="Even if the gate rejected it.")] = False,
+    reason: Reason = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Make a version live."""
+    wanted = read_number(number)
+    _changed(
+        Proxy(url).post(f"/burnish/adapters/{wanted}/promote", {"force": force, "reason": reason}), as_json
+    )
+
+
+@app.command()
+def rollback(
+    number: Annotated[
+        str | None, typer.Argument(metavar="[N|base]", help="Where to; else one step back.")
+    ] = None,
+    reason: Reason = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Go back to an earlier version or to the bare model, at once."""
+    to = None if number is None else read_number(number)
+    _changed(Proxy(url).post("/burnish/adapters/rollback", {"to": to, "reason": reason}), as_json)
+
+
+def read_number(text: str) -> int:
+    """Read a version as people write it. Raises WrongUsage."""
+    if text == "base":
+        return 0
+    digits = text.removeprefix("v")
+    if not (digits.isascii() and digits.isdecimal()):
+        raise WrongUsage(f'a version is a number such as 7 or v7, or "base", not {text!r}')
+    return int(digits)
+
+
+def spoken(number: int) -> str:
+    """Return a version as people say it."""
+    return f"v{number}" if number else "base"
+
+
+def _changed(answer: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+    else:
+        console.print(f"live now: [bold]{spoken(answer['live'])}[/]")
+
+
+def _side_by_side(pairs: list[dict[str, Any]]) -> None:
+    if not pairs:
+        return
+    table = Table(header_style="dim", show_lines=True)
+    for column in ("asked", "before", "after"):
+        table.add_column(column, ratio=1)
+    for pair in pairs[:SHOWN_REPLIES]:
+        table.add_row(
+            short(pair["prompt"], 80), short(pair["before"]["reply"], 240), short(pair["after"]["reply"], 240)
+        )
+    console.print(table)

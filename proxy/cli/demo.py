@@ -1,0 +1,205 @@
+"""``burnish demo``: a simulated user rates 40 answers, burnish learns, and both are shown side by side."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import httpx
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from burnish.proxy.cli import demo_report
+from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, Answered, Summary, User, summarise
+from burnish.proxy.cli.errors import CommandFailed, WrongUsage
+from burnish.proxy.cli.questions import PROMPTS
+from burnish.proxy.cli.terminal import Json, console, print_json
+from burnish.proxy.serve import SERVER_FILE
+
+# The model is fetched on the very first start.
+BOOT_LIMIT_S = 900.0
+# Long past what the slowest machine needs; a run that takes longer hangs.
+LEARN_LIMIT_S = 3600.0
+STOP_LIMIT_S = 30.0
+POLL_S = 0.5
+FEWEST_RATINGS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One seed's demo."""
+
+    seed: int
+    ratings: int
+    good: int
+    before: Summary
+    after: Summary
+    kl_per_token: float
+    """Of the version, on its own replies, to the bare model (nats), as the gate measured it."""
+    minutes: float
+    """From the first rating until the new version was live."""
+    train_seconds: float
+    peak_rss_bytes: int
+    reason: str
+    """Why the gate let it pass."""
+    answers_before: list[Answered]
+    answers_after: list[Answered]
+
+
+def demo(
+    seeds: Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, separated by commas.")] = "0",
+    ratings: Annotated[int, typer.Option(min=FEWEST_RATINGS, help="Answers that the user rates.")] = 40,
+    out: Annotated[Path, typer.Option(help="Folder for demo.png, demo.md and demo.json.")] = Path(
+        "burnish-demo"
+    ),
+    as_json: Json = False,
+) -> None:
+    """Watch burnish learn: a simulated user who likes short answers rates 40 of them; about four minutes a seed.
+
+    Runs a burnish of its own on a free port with a data directory that is thrown away.
+    """
+    _check(ratings)
+    outcomes = [run(seed, ratings, quiet=as_json) for seed in _seeds(seeds)]
+    out.mkdir(parents=True, exist_ok=True)
+    content = [asdict(outcome) for outcome in outcomes]
+    (out / "demo.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (out / "demo.md").write_text(demo_report.markdown(outcomes, seeds), encoding="utf-8")
+    demo_report.plot(outcomes, out / "demo.png")
+    if as_json:
+        print_json(content)
+        return
+    demo_report.show(outcomes)
+    console.print(f"\n[dim]written: {out / 'demo.png'}, {out / 'demo.md'}, {out / 'demo.json'}[/]")
+
+
+def run(seed: int, ratings: int, *, quiet: bool = False) -> Outcome:
+    """Let one user talk to a fresh burnish until it has learnt. Raises CommandFailed when nothing goes live."""
+    with tempfile.TemporaryDirectory(prefix="burnish-demo-") as folder, _bars(quiet) as bars:
+        bar = bars.add_task(f"seed {seed}: starting", total=None)
+        with _burnish(Path(folder), seed, ratings) as proxy:
+            user = User(proxy.url, seed, ratings)
+            bars.update(bar, description=f"seed {seed}: asking before", total=HELD_OUT * SAMPLES)
+            before = user.ask_held_out("default", lambda: bars.advance(bar))
+            bars.reset(bar, description=f"seed {seed}: asking and rating", total=ratings)
+            began, good = time.monotonic(), 0
+            for question in user.rated:
+                answered = user.ask(question)
+                user.rate(answered)
+                good += answered.satisfies
+                bars.advance(bar)
+            _wait_until_live(proxy, bars, bar, seed)
+            minutes = (time.monotonic() - began) / 60
+            bars.reset(bar, description=f"seed {seed}: asking after", total=HELD_OUT * SAMPLES)
+            after = user.ask_held_out("default", lambda: bars.advance(bar))
+            version = proxy.get("/burnish/adapters/1")
+    metrics = version["manifest"]["metrics"]
+    return Outcome(
+        seed=seed,
+        ratings=ratings,
+        good=good,
+        before=summarise(before),
+        after=summarise(after),
+        kl_per_token=next(c["value"] for c in version["verdict"]["checks"] if c["name"] == "kl"),
+        minutes=minutes,
+        train_seconds=metrics["seconds"],
+        peak_rss_bytes=metrics["peak_rss_bytes"],
+        reason=version["reason"],
+        answers_before=before,
+        answers_after=after,
+    )
+
+
+@contextmanager
+def _burnish(folder: Path, seed: int, ratings: int) -> Iterator[Proxy]:
+    """Run ``burnish up`` as anyone would, on a free port and an empty data directory."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
+    if cache := os.environ.get("BURNISH_CACHE_DIR"):
+        own["BURNISH_CACHE_DIR"] = cache
+    own |= {"BURNISH_TRAIN__MIN_RATINGS": str(ratings), "BURNISH_TRAIN__SEED": str(seed)}
+    command = [sys.executable, "-m", "burnish", "up", "--port", "0", "--data-dir", str(folder)]
+    with (folder / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, env=own
+        )
+    try:
+        yield Proxy(_wait_for_url(folder, process))
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for_url(folder: Path, process: subprocess.Popen[bytes]) -> str:
+    deadline = time.monotonic() + BOOT_LIMIT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            url = str(json.loads((folder / SERVER_FILE).read_text(encoding="utf-8"))["url"])
+            httpx.get(url + "/healthz").raise_for_status()
+            return url
+        except (OSError, ValueError, KeyError, httpx.HTTPError):
+            time.sleep(POLL_S)
+    raise CommandFailed(f"burnish did not start:\n{(folder / 'output.txt').read_text(errors='replace')}")
+
+
+def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, seed: int) -> None:
+    """Follow the run that burnish starts by itself. Raises CommandFailed when it ends without a live version."""
+    deadline = time.monotonic() + LEARN_LIMIT_S
+    bars.reset(bar, description=f"seed {seed}: waiting", total=None)
+    while time.monotonic() < deadline:
+        runs: list[dict[str, Any]] = proxy.get("/burnish/runs", limit=1)["runs"]
+        if not runs:
+            ready = proxy.get("/burnish/status")["learner"]
+            bars.update(bar, description=f"seed {seed}: {escape(ready['reason'])[:70]}")
+        elif runs[0]["ended_at"] is None:
+            step = runs[0]["progress"] or {}
+            training = runs[0]["status"] == "training" and step
+            bars.update(
+                bar,
+                description=f"seed {seed}: {runs[0]['status']}",
+                total=step["steps"] if training else None,
+                completed=step["step"] if training else 0,
+            )
+        elif runs[0]["status"] == "live":
+            return
+        else:
+            raise CommandFailed(
+                f"seed {seed}: nothing went live: the run {runs[0]['status']}: {runs[0]['reason']}"
+            )
+        time.sleep(POLL_S)
+    raise CommandFailed(f"seed {seed}: no version went live within {LEARN_LIMIT_S / 60:.0f} minutes")
+
+
+def _bars(quiet: bool) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True)
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise WrongUsage(f"seeds are whole numbers separated by commas, not {text!r}") from None
+
+
+def _check(ratings: int) -> None:
+    missing = [name for name in ("openai", "matplotlib") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise CommandFailed(f'the demo needs {", ".join(missing)}: pip install "burnish[demo]"')
+    if ratings > len(PROMPTS) - HELD_OUT:
+        raise WrongUsage(f"there are questions for {len(PROMPTS) - HELD_OUT} ratings at most, not {ratings}")

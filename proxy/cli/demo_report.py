@@ -1,0 +1,156 @@
+"""What the demo shows: a table, side-by-side answers, a plot, and the same as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, SHORT_CHARACTERS, Answered
+from burnish.proxy.cli.terminal import console, short
+
+if TYPE_CHECKING:
+    from burnish.proxy.cli.demo import Outcome
+
+EXAMPLES = 6
+BEFORE, AFTER, LINE = "#b0b7c3", "#2a6fdb", "#d1495b"
+
+Figure = Callable[["Outcome"], float]
+
+ROWS: tuple[tuple[str, str, Figure, Figure], ...] = (
+    ("satisfied", "{:.0%}", lambda o: o.before.satisfied, lambda o: o.after.satisfied),
+    ("mean characters", "{:.0f}", lambda o: o.before.mean_characters, lambda o: o.after.mean_characters),
+    ("near-empty", "{:.1%}", lambda o: o.before.near_empty, lambda o: o.after.near_empty),
+    ("on topic", "{:.0%}", lambda o: o.before.on_topic, lambda o: o.after.on_topic),
+)
+SINGLES: tuple[tuple[str, str, Figure], ...] = (
+    ("ratings (good)", "{:.0f}", lambda o: o.good),
+    ("KL per token to the base (nats)", "{:.2f}", lambda o: o.kl_per_token),
+    ("minutes from the first rating to live", "{:.1f}", lambda o: o.minutes),
+    ("training (seconds)", "{:.0f}", lambda o: o.train_seconds),
+    ("trainer's peak memory (GB)", "{:.2f}", lambda o: o.peak_rss_bytes / 1e9),
+)
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
+    """Return the table's cells: a row a figure, a column a seed, and their mean."""
+
+    def cells(form: str, *figures: Figure) -> list[str]:
+        def cell(chosen: Sequence[Outcome]) -> str:
+            return " → ".join(form.format(mean(figure(each) for each in chosen)) for figure in figures)
+
+        means = [cell(outcomes)] if len(outcomes) > 1 else []
+        return [*(cell([each]) for each in outcomes), *means]
+
+    found = [[name, *cells(form, before, after)] for name, form, before, after in ROWS]
+    return found + [[name, *cells(form, figure)] for name, form, figure in SINGLES]
+
+
+def header(outcomes: Sequence[Outcome]) -> list[str]:
+    """Return the table's columns."""
+    return ["", *(f"seed {each.seed}" for each in outcomes), *(["mean"] if len(outcomes) > 1 else [])]
+
+
+def examples(outcome: Outcome) -> list[tuple[Answered, Answered]]:
+    """Return the first held-out questions with the answers before and after: not picked by hand."""
+    pairs = zip(outcome.answers_before[:HELD_OUT], outcome.answers_after[:HELD_OUT], strict=True)
+    return list(pairs)[:EXAMPLES]
+
+
+def show(outcomes: Sequence[Outcome]) -> None:
+    """Print both tables."""
+    table = Table(
+        title=f"{HELD_OUT} held-out questions, {SAMPLES} answers each, before → after", title_style="bold"
+    )
+    for column in header(outcomes):
+        table.add_column(column, justify="left" if not column else "right")
+    for row in rows(outcomes):
+        table.add_row(*row)
+    console.print(table)
+    sides = Table(title=f"side by side (seed {outcomes[0].seed})", title_style="bold", show_lines=True)
+    for column in ("asked", "before", "after"):
+        sides.add_column(column, ratio=2 if column == "asked" else 3)
+    for before, after in examples(outcomes[0]):
+        sides.add_row(short(before.question), _marked(before), _marked(after))
+    console.print(sides)
+
+
+def markdown(outcomes: Sequence[Outcome], seeds: str) -> str:
+    """Return the page that stands in docs/."""
+    columns = header(outcomes)
+    lines = [
+        "# The demo, as measured",
+        "",
+        f"Written by `burnish demo --seeds {seeds} --ratings {outcomes[0].ratings} --out docs`.",
+        "",
+        f"A simulated user likes short answers: finished, and under {SHORT_CHARACTERS} characters. It asks "
+        f"{outcomes[0].ratings} questions through the official `openai` client, rates each answer good or bad, and does "
+        "nothing else: burnish trains, gates and swaps by itself. Judged on "
+        f"{HELD_OUT} other questions, {SAMPLES} sampled answers each (small model, 135M parameters, no GPU).",
+        "",
+        "![reply lengths and satisfied share before and after](demo.png)",
+        "",
+        "| " + " | ".join(columns) + " |",
+        "|---" + "|---:" * (len(columns) - 1) + "|",
+        *("| " + " | ".join(row) + " |" for row in rows(outcomes)),
+        "",
+        f"## Side by side (seed {outcomes[0].seed}, the first held-out questions)",
+        "",
+        "| asked | before | after |",
+        "|---|---|---|",
+    ]
+    for before, after in examples(outcomes[0]):
+        lines.append(f"| {before.question} | {_cell(before)} | {_cell(after)} |")
+    lines += ["", "What the gate said:", ""]
+    lines += [f"- seed {each.seed}: {each.reason}" for each in outcomes]
+    return "\n".join(lines) + "\n"
+
+
+def plot(outcomes: Sequence[Outcome], path: Path) -> None:
+    """Draw how long the answers are, and how many satisfy, before and after."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(
+        1, 2, figsize=(11, 4.2), width_ratios=(2, 1), layout="constrained"
+    )
+    lengths = [
+        [len(answer.answer) for each in outcomes for answer in side(each)]
+        for side in (lambda o: o.answers_before, lambda o: o.answers_after)
+    ]
+    bins = range(0, max(max(part) for part in lengths) + 20, 20)
+    left.hist(lengths, bins=list(bins), color=[BEFORE, AFTER], label=["before", "after"])
+    left.axvline(SHORT_CHARACTERS, color=LINE, linestyle="--", linewidth=1.5)
+    left.text(
+        SHORT_CHARACTERS + 4, left.get_ylim()[1] * 0.95, "short enough", color=LINE, va="top", rotation=90
+    )
+    left.set(xlabel="characters in an answer", ylabel="answers", title="Held-out answers get short")
+    left.legend(frameon=False)
+    places = range(len(outcomes))
+    for offset, color, shares in (
+        (-0.2, BEFORE, [each.before.satisfied for each in outcomes]),
+        (0.2, AFTER, [each.after.satisfied for each in outcomes]),
+    ):
+        bars = right.bar([place + offset for place in places], shares, width=0.38, color=color)
+        right.bar_label(bars, labels=[f"{share:.0%}" for share in shares], padding=2, fontsize=9)
+    right.set(ylim=(0, 1.08), title="Share that satisfies the user")
+    right.set_xticks(list(places), [f"seed {each.seed}" for each in outcomes])
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(f"{outcomes[0].ratings} ratings, nothing else", fontweight="bold")
+    figure.savefig(path, dpi=130)
+    pyplot.close(figure)
+
+
+def _marked(answered: Answered) -> str:
+    return f"{'[green]✓[/]' if answered.satisfies else '[red]✗[/]'} {short(answered.answer, 200)}"
+
+
+def _cell(answered: Answered) -> str:
+    text = " ".join(answered.answer.split()).replace("|", "\\|")
+    return f"{'✓' if answered.satisfies else '✗'} {text}{'' if answered.finished else ' …'}"

@@ -1,0 +1,95 @@
+"""``burnish good | bad | rate | undo``: say what you think of an answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.errors import CommandFailed, WrongUsage
+from burnish.proxy.cli.terminal import Json, Url, console, print_json, short, verdict
+
+Comment = Annotated[str | None, typer.Argument(help="Why, in words.")]
+Target = Annotated[
+    str | None, typer.Option("--id", help="An answer's id (ours or the upstream's); else the last one.")
+]
+
+LIKERT = frozenset("12345")
+
+
+def good(comment: Comment = None, target: Target = None, url: Url = None, as_json: Json = False) -> None:
+    """Rate the last answer (or --id) good."""
+    _rate(Proxy(url), target, {"rating": "good", "comment": comment}, as_json)
+
+
+def bad(comment: Comment = None, target: Target = None, url: Url = None, as_json: Json = False) -> None:
+    """Rate the last answer (or --id) bad."""
+    _rate(Proxy(url), target, {"rating": "bad", "comment": comment}, as_json)
+
+
+def rate(
+    target: Annotated[str, typer.Argument(metavar="ID", help="The answer's id, or: last.")],
+    rating: Annotated[str, typer.Argument(help="good, bad, 1…5, or a number from -1.0 to 1.0.")],
+    comment: Comment = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Rate an answer by its id."""
+    _rate(
+        Proxy(url), None if target == "last" else target, read_rating(rating) | {"comment": comment}, as_json
+    )
+
+
+def undo(
+    feedback: Annotated[
+        str | None, typer.Argument(metavar="ID", help="A rating's id; else your last one.")
+    ] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Take your last rating (or one by its id) back."""
+    proxy = Proxy(url)
+    undone = proxy.delete(f"/v1/feedback/{feedback or _latest(proxy)}")
+    if as_json:
+        print_json(undone)
+    else:
+        console.print(f"taken back: {verdict(undone['reward'])} on {_quote(proxy, undone['completion_id'])}")
+
+
+def read_rating(text: str) -> dict[str, Any]:
+    """Turn what a person types into fields of a feedback request. Raises WrongUsage."""
+    if text in ("good", "bad"):
+        return {"rating": text}
+    if text in LIKERT:
+        return {"rating": int(text), "scale": "likert"}
+    try:
+        return {"rating": float(text)}
+    except ValueError:
+        raise WrongUsage(f"a rating is good, bad, 1…5, or a number from -1.0 to 1.0, not {text!r}") from None
+
+
+def _rate(proxy: Proxy, target: str | None, said: dict[str, Any], as_json: bool) -> None:
+    # The response id of an SDK is as good as our own: the proxy resolves either.
+    named = (
+        {"last": True}
+        if target is None
+        else {"completion_id": proxy.get(f"/burnish/completions/{target}")["id"]}
+    )
+    record = proxy.post("/v1/feedback", named | said)
+    if as_json:
+        print_json(record)
+    else:
+        console.print(f"rated {verdict(record['reward'])}: {_quote(proxy, record['completion_id'])}")
+
+
+def _latest(proxy: Proxy) -> str:
+    for record in proxy.get("/v1/feedback", limit=200)["data"]:
+        if record["undone_at"] is None and record["rater"] == "local":
+            return str(record["id"])
+    raise CommandFailed("there is no rating of yours to take back")
+
+
+def _quote(proxy: Proxy, completion: str) -> str:
+    reply = proxy.get(f"/burnish/completions/{completion}").get("reply") or {}
+    return f"[dim]“{short(str(reply.get('content') or ''))}”[/]"

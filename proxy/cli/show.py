@@ -1,0 +1,86 @@
+"""``burnish status`` and ``burnish history``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.terminal import Json, Url, clock, console, print_json, short, verdict
+
+
+def status(url: Url = None, as_json: Json = False) -> None:
+    """Show what is live, how many answers are rated, and when it trains."""
+    proxy = Proxy(url)
+    state = proxy.get("/burnish/status")
+    if as_json:
+        print_json(state | {"url": proxy.url})
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column()
+    for name, text in _lines(state, proxy.url):
+        table.add_row(name, text)
+    console.print(table)
+
+
+def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
+    counts, learner, live = state["counts"], state["learner"], state["live"]
+    lines = [
+        ("burnish", f"{state['version']} at {url}"),
+        ("upstream", escape(state["upstream"])),
+        ("live", f"[bold]{live['name']}[/]" if live["name"] else "–"),
+        ("answers", f"{counts['completions']} in {counts['conversations']} conversations"),
+        (
+            "ratings",
+            f"{counts['ratings']} ([green]{counts['good']} good[/], [red]{counts['bad']} bad[/]), "
+            f"{counts['comments']} with a comment",
+        ),
+    ]
+    if ready := learner.get("ready"):
+        needed = learner["needed"]
+        lines.append(
+            (
+                "ready",
+                f"{ready['new']} new of {needed['new']}, {ready['good']} good of {needed['good']}, "
+                f"{ready['bad']} bad of {needed['bad']}",
+            )
+        )
+    lines.append(("training", f"{learner['state']}: {escape(learner['reason'])}"))
+    for trouble in (state["engine"]["trouble"], state["log"]["trouble"]):
+        if trouble:
+            lines.append(("trouble", f"[red]{escape(trouble)}[/]"))
+    return lines
+
+
+def history(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
+    before: Annotated[str | None, typer.Option(help="Go on before this id.")] = None,
+    conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List the latest answers with their ratings, latest first."""
+    page = Proxy(url).get("/burnish/completions", limit=limit, before=before, conversation=conversation)
+    if as_json:
+        print_json(page)
+        return
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for column in ("when", "id", "model", "rating", "asked", "answered"):
+        table.add_column(column, no_wrap=column in ("when", "id", "rating"))
+    for each in page["data"]:
+        reply = (each["reply"] or {}).get("content") or each["error"] or each["outcome"]
+        table.add_row(
+            clock(each["created_at"]),
+            each["id"],
+            escape(each["model_served"]),
+            verdict(each["rating"]),
+            short(each["prompt"], 40),
+            short(str(reply), 60),
+        )
+    console.print(table if page["data"] else "[dim]no answers yet[/]")
+    if page["has_more"]:
+        console.print(f"[dim]more: burnish history --before {page['data'][-1]['id']}[/]")

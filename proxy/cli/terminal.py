@@ -1,0 +1,43 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+Url = Annotated[str | None, typer.Option("--url", help="Where burnish is, if not where it is usually found.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+console = Console(highlight=False)
+
+SHOWN_CHARACTERS = 60
+
+
+def print_json(content: Any) -> None:
+    """Print for a program."""
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+def clock(seconds: float | None) -> str:
+    """Return a moment (seconds since the epoch) in local time."""
+    return datetime.fromtimestamp(seconds).strftime("%m-%d %H:%M") if seconds else ""
+
+
+def short(text: str | None, limit: int = SHOWN_CHARACTERS) -> str:
+    """Return the first words of a text on one line, safe to print as markup."""
+    words = " ".join((text or "").split())
+    return escape(words if len(words) <= limit else words[: limit - 1].rstrip() + "…")
+
+
+def verdict(reward: float | None) -> str:
+    """Return a reward as people say it."""
+    if reward is None:
+        return ""
+    if abs(reward) == 1:
+        return "[green]good[/]" if reward > 0 else "[red]bad[/]"
+    return f"[green]{reward:+.2f}[/]" if reward > 0 else f"[red]{reward:+.2f}[/]"

@@ -1,0 +1,103 @@
+"""``burnish train``."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.errors import CommandFailed
+from burnish.proxy.cli.terminal import Json, Url, console, print_json
+
+POLL_S = 0.5
+FAILED = frozenset({"failed", "interrupted"})
+
+
+def train(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Stay until the run has ended, with a progress bar.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also when all ratings say the same.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Train now. Ctrl-C while waiting leaves the run alone."""
+    proxy = Proxy(url)
+    if dry_run:
+        _dry_run(proxy, force, as_json)
+        return
+    run_id = proxy.post("/burnish/train", {"force": force})["run_id"]
+    if not wait:
+        if as_json:
+            print_json({"run_id": run_id})
+        else:
+            console.print(f"started {run_id}; follow it with [cyan]burnish status[/]")
+        return
+    run = follow(proxy, run_id, quiet=as_json)
+    if as_json:
+        print_json(run)
+    elif run["status"] not in FAILED:
+        console.print(f"[bold]{_spoken(run)}[/]: {escape(run['reason'])}")
+    if run["status"] in FAILED:
+        raise CommandFailed(f"the run {run['status']}: {run['reason']}")
+
+
+def follow(proxy: Proxy, run_id: str, *, quiet: bool = False) -> dict[str, Any]:
+    """Show a run's progress until it has ended; return how."""
+    columns = (
+        TextColumn("{task.description:<12}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, console=console, disable=quiet or not console.is_terminal, transient=True
+    ) as bars:
+        bar = bars.add_task("starting", total=None, note="")
+        while True:
+            run = _run(proxy, run_id)
+            if run and run["ended_at"]:
+                return run
+            if run:
+                step = run["progress"] or {}
+                training = run["status"] == "training" and step
+                bars.update(
+                    bar,
+                    description=run["status"],
+                    total=step["steps"] if training else None,
+                    completed=step["step"] if training else 0,
+                    note=f"loss {step['loss']:+.3f}  KL {step['kl_per_token']:.3f}" if training else "",
+                )
+            time.sleep(POLL_S)
+
+
+def _run(proxy: Proxy, run_id: str) -> dict[str, Any] | None:
+    """Return the run; None in the moment between being asked for and being begun."""
+    found: list[dict[str, Any]] = proxy.get("/burnish/runs", limit=10)["runs"]
+    return next((run for run in found if run["id"] == run_id), None)
+
+
+def _dry_run(proxy: Proxy, force: bool, as_json: bool) -> None:
+    plan = proxy.post("/burnish/train", {"dry_run": True, "force": force})
+    if as_json:
+        print_json(plan)
+        return
+    would = "[green]would train[/]" if plan["would_train"] else "[red]would not train[/]"
+    on = plan["trains_on"]
+    console.print(f"{would}: {escape(plan['why'])}")
+    console.print(f"by itself: {escape(plan['by_itself'])}")
+    console.print(
+        f"on {on['good']} good and {on['bad']} bad ratings, judged on {plan['held_out']} more, "
+        f"with {plan['objective']}, starting from {'v' + str(plan['parent']) if plan['parent'] else 'the bare model'}"
+    )
+
+
+def _spoken(run: dict[str, Any]) -> str:
+    return f"v{run['version']} is {run['status']}"

@@ -1,0 +1,79 @@
+"""``burnish up``."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.logging import RichHandler
+
+from burnish.proxy.cli.terminal import console
+from burnish.proxy.config import Config, load_config
+
+
+def up(
+    host: Annotated[str | None, typer.Option(help="Address to listen on [127.0.0.1].")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on [8787]; 0 picks a free one.")] = None,
+    upstream: Annotated[
+        str | None, typer.Option(help="URL of an OpenAI-compatible server instead of the embedded engine.")
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="GGUF file for the embedded engine; with --upstream, what `default` means there."),
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where log, versions and jobs live.")] = None,
+    no_train: Annotated[
+        bool, typer.Option("--no-train", help="Never train; only pass through and log.")
+    ] = False,
+    config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
+) -> None:
+    """Start the proxy, and the embedded engine unless an upstream is named. Ctrl-C stops it."""
+    # Imported here so that every other command starts without the server's libraries.
+    from burnish.proxy.serve import serve
+
+    flags: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "upstream": upstream,
+        "model": model,
+        "data_dir": data_dir,
+        "train": {"enabled": False} if no_train else None,
+    }
+    settings = load_config(flags, file=config)
+    _log_to_terminal()
+    what = settings.upstream or f"the embedded engine ({settings.model or 'small model'})"
+    console.print(f"[dim]starting on {what} …[/]")
+    serve(settings, lambda url: _welcome(url, settings))
+    console.print("[dim]stopped[/]")
+
+
+def _welcome(url: str, config: Config) -> None:
+    console.print(f"\n[bold]burnish is up[/] at [bold cyan]{url}[/]   [dim](Ctrl-C stops it)[/]\n")
+    console.print(f"  point any OpenAI client at  [cyan]{url}/v1[/]  with model [cyan]default[/]")
+    console.print("  talk and rate here          [cyan]burnish chat[/]")
+    console.print('  rate the last answer        [cyan]burnish good[/]   [cyan]burnish bad "too long"[/]')
+    console.print("  or type into any chat       [cyan]/rl good[/]   [cyan]/rl bad too long[/]")
+    console.print(f"  {_next_step(config)}\n")
+
+
+def _next_step(config: Config) -> str:
+    train = config.train
+    if config.upstream:
+        return "answers are logged and rated; versions cannot be loaded into this upstream"
+    if not train.enabled:
+        return "training is off (--no-train)"
+    if train.schedule == "manual":
+        return "training starts when you say so: [cyan]burnish train[/]"
+    return (
+        f"after {train.min_ratings} ratings, at least {train.min_good} good and {train.min_bad} bad, it trains and, "
+        "if that made it better, swaps: [cyan]burnish status[/]"
+    )
+
+
+def _log_to_terminal() -> None:
+    handler = RichHandler(console=console, show_path=False, markup=False, log_time_format="%H:%M:%S")
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+    # What the learner does is what people want to see.
+    logging.getLogger("burnish.proxy.learner").setLevel(logging.INFO)
