@@ -62,9 +62,8 @@ def examples(outcome: Outcome) -> list[tuple[Answered, Answered]]:
 
 def show(outcomes: Sequence[Outcome]) -> None:
     """Print both tables."""
-    table = Table(
-        title=f"{HELD_OUT} held-out questions, {SAMPLES} answers each, before → after", title_style="bold"
-    )
+    title = f"{HELD_OUT} held-out questions, {SAMPLES} answers each, before → after"
+    table = Table(title=title, title_style="bold")
     for column in header(outcomes):
         table.add_column(column, justify="left" if not column else "right")
     for row in rows(outcomes):
@@ -87,8 +86,8 @@ def markdown(outcomes: Sequence[Outcome], seeds: str) -> str:
         f"Written by `burnish demo --seeds {seeds} --ratings {outcomes[0].ratings} --out docs`.",
         "",
         f"A simulated user likes short answers: finished, and under {SHORT_CHARACTERS} characters. It asks "
-        f"{outcomes[0].ratings} questions through the official `openai` client, rates each answer good or bad, and does "
-        "nothing else: burnish trains, gates and swaps by itself. Judged on "
+        f"{outcomes[0].ratings} questions through the official `openai` client, rates each answer good or bad, and "
+        "does nothing else: burnish trains, gates and swaps by itself. Judged on "
         f"{HELD_OUT} other questions, {SAMPLES} sampled answers each (small model, 135M parameters, no GPU).",
         "",
         "![reply lengths and satisfied share before and after](demo.png)",
@@ -111,14 +110,10 @@ def markdown(outcomes: Sequence[Outcome], seeds: str) -> str:
 
 def plot(outcomes: Sequence[Outcome], path: Path) -> None:
     """Draw how long the answers are, and how many satisfy, before and after."""
-    import matplotlib
+    from matplotlib.figure import Figure as Canvas
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(
-        1, 2, figsize=(11, 4.2), width_ratios=(2, 1), layout="constrained"
-    )
+    canvas = Canvas(figsize=(11, 4.2), layout="constrained")
+    left, right = canvas.subplots(1, 2, width_ratios=(2, 1))
     lengths = [
         [len(answer.answer) for each in outcomes for answer in side(each)]
         for side in (lambda o: o.answers_before, lambda o: o.answers_after)
@@ -142,9 +137,8 @@ def plot(outcomes: Sequence[Outcome], path: Path) -> None:
     right.set_xticks(list(places), [f"seed {each.seed}" for each in outcomes])
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"{outcomes[0].ratings} ratings, nothing else", fontweight="bold")
-    figure.savefig(path, dpi=130)
-    pyplot.close(figure)
+    canvas.suptitle(f"{outcomes[0].ratings} ratings, nothing else", fontweight="bold")
+    canvas.savefig(path, dpi=130)
 
 
 def _marked(answered: Answered) -> str:
