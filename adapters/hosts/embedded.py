@@ -60,6 +60,8 @@ class EmbeddedHost:
         self._session: aiohttp.ClientSession | None = None
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         state_dir.chmod(0o700)
+        for scrap in state_dir.glob(".*.tmp"):
+            scrap.unlink(missing_ok=True)  # a conversion that was killed
 
     @property
     def limits(self) -> Limits:
