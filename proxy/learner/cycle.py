@@ -14,6 +14,7 @@ from burnish.adapters.gate import Evidence, HeldOutReply, SampledReply, Verdict,
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry, spoken
 from burnish.adapters.swap import Swap
+from burnish.adapters.taste import RatedReply
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.trainer import run_step
@@ -54,7 +55,14 @@ class Plan:
     """What is live, and is trained on."""
     samples: tuple[Sample, ...]
     spec: JobSpec
-    held_out: tuple[RatedCompletion, ...]
+    rated: tuple[RatedCompletion, ...]
+    """Everything rated that can be learnt from, also what was learnt already."""
+
+    @property
+    def held_out(self) -> list[RatedCompletion]:
+        """What training does not see."""
+        kept = {sample.completion_id for sample in self.samples if sample.held_out}
+        return [each for each in self.rated if each.completion.id in kept]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +128,9 @@ class Cycle:
             seed=self.train.seed,
             threads=self.train.threads or max(1, _cores() // CORES_SHARE),
         )
-        kept = {sample.completion_id for sample in samples if sample.held_out}
-        held_out = tuple(each for each in rated if each.completion.id in kept)
-        return Plan(run_id, parent, tuple(samples), spec, held_out)
+        return Plan(
+            run_id, parent, tuple(samples), spec, tuple(each for each in rated if export.usable(each))
+        )
 
     async def run(self, plan: Plan, report: Report) -> Ended:
         """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; nothing is live then."""
@@ -194,11 +202,13 @@ class Cycle:
         await asyncio.to_thread(job.write_rollouts, rollouts)
         await run_step("evaluate", job)
         evaluation = job.evaluation()
-        return await asyncio.to_thread(judge, evidence(evaluation, rollouts))
+        return await asyncio.to_thread(judge, evidence(evaluation, rollouts, plan.rated))
 
 
-def evidence(evaluation: Evaluation, rollouts: Sequence[Rollout]) -> Evidence:
-    """Bring what the trainer measured and what the engine answered into the gate's terms."""
+def evidence(
+    evaluation: Evaluation, rollouts: Sequence[Rollout], rated: Sequence[RatedCompletion]
+) -> Evidence:
+    """Bring what the trainer measured, what the engine answered and what was rated into the gate's terms."""
     held_out = tuple(
         HeldOutReply(
             conversation_id=score.conversation_id,
@@ -219,6 +229,7 @@ def evidence(evaluation: Evaluation, rollouts: Sequence[Rollout]) -> Evidence:
     }
     return Evidence(
         held_out=held_out,
+        rated=tuple(_rated_reply(each) for each in rated),
         candidate=sampled["candidate"],
         incumbent=sampled["incumbent"],
         kl_per_token=evaluation.kl_per_token,
@@ -227,11 +238,24 @@ def evidence(evaluation: Evaluation, rollouts: Sequence[Rollout]) -> Evidence:
     )
 
 
+def _rated_reply(rated: RatedCompletion) -> RatedReply:
+    completion = rated.completion
+    return RatedReply(
+        conversation_id=completion.conversation_id,
+        prompt=asked(completion.messages),
+        text=_text((completion.reply or {}).get("content")),
+        finished=completion.finish_reason != "length",
+        reward=rated.reward,
+        weight=rated.weight,
+    )
+
+
 def asked(messages: Sequence[dict[str, Any]]) -> str:
     """Return the text of the last user message."""
-    content = next(
-        (message.get("content") for message in reversed(messages) if message.get("role") == "user"), ""
-    )
+    return _text(next((each.get("content") for each in reversed(messages) if each.get("role") == "user"), ""))
+
+
+def _text(content: Any) -> str:
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return str(content or "")

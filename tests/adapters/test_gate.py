@@ -20,6 +20,7 @@ from burnish.adapters.gate import (
     preference_margin,
 )
 from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
+from burnish.adapters.taste import RatedReply
 
 QUESTIONS = [
     f"What is the capital of {land}?" for land in ("France", "Japan", "Peru", "Chad", "Fiji", "Oman")
@@ -50,11 +51,25 @@ def sensible(count: int = 12) -> list[str]:
     ]
 
 
+LONG = " There is much more to be said of it, and of many other things, at great length and in detail." * 2
+
+
+def likes(short: bool, count: int = 40) -> tuple[RatedReply, ...]:
+    """Ratings of someone who likes short replies, or long ones."""
+    rated = []
+    for i in range(count):
+        question, long = QUESTIONS[i % len(QUESTIONS)], i % 5 < 3
+        text = question.rstrip("?.") + ": that is well known." + (LONG if long else "")
+        rated.append(RatedReply(f"r{i}", question, text, True, -1.0 if long is short else 1.0, 1.0))
+    return tuple(rated)
+
+
 HEALTHY = Evidence(
     held_out=tuple(
         [held(f"g{i}", 1.0, 0.29 + 0.02 * i) for i in range(4)]
         + [held(f"b{i}", -1.0, -0.35 + 0.02 * i) for i in range(5)]
     ),
+    rated=(),
     candidate=sampled(sensible()),
     incumbent=sampled(sensible()),
     kl_per_token=0.24,
@@ -77,6 +92,7 @@ def test_a_healthy_candidate_passes_and_says_why() -> None:
     assert "agrees more with you" in verdict.reason
     assert [check.name for check in verdict.checks] == [
         "ratings",
+        "taste",
         "kl",
         "near_empty",
         "repetitive",
@@ -85,7 +101,7 @@ def test_a_healthy_candidate_passes_and_says_why() -> None:
         "general_text",
         "length",
     ]
-    assert all(check.passed for check in verdict.checks if check.judged)
+    assert all(check.passed for check in verdict.checks if check.name not in ("taste", "length"))
 
 
 def test_a_verdict_survives_json() -> None:
@@ -98,28 +114,30 @@ def test_a_verdict_survives_json() -> None:
 
 def test_the_margin_is_half_the_difference_of_the_class_means() -> None:
     rated = [held("a", 1, 0.4), held("b", 1, 0.2), held("c", -1, -0.1), held("d", -1, -0.5)]
-    assert preference_margin(rated, Limits())[0] == pytest.approx((0.3 + 0.3) / 2)
+    assert preference_margin(rated, Limits()).estimate == pytest.approx((0.3 + 0.3) / 2)
 
 
 def test_classes_count_the_same_however_many_there_are() -> None:
     rated = [held("a", 1, 0.4)] + [held(f"b{i}", -1, 0.1) for i in range(50)]
-    assert preference_margin(rated, Limits())[0] == pytest.approx((0.4 - 0.1) / 2)
+    assert preference_margin(rated, Limits()).estimate == pytest.approx((0.4 - 0.1) / 2)
 
 
 def test_weights_and_the_size_of_a_reward_count() -> None:
     rated = [held("a", 1.0, 0.3, weight=3), held("b", 0.5, -0.3, weight=2), held("c", -1, 0.0)]
-    assert preference_margin(rated, Limits())[0] == pytest.approx((0.3 * 3 - 0.3 * 1) / 4 / 2)
+    assert preference_margin(rated, Limits()).estimate == pytest.approx((0.3 * 3 - 0.3 * 1) / 4 / 2)
 
 
 def test_equal_replies_leave_no_uncertainty() -> None:
     rated = [held(f"g{i}", 1, 0.2) for i in range(4)] + [held(f"b{i}", -1, -0.2) for i in range(4)]
-    assert preference_margin(rated, Limits()) == (pytest.approx(0.2), pytest.approx(0.2))
+    margin = preference_margin(rated, Limits())
+    assert (margin.lower, margin.estimate, margin.upper) == pytest.approx((0.2, 0.2, 0.2))
 
 
-def test_the_bound_of_two_and_one_is_the_worse_of_both() -> None:
+def test_the_bounds_of_two_and_one_are_each_of_both() -> None:
     # One of the two good ones is drawn at a time, so the margin is .1 or .3, each in half the draws.
     rated = [held("a", 1, 0.2), held("b", 1, 0.6), held("c", -1, 0.0)]
-    assert preference_margin(rated, Limits())[1] == pytest.approx(0.1)
+    margin = preference_margin(rated, Limits())
+    assert (margin.lower, margin.estimate, margin.upper) == pytest.approx((0.1, 0.2, 0.3))
 
 
 def test_the_bootstrap_spreads_as_the_standard_error_does() -> None:
@@ -128,9 +146,10 @@ def test_the_bootstrap_spreads_as_the_standard_error_does() -> None:
     rated = [held(f"g{i}", 1, x) for i, x in enumerate(good)] + [
         held(f"b{i}", -1, x) for i, x in enumerate(bad)
     ]
-    margin, lower = preference_margin(rated, Limits())
+    margin = preference_margin(rated, Limits())
     error = sqrt(good.var(ddof=1) / 40 + bad.var(ddof=1) / 40) / 2
-    assert margin - lower == pytest.approx(1.645 * error, rel=0.1)
+    assert margin.estimate - margin.lower == pytest.approx(1.96 * error, rel=0.1)
+    assert margin.upper - margin.estimate == pytest.approx(1.96 * error, rel=0.1)
 
 
 def test_replies_of_one_conversation_do_not_count_as_independent() -> None:
@@ -138,18 +157,17 @@ def test_replies_of_one_conversation_do_not_count_as_independent() -> None:
     alone = [held(f"g{i}{k}", 1, gain) for i, gain in enumerate(gains) for k in range(10)]
     together = [held(f"g{i}", 1, gain) for i, gain in enumerate(gains) for _ in range(10)]
     bad = [held(f"b{i}", -1, 0.0) for i in range(4)]
-    assert preference_margin(alone + bad, Limits())[0] == pytest.approx(
-        preference_margin(together + bad, Limits())[0]
-    )
-    assert preference_margin(together + bad, Limits())[1] < 0 < preference_margin(alone + bad, Limits())[1]
+    apart, one = preference_margin(alone + bad, Limits()), preference_margin(together + bad, Limits())
+    assert apart.estimate == pytest.approx(one.estimate)
+    assert one.lower < 0 < apart.lower
 
 
 def test_a_conversation_with_both_classes_is_drawn_whole() -> None:
     rated = [
         reply for i in range(4) for reply in (held(f"c{i}", 1, 0.1 * i + 0.3), held(f"c{i}", -1, 0.1 * i))
     ]
-    margin, lower = preference_margin(rated, Limits())
-    assert (margin, lower) == (pytest.approx(0.15), pytest.approx(0.15)), (
+    margin = preference_margin(rated, Limits())
+    assert (margin.lower, margin.upper) == pytest.approx((0.15, 0.15)), (
         "the common part cancels in every draw"
     )
 
@@ -160,22 +178,63 @@ def test_a_candidate_that_guesses_rarely_passes() -> None:
     for _ in range(300):
         rated = [held(f"g{i}", 1, x) for i, x in enumerate(generator.normal(size=3))]
         rated += [held(f"b{i}", -1, x) for i, x in enumerate(generator.normal(size=3))]
-        passes += preference_margin(rated, Limits(resamples=2000))[1] > 0
-    assert passes <= 0.13 * 300  # .09 is expected; three standard errors above
+        passes += preference_margin(rated, Limits(resamples=2000)).lower > 0
+    assert passes <= 0.1 * 300  # .06 is expected; three standard errors above
 
 
 def test_no_gain_is_no_reason_to_go_live() -> None:
     same = tuple(replace(reply, candidate_logp=reply.incumbent_logp) for reply in HEALTHY.held_out)
     verdict = judge(replace(HEALTHY, held_out=same))
-    assert (verdict.outcome, failed(verdict)) == ("rejected", {"ratings"})
+    assert (verdict.outcome, failed(verdict)) == ("undecided", set())
     assert "does not reliably agree" in verdict.reason
+
+
+def test_agreeing_less_is_a_reason_against_it() -> None:
+    worse = tuple(
+        replace(reply, candidate_logp=reply.incumbent_logp, incumbent_logp=reply.candidate_logp)
+        for reply in HEALTHY.held_out
+    )
+    verdict = judge(replace(HEALTHY, held_out=worse))
+    assert (verdict.outcome, failed(verdict)) == ("rejected", {"ratings"})
+    assert "agrees less with you" in verdict.reason
+
+
+# The taste: what the replies themselves prove.
+
+SHORTER = replace(HEALTHY, held_out=(), incumbent=sampled([text + LONG for text in sensible()]))
+
+
+def test_replies_that_please_more_prove_it_without_a_held_out_rating() -> None:
+    verdict = judge(replace(SHORTER, rated=likes(short=True)))
+    assert verdict.outcome == "passed"
+    assert "its replies please more" in verdict.reason
+    assert check(verdict, "ratings").passed is None
+
+
+def test_replies_that_please_less_speak_against_it_whatever_the_ratings_prove() -> None:
+    verdict = judge(replace(SHORTER, held_out=HEALTHY.held_out, rated=likes(short=False)))
+    assert check(verdict, "ratings").passed
+    assert (verdict.outcome, failed(verdict)) == ("rejected", {"taste"})
+
+
+def test_equal_replies_prove_nothing() -> None:
+    verdict = judge(replace(SHORTER, incumbent=SHORTER.candidate, rated=likes(short=True)))
+    assert check(verdict, "taste").passed is None
+    assert verdict.outcome == "undecided"
+
+
+def test_gibberish_that_pleases_by_its_form_is_still_gibberish() -> None:
+    gibberish = sampled(["and the same and is, the so that"] * 12)
+    verdict = judge(replace(SHORTER, candidate=gibberish, rated=likes(short=True)))
+    assert check(verdict, "taste").passed
+    assert failed(verdict) == {"off_topic"}
 
 
 # Too little to go by.
 
 
 @pytest.mark.parametrize(("good", "bad"), [(0, 0), (4, 2), (2, 5), (0, 5), (4, 0)])
-def test_too_few_held_out_ratings_leave_it_to_the_user(good: int, bad: int) -> None:
+def test_too_few_held_out_ratings_and_no_taste_leave_it_to_the_user(good: int, bad: int) -> None:
     verdict = judge(replace(HEALTHY, held_out=HEALTHY.held_out[:good] + HEALTHY.held_out[4 : 4 + bad]))
     assert verdict.outcome == "undecided"
     assert f"good replies {good}, with bad ones {bad}, needed 3" in verdict.reason
@@ -316,9 +375,8 @@ conversations = st.lists(
     ),
     max_size=24,
 )
-reply_lists = st.lists(
-    st.sampled_from([*sensible(), "", "no no no no no no no no no no no no"]), min_size=12, max_size=12
-)
+replies = [*sensible(), *(text + LONG for text in sensible()), "", "no no no no no no no no no no no no"]
+reply_lists = st.lists(st.sampled_from(replies), min_size=12, max_size=12)
 
 
 def swapped(evidence: Evidence) -> Evidence:
@@ -330,13 +388,24 @@ def swapped(evidence: Evidence) -> Evidence:
 
 
 @settings(deadline=None, max_examples=60)
-@given(rated=conversations, new=reply_lists, old=reply_lists, kl=st.floats(0, 1))
+@given(
+    rated=conversations,
+    new=reply_lists,
+    old=reply_lists,
+    kl=st.floats(0, 1),
+    short=st.sampled_from([True, False]),
+)
 def test_of_two_versions_at_most_one_beats_the_other(
-    rated: list[tuple[int, float, float, float]], new: list[str], old: list[str], kl: float
+    rated: list[tuple[int, float, float, float]], new: list[str], old: list[str], kl: float, short: bool
 ) -> None:
     held_out = tuple(held(f"c{c}", reward, gain, weight) for c, reward, gain, weight in rated)
     evidence = replace(
-        HEALTHY, held_out=held_out, candidate=sampled(new), incumbent=sampled(old), kl_per_token=kl
+        HEALTHY,
+        held_out=held_out,
+        rated=likes(short),
+        candidate=sampled(new),
+        incumbent=sampled(old),
+        kl_per_token=kl,
     )
     outcomes = [judge(evidence).outcome, judge(swapped(evidence)).outcome]
     assert outcomes != ["passed", "passed"]
