@@ -37,7 +37,7 @@ class Hyperparameters(_Record):
     """What the user may set for a run; a preset fills the rest (training.presets)."""
 
     learning_rate: float = 3e-4
-    epochs: int = 3
+    epochs: int = 4
     batch_size: int = 8
     rank: int = 16
     alpha: int = 16

@@ -11,9 +11,9 @@ Preset = Literal["careful", "balanced", "aggressive"]
 
 OVERRIDES: MappingProxyType[Preset, dict[str, Any]] = MappingProxyType(
     {
-        "careful": {"learning_rate": 2e-4, "epochs": 2, "kl_beta": 0.02, "kl_stop": 0.3},
+        "careful": {"learning_rate": 2e-4, "epochs": 3, "kl_stop": 0.3},
         "balanced": {},
-        "aggressive": {"epochs": 4, "kl_stop": 0.8},
+        "aggressive": {"learning_rate": 4e-4, "kl_stop": 0.8},
     }
 )
 """What each preset sets differently from the defaults of ``Hyperparameters``."""
