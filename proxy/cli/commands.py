@@ -64,7 +64,7 @@ app.command("demo")(demo.demo)
 def main() -> None:
     """Run the program; every expected failure is one sentence on stderr and an exit code."""
     try:
-        app()
+        app(prog_name="burnish")
     except CommandFailed as error:
         _say(str(error))
         sys.exit(error.exit_code)

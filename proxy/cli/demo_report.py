@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -112,11 +112,11 @@ def plot(outcomes: Sequence[Outcome], path: Path) -> None:
     """Draw how long the answers are, and how many satisfy, before and after."""
     from matplotlib.figure import Figure as Canvas
 
-    canvas = Canvas(figsize=(11, 4.2), layout="constrained")
+    canvas: Any = Canvas(figsize=(11, 4.2), layout="constrained")
     left, right = canvas.subplots(1, 2, width_ratios=(2, 1))
     lengths = [
-        [len(answer.answer) for each in outcomes for answer in side(each)]
-        for side in (lambda o: o.answers_before, lambda o: o.answers_after)
+        [len(answer.answer) for each in outcomes for answer in each.answers_before],
+        [len(answer.answer) for each in outcomes for answer in each.answers_after],
     ]
     bins = range(0, max(max(part) for part in lengths) + 20, 20)
     left.hist(lengths, bins=list(bins), color=[BEFORE, AFTER], label=["before", "after"])
