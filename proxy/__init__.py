@@ -1,1 +1,37 @@
-"""proxy"""
+"""The request path and everything that a client can call.
+
+Start at ``app.running`` (composition) and ``serve.serve``. Only the errors are imported here, so that a command of
+the CLI does not pay for the server.
+"""
+
+from burnish.proxy.errors import (
+    BodyTooLarge,
+    BurnishError,
+    ConfigError,
+    Conflict,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+    Unprocessable,
+    UnsupportedMediaType,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+
+__all__ = [
+    "BodyTooLarge",
+    "BurnishError",
+    "ConfigError",
+    "Conflict",
+    "Forbidden",
+    "InvalidRequest",
+    "NotFound",
+    "Unauthorized",
+    "Unavailable",
+    "Unprocessable",
+    "UnsupportedMediaType",
+    "UpstreamTimeout",
+    "UpstreamUnreachable",
+]

@@ -27,7 +27,9 @@ class BurnishError(Exception):
     type: ClassVar[str] = "server_error"
     code: ClassVar[str] = "internal_error"
 
-    def __init__(self, message: str, *, param: str | None = None, code: str | None = None, **details: Any) -> None:
+    def __init__(
+        self, message: str, *, param: str | None = None, code: str | None = None, **details: Any
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.param = param

@@ -147,7 +147,9 @@ class Run:
     """"run_" + 26 characters that sort by time."""
     started_at: float
     ended_at: float | None
-    status: Literal["training", "evaluating", "swapping", "live", "candidate", "rejected", "failed", "interrupted"]
+    status: Literal[
+        "training", "evaluating", "swapping", "live", "candidate", "rejected", "failed", "interrupted"
+    ]
     reason: str
     version: int | None
     """The version that it made, if it got that far."""

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from burnish.proxy.cli import demo_report
 from burnish.proxy.cli.client import Proxy
-from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, Answered, Summary, User, summarise
+from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, Outcome, User, summarise
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.questions import PROMPTS
 from burnish.proxy.cli.terminal import Json, console, print_json
@@ -36,27 +36,6 @@ LEARN_LIMIT_S = 3600.0
 STOP_LIMIT_S = 30.0
 POLL_S = 0.5
 FEWEST_RATINGS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One seed's demo."""
-
-    seed: int
-    ratings: int
-    good: int
-    before: Summary
-    after: Summary
-    kl_per_token: float
-    """Of the version, on its own replies, to the bare model (nats), as the gate measured it."""
-    minutes: float
-    """From the first rating until the new version was live."""
-    train_seconds: float
-    peak_rss_bytes: int
-    reason: str
-    """Why the gate let it pass."""
-    answers_before: list[Answered]
-    answers_after: list[Answered]
 
 
 def demo(

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.table import Table
 
-from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, SHORT_CHARACTERS, Answered
+from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, SHORT_CHARACTERS, Answered, Outcome
 from burnish.proxy.cli.terminal import console, short
-
-if TYPE_CHECKING:
-    from burnish.proxy.cli.demo import Outcome
 
 EXAMPLES = 6
 BEFORE, AFTER, LINE = "#b0b7c3", "#2a6fdb", "#d1495b"
 
-Figure = Callable[["Outcome"], float]
+Figure = Callable[[Outcome], float]
 
 ROWS: tuple[tuple[str, str, Figure, Figure], ...] = (
     ("satisfied", "{:.0%}", lambda o: o.before.satisfied, lambda o: o.after.satisfied),

@@ -109,3 +109,24 @@ def summarise(answers: Sequence[Answered]) -> Summary:
         near_empty=sum(near_empty(each.answer) for each in answers) / total,
         on_topic=sum(each.on_topic for each in answers) / total,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One seed's demo."""
+
+    seed: int
+    ratings: int
+    good: int
+    before: Summary
+    after: Summary
+    kl_per_token: float
+    """Of the version, on its own replies, to the bare model (nats), as the gate measured it."""
+    minutes: float
+    """From the first rating until the new version was live."""
+    train_seconds: float
+    peak_rss_bytes: int
+    reason: str
+    """Why the gate let it pass."""
+    answers_before: list[Answered]
+    answers_after: list[Answered]

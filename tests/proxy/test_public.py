@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import burnish.adapters
+import burnish.proxy
+from burnish.proxy import errors
+
+
+def test_the_public_face_of_the_proxy_is_its_errors() -> None:
+    tree = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    assert set(burnish.proxy.__all__) == tree
+
+
+def test_every_error_is_the_standard_librarys_too_and_says_its_status() -> None:
+    for name in burnish.proxy.__all__:
+        kind = getattr(burnish.proxy, name)
+        assert issubclass(kind, errors.BurnishError)
+        assert kind is errors.BurnishError or len(kind.__mro__) > len(errors.BurnishError.__mro__) + 1
+        assert 400 <= kind.status < 600
+        envelope = kind("what to do", param="field").envelope()["error"]
+        assert (envelope["message"], envelope["param"]) == ("what to do", "field")
+
+
+def test_the_public_face_of_the_adapters_is_their_errors() -> None:
+    assert all(issubclass(getattr(burnish.adapters, name), Exception) for name in burnish.adapters.__all__)
