@@ -21,6 +21,7 @@ from burnish.proxy.ids import run_id
 from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.records import Run
 from burnish.training.job import JobDirectory, Rollout
+from burnish.training.presets import hyperparameters
 from tests.proxy.learner.conftest import Open, World
 
 UNDECIDED = {"outcome": "undecided", "reason": "too few ratings", "checks": []}
@@ -102,8 +103,10 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     assert (dry["would_train"], dry["by_itself"]) == (True, "waiting for 12 new ratings more")
     assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0}
     assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 5}, 6)
-    assert dry["hyperparameters"]["learning_rate"] == 1e-5
-    assert dry["hyperparameters"]["epochs"] == 2, "the preset fills the rest"
+    expected = hyperparameters("careful", learning_rate=1e-5)
+    assert dry["hyperparameters"] == expected.model_dump(mode="json"), (
+        "the preset fills what the user left open"
+    )
     assert not (world.data / "jobs").exists()
     assert await world.log.runs() == []
 
