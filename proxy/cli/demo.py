@@ -27,15 +27,20 @@ from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, Outcome, User, summar
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.questions import PROMPTS
 from burnish.proxy.cli.terminal import Json, console, print_json
+from burnish.proxy.config import TrainConfig
 from burnish.proxy.serve import SERVER_FILE
 
 # The model is fetched on the very first start.
 BOOT_LIMIT_S = 900.0
 # Long past what the slowest machine needs; a run that takes longer hangs.
 LEARN_LIMIT_S = 3600.0
+# A run starts a few seconds after the last request.
+START_LIMIT_S = 120.0
 STOP_LIMIT_S = 30.0
 POLL_S = 0.5
 FEWEST_RATINGS = 16
+# With fewer ratings than the default wants, a run starts after this share: an empty answer, say, teaches nothing.
+ENOUGH_SHARE = 0.8
 
 
 def demo(
@@ -107,7 +112,8 @@ def _burnish(folder: Path, seed: int, ratings: int) -> Iterator[Proxy]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
     if cache := os.environ.get("BURNISH_CACHE_DIR"):
         own["BURNISH_CACHE_DIR"] = cache
-    own |= {"BURNISH_TRAIN__MIN_RATINGS": str(ratings), "BURNISH_TRAIN__SEED": str(seed)}
+    enough = min(TrainConfig().min_ratings, int(ENOUGH_SHARE * ratings))
+    own |= {"BURNISH_TRAIN__MIN_RATINGS": str(enough), "BURNISH_TRAIN__SEED": str(seed)}
     command = [sys.executable, "-m", "burnish", "up", "--port", "0", "--data-dir", str(folder)]
     with (folder / "output.txt").open("wb") as output:
         process = subprocess.Popen(
@@ -138,13 +144,15 @@ def _wait_for_url(folder: Path, process: subprocess.Popen[bytes]) -> str:
 
 def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, seed: int) -> None:
     """Follow the run that burnish starts by itself. Raises CommandFailed when it ends without a live version."""
-    deadline = time.monotonic() + LEARN_LIMIT_S
+    began = time.monotonic()
     bars.reset(bar, description=f"seed {seed}: waiting", total=None)
-    while time.monotonic() < deadline:
+    while time.monotonic() < began + LEARN_LIMIT_S:
         runs: list[dict[str, Any]] = proxy.get("/burnish/runs", limit=1)["runs"]
         if not runs:
-            ready = proxy.get("/burnish/status")["learner"]
-            bars.update(bar, description=f"seed {seed}: {escape(ready['reason'])[:70]}")
+            reason = proxy.get("/burnish/status")["learner"]["reason"]
+            if time.monotonic() > began + START_LIMIT_S:
+                raise CommandFailed(f"seed {seed}: no run has started: {reason}")
+            bars.update(bar, description=f"seed {seed}: {escape(reason)[:70]}")
         elif runs[0]["ended_at"] is None:
             step = runs[0]["progress"] or {}
             training = runs[0]["status"] == "training" and step
