@@ -11,6 +11,8 @@ from starlette.responses import Response
 
 from burnish.proxy.errors import BodyTooLarge, InvalidRequest, Unprocessable, UnsupportedMediaType
 
+DEFAULT_PAGE, MAX_PAGE = 50, 1000
+
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -47,3 +49,11 @@ def validated(model: type[Body], body: Any) -> Body:
 def json_response(content: Any, status: int = 200) -> Response:
     """Answer with JSON."""
     return Response(orjson.dumps(content), status, media_type="application/json")
+
+
+def page_limit(request: Request) -> int:
+    """Return how many records a listing may have. Raises Unprocessable."""
+    given = request.query_params.get("limit", str(DEFAULT_PAGE))
+    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= MAX_PAGE):
+        raise Unprocessable(f"limit must be a number from 1 to {MAX_PAGE}, not {given[:20]!r}", param="limit")
+    return int(given)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -13,6 +12,7 @@ from starlette.routing import Route
 import burnish
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.swap import Swap
+from burnish.proxy.json_http import json_response
 from burnish.proxy.log import Log
 from burnish.proxy.relay.routing import DEFAULT_MODEL, Upstream
 
@@ -52,15 +52,15 @@ def status_routes(
         trouble = [reason for reason in (log.healthy(), engine and engine.trouble()) if reason]
         up = engine is None or engine.serving
         content = {"status": "ok" if up and not trouble else "degraded", "trouble": trouble}
-        return _json(content | {"version": burnish.__version__}, 200 if up else 503)
+        return json_response(content | {"version": burnish.__version__}, 200 if up else 503)
 
     async def models(request: Request) -> Response:
         offered = await upstream.models()
         default = {"id": DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "burnish"}
-        return _json({"object": "list", "data": [default, *offered]})
+        return json_response({"object": "list", "data": [default, *offered]})
 
     async def status(request: Request) -> Response:
-        return _json(
+        return json_response(
             {
                 "version": burnish.__version__,
                 "upstream": upstream.name,
@@ -84,7 +84,3 @@ def in_words(counts: dict[str, int], live: dict[str, Any] | None, learner: dict[
     rated = f"{counts['ratings']} answers rated ({counts['good']} good, {counts['bad']} bad)"
     served = f"; live is {live['name']}" if live else ""
     return f"{rated}{served}; training: {learner['state']} – {learner['reason']}"
-
-
-def _json(content: dict[str, Any], status: int = 200) -> Response:
-    return Response(orjson.dumps(content), status, media_type="application/json")

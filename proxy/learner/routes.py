@@ -14,8 +14,8 @@ from starlette.routing import Route
 from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
 from burnish.adapters.registry import Registry, spoken
-from burnish.proxy.errors import Conflict, NotFound, Unprocessable
-from burnish.proxy.json_http import json_response, read_json, validated
+from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.json_http import json_response, page_limit, read_json, validated
 from burnish.proxy.learner.cycle import asked
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.log import Log
@@ -23,7 +23,6 @@ from burnish.training.errors import JobError
 from burnish.training.job import JobDirectory, Rollout
 
 MAX_BODY_BYTES = 64 * 1024
-DEFAULT_PAGE, MAX_PAGE = 50, 1000
 MAX_REASON = 1000
 """Characters that a user may give as a reason."""
 
@@ -66,7 +65,7 @@ def learner_routes(learner: Learner, registry: Registry, log: Log) -> list[Route
         return json_response({"run_id": await learner.train_now(force_one_sided=body.force)}, 202)
 
     async def runs(request: Request) -> Response:
-        return json_response({"runs": [learner.shown(run) for run in await log.runs(_limit(request))]})
+        return json_response({"runs": [learner.shown(run) for run in await log.runs(page_limit(request))]})
 
     async def run(request: Request) -> Response:
         return json_response(learner.shown(await log.run(request.path_params["id"])))
@@ -104,13 +103,6 @@ def learner_routes(learner: Learner, registry: Registry, log: Log) -> list[Route
 
 def _live(registry: Registry) -> Response:
     return json_response({"live": registry.live(), "previous": registry.previous_live()})
-
-
-def _limit(request: Request) -> int:
-    given = request.query_params.get("limit", str(DEFAULT_PAGE))
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= MAX_PAGE):
-        raise Unprocessable(f"limit must be a number from 1 to {MAX_PAGE}, not {given[:20]!r}", param="limit")
-    return int(given)
 
 
 def _summary(version: AdapterVersion) -> dict[str, Any]:

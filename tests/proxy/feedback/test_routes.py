@@ -304,8 +304,17 @@ async def test_only_json_of_reasonable_size_is_taken(tmp_path: Path):
             refused(await burnish.http.post("/v1/feedback", content=good, headers=headers), 415)
         json = {"content-type": "application/json; charset=utf-8"}
         refused(await burnish.http.post("/v1/feedback", content=b"{bad", headers=json), 400)
-        refused(await burnish.http.post("/v1/feedback", content=b"", headers=json), 400)
+        refused(await burnish.http.post("/v1/feedback", content=b"", headers=json), 422, "completion_id")
         refused(await burnish.http.post("/v1/feedback", content=b'"\xff"', headers=json), 400)
         huge = b'{"comment": "' + b"x" * 2_000_000 + b'"}'
         refused(await burnish.http.post("/v1/feedback", content=huge, headers=json), 413)
         refused(await burnish.http.post("/v1/feedback", content=good, headers=json), 404)
+
+
+async def test_an_undo_is_told_as_well(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        capture(burnish.log, [user("hi")])
+        rated = await burnish.http.post("/v1/feedback", json={"last": True, "rating": "good"})
+        undone = await burnish.http.delete(f"/v1/feedback/{rated.json()['id']}")
+        assert [each.id for each in burnish.told] == [rated.json()["id"], undone.json()["id"]]
+        assert burnish.told[1].undone_at is not None
