@@ -68,8 +68,9 @@ def mis_po(  # noqa: PLR0917 - the tensors come in the order of the formula
     sums = {
         "tokens": mask.sum(),
         "sequences": torch.tensor(float(len(advantages))),
-        # Of KL(π ‖ π_ref): k3, importance-weighted because the replies are the behaviour's, not the policy's.
-        "kl": (torch.exp(log_ratio) * k3.detach()).sum(),
+        # Of KL(π ‖ π_ref): k3, importance-weighted because the replies are the behaviour's, not the policy's. The
+        # weight is truncated (Ionides 2008): one token that became a hundred times likelier would be the estimate.
+        "kl": (torch.exp(log_ratio.clamp(max=token_high)) * k3.detach()).sum(),
         "ratio": (torch.exp(log_ratio) * mask).sum(),
         "clipped": (mask & ~kept).sum(),
         "in_band": (distance == 0).sum(),

@@ -217,3 +217,19 @@ def test_good_and_bad_shift_are_told_apart():
     metrics = step_metrics(run(both)[2])
     assert metrics["good_shift"] == pytest.approx(0.2)
     assert metrics["bad_shift"] == pytest.approx(-0.3)
+
+
+def test_one_token_that_became_a_hundred_times_likelier_is_not_the_whole_estimate():
+    rare, frequent = math.log(0.001), math.log(0.1)
+    c = {
+        "policy": np.array([[frequent] + [rare] * (T - 1)]),
+        "behaviour": np.full((1, T), rare),
+        "reference": np.full((1, T), rare),
+        "mask": np.ones((1, T), dtype=bool),
+        "advantages": np.ones(1),
+        "weights": np.ones(1),
+    }
+    k3 = 0.01 - 1 + math.log(100)
+    found = step_metrics(run(c)[2])["kl_per_token"]
+    assert found == pytest.approx(CONFIG.token_band[1] * k3 / T)
+    assert found < 100 * k3 / T / 10
