@@ -123,6 +123,7 @@ def plot(outcomes: Sequence[Outcome], path: Path) -> None:
     )
     left.set(xlabel="characters in an answer", ylabel="answers", title="Held-out answers get short")
     left.legend(frameon=False)
+    left.yaxis.get_major_locator().set_params(integer=True)
     places = range(len(outcomes))
     for offset, color, shares in (
         (-0.2, BEFORE, [each.before.satisfied for each in outcomes]),
