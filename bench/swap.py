@@ -5,7 +5,8 @@ limit is exceeded. First the versions are staged, as they are when the gate has 
 version); then each swap is cold, as a rollback is, and boots an engine first. The limit is on the former.
 
 Three versions each say one word of their own for ever, the bare model answers as it does: so an answer that
-mixes two versions, or that none of them gives alone on a quiet engine, cannot be overlooked.
+mixes two versions, or that none of them gives alone on a quiet engine, cannot be overlooked. Clients stream through
+the proxy's own relay, log on.
 """
 
 from __future__ import annotations
@@ -21,17 +22,28 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 from bench.prompts import PROMPTS
+from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, ensure_small_model
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
+from burnish.proxy.config import load_config
+from burnish.proxy.feedback import Command
+from burnish.proxy.log import Log
+from burnish.proxy.relay.guard import Guard
+from burnish.proxy.relay.pool import Pool
+from burnish.proxy.relay.relay import Relay
+from burnish.proxy.relay.routing import LearningUpstream
+from burnish.proxy.surfaces import SURFACES
 from tests.support.engine import answer, deltas
+from tests.support.inprocess import listening
 from tests.support.lora import parrot_lora, write_peft
 
 WORDS = ("Ġred", "Ġgreen", "Ġblue")
@@ -104,28 +116,64 @@ async def quiet_texts(
     return texts
 
 
+@asynccontextmanager
+async def proxied(swap: Swap, folder: Path) -> AsyncIterator[str]:
+    """Run the proxy's relay in front of the engine; gives its URL."""
+    config = load_config({"data_dir": folder})
+    log, pool = Log.open(folder / "burnish.db"), Pool(config)
+    relay = Relay(
+        pool=pool,
+        upstream=LearningUpstream(SMALL_MODEL, swap.route),
+        guard=Guard(config),
+        log=log,
+        surfaces={surface.path: surface for surface in SURFACES.values()},
+        answer=nobody_rates,
+        max_body_bytes=config.max_body_bytes,
+    )
+    try:
+        async with listening(relay) as url:
+            yield url
+    finally:
+        await pool.close()
+        log.close()
+
+
+async def nobody_rates(
+    command: Command, messages: list[dict[str, Any]], *, caller: str, session: str | None
+) -> str:
+    """The bench's clients type no commands."""
+    raise AssertionError(f"nobody typed {command}")
+
+
 async def client(
-    swap: Swap, prompts: list[str], texts: list[dict[str, int]], tally: Tally, stop: asyncio.Event
+    swap: Swap, url: str, prompts: list[str], texts: list[dict[str, int]], tally: Tally, stop: asyncio.Event
 ) -> None:
     """Stream answers without pause, and judge each."""
     turn = 0
     while not stop.is_set():
         turn += 1
         place = turn % len(prompts)
-        with swap.route.lease() as lease:
-            try:
-                text = "".join([delta async for delta in deltas(lease.endpoint, prompts[place], TOKENS)])
-            except (aiohttp.ClientPayloadError, AssertionError) as error:
-                note(tally, "cut", error)
-                continue
-            except (aiohttp.ClientError, OSError) as error:
-                note(tally, "failed", error)
-                continue
-            if texts[place].get(text) != lease.endpoint.version:
-                note(tally, "mixed", f"{lease.endpoint.model} said {text!r}")
-                continue
-            tally.answers[lease.endpoint.version] += 1
-            tally.spanned += swap.route.live is not None and swap.route.live != lease.endpoint
+        before = swap.route.live
+        try:
+            parts = [part async for part in deltas(Endpoint(url, "default", 0), prompts[place], TOKENS)]
+        except (aiohttp.ClientPayloadError, AssertionError) as error:
+            note(tally, "cut", error)
+            continue
+        except (aiohttp.ClientError, OSError) as error:
+            note(tally, "failed", error)
+            continue
+        models, text = {part.model for part in parts}, "".join(part.text for part in parts)
+        version = texts[place].get(text)
+        if version is None or models != {served_name(version)}:
+            note(tally, "mixed", f"{models} said {text!r}")
+            continue
+        tally.answers[version] += 1
+        tally.spanned += swap.route.live != before
+
+
+def served_name(version: int) -> str:
+    """What a version calls itself in every chunk."""
+    return f"{SMALL_MODEL}@v{version}" if version else SMALL_MODEL
 
 
 def note(tally: Tally, fault: str, example: object) -> None:
@@ -141,9 +189,9 @@ async def swap_under_load(swaps: int, clients: int) -> tuple[list[float], list[f
     with tempfile.TemporaryDirectory() as folder:
         async with serving(Path(folder)) as (swap, versions):
             texts = await quiet_texts(swap, versions, prompts)
-            async with asyncio.TaskGroup() as tasks:
+            async with proxied(swap, Path(folder)) as url, asyncio.TaskGroup() as tasks:
                 for _ in range(clients):
-                    tasks.create_task(client(swap, prompts, texts, tally, stop))
+                    tasks.create_task(client(swap, url, prompts, texts, tally, stop))
                 trained = [version for version in versions.values() if version]
                 for turn in range(swaps):
                     version = trained[turn % len(trained)]

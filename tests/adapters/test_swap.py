@@ -50,10 +50,10 @@ async def test_a_stream_ends_on_the_version_on_which_it_began(swap: Swap, make_v
     with swap.route.lease() as lease:
         expected = await answer(lease.endpoint, PROMPT, 64)
         stream = deltas(lease.endpoint, PROMPT, 64)
-        text = await anext(stream)
+        text = (await anext(stream)).text
         await swap.go_live(make_version(2), "second")
         await asyncio.sleep(0)
-        text += "".join([delta async for delta in stream])
+        text += "".join([delta.text async for delta in stream])
         assert text == expected
         assert 1 in await swap.host.served(), "never unloaded while in use"
     await swap.settled()

@@ -6,7 +6,9 @@ from burnish.proxy import errors
 
 
 def test_the_public_face_of_the_proxy_is_its_errors() -> None:
-    tree = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    tree = {
+        name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
+    }
     assert set(burnish.proxy.__all__) == tree
 
 

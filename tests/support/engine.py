@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -32,7 +33,15 @@ async def answer(endpoint: Endpoint, prompt: str, tokens: int = 24) -> str:
         return str((await response.json())["choices"][0]["message"]["content"])
 
 
-async def deltas(endpoint: Endpoint, prompt: str, tokens: int = 24, **more: Any) -> AsyncIterator[str]:
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of a streamed answer, and who says that it said it."""
+
+    model: str
+    text: str
+
+
+async def deltas(endpoint: Endpoint, prompt: str, tokens: int = 24, **more: Any) -> AsyncIterator[Delta]:
     """The answer as it streams; ends with AssertionError when the stream is cut."""
     whole = False
     async with (
@@ -48,6 +57,7 @@ async def deltas(endpoint: Endpoint, prompt: str, tokens: int = 24, **more: Any)
             if line.startswith(b"data: [DONE]"):
                 whole = True
             elif line.startswith(b"data: "):
-                for choice in json.loads(line[6:])["choices"]:
-                    yield choice["delta"].get("content") or ""
+                chunk = json.loads(line[6:])
+                for choice in chunk["choices"]:
+                    yield Delta(chunk["model"], choice["delta"].get("content") or "")
     assert whole, "the stream was cut"

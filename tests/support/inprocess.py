@@ -1,4 +1,4 @@
-"""The whole application on a real port, in the test's own event loop."""
+"""Applications on a real port, in the test's own event loop."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from burnish.proxy.app import running
 from burnish.proxy.asgi import App
@@ -18,26 +19,32 @@ from burnish.proxy.config import load_config
 
 @asynccontextmanager
 async def serving(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[str, App]]:
-    """Run burnish with these settings; gives its URL and the application."""
+    """Run the whole of burnish with these settings; gives its URL and the application."""
     config = load_config({"data_dir": tmp_path / "data", **flags})
+    async with running(config) as app, listening(app) as url:
+        yield url, app
+
+
+@asynccontextmanager
+async def listening(app: ASGIApp) -> AsyncIterator[str]:
+    """Serve an application on a free port of 127.0.0.1; gives its URL."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        async with running(config) as app:
-            server = uvicorn.Server(
-                uvicorn.Config(
-                    app,
-                    lifespan="off",
-                    log_level="warning",
-                    date_header=False,
-                    server_header=False,
-                    timeout_graceful_shutdown=2,
-                )
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                log_level="warning",
+                date_header=False,
+                server_header=False,
+                timeout_graceful_shutdown=2,
             )
-            task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
-            while not server.started:
-                await asyncio.sleep(0.01)
-            try:
-                yield f"http://127.0.0.1:{listener.getsockname()[1]}", app
-            finally:
-                server.should_exit = True
-                await task
+        )
+        task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task
