@@ -37,6 +37,7 @@ class Reconciler:
     def __init__(self, swap: Swap) -> None:
         self._swap = swap
         self._failures = 0
+        self._started = False
         self.last = Repair()
         """What the last look found."""
         self.degraded: str | None = None
@@ -79,8 +80,11 @@ class Reconciler:
                 actions += await self._fall_back(wanted, error)
             actions += await self._unload_orphans(served)
         self.last = Repair(tuple(actions), fault)
+        # The first look starts the engine; only what comes after it is a repair.
+        level = logging.WARNING if self._started else logging.INFO
+        self._started = True
         for action in actions:
-            logger.warning("reconciled: %s", action)
+            logger.log(level, "reconciled: %s", action)
         return self.last
 
     def _forget_lost(self, served: dict[int, Endpoint]) -> list[str]:
