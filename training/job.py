@@ -37,14 +37,16 @@ class Hyperparameters(_Record):
     """What the user may set for a run; a preset fills the rest (training.presets)."""
 
     learning_rate: float = 3e-4
-    epochs: int = 4
+    epochs: int = 8
+    """At most; ``kl_stop`` usually ends a run before."""
     batch_size: int = 8
     rank: int = 16
     alpha: int = 16
     kl_beta: float = 0.0
     """Weight of the k3 KL to the reference policy."""
-    kl_stop: float = 0.6
-    """Training stops early when KL per token to the reference policy on the batch exceeds it (nats)."""
+    kl_stop: float = 0.1
+    """Training has learnt enough when KL per token to the reference policy (nats), mean over an epoch's worth of
+    steps, exceeds it. Users differ in how much a step teaches; this evens out how far a run goes."""
     token_band: tuple[float, float] = (0.5, 2.0)
     """Tokens whose ratio policy/behaviour leaves this band carry no gradient."""
     trajectory_band: tuple[float, float] = (0.994, 1.002)

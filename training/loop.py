@@ -7,8 +7,10 @@ import resource
 import shutil
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TextIO
 
 from burnish.training.backends.base import Logps, Policy, Rated, TrainerBackend
@@ -134,6 +136,8 @@ def _epochs(
         for epoch in range(config.epochs)
         for batch in batches(rated, config.batch_size, seed=seed * config.epochs + epoch)
     ]
+    # One batch's estimate is noisy: the mean over an epoch's worth of steps decides.
+    recent: deque[float] = deque(maxlen=max(1, len(plan) // config.epochs))
     last: dict[str, float] = {}
     for step, (epoch, batch) in enumerate(plan, start=1):
         started = time.monotonic()
@@ -141,8 +145,9 @@ def _epochs(
         line = {"step": step, "steps": len(plan), "epoch": epoch + 1, "epochs": config.epochs, **last}
         metrics.write(json.dumps(line | {"seconds": time.monotonic() - started}) + "\n")
         metrics.flush()
-        if last["kl_per_token"] > config.kl_stop and step < len(plan):
-            reason = f"KL per token reached {last['kl_per_token']:.2f}, kl_stop is {config.kl_stop:.2f}"
+        recent.append(last["kl_per_token"])
+        if len(recent) == recent.maxlen and fmean(recent) > config.kl_stop and step < len(plan):
+            reason = f"KL per token reached {fmean(recent):.2f}, kl_stop is {config.kl_stop:.2f}"
             return step, last, reason
     return len(plan), last, None
 

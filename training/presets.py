@@ -11,9 +11,9 @@ Preset = Literal["careful", "balanced", "aggressive"]
 
 OVERRIDES: MappingProxyType[Preset, dict[str, Any]] = MappingProxyType(
     {
-        "careful": {"learning_rate": 2e-4, "epochs": 3, "kl_stop": 0.3},
+        "careful": {"learning_rate": 2e-4, "epochs": 5, "kl_stop": 0.05},
         "balanced": {},
-        "aggressive": {"learning_rate": 4e-4, "kl_stop": 0.8},
+        "aggressive": {"learning_rate": 4e-4, "kl_stop": 0.2},
     }
 )
 """What each preset sets differently from the defaults of ``Hyperparameters``.
