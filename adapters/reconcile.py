@@ -80,8 +80,8 @@ class Reconciler:
                 actions += await self._fall_back(wanted, error)
             actions += await self._unload_orphans(served)
         self.last = Repair(tuple(actions), fault)
-        # The first look starts the engine; only what comes after it is a repair.
-        level = logging.WARNING if self._started else logging.INFO
+        # The first look starts the engine; only a fault, or what comes after it, is worth a warning.
+        level = logging.WARNING if self._started or fault else logging.INFO
         self._started = True
         for action in actions:
             logger.log(level, "reconciled: %s", action)

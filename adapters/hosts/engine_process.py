@@ -67,8 +67,14 @@ class EngineProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs."""
-        return self._process.returncode is None
+        """Whether the process still runs; asked of the system, since asyncio hears of its end a little later."""
+        if self._process.returncode is not None:
+            return False
+        try:
+            # WNOWAIT: its exit status is asyncio's to collect.
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False
 
     async def stop(self) -> None:
         """End the child. There is nothing to save, so it is not asked first."""

@@ -56,7 +56,19 @@ def demo(
     Runs a burnish of its own on a free port with a data directory that is thrown away.
     """
     _check(ratings)
-    outcomes = [run(seed, ratings, quiet=as_json) for seed in _seeds(seeds)]
+    outcomes, failures = [], []
+    for seed in _seeds(seeds):
+        try:
+            outcomes.append(run(seed, ratings, quiet=as_json))
+        except CommandFailed as error:
+            failures.append(str(error))
+    if outcomes:
+        _report(outcomes, seeds, out, as_json)
+    if failures:
+        raise CommandFailed("\n".join(failures))
+
+
+def _report(outcomes: list[Outcome], seeds: str, out: Path, as_json: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     content = [asdict(outcome) for outcome in outcomes]
     (out / "demo.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
