@@ -178,9 +178,14 @@ def check(burnish: Burnish, rater: Rater) -> None:
     assert not leftovers or status["learner"]["state"] != "idle", leftovers
 
 
+def train(burnish: Burnish) -> None:
+    """Ask for a run, whatever the ratings are that the live version has not learnt yet."""
+    httpx.post(burnish.url + "/burnish/train", json={"force": True}, timeout=20)
+
+
 def stir(burnish: Burnish, rng: random.Random) -> None:
     """Set the loop in motion: a training run, and now and then a change of what is live."""
-    httpx.post(burnish.url + "/burnish/train", json={}, timeout=20)
+    train(burnish)
     versions = [v.number for v in Registry(burnish.data_dir / "adapters").versions()]
     if versions and rng.random() < 0.6:
         number = rng.choice(versions)
@@ -202,9 +207,10 @@ def kill(burnish: Burnish, victim: str, rng: random.Random) -> bool:
         burnish.kill()
         return True
     if victim == "trainer":
-        httpx.post(burnish.url + "/burnish/train", json={}, timeout=20)
-        wait_for("a trainer", lambda: children(burnish, TRAINER), 60)
-        time.sleep(rng.uniform(0, 5))
+        train(burnish)
+        with suppress(AssertionError):  # the run may be at another stage, or have ended
+            wait_for("a trainer", lambda: children(burnish, TRAINER), LOOP_S)
+            time.sleep(rng.uniform(0, 5))
     living = children(burnish, ENGINE if victim == "engine" else TRAINER)
     if living:
         rng.choice(living).kill()
