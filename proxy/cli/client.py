@@ -8,39 +8,61 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
-from burnish.proxy.config import Config, load_config
+from burnish.proxy.cli.settings import read_settings
+from burnish.proxy.config import Config
 from burnish.proxy.serve import SERVER_FILE
 
 URL_VARIABLE = "BURNISH_URL"
 # A swap may have to wait for an engine to start on a busy machine; reading the log takes milliseconds.
 TIMEOUT_S = 180.0
+# Nobody takes longer to accept a connection, unless the address is wrong.
+CONNECT_TIMEOUT_S = 10.0
 USAGE_ERRORS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 def find(url: str | None, config: Config) -> str:
     """Return where burnish is: ``--url``, else BURNISH_URL, else the one on this data directory, else its default."""
     if url or (url := os.environ.get(URL_VARIABLE)):
-        return url.rstrip("/")
+        return url.rstrip("/").removesuffix("/v1")
     try:
         return str(json.loads((config.data_dir / SERVER_FILE).read_text(encoding="utf-8"))["url"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, LookupError, TypeError):
         return f"http://127.0.0.1:{config.port}"
+
+
+def key_header(config: Config) -> dict[str, str]:
+    """Return the header that opens a burnish with an api_key."""
+    return {"x-burnish-key": config.api_key.get_secret_value()} if config.api_key else {}
+
+
+def in_path(identifier: str) -> str:
+    """Return what a person typed as one segment of a path."""
+    if not identifier.strip("."):
+        raise WrongUsage(f"{identifier!r} is no id; `burnish history` lists them")
+    return quote(identifier, safe="")
 
 
 class Proxy:
     """A running burnish."""
 
     def __init__(self, url: str | None = None) -> None:
-        """Find it; nothing is sent yet."""
-        config = load_config()
+        """Find it; nothing is sent yet. Raises WrongUsage for a URL that is none."""
+        config = read_settings()
         self.url = find(url, config)
-        key = config.api_key
-        headers = {"x-burnish-key": key.get_secret_value()} if key else {}
-        self._http = httpx.Client(base_url=self.url, headers=headers, timeout=TIMEOUT_S)
+        try:
+            self._http = httpx.Client(
+                base_url=self.url,
+                headers=key_header(config),
+                timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+                trust_env=False,  # HTTP_PROXY and netrc are about the world outside
+            )
+        except httpx.InvalidURL as error:
+            raise WrongUsage(f"{self.url!r} is no URL such as http://127.0.0.1:8787: {error}") from error
 
     def get(self, path: str, **params: Any) -> Any:
         """Read something. Raises NotRunning, CommandFailed."""
@@ -60,34 +82,50 @@ class Proxy:
         """Post and read the answer as it comes. Raises NotRunning, CommandFailed."""
         try:
             with self._http.stream("POST", path, json=body) as response:
-                if response.is_error:
+                if not response.is_success:
                     response.read()
-                    raise _failed(response)
+                    raise _refused(response) or CommandFailed(_unexplained(response))
                 yield response
         except httpx.TransportError as error:
-            raise self._not_running(error) from error
+            raise self._not_reached(error) from error
 
     def _checked(self, method: str, path: str, **options: Any) -> Any:
         try:
             response = self._http.request(method, path, **options)
         except httpx.TransportError as error:
-            raise self._not_running(error) from error
-        if response.is_error:
-            raise _failed(response)
-        return response.json()
+            raise self._not_reached(error) from error
+        if response.is_success and (content := _object(response)):
+            return content
+        raise _refused(response) or NotRunning(
+            f"what answers at {self.url} is no burnish ({_unexplained(response)}): name yours with --url"
+        )
 
-    def _not_running(self, error: httpx.TransportError) -> CommandFailed:
-        if isinstance(error, httpx.ConnectError):
+    def _not_reached(self, error: httpx.TransportError) -> CommandFailed:
+        if isinstance(error, httpx.UnsupportedProtocol):
+            return WrongUsage(f"{self.url!r} is no URL such as http://127.0.0.1:8787")
+        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
             return NotRunning(f"no burnish answers at {self.url}. Start it with: burnish up")
         return CommandFailed(f"burnish at {self.url} broke off: {error or type(error).__name__}")
 
 
-def _failed(response: httpx.Response) -> CommandFailed:
+def _object(response: httpx.Response) -> dict[str, Any] | None:
+    """Return a JSON object, which all that burnish says of itself is; None for anything else."""
     try:
-        error = response.json()["error"]
-        message = str(error["message"])
-        ids = [f"  {each['completion_id']}" for each in error.get("candidates", ())]
-    except (ValueError, KeyError, TypeError):
-        message, ids = f"{response.url} answered {response.status_code}", []
+        content = response.json()
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _refused(response: httpx.Response) -> CommandFailed | None:
+    """Turn an OpenAI error envelope into a sentence; None when there is none."""
+    error = (_object(response) or {}).get("error")
+    if not isinstance(error, dict) or "message" not in error:
+        return None
+    ids = [f"  {each['completion_id']}" for each in error.get("candidates", ())]
     kind = WrongUsage if response.status_code in USAGE_ERRORS else CommandFailed
-    return kind("\n".join([message, *ids]))
+    return kind("\n".join([str(error["message"]), *ids]))
+
+
+def _unexplained(response: httpx.Response) -> str:
+    return f"{response.url.path} answered {response.status_code}"

@@ -51,7 +51,8 @@ app.command("up")(up.up)
 app.command("chat")(chat.chat)
 app.command("good")(rate.good)
 app.command("bad")(rate.bad)
-app.command("rate")(rate.rate)
+# A rating such as -0.5 is no option.
+app.command("rate", context_settings={"ignore_unknown_options": True})(rate.rate)
 app.command("undo")(rate.undo)
 app.command("status")(show.status)
 app.command("history")(show.history)
@@ -80,4 +81,6 @@ def main() -> None:
 
 
 def _say(message: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(f"[bold red]burnish:[/] {escape(message)}", highlight=False)
+    Console(stderr=True, soft_wrap=True, emoji=False).print(
+        f"[bold red]burnish:[/] {escape(message)}", highlight=False
+    )

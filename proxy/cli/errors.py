@@ -21,3 +21,9 @@ class NotRunning(CommandFailed, ConnectionError):
     """No burnish answers. Exit code 3."""
 
     exit_code = 3
+
+
+class Interrupted(CommandFailed):
+    """The person did not want to wait. Exit code 130, as shells have it."""
+
+    exit_code = 130

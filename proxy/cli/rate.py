@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Annotated, Any
 
 import typer
 
-from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.client import Proxy, in_path
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, console, print_json, short, verdict
 
@@ -50,7 +51,7 @@ def undo(
 ) -> None:
     """Take your last rating (or one by its id) back."""
     proxy = Proxy(url)
-    undone = proxy.delete(f"/v1/feedback/{feedback or _latest(proxy)}")
+    undone = proxy.delete(f"/v1/feedback/{in_path(_latest(proxy) if feedback is None else feedback)}")
     if as_json:
         print_json(undone)
     else:
@@ -64,9 +65,12 @@ def read_rating(text: str) -> dict[str, Any]:
     if text in LIKERT:
         return {"rating": int(text), "scale": "likert"}
     try:
-        return {"rating": float(text)}
+        rating = float(text)
     except ValueError:
-        raise WrongUsage(f"a rating is good, bad, 1…5, or a number from -1.0 to 1.0, not {text!r}") from None
+        rating = float("nan")
+    if not isfinite(rating):
+        raise WrongUsage(f"a rating is good, bad, 1…5, or a number from -1.0 to 1.0, not {text!r}")
+    return {"rating": rating}
 
 
 def _rate(proxy: Proxy, target: str | None, said: dict[str, Any], as_json: bool) -> None:
@@ -74,7 +78,7 @@ def _rate(proxy: Proxy, target: str | None, said: dict[str, Any], as_json: bool)
     named = (
         {"last": True}
         if target is None
-        else {"completion_id": proxy.get(f"/burnish/completions/{target}")["id"]}
+        else {"completion_id": proxy.get(f"/burnish/completions/{in_path(target)}")["id"]}
     )
     record = proxy.post("/v1/feedback", named | said)
     if as_json:

@@ -11,6 +11,9 @@ from rich.table import Table
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.terminal import Json, Url, clock, console, print_json, short, verdict
 
+SHOWN_LEAST = 20
+"""Characters of a question and of an answer that are shown on the narrowest terminal."""
+
 
 def status(url: Url = None, as_json: Json = False) -> None:
     """Show what is live, how many answers are rated, and when it trains."""
@@ -50,6 +53,8 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
             )
         )
     lines.append(("training", f"{learner['state']}: {escape(learner['reason'])}"))
+    if step := (learner.get("run") or {}).get("progress"):
+        lines.append(("progress", f"step {step['step']} of {step['steps']}, KL {step['kl_per_token']:.3f}"))
     for trouble in (state["engine"]["trouble"], state["log"]["trouble"]):
         if trouble:
             lines.append(("trouble", f"[red]{escape(trouble)}[/]"))
@@ -68,19 +73,28 @@ def history(
     if as_json:
         print_json(page)
         return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("when", "id", "model", "rating", "asked", "answered"):
-        table.add_column(column, no_wrap=column in ("when", "id", "rating"))
     for each in page["data"]:
-        reply = (each["reply"] or {}).get("content") or each["error"] or each["outcome"]
-        table.add_row(
-            clock(each["created_at"]),
-            each["id"],
-            escape(each["model_served"]),
-            verdict(each["rating"]),
-            short(each["prompt"], 40),
-            short(str(reply), 60),
-        )
-    console.print(table if page["data"] else "[dim]no answers yet[/]")
+        _show(each)
+    if not page["data"]:
+        console.print("[dim]no answers yet[/]")
     if page["has_more"]:
-        console.print(f"[dim]more: burnish history --before {page['data'][-1]['id']}[/]")
+        console.print(f"[dim]more: burnish history --before {page['data'][-1]['id']}[/]", soft_wrap=True)
+
+
+def _show(completion: dict[str, Any]) -> None:
+    """Print two lines, so that ids stay whole and words readable however narrow the terminal is."""
+    words = f"{verdict(completion['rating'])}  " if completion["rating"] is not None else ""
+    console.print(
+        f"[bold]{completion['id']}[/]  {clock(completion['created_at'])}  {words}"
+        f"[dim]{escape(completion['model_served'])}[/]",
+        soft_wrap=True,
+    )
+    room = max(console.width - len("  › "), 2 * SHOWN_LEAST)
+    asked = short(completion["prompt"], room // 3)
+    console.print(f"  [dim]{asked} ›[/] {short(_answer(completion), room - room // 3)}", soft_wrap=True)
+
+
+def _answer(completion: dict[str, Any]) -> str:
+    reply = completion["reply"] or {}
+    calls = [f"{call['function']['name']}()" for call in reply.get("tool_calls") or () if "function" in call]
+    return str(reply.get("content") or ", ".join(calls) or completion["error"] or completion["outcome"])

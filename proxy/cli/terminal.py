@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -13,7 +14,8 @@ from rich.markup import escape
 Url = Annotated[str | None, typer.Option("--url", help="Where burnish is, if not where it is usually found.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
-console = Console(highlight=False)
+# Replies and questions are shown as they are: ":cat:" stays ":cat:".
+console = Console(highlight=False, emoji=False)
 
 SHOWN_CHARACTERS = 60
 
@@ -23,6 +25,11 @@ def print_json(content: Any) -> None:
     typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
 
 
+def plain(text: str) -> str:
+    """Return a text without control characters, which could steer the terminal that shows it."""
+    return "".join(each for each in text if each in "\n\t" or unicodedata.category(each) != "Cc")
+
+
 def clock(seconds: float | None) -> str:
     """Return a moment (seconds since the epoch) in local time."""
     return datetime.fromtimestamp(seconds).strftime("%m-%d %H:%M") if seconds else ""
@@ -30,7 +37,7 @@ def clock(seconds: float | None) -> str:
 
 def short(text: str | None, limit: int = SHOWN_CHARACTERS) -> str:
     """Return the first words of a text on one line, safe to print as markup."""
-    words = " ".join((text or "").split())
+    words = " ".join(plain(text or "").split())
     return escape(words if len(words) <= limit else words[: limit - 1].rstrip() + "…")
 
 

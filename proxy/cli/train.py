@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from burnish.proxy.cli.client import Proxy
-from burnish.proxy.cli.errors import CommandFailed
+from burnish.proxy.cli.errors import CommandFailed, Interrupted
 from burnish.proxy.cli.terminal import Json, Url, console, print_json
 
 POLL_S = 0.5
@@ -40,7 +40,10 @@ def train(
         else:
             console.print(f"started {run_id}; follow it with [cyan]burnish status[/]")
         return
-    run = follow(proxy, run_id, quiet=as_json)
+    try:
+        run = follow(proxy, run_id, quiet=as_json)
+    except KeyboardInterrupt:
+        raise Interrupted(f"{run_id} goes on without you; see burnish status") from None
     if as_json:
         print_json(run)
     elif run["status"] not in FAILED:

@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.logging import RichHandler
+from rich.markup import escape
 
+from burnish.proxy.cli.settings import read_settings
 from burnish.proxy.cli.terminal import console
-from burnish.proxy.config import Config, load_config
+from burnish.proxy.config import Config
 
 
 def up(
@@ -41,10 +43,10 @@ def up(
         "data_dir": data_dir,
         "train": {"enabled": False} if no_train else None,
     }
-    settings = load_config(flags, file=config)
+    settings = read_settings(flags, file=config)
     _log_to_terminal()
     what = settings.upstream or f"the embedded engine ({settings.model or 'small model'})"
-    console.print(f"[dim]starting on {what} …[/]")
+    console.print(f"[dim]starting on {escape(what)} …[/]")
     serve(settings, lambda url: _welcome(url, settings))
     console.print("[dim]stopped[/]")
 

@@ -2,58 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import pty
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
+import asyncio
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
-from tests.support.burnish import Burnish, running
-
-ASK = {"model": "default", "max_tokens": 6, "messages": [{"role": "user", "content": "What is tea?"}]}
-
-
-@pytest.fixture(scope="module")
-def burnish(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Burnish]:
-    with running(
-        tmp_path_factory.mktemp("burnish") / "data", env={"BURNISH_TRAIN__SCHEDULE": "manual"}
-    ) as up:
-        yield up
-
-
-def run(*arguments: str, url: str | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"} | ({"BURNISH_URL": url} if url else {})
-    return subprocess.run(
-        [sys.executable, "-m", "burnish", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env=env,
-        timeout=120,
-        check=False,
-    )
-
-
-def said(*arguments: str, url: str) -> Any:
-    done = run(*arguments, "--json", url=url)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
-
-
-def ask(burnish: Burnish) -> str:
-    answer = httpx.post(burnish.url + "/v1/chat/completions", json=ASK, timeout=60)
-    return answer.headers["x-burnish-completion-id"]
+from tests.support.burnish import Burnish
+from tests.support.inprocess import serving
+from tests.support.program import NOBODY, ask, run, said
+from tests.support.upstream import reply, upstream
 
 
 def test_rating_the_last_answer_and_taking_it_back(burnish: Burnish) -> None:
-    completion = ask(burnish)
+    completion = ask(burnish.url)
     assert said("good", url=burnish.url)["completion_id"] == completion
     worse = said("bad", "too long", url=burnish.url)
     assert (worse["completion_id"], worse["reward"], worse["comment"]) == (completion, -1.0, "too long")
@@ -65,7 +26,7 @@ def test_rating_the_last_answer_and_taking_it_back(burnish: Burnish) -> None:
 
 
 def test_the_same_for_people(burnish: Burnish) -> None:
-    ask(burnish)
+    ask(burnish.url)
     assert "rated good" in run("good", url=burnish.url).stdout
     assert "good" in run("history", url=burnish.url).stdout
     status = run("status", url=burnish.url).stdout
@@ -87,6 +48,12 @@ def test_rolling_back_to_the_base_is_always_possible(burnish: Burnish) -> None:
         (("rate", "cmpl_nothing", "good"), 1, "cmpl_nothing"),
         (("rate", "last", "6"), 2, "1"),
         (("rate", "last", "lovely"), 2, "lovely"),
+        (("rate", "last", "nan"), 2, "nan"),
+        (("rate", "last", "-1.5"), 2, "-1.5"),
+        (("rate", "", "good"), 2, "no id"),
+        (("rate", "../status", "good"), 2, "../status"),
+        (("rate", "?limit=1", "good"), 1, "?limit=1"),
+        (("undo", "?"), 1, "'?'"),
         (("adapters", "show", "7"), 1, "7"),
         (("adapters", "promote", "seven"), 2, "seven"),
         (("undo", "fb_nothing"), 1, "fb_nothing"),
@@ -107,55 +74,72 @@ def test_what_is_wrong_is_said_with_an_exit_code(
 
 @pytest.mark.parametrize("arguments", [("status",), ("good",), ("train",), ("adapters", "list"), ("chat",)])
 def test_without_burnish_the_exit_code_is_three(arguments: tuple[str, ...]) -> None:
-    done = run(*arguments, url="http://127.0.0.1:9")
+    done = run(*arguments, url=NOBODY)
     assert done.returncode == 3
     assert "burnish up" in done.stderr
 
 
-def test_doctor_works_without_burnish(tmp_path: Path) -> None:
-    done = run("doctor", "--json", url="http://127.0.0.1:9")
-    found = {finding["what"]: finding["level"] for finding in json.loads(done.stdout)}
-    assert found["python"] == found["engine"] == found["data"] == "ok"
+@pytest.mark.parametrize("url", ["nonsense", "http://[::1", "ftp://127.0.0.1"])
+def test_a_url_that_is_none_is_wrong_usage(url: str) -> None:
+    done = run("status", "--url", url)
+    assert done.returncode == 2
+    assert url in done.stderr
+    assert "Traceback" not in done.stderr
 
 
-def test_a_talk_with_ratings_from_a_file(burnish: Burnish) -> None:
-    lines = ["Say one word.", "nonsense", "b too dull", "/undo", "And another.", "4", "/quit"]
-    done = run("chat", url=burnish.url, stdin="\n".join(lines) + "\n")
-    assert done.returncode == 0, done.stderr
-    assert "not 'nonsense'" in done.stdout
-    ratings = httpx.get(burnish.url + "/v1/feedback?limit=2").json()["data"]
-    assert [(each["reward"], each["undone_at"] is None) for each in ratings] == [(0.5, True), (-1.0, False)]
+@pytest.mark.parametrize("content", [b"[1]", b"{}", b"<html>"])
+async def test_a_server_that_is_no_burnish_is_called_so(content: bytes) -> None:
+    async with upstream(reply(content)) as other:
+        for command in (("rate", "cmpl_1", "good"), ("status",)):
+            done = await asyncio.to_thread(run, *command, url=other.url)
+            assert "no burnish" in done.stderr
+            assert done.returncode == 3
 
 
-def test_a_talk_on_a_terminal_streams_and_asks_for_a_rating(burnish: Burnish) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "burnish", "chat", "--url", burnish.url],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    try:
-        seen = _until(ours, "you ›")
-        os.write(ours, b"Hello\n")
-        seen += _until(ours, "skips:")
-        assert "model ›" in seen
-        os.write(ours, b"g nice\n")
-        assert "good" in _until(ours, "you ›")
-        os.write(ours, b"\x04")
-        assert process.wait(30) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-    assert httpx.get(burnish.url + "/v1/feedback?limit=1").json()["data"][0]["comment"] == "nice"
+def test_a_broken_note_of_where_burnish_is_is_no_note(tmp_path: Path) -> None:
+    (tmp_path / "server.json").write_text("[1]")
+    done = run("status", env={"BURNISH_DATA_DIR": str(tmp_path), "BURNISH_PORT": "9"})
+    assert done.returncode == 3
+    assert NOBODY in done.stderr
 
 
-def _until(terminal: int, text: str) -> str:
-    seen = b""
-    deadline = time.monotonic() + 60
-    while text.encode() not in seen:
-        assert time.monotonic() < deadline, seen.decode(errors="replace")
-        seen += os.read(terminal, 4096)
-    return seen.decode(errors="replace")
+def test_a_wrong_setting_is_wrong_usage_for_every_command() -> None:
+    for command in ("status", "up"):
+        done = run(command, env={"BURNISH_PORT": "many"})
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "many" in done.stderr
+
+
+def test_commands_do_not_go_through_a_web_proxy(burnish: Burnish) -> None:
+    away = {"HTTP_PROXY": NOBODY, "http_proxy": NOBODY, "NO_PROXY": "", "no_proxy": ""}
+    assert run("status", url=burnish.url, env=away).returncode == 0
+
+
+def test_the_urls_of_clients_are_understood(burnish: Burnish) -> None:
+    assert run("status", url=burnish.url + "/v1/").returncode == 0
+
+
+def test_history_is_readable_on_a_narrow_terminal_and_has_pages(burnish: Burnish) -> None:
+    ids = [
+        ask(burnish.url, f"What is [tea] {number} :cat: and where does it come from?") for number in (1, 2)
+    ]
+    shown = run("history", "-n", "1", url=burnish.url, env={"COLUMNS": "60"}).stdout
+    assert ids[1] in shown
+    assert "[tea]" in shown
+    assert f"--before {ids[1]}" in shown
+    before = said("history", "-n", "1", "--before", ids[1], url=burnish.url)
+    assert [each["id"] for each in before["data"]] == [ids[0]]
+    assert ":cat:" in run("history", "-n", "1", url=burnish.url).stdout
+
+
+def test_a_negative_rating_is_no_option(burnish: Burnish) -> None:
+    ask(burnish.url)
+    assert said("rate", "last", "-0.5", url=burnish.url)["reward"] == -0.5
+
+
+async def test_where_nothing_can_be_swapped_the_commands_say_so(tmp_path: Path) -> None:
+    async with upstream(reply(b"{}")) as other, serving(tmp_path, upstream=other.url) as (url, _):
+        for command in (("train",), ("adapters", "list"), ("adapters", "promote", "1")):
+            done = await asyncio.to_thread(run, *command, url=url)
+            assert "cannot load versions" in done.stderr
+            assert done.returncode == 1

@@ -1,0 +1,70 @@
+"""The program as a person uses it: a process of its own, its output and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+NOBODY = "http://127.0.0.1:9"
+"""Where no burnish is."""
+
+
+def run(
+    *arguments: str, url: str | None = None, stdin: str = "", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    ours = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"} | ({"BURNISH_URL": url} if url else {})
+    return subprocess.run(
+        [sys.executable, "-m", "burnish", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        env=ours | dict(env or {}),
+        timeout=120,
+        check=False,
+    )
+
+
+def said(*arguments: str, url: str) -> Any:
+    """Run a command with --json that has to work; return what it says."""
+    done = run(*arguments, "--json", url=url)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def ask(url: str, text: str = "What is tea?") -> str:
+    """Ask as an agent would; return the completion's id."""
+    body = {"model": "default", "max_tokens": 6, "messages": [{"role": "user", "content": text}]}
+    answer = httpx.post(url + "/v1/chat/completions", json=body, timeout=60)
+    return answer.headers["x-burnish-completion-id"]
+
+
+class Screen:
+    """Our end of the terminal that a program talks to."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._unread = b""
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self.descriptor, text.encode())
+
+    def until(self, text: str, limit_s: float = 60) -> str:
+        """Read until a text has appeared; return what came up to its end."""
+        deadline = time.monotonic() + limit_s
+        while (end := self._unread.find(text.encode())) < 0:
+            ready, _, _ = select.select([self.descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"waited {limit_s:.0f} s for {text!r}, got: {self._unread.decode(errors='replace')}"
+            self._unread += os.read(self.descriptor, 4096)
+        end += len(text.encode())
+        seen, self._unread = self._unread[:end], self._unread[end:]
+        return seen.decode(errors="replace")
