@@ -125,7 +125,13 @@ def _burnish(folder: Path, seed: int, ratings: int) -> Iterator[Proxy]:
     if cache := os.environ.get("BURNISH_CACHE_DIR"):
         own["BURNISH_CACHE_DIR"] = cache
     enough = min(TrainConfig().min_ratings, int(ENOUGH_SHARE * ratings))
-    own |= {"BURNISH_TRAIN__MIN_RATINGS": str(enough), "BURNISH_TRAIN__SEED": str(seed)}
+    nothing = folder / "config.toml"  # the person's own settings have no say
+    nothing.touch()
+    own |= {
+        "BURNISH_CONFIG": str(nothing),
+        "BURNISH_TRAIN__MIN_RATINGS": str(enough),
+        "BURNISH_TRAIN__SEED": str(seed),
+    }
     command = [sys.executable, "-m", "burnish", "up", "--port", "0", "--data-dir", str(folder)]
     with (folder / "output.txt").open("wb") as output:
         process = subprocess.Popen(
@@ -147,7 +153,7 @@ def _wait_for_url(folder: Path, process: subprocess.Popen[bytes]) -> str:
     while time.monotonic() < deadline and process.poll() is None:
         try:
             url = str(json.loads((folder / SERVER_FILE).read_text(encoding="utf-8"))["url"])
-            httpx.get(url + "/healthz").raise_for_status()
+            httpx.get(url + "/healthz", trust_env=False).raise_for_status()
             return url
         except (OSError, ValueError, KeyError, httpx.HTTPError):
             time.sleep(POLL_S)

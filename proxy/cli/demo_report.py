@@ -13,6 +13,8 @@ from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, SHORT_CHARACTERS, Ans
 from burnish.proxy.cli.terminal import console, short
 
 EXAMPLES = 6
+BARS, BARS_BELOW_LINE = 20, 5
+"""Of the histogram; the wanted length is where one bar ends."""
 BEFORE, AFTER, LINE = "#b0b7c3", "#2a6fdb", "#d1495b"
 
 Figure = Callable[[Outcome], float]
@@ -111,32 +113,53 @@ def plot(outcomes: Sequence[Outcome], path: Path) -> None:
 
     canvas: Any = Canvas(figsize=(11, 4.2), layout="constrained")
     left, right = canvas.subplots(1, 2, width_ratios=(2, 1))
+    _plot_lengths(left, outcomes)
+    _plot_shares(right, outcomes)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    canvas.suptitle(f"{outcomes[0].ratings} ratings, nothing else", fontweight="bold")
+    canvas.savefig(path, dpi=130)
+
+
+def _plot_lengths(axes: Any, outcomes: Sequence[Outcome]) -> None:
+    """Draw a histogram whose bars end exactly at the line; the few very long answers share the last bar."""
+    width = SHORT_CHARACTERS // BARS_BELOW_LINE
+    edges = range(0, (BARS + 1) * width, width)
     lengths = [
-        [len(answer.answer) for each in outcomes for answer in each.answers_before],
-        [len(answer.answer) for each in outcomes for answer in each.answers_after],
+        [min(len(answer.answer), edges[-1] - 1) for each in outcomes for answer in getattr(each, when)]
+        for when in ("answers_before", "answers_after")
     ]
-    bins = range(0, max(max(part) for part in lengths) + 20, 20)
-    left.hist(lengths, bins=list(bins), color=[BEFORE, AFTER], label=["before", "after"])
-    left.axvline(SHORT_CHARACTERS, color=LINE, linestyle="--", linewidth=1.5)
-    left.text(
-        SHORT_CHARACTERS + 4, left.get_ylim()[1] * 0.95, "short enough", color=LINE, va="top", rotation=90
+    axes.hist(lengths, bins=list(edges), color=[BEFORE, AFTER], label=["before", "after"])
+    axes.axvline(SHORT_CHARACTERS, color=LINE, linestyle="--", linewidth=1.5)
+    axes.annotate(
+        f"wanted: under {SHORT_CHARACTERS}",
+        (SHORT_CHARACTERS, 0.97),
+        xycoords=("data", "axes fraction"),
+        xytext=(6, 0),
+        textcoords="offset points",
+        color=LINE,
+        va="top",
     )
-    left.set(xlabel="characters in an answer", ylabel="answers", title="Held-out answers get short")
-    left.legend(frameon=False)
-    left.yaxis.get_major_locator().set_params(integer=True)
+    ticks = list(edges[::BARS_BELOW_LINE])
+    axes.set_xticks(ticks, [*map(str, ticks[:-1]), f"{ticks[-1]}+"])
+    axes.set(
+        xlabel="characters in an answer", ylabel="answers", title="Answers to held-out questions get short"
+    )
+    axes.legend(frameon=False, loc="center right")
+    axes.yaxis.get_major_locator().set_params(integer=True)
+
+
+def _plot_shares(axes: Any, outcomes: Sequence[Outcome]) -> None:
     places = range(len(outcomes))
     for offset, color, shares in (
         (-0.2, BEFORE, [each.before.satisfied for each in outcomes]),
         (0.2, AFTER, [each.after.satisfied for each in outcomes]),
     ):
-        bars = right.bar([place + offset for place in places], shares, width=0.38, color=color)
-        right.bar_label(bars, labels=[f"{share:.0%}" for share in shares], padding=2, fontsize=9)
-    right.set(ylim=(0, 1.08), title="Share that satisfies the user")
-    right.set_xticks(list(places), [f"seed {each.seed}" for each in outcomes])
-    for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
-    canvas.suptitle(f"{outcomes[0].ratings} ratings, nothing else", fontweight="bold")
-    canvas.savefig(path, dpi=130)
+        bars = axes.bar([place + offset for place in places], shares, width=0.38, color=color)
+        axes.bar_label(bars, labels=[f"{share:.0%}" for share in shares], padding=2, fontsize=9)
+    axes.set(ylim=(0, 1.08), title="Share that satisfies the user")
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0%", "25%", "50%", "75%", "100%"])
+    axes.set_xticks(list(places), [f"seed {each.seed}" for each in outcomes])
 
 
 def _marked(answered: Answered) -> str:

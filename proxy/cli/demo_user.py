@@ -50,12 +50,17 @@ class User:
 
     def __init__(self, url: str, seed: int, ratings: int) -> None:
         """Choose the questions to rate and, distinct from them, the held-out ones."""
-        from openai import OpenAI
+        from openai import DefaultHttpxClient, OpenAI
 
         order = random.Random(seed).sample(PROMPTS, len(PROMPTS))
         self.rated, self.held_out = order[:ratings], order[-HELD_OUT:]
         self._url = url
-        self._client: Any = OpenAI(base_url=url + "/v1", api_key="unused", timeout=TIMEOUT_S)
+        self._client: Any = OpenAI(
+            base_url=url + "/v1",
+            api_key="unused",
+            timeout=TIMEOUT_S,
+            http_client=DefaultHttpxClient(trust_env=False),  # no web proxy between here and here
+        )
 
     def ask(self, question: str, model: str = "default") -> Answered:
         """Ask one question, streamed."""
@@ -79,7 +84,9 @@ class User:
         """Say what this user thinks of an answer."""
         rating = "good" if answered.satisfies else "bad"
         said = {"response_id": answered.response_id, "rating": rating}
-        httpx.post(self._url + "/v1/feedback", json=said, timeout=TIMEOUT_S).raise_for_status()
+        httpx.post(
+            self._url + "/v1/feedback", json=said, timeout=TIMEOUT_S, trust_env=False
+        ).raise_for_status()
 
     def ask_held_out(self, model: str, tick: Tick) -> list[Answered]:
         """Ask every held-out question, rating nothing."""
