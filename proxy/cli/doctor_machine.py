@@ -1,0 +1,171 @@
+"""What the doctor looks at on this machine: Python, packages, model, memory, disk, clock."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import burnish
+from burnish.adapters.errors import AdapterError
+from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, file_digest, small_model_path
+from burnish.proxy.cli.doctor_finding import Finding
+from burnish.proxy.config import Config
+from burnish.proxy.errors import BurnishError
+from burnish.proxy.serve import prepare_data_dir
+
+GIB = 1024**3
+# The trainer peaks at 2.5 GB with the small model, beside engine and proxy.
+MEMORY_NEEDED = 4 * GIB
+# Weights for training, a few versions, and a log that grows.
+DISK_NEEDED = 2 * GIB
+# Below this the next version, or the next day's log, does not fit.
+DISK_LEAST = GIB // 4
+OLDEST_PYTHON = (3, 11)
+# torch takes seconds to import on a cold disk.
+IMPORT_LIMIT_S = 120.0
+# Of a file's time before the clock must be wrong: file systems and clocks disagree by less.
+CLOCK_SLACK_S = 60.0
+
+
+def python() -> Finding:
+    """Is this Python recent enough?"""
+    text = f"{platform.python_version()}, burnish {burnish.__version__}"
+    if sys.version_info >= OLDEST_PYTHON:
+        return Finding("ok", "python", text)
+    return Finding("fail", "python", f"{text}: install Python 3.11 or later")
+
+
+def data_dir(config: Config) -> Finding:
+    """Can the data directory be made, written, and kept from others?"""
+    try:
+        prepare_data_dir(config.data_dir)
+    except BurnishError as error:
+        return Finding("fail", "data", str(error))
+    return Finding("ok", "data", f"{config.data_dir}, for you only")
+
+
+def disk(config: Config) -> Finding:
+    """Is there room for what is going to be kept?"""
+    existing = next(path for path in (config.data_dir, *config.data_dir.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    text = f"{free / GIB:.1f} GiB free for {config.data_dir}"
+    if free >= DISK_NEEDED:
+        return Finding("ok", "disk", text)
+    return Finding(
+        "fail" if free < DISK_LEAST else "warn",
+        "disk",
+        f"{text}: make room, or set data_dir to a larger disk",
+    )
+
+
+def clock(config: Config) -> Finding:
+    """Does the clock run ahead of what was written before? Ids and ratings are ordered by it."""
+    now = time.time()
+    written = [path.stat().st_mtime for path in (*config.data_dir.glob("burnish.db*"), Path(__file__))]
+    shown = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+    if max(written) <= now + CLOCK_SLACK_S:
+        return Finding("ok", "clock", shown)
+    latest = datetime.fromtimestamp(max(written), UTC)
+    return Finding(
+        "warn",
+        "clock",
+        f"{shown}, but files are of {latest:%Y-%m-%d %H:%M}: set the clock; answers sort by time",
+    )
+
+
+def memory(config: Config) -> Finding:
+    """Is there room for engine and trainer?"""
+    free = available_bytes()
+    if free is None:
+        return Finding("ok", "memory", "cannot be told on this system; training takes up to 2.5 GB")
+    text = f"{free / GIB:.1f} GiB available"
+    if free >= MEMORY_NEEDED:
+        return Finding("ok", "memory", text)
+    return Finding(
+        "warn", "memory", f"{text}: training with the small model takes 2.5 GB; close something first"
+    )
+
+
+def available_bytes() -> int | None:
+    """Return how much memory a new process can have, caches that the system gives back included; None = unknown."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass  # not Linux
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def model(config: Config) -> Finding:
+    """Is the model file there, and whole?"""
+    path = Path(config.model).expanduser() if config.model else small_model_path()
+    if not path.is_file():
+        if config.model:
+            return Finding("fail", "model", f"there is no {path}: name a GGUF file that exists")
+        return Finding("warn", "model", "the small model (98 MB) is not here yet: `burnish up` fetches it")
+    try:
+        digest = file_digest(path)
+    except AdapterError as error:
+        return Finding("fail", "model", str(error))
+    if config.model is None and digest != SMALL_MODEL_DIGEST:
+        return Finding("warn", "model", f"{path} is damaged ({digest[:19]}…): `burnish up` fetches it again")
+    return Finding("ok", "model", f"{path.name}, {digest[:19]}…")
+
+
+def engine(config: Config) -> Finding:
+    """Is the embedded engine installed, and does it load?"""
+    return _extra("engine", "engine", ("xllamacpp", "gguf"), "xllamacpp")
+
+
+def trainer(config: Config) -> Finding:
+    """Is all that training needs installed, and does torch load?"""
+    if not config.train.enabled:
+        return Finding("ok", "training", "switched off")
+    return _extra("training", "train", ("torch", "transformers", "peft", "gguf", "accelerate"), "torch")
+
+
+def _extra(what: str, extra: str, modules: tuple[str, ...], native: str) -> Finding:
+    remedy = f'pip install "burnish[{extra}]"'
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        return Finding("fail", what, f"{', '.join(missing)} not installed: {remedy}")
+    if fault := _import_fault(native):
+        return Finding("fail", what, f"{native} is installed, but does not load ({fault}): {remedy} anew")
+    return Finding("ok", what, ", ".join(f"{name} {_version(name)}".strip() for name in modules))
+
+
+def _import_fault(module: str) -> str | None:
+    """Import a compiled package in a process of its own: one built for another processor ends the process."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", f"import {module}"],
+            capture_output=True,
+            text=True,
+            timeout=IMPORT_LIMIT_S,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if done.returncode == 0:
+        return None
+    return (done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"])[-1]
+
+
+def _version(module: str) -> str:
+    try:
+        return version(module)
+    except PackageNotFoundError:
+        return ""

@@ -1,0 +1,99 @@
+"""What the doctor asks others: the upstream, a running burnish, whoever holds the port."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+
+from burnish.proxy.cli.client import key_header
+from burnish.proxy.cli.doctor_finding import Finding, Level
+from burnish.proxy.config import Config
+from burnish.proxy.relay.routing import join
+
+ASK_TIMEOUT_S = 5.0
+SHOWN_MODELS = 3
+
+
+def upstream(config: Config) -> Finding:
+    """Does the upstream answer, and does it speak the OpenAI API?"""
+    url = config.upstream or ""
+    key = config.upstream_api_key
+    headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    try:
+        answer = httpx.get(join(url, "/v1/models"), headers=headers, timeout=ASK_TIMEOUT_S, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return Finding("fail", "upstream", f"{url} does not answer ({error}): is it running?")
+    if answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return Finding("warn", "upstream", f"{url} wants a key: callers send theirs, or set upstream_api_key")
+    models = _json(answer).get("data")
+    if not answer.is_success or not isinstance(models, list):
+        return Finding(
+            "warn",
+            "upstream",
+            f"{url} does not list its models (/v1/models: {answer.status_code}): is the URL right?",
+        )
+    names = [str(each.get("id")) for each in models[:SHOWN_MODELS] if isinstance(each, dict)]
+    more = [f"and {len(models) - SHOWN_MODELS} more"] if len(models) > SHOWN_MODELS else []
+    return Finding("ok", "upstream", f"{url}: {', '.join(names + more) or 'no models'}")
+
+
+def proxy(url: str, config: Config) -> Iterator[Finding]:
+    """Is a burnish running, and is it well? If none: could it start?"""
+    try:
+        answer = httpx.get(
+            url + "/healthz", headers=key_header(config), timeout=ASK_TIMEOUT_S, trust_env=False
+        )
+    except (httpx.HTTPError, httpx.InvalidURL):
+        yield _port(config)
+        return
+    health = _json(answer)
+    if answer.status_code == HTTPStatus.UNAUTHORIZED:
+        yield Finding("warn", "proxy", f"running at {url}, but wants its key: set BURNISH_API_KEY")
+    elif not isinstance(health.get("trouble"), list):
+        yield Finding(
+            "fail", "proxy", f"what answers at {url} is no burnish{_holder(url)}: pick another --port"
+        )
+    else:
+        level: Level = "ok" if health["status"] == "ok" else "fail"
+        yield Finding(level, "proxy", f"{health['status']} at {url}")
+        yield from (Finding("fail", "proxy", str(trouble)) for trouble in health["trouble"])
+
+
+def _port(config: Config) -> Finding:
+    with socket.socket(socket.AF_INET6 if ":" in config.host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((config.host, config.port))
+        except OSError as error:
+            place = f"{config.host}:{config.port}"
+            taken = f"{place} cannot be had ({error.strerror}{_holder('http://' + place)})"
+            return Finding("fail", "port", f"{taken}: pick another with --port")
+    return Finding("ok", "proxy", f"not running; {config.host}:{config.port} is free: burnish up")
+
+
+def _holder(url: str) -> str:
+    """Name the process that listens there, as far as this system tells us; "" when it does not."""
+    port = httpx.URL(url).port
+    if port is None or not shutil.which("lsof"):
+        return ""
+    command = ["lsof", "-nP", f"-iTCP:{port}", "-sTCP:LISTEN", "-Fpc"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    fields = {line[0]: line[1:] for line in told.stdout.splitlines() if line}
+    return f", held by {fields['c']} with process id {fields['p']}" if {"c", "p"} <= fields.keys() else ""
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        content = answer.json()
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}

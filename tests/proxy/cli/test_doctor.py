@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from burnish.proxy.cli.doctor_machine import available_bytes
+from tests.support.burnish import Burnish
+from tests.support.inprocess import serving
+from tests.support.program import NOBODY, run
+from tests.support.upstream import reply, upstream
+
+MODELS = b'{"object": "list", "data": [{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"}]}'
+
+
+def examine(
+    url: str | None = None, env: Mapping[str, str] | None = None, code: int = 0
+) -> dict[str, tuple[str, str]]:
+    """Run the doctor; return what → (level, text)."""
+    done = run("doctor", "--json", url=url, env=env)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return {each["what"]: (each["level"], each["text"]) for each in json.loads(done.stdout)}
+
+
+def test_a_healthy_set_up_beside_a_running_burnish(burnish: Burnish) -> None:
+    found = examine(burnish.url)
+    assert {level for level, _ in found.values()} <= {"ok", "warn"}
+    assert found["proxy"] == ("ok", f"ok at {burnish.url}")
+    for what in ("python", "configuration", "data", "clock", "model", "engine", "training"):
+        assert found[what][0] == "ok", found[what]
+    assert "xllamacpp 2" in found["engine"][1]
+
+
+def test_without_a_burnish_it_says_whether_one_could_start() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    assert f"127.0.0.1:{port} is free" in examine(env={"BURNISH_PORT": port})["proxy"][1]
+
+
+def test_a_taken_port_is_told_with_its_holder() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        found = examine(url=NOBODY, env={"BURNISH_PORT": str(taken.getsockname()[1])}, code=1)
+    assert found["port"][0] == "fail"
+    assert "pick another with --port" in found["port"][1]
+    if "held by" in found["port"][1]:  # where lsof is installed
+        assert f"process id {os.getpid()}" in found["port"][1]
+
+
+@pytest.mark.parametrize("content", [b"[1]", b'{"status": "ok"}', b"<html>"])
+async def test_another_server_is_no_burnish(content: bytes) -> None:
+    async with upstream(reply(content)) as other:
+        found = await asyncio.to_thread(examine, other.url, code=1)
+    assert "no burnish" in found["proxy"][1]
+
+
+async def test_a_burnish_that_wants_its_key(tmp_path: Path) -> None:
+    async with (
+        upstream(reply(MODELS)) as other,
+        serving(tmp_path, upstream=other.url, api_key="k") as (url, _),
+    ):
+        assert "BURNISH_API_KEY" in (await asyncio.to_thread(examine, url))["proxy"][1]
+        found = await asyncio.to_thread(examine, url, {"BURNISH_API_KEY": "k"})
+    assert found["proxy"][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "level", "says"),
+    [
+        (MODELS, "200 OK", "ok", "a, b, c, and 1 more"),
+        (b"{}", "401 Unauthorized", "warn", "upstream_api_key"),
+        (b"<html>", "200 OK", "warn", "is the URL right?"),
+        (b"{}", "404 Not Found", "warn", "404"),
+    ],
+)
+async def test_what_an_upstream_answers(content: bytes, status: str, level: str, says: str) -> None:
+    async with upstream(reply(content, status=status)) as server:
+        found = await asyncio.to_thread(examine, NOBODY, {"BURNISH_UPSTREAM": server.url + "/v1"})
+        assert server.requests[0].target == "/v1/models"
+    assert found["upstream"][0] == level
+    assert says in found["upstream"][1]
+    assert "engine" not in found
+
+
+def test_an_upstream_that_is_not_there() -> None:
+    found = examine(url=NOBODY, env={"BURNISH_UPSTREAM": NOBODY}, code=1)
+    assert found["upstream"][0] == "fail"
+    assert "is it running?" in found["upstream"][1]
+
+
+def test_a_wrong_configuration_is_a_finding() -> None:
+    found = examine(env={"BURNISH_PORT": "many"}, code=1)
+    assert found["configuration"][0] == "fail"
+    assert "many" in found["configuration"][1]
+
+
+def test_a_missing_and_a_damaged_model(tmp_path: Path) -> None:
+    found = examine(url=NOBODY, env={"BURNISH_MODEL": str(tmp_path / "none.gguf")}, code=1)
+    assert "none.gguf" in found["model"][1]
+    model = tmp_path / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    fresh = {"BURNISH_CACHE_DIR": str(tmp_path), "BURNISH_TRAIN__ENABLED": "false"}
+    missing = examine(url=NOBODY, env=fresh)
+    assert (missing["model"][0], missing["training"][1]) == ("warn", "switched off")
+    model.parent.mkdir(exist_ok=True)
+    model.write_bytes(b"half a download")
+    assert "damaged" in examine(url=NOBODY, env=fresh)["model"][1]
+
+
+def test_a_data_directory_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = examine(url=NOBODY, env={"BURNISH_DATA_DIR": str(tmp_path / "file" / "data")}, code=1)
+    assert found["data"][0] == "fail"
+
+
+def test_a_clock_that_is_behind_its_own_files(tmp_path: Path) -> None:
+    log = tmp_path / "burnish.db"
+    log.touch()
+    os.utime(log, (4e9, 4e9))
+    assert examine(url=NOBODY, env={"BURNISH_DATA_DIR": str(tmp_path)})["clock"][0] == "warn"
+
+
+def test_caches_count_as_available_memory() -> None:
+    available = available_bytes()
+    assert available is not None
+    assert 0 < available <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
