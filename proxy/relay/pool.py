@@ -64,27 +64,40 @@ class Pool:
     def __init__(self, config: Config) -> None:
         self._connect_s = config.connect_timeout_s
         self._first_byte_s = config.first_byte_timeout_s
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S),
+        self._idle_s = config.idle_timeout_s
+        self._kept = self._session(aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S))
+        # llama.cpp's server at times closes a connection just when the next request enters it. On this machine a
+        # new one costs a tenth of a millisecond, and idle ones would each hold one of the engine's threads.
+        self._fresh = self._session(aiohttp.TCPConnector(limit=0, force_close=True))
+
+    def _session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             read_bufsize=READ_BUFFER_BYTES,
             max_line_size=HEADER_LIMIT_BYTES,
             max_field_size=HEADER_LIMIT_BYTES,
-            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_read=config.idle_timeout_s),
+            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_read=self._idle_s),
         )
 
     async def send(
-        self, method: str, url: str, headers: RawHeaders, body: bytes | AsyncIterator[bytes] | None
+        self,
+        method: str,
+        url: str,
+        headers: RawHeaders,
+        body: bytes | AsyncIterator[bytes] | None,
+        *,
+        reuse: bool = True,
     ) -> UpstreamResponse:
-        """Send a request and wait for the head of its answer.
+        """Send a request and wait for the head of its answer; ``reuse``: on a connection that was kept.
 
         Raises ConnectFailed, UpstreamUnreachable, UpstreamTimeout.
         """
         fields = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
         try:
-            response = await self._session.request(
+            response = await (self._kept if reuse else self._fresh).request(
                 method,
                 URL(url, encoded=True),
                 headers=fields,
@@ -110,7 +123,8 @@ class Pool:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._session.close()
+        await self._kept.close()
+        await self._fresh.close()
 
 
 def _origin(url: str) -> str:

@@ -180,7 +180,9 @@ class Relay:
         path = scope["raw_path"].decode("latin-1")
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
-        return await self._pool.send(scope["method"], join(target.url, path), headers, body)
+        return await self._pool.send(
+            scope["method"], join(target.url, path), headers, body, reuse=target.reuse_connections
+        )
 
     async def _stream(
         self, response: UpstreamResponse, send: Send, client: Client, flight: Flight | None

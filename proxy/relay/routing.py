@@ -41,6 +41,7 @@ class Target:
     """Credentials that burnish holds for this target."""
     keep_caller_authorization: bool = True
     """True: the caller's own Authorization goes first, ours is only the fallback."""
+    reuse_connections: bool = True
     release: Callable[[], None] = _nothing
 
 
@@ -169,7 +170,7 @@ class LearningUpstream:
     def _leased(self, lease: Lease) -> Target:
         endpoint = lease.endpoint
         key = f"Bearer {endpoint.api_key}" if endpoint.api_key else None
-        return Target(endpoint.url, endpoint.model, endpoint.version, key, False, lease.release)
+        return Target(endpoint.url, endpoint.model, endpoint.version, key, False, False, lease.release)
 
 
 def join(base: str, path_and_query: str) -> str:
