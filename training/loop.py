@@ -78,8 +78,13 @@ def clear_outputs(job: JobDirectory, *names: str) -> None:
 
 def peak_rss_bytes() -> int:
     """Return the most memory that this process has held at once."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    try:
+        # On Linux, ru_maxrss of a new program begins with what its parent held when it started it.
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024
+    except (OSError, LookupError):
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def _rated(

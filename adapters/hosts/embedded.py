@@ -89,9 +89,10 @@ class EmbeddedHost:
     async def unload(self, version: int) -> None:
         """End the child of a version; unknown ones are ignored."""
         async with self._lock:
-            child = self._children.pop(version, None)
+            child = self._children.get(version)
             if child:
-                await child.process.stop()
+                await child.process.stop()  # when this is cancelled, the child is still ours to bury
+                del self._children[version]
 
     async def served(self) -> dict[int, Endpoint]:
         """Ask every child; those that are dead, or don't answer with their own name, are left out."""
@@ -159,8 +160,8 @@ class EmbeddedHost:
         """Drop the children that have died, and whatever is left of one version."""
         for version, child in list(self._children.items()):
             if version == number or not child.process.alive:
-                del self._children[version]
                 await child.process.stop()
+                del self._children[version]
 
     async def _answers(self, child: _Child) -> bool:
         if not child.process.alive:

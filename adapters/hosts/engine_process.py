@@ -80,7 +80,7 @@ class EngineProcess:
         """End the child. There is nothing to save, so it is not asked first."""
         if self.alive:
             self._process.kill()
-        await self._process.wait()
+        await self._process.communicate()  # also closes its pipes
 
     async def _introduce(self, settings: Settings, log: Path) -> str:
         assert self._process.stdin is not None

@@ -48,6 +48,17 @@ async def test_loading_twice_is_loading_once(host: EmbeddedHost) -> None:
     assert len(host.processes()) == 1
 
 
+async def test_an_unload_that_is_cancelled_leaves_no_zombie(host: EmbeddedHost) -> None:
+    await host.load(None)
+    pid = host.processes()[0]
+    unloading = asyncio.ensure_future(host.unload(0))
+    await asyncio.sleep(0)  # it has killed the child, and waits for its end
+    unloading.cancel()
+    await asyncio.wait([unloading])
+    await host.close()
+    assert not psutil.pid_exists(pid)
+
+
 async def test_a_killed_child_is_noticed_and_replaced(host: EmbeddedHost) -> None:
     old = await host.load(None)
     os.kill(host.processes()[0], signal.SIGKILL)

@@ -161,9 +161,15 @@ def test_twelve_ratings_teach_it_what_was_liked_within_the_memory_limit(make):
     assert {score.completion_id for score in evaluation.held_out} == {f"cmpl_{n}" for n in range(12, 16)}
     assert abs(evaluation.general_loss - evaluation.general_loss_reference) < 0.1
     assert evaluation.incumbent_kl_per_token == 0
-    for record in (result, evaluation):
-        assert record.peak_rss_bytes < MEMORY_LIMIT
+    assert max(result.peak_rss_bytes, evaluation.peak_rss_bytes) < MEMORY_LIMIT
     check_adapter(job.adapter)
+
+
+def test_the_memory_of_the_parent_is_not_counted():
+    held = b"x" * 400_000_000
+    script = "from burnish.training.loop import peak_rss_bytes; print(peak_rss_bytes())"
+    said = subprocess.run([sys.executable, "-c", script], check=True, stdout=subprocess.PIPE, text=True)
+    assert 5_000_000 < int(said.stdout) < len(held)
 
 
 @pytest.mark.slow
