@@ -6,6 +6,7 @@
     - CorruptAdapter (ValueError)       its files are not what they should be
     - IncompatibleAdapter (ValueError)  this engine or base model cannot take it
     - EngineError (RuntimeError)        the engine refused, failed or is down
+        - EngineRefused                 it answered, with an error
         - ProbeFailed                   it loaded, but does not answer as it should
 """
 
@@ -32,6 +33,16 @@ class IncompatibleAdapter(AdapterError, ValueError):
 
 class EngineError(AdapterError, RuntimeError):
     """The engine refused, failed, or is not running."""
+
+
+class EngineRefused(EngineError):
+    """The engine answered with an error status."""
+
+    def __init__(self, message: str, status: int, said: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.said = said
+        """Its words: the body, or the message in it."""
 
 
 class ProbeFailed(EngineError):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from burnish.adapters.manifest import AdapterVersion
 
@@ -20,6 +21,8 @@ class Endpoint:
     """0 = the bare model."""
     api_key: str | None = field(default=None, repr=False)
     """Bearer token that the engine asks for; None = it asks for none."""
+    fields: tuple[tuple[str, Any], ...] = ()
+    """Further fields of the body that every request to it must carry, e.g. ``("lora", [{"id": 0, "scale": 1}])``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,18 @@ class Limits:
     max_rank: int
     max_resident: int
     """Versions loaded at once, the bare model included."""
+    target_modules: frozenset[str] | None = None
+    """Modules that an adapter may change, e.g. "q_proj"; None = every linear layer."""
+
+
+def engine_name(version: AdapterVersion) -> str:
+    """Return the name of a version inside an engine that is not ours alone, e.g. "qwen3@v7-1a2b3c4d".
+
+    The content is part of it: the same name never means other weights, not after the data directory was made anew,
+    and not when two proxies use one engine. (Engines key prefix caches by name.)
+    """
+    content = repr(sorted(version.manifest.checksums.items()))
+    return f"{version.served_name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 class AdapterHost(Protocol):
