@@ -134,7 +134,8 @@ class Reconciler:
     async def _unload_orphans(self, served: dict[int, Endpoint]) -> list[str]:
         """Unload what is neither live, nor staged, nor in use, e.g. the candidate of a run that died."""
         route = self._swap.route
-        orphans = [n for n in served if n not in route.resident() and not route.in_flight(n)]
+        stays = BASE_VERSION if self._swap.host.limits.base_stays else None
+        orphans = [n for n in served if n not in {*route.resident(), stays} and not route.in_flight(n)]
         for version in orphans:
             await self._swap.host.unload(version)
         return [f"unloaded {spoken(version)}, which nobody used" for version in orphans]

@@ -124,6 +124,8 @@ class Swap:
             await self.host.unload(version)
 
     async def _drain_and_unload(self, version: int) -> None:
+        if version == BASE_VERSION and self.host.limits.base_stays:
+            return
         while True:
             await self.route.drained(version)
             async with self.lock:

@@ -61,6 +61,11 @@ class TrainConfig(BaseModel):
         pattern=r"^(auto|manual|([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d)$",
         description='"auto", "manual" (only burnish train), or a local-time window such as "01:00-06:30".',
     )
+    base: str | None = Field(
+        None,
+        description="Base weights to train on: a GGUF file or a Hugging Face directory of the very model that the "
+        "upstream serves. Unset: where the upstream says that they lie.",
+    )
     preset: Literal["careful", "balanced", "aggressive"] = Field(
         "balanced", description="Hyper-parameters to start from."
     )
@@ -102,6 +107,14 @@ class Config(BaseSettings):
         None,
         description="Embedded engine: a GGUF file (default: the small model). Upstream: what `default` means there.",
     )
+    engine: Literal["auto", "none"] = Field(
+        "auto",
+        description='"auto": find out which engine the upstream is, and swap versions in it if it can; "none": never.',
+    )
+    models_preset: Path | None = Field(
+        None,
+        description="llama.cpp as upstream: the file that llama-server was given with --models-preset.",
+    )
     data_dir: Path = Field(default_factory=default_data_dir, description="Where log, versions and jobs live.")
     api_key: SecretStr | None = Field(
         None, description="Key that callers must send (Authorization: Bearer … or x-burnish-key)."
@@ -130,10 +143,10 @@ class Config(BaseSettings):
             raise ValueError("must not contain a password; set upstream_api_key instead")
         return value.rstrip("/")
 
-    @field_validator("data_dir")
+    @field_validator("data_dir", "models_preset")
     @classmethod
-    def _expand(cls, value: Path) -> Path:
-        return value.expanduser().absolute()
+    def _expand(cls, value: Path | None) -> Path | None:
+        return value.expanduser().absolute() if value else None
 
     @model_validator(mode="after")
     def _open_address_needs_a_key(self) -> Config:

@@ -71,8 +71,9 @@ class EngineApi:
             raise EngineRefused(f"{path} answered {response.status}: {said}", response.status, said)
         return answer
 
-    async def probe(self, endpoint: Endpoint) -> None:
-        """Generate a few tokens for real under an endpoint's name. Raises ProbeFailed."""
+    async def probe(self, endpoint: Endpoint) -> str:
+        """Generate a few tokens for real under an endpoint's name; return as whom it answered. Raises ProbeFailed."""
+        # No chat template: its forty tokens would cost more time than the rest of a swap on a busy machine.
         body = {"model": endpoint.model, "prompt": "Hello", "max_tokens": PROBE_TOKENS, "temperature": 0}
         try:
             reply = await self.ask(
@@ -85,6 +86,7 @@ class EngineApi:
             ) from error
         if tokens < 1:
             raise ProbeFailed(f"{endpoint.model} was loaded, but generates nothing")
+        return str(reply.get("model"))
 
     async def close(self) -> None:
         """Close what is open."""

@@ -34,6 +34,8 @@ class Limits:
     """Versions loaded at once, the bare model included."""
     target_modules: frozenset[str] | None = None
     """Modules that an adapter may change, e.g. "q_proj"; None = every linear layer."""
+    base_stays: bool = False
+    """The bare model is served whatever happens, and costs nothing: an engine that somebody else runs."""
 
 
 def engine_name(version: AdapterVersion) -> str:
@@ -57,6 +59,10 @@ class AdapterHost(Protocol):
     @property
     def limits(self) -> Limits:
         """What this engine can take."""
+        ...
+
+    async def check(self) -> None:
+        """Raise EngineError when the engine cannot take versions as it was started, with what to start it with."""
         ...
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:

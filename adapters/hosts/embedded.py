@@ -7,13 +7,10 @@ import hashlib
 import os
 import secrets
 from dataclasses import dataclass
-from http import HTTPStatus
 from pathlib import Path
-from typing import Any
-
-import aiohttp
 
 from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFailed
+from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
 from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.engine_process import EngineProcess
@@ -24,11 +21,6 @@ from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 MAX_RANK = 256
 # Live, candidate, and two that drain after quick swaps; each child costs about half a gigabyte.
 MAX_RESIDENT = 4
-# A child answers this in a millisecond; on an overloaded machine it may wait for a core.
-ASK_TIMEOUT_S = 10.0
-# A few tokens, on a machine that may be busy with eight streams and a trainer.
-PROBE_TIMEOUT_S = 60.0
-PROBE_TOKENS = 4
 # Beyond this, more threads wait for memory rather than compute.
 MAX_THREADS = 8
 
@@ -37,6 +29,11 @@ MAX_THREADS = 8
 class _Child:
     process: EngineProcess
     endpoint: Endpoint
+    api: EngineApi
+
+    async def stop(self) -> None:
+        await self.api.close()
+        await self.process.stop()
 
 
 class EmbeddedHost:
@@ -57,7 +54,6 @@ class EmbeddedHost:
         self._threads = threads or default_threads()
         self._children: dict[int, _Child] = {}
         self._lock = asyncio.Lock()
-        self._session: aiohttp.ClientSession | None = None
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         state_dir.chmod(0o700)
         for scrap in state_dir.glob(".*.tmp"):
@@ -67,6 +63,9 @@ class EmbeddedHost:
     def limits(self) -> Limits:
         """What llama.cpp can take."""
         return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT)
+
+    async def check(self) -> None:
+        """It is ours, and always started as it has to be."""
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Start a child for a version (None: the bare model), unless one is up; see AdapterHost.load."""
@@ -91,7 +90,7 @@ class EmbeddedHost:
         async with self._lock:
             child = self._children.get(version)
             if child:
-                await child.process.stop()  # when this is cancelled, the child is still ours to bury
+                await child.stop()  # when this is cancelled, the child is still ours to bury
                 del self._children[version]
 
     async def served(self) -> dict[int, Endpoint]:
@@ -102,27 +101,20 @@ class EmbeddedHost:
 
     async def probe(self, endpoint: Endpoint) -> None:
         """Generate a few tokens for real. Raises ProbeFailed."""
-        # No chat template: its forty tokens would cost more time than the rest of a swap on a busy machine.
-        body = {"model": endpoint.model, "prompt": "Hello", "max_tokens": PROBE_TOKENS, "temperature": 0}
+        api = EngineApi(endpoint.url, endpoint.api_key)
         try:
-            reply = await self._ask("POST", endpoint, "/v1/completions", PROBE_TIMEOUT_S, body)
-            tokens = int(reply["usage"]["completion_tokens"])
-        except (EngineError, KeyError, TypeError, ValueError) as error:
-            raise ProbeFailed(
-                f"{endpoint.model} was loaded, but a test generation failed: {error}"
-            ) from error
-        if tokens < 1 or reply.get("model") != endpoint.model:
-            raise ProbeFailed(f"{endpoint.model} answered as {reply.get('model')!r} with {tokens} tokens")
+            name = await api.probe(endpoint)
+        finally:
+            await api.close()
+        if name != endpoint.model:
+            raise ProbeFailed(f"{endpoint.model} answered as {name}")
 
     async def close(self) -> None:
         """End every child."""
         async with self._lock:
             for child in self._children.values():
-                await child.process.stop()
+                await child.stop()
             self._children.clear()
-        if self._session:
-            await self._session.close()
-            self._session = None
 
     def processes(self) -> dict[int, int]:
         """Return version → process id of its child, for `doctor` and for measuring."""
@@ -148,7 +140,7 @@ class EmbeddedHost:
             converted=str(self._converted(version)) if version else None,
         )
         process = await EngineProcess.start(settings, self._state / f"engine-v{number:04d}.log")
-        return _Child(process, Endpoint(process.url, name, number, key))
+        return _Child(process, Endpoint(process.url, name, number, key), EngineApi(process.url, key))
 
     def _converted(self, version: AdapterVersion) -> Path:
         """Where a version's GGUF is kept: named after its content, so that a stale one is never served."""
@@ -160,40 +152,17 @@ class EmbeddedHost:
         """Drop the children that have died, and whatever is left of one version."""
         for version, child in list(self._children.items()):
             if version == number or not child.process.alive:
-                await child.process.stop()
+                await child.stop()
                 del self._children[version]
 
     async def _answers(self, child: _Child) -> bool:
         if not child.process.alive:
             return False
         try:
-            listing = await self._ask("GET", child.endpoint, "/v1/models", ASK_TIMEOUT_S)
+            listing = await child.api.ask("GET", "/v1/models")
             return bool(listing["data"][0]["id"] == child.endpoint.model)
         except (EngineError, KeyError, IndexError, TypeError):
             return False
-
-    async def _ask(
-        self, method: str, endpoint: Endpoint, path: str, timeout_s: float, body: Any = None
-    ) -> Any:
-        """Send a request to a child and return its JSON. Raises EngineError."""
-        if self._session is None:
-            # No connection is kept: each one kept would hold a thread of the child.
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
-        try:
-            async with self._session.request(
-                method,
-                endpoint.url + path,
-                json=body,
-                headers={"authorization": f"Bearer {endpoint.api_key}"},
-                timeout=aiohttp.ClientTimeout(total=timeout_s),
-            ) as response:
-                if response.status != HTTPStatus.OK:
-                    raise EngineError(f"{path} answered {response.status}: {(await response.text())[:200]}")
-                return await response.json()
-        except TimeoutError as error:
-            raise EngineError(f"{path} did not answer within {timeout_s:g} s") from error
-        except (aiohttp.ClientError, ValueError) as error:
-            raise EngineError(f"{path} failed: {error}") from error
 
 
 def default_threads() -> int:

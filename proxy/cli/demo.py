@@ -21,6 +21,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from burnish.adapters.manifest import BASE_VERSION
 from burnish.proxy.cli import demo_report
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, Outcome, User, summarise
@@ -38,6 +39,8 @@ LEARN_LIMIT_S = 3600.0
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 30.0
 POLL_S = 0.5
+# What of the person's own settings says where things are, and nothing else.
+KEPT = ("BURNISH_CACHE_DIR", "BURNISH_UPSTREAM_API_KEY", "BURNISH_MODELS_PRESET", "BURNISH_TRAIN__BASE")
 FEWEST_RATINGS = 16
 # With fewer ratings than the default wants, a run starts after this share: an empty answer, say, teaches nothing.
 ENOUGH_SHARE = 0.8
@@ -46,6 +49,10 @@ ENOUGH_SHARE = 0.8
 def demo(
     seeds: Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, separated by commas.")] = "0",
     ratings: Annotated[int, typer.Option(min=FEWEST_RATINGS, help="Answers that the user rates.")] = 40,
+    upstream: Annotated[
+        str | None,
+        typer.Option(help="Learn in this engine instead of the embedded one; it is left as it was."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder for demo.png, demo.md and demo.json.")] = Path(
         "burnish-demo"
     ),
@@ -59,7 +66,7 @@ def demo(
     outcomes, failures = [], []
     for seed in _seeds(seeds):
         try:
-            outcomes.append(run(seed, ratings, quiet=as_json))
+            outcomes.append(run(seed, ratings, upstream=upstream, quiet=as_json))
         except CommandFailed as error:
             failures.append(str(error))
     if outcomes:
@@ -81,11 +88,11 @@ def _report(outcomes: list[Outcome], seeds: str, out: Path, as_json: bool) -> No
     console.print(f"\n[dim]written: {out / 'demo.png'}, {out / 'demo.md'}, {out / 'demo.json'}[/]")
 
 
-def run(seed: int, ratings: int, *, quiet: bool = False) -> Outcome:
+def run(seed: int, ratings: int, *, upstream: str | None = None, quiet: bool = False) -> Outcome:
     """Let one user talk to a fresh burnish until it has learnt. Raises CommandFailed when nothing goes live."""
     with tempfile.TemporaryDirectory(prefix="burnish-demo-") as folder, _bars(quiet) as bars:
         bar = bars.add_task(f"seed {seed}: starting", total=None)
-        with _burnish(Path(folder), seed, ratings) as proxy:
+        with _burnish(Path(folder), seed, ratings, upstream) as proxy:
             user = User(proxy.url, seed, ratings)
             bars.update(bar, description=f"seed {seed}: asking before", total=HELD_OUT * SAMPLES)
             before = user.ask_held_out("default", lambda: bars.advance(bar))
@@ -101,6 +108,7 @@ def run(seed: int, ratings: int, *, quiet: bool = False) -> Outcome:
             bars.reset(bar, description=f"seed {seed}: asking after", total=HELD_OUT * SAMPLES)
             after = user.ask_held_out("default", lambda: bars.advance(bar))
             version = proxy.get("/burnish/adapters/1")
+            proxy.post("/burnish/adapters/rollback", {"to": BASE_VERSION})
     metrics = version["manifest"]["metrics"]
     return Outcome(
         seed=seed,
@@ -119,11 +127,10 @@ def run(seed: int, ratings: int, *, quiet: bool = False) -> Outcome:
 
 
 @contextmanager
-def _burnish(folder: Path, seed: int, ratings: int) -> Iterator[Proxy]:
+def _burnish(folder: Path, seed: int, ratings: int, upstream: str | None) -> Iterator[Proxy]:
     """Run ``burnish up`` as anyone would, on a free port and an empty data directory."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
-    if cache := os.environ.get("BURNISH_CACHE_DIR"):
-        own["BURNISH_CACHE_DIR"] = cache
+    own |= {name: os.environ[name] for name in KEPT if name in os.environ}
     enough = min(TrainConfig().min_ratings, int(ENOUGH_SHARE * ratings))
     nothing = folder / "config.toml"  # the person's own settings have no say
     nothing.touch()
@@ -132,6 +139,8 @@ def _burnish(folder: Path, seed: int, ratings: int) -> Iterator[Proxy]:
         "BURNISH_TRAIN__MIN_RATINGS": str(enough),
         "BURNISH_TRAIN__SEED": str(seed),
     }
+    if upstream:
+        own["BURNISH_UPSTREAM"] = upstream
     command = [sys.executable, "-m", "burnish", "up", "--port", "0", "--data-dir", str(folder)]
     with (folder / "output.txt").open("wb") as output:
         process = subprocess.Popen(

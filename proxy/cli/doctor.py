@@ -51,5 +51,5 @@ def examine(url: str | None) -> Iterator[Finding]:
 def _checks(config: Config) -> tuple[Callable[[Config], Finding], ...]:
     always = (machine.data_dir, machine.disk, machine.clock)
     if config.upstream:
-        return (*always, network.upstream)
+        return (*always, network.upstream, network.engine)
     return (*always, machine.memory, machine.model, machine.engine, machine.trainer)

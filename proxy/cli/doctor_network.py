@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import socket
 import subprocess
@@ -11,9 +12,11 @@ from typing import Any
 
 import httpx
 
+from burnish.adapters.errors import AdapterError
 from burnish.proxy.cli.client import key_header
 from burnish.proxy.cli.doctor_finding import Finding, Level
 from burnish.proxy.config import Config
+from burnish.proxy.learning import foreign_host
 from burnish.proxy.relay.routing import join
 
 ASK_TIMEOUT_S = 5.0
@@ -41,6 +44,26 @@ def upstream(config: Config) -> Finding:
     names = [str(each.get("id")) for each in models[:SHOWN_MODELS] if isinstance(each, dict)]
     more = [f"and {len(models) - SHOWN_MODELS} more"] if len(models) > SHOWN_MODELS else []
     return Finding("ok", "upstream", f"{url}: {', '.join(names + more) or 'no models'}")
+
+
+def engine(config: Config) -> Finding:
+    """Can versions be swapped in the engine behind the upstream? If not, what does it still need?"""
+    if config.engine == "none":
+        return Finding("ok", "engine", "is left alone (engine = none): burnish logs and takes ratings")
+    try:
+        said = asyncio.run(_engine(config))
+    except AdapterError as error:
+        return Finding("warn", "engine", f"versions cannot be swapped: {error}")
+    return Finding("ok", "engine", said)
+
+
+async def _engine(config: Config) -> str:
+    host, weights = await foreign_host(config, versions=tuple)
+    try:
+        await host.check()
+    finally:
+        await host.close()
+    return f"takes versions of {host.base_model}, trained on {weights}"
 
 
 def proxy(url: str, config: Config) -> Iterator[Finding]:

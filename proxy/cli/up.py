@@ -63,7 +63,7 @@ def _welcome(url: str, config: Config) -> None:
 def _next_step(config: Config) -> str:
     train = config.train
     if config.upstream:
-        return "answers are logged and rated; versions cannot be loaded into this upstream"
+        return "whether versions can be swapped in this upstream, or what it still needs: [cyan]burnish status[/]"
     if not train.enabled:
         return "training is off (--no-train)"
     if train.schedule == "manual":

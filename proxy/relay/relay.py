@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from http import HTTPStatus
 from typing import Any, Protocol
 
 import orjson
@@ -142,6 +143,10 @@ class Relay:
             try:
                 body = flight.body if target.model is None else splice_model(flight.body, target.model)
                 with await self._open(scope, target, body) as response:
+                    # 404: the engine was restarted and has forgotten the version; reconciling loads it again.
+                    forgotten = response.status == HTTPStatus.NOT_FOUND and target.version
+                    if forgotten and len(tried) == 1 and self._upstream.lost(target):
+                        continue
                     await self._stream(response, send, client, flight)
                 return
             except ConnectFailed:

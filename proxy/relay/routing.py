@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -69,11 +69,11 @@ class Upstream(Protocol):
 class RemoteUpstream:
     """Any OpenAI-compatible server, by URL, with the caller's own credentials or ours."""
 
-    def __init__(self, config: Config, pool: Pool) -> None:
+    def __init__(self, config: Config, pool: Pool, own_model: str | None = None) -> None:
         assert config.upstream is not None
         self._url = config.upstream
         self._pool = pool
-        self._own_model = config.model
+        self._own_model = own_model or config.model
         key = config.upstream_api_key
         self._authorization = f"Bearer {key.get_secret_value()}" if key else None
 
@@ -117,24 +117,33 @@ class RemoteUpstream:
 
 
 class LearningUpstream:
-    """An engine whose adapter versions burnish swaps: requests for the model get the live version."""
+    """An engine whose adapter versions burnish swaps: requests for the model get the live version.
 
-    def __init__(self, base_model: str, route: LiveRoute) -> None:
+    ``elsewhere`` is the same engine as a plain upstream when it is not ours alone: requests for its other models pass
+    untouched, and so do those for the base while no version can be had. Without it, only versions are served.
+    """
+
+    def __init__(self, base_model: str, route: LiveRoute, elsewhere: RemoteUpstream | None = None) -> None:
         self._base = base_model
         self._route = route
+        self._elsewhere = elsewhere
 
     @property
     def name(self) -> str:
         """The engine, for the log."""
-        return f"embedded:{self._base}"
+        return self._elsewhere.name if self._elsewhere else f"embedded:{self._base}"
 
     async def target(self, model: str | None) -> Target:
         """``default`` and the base name mean the live version; ``name@v3`` and ``name@base`` mean just that one."""
         if model in (None, DEFAULT_MODEL, self._base):
-            return self._leased(await self._live())
+            return await self._live()
         try:
             return self._leased(self._route.lease_version(self._version(str(model))))
         except (UnknownVersion, ValueError) as error:
+            if self._elsewhere and model == f"{self._base}@base":
+                return await self._bare(self._elsewhere)
+            if self._elsewhere and not str(model).startswith(f"{self._base}@"):
+                return await self._elsewhere.target(model)
             raise NotFound(
                 f"there is no model {model!r} here; use {DEFAULT_MODEL!r} or {self._base!r}, or one of GET /v1/models",
                 code="model_not_found",
@@ -143,23 +152,34 @@ class LearningUpstream:
 
     def lost(self, target: Target) -> bool:
         """The engine is brought back by reconciling; asking again waits for that."""
+        if target.release is _nothing:
+            return False  # passed through, perhaps after just such a wait
         self._route.lost(target.url)
         return True
 
     async def models(self) -> list[dict[str, Any]]:
-        """List the base, and what is loaded."""
+        """List what the engine offers besides, the base, and what is loaded."""
+        others = await self._elsewhere.models() if self._elsewhere else []
         loaded = sorted(self._route.resident())
+        served = {self._base, *(endpoint.model for endpoint in self._route.resident().values())}
         names = [self._base, *(f"{self._base}@{'base' if n == BASE_VERSION else f'v{n}'}" for n in loaded)]
-        return [{"id": name, "object": "model", "created": 0, "owned_by": "burnish"} for name in names]
+        ours = [{"id": name, "object": "model", "created": 0, "owned_by": "burnish"} for name in names]
+        return [*ours, *(each for each in others if each.get("id") not in served)]
 
-    async def _live(self) -> Lease:
+    async def _live(self) -> Target:
         try:
             await self._route.wait_live(ENGINE_WAIT_S)
         except TimeoutError as error:
+            if self._elsewhere:
+                return await self._bare(self._elsewhere)
             raise Unavailable(
                 "the engine is not running and did not come back; see `burnish doctor`", code="engine_down"
             ) from error
-        return self._route.lease()
+        return self._leased(self._route.lease())
+
+    async def _bare(self, elsewhere: RemoteUpstream) -> Target:
+        """The bare model, which an engine that is not ours serves whether we have asked for it or not."""
+        return replace(await elsewhere.target(DEFAULT_MODEL), version=BASE_VERSION)
 
     def _version(self, model: str) -> int:
         base, _, version = model.rpartition("@")
@@ -170,7 +190,8 @@ class LearningUpstream:
     def _leased(self, lease: Lease) -> Target:
         endpoint = lease.endpoint
         key = f"Bearer {endpoint.api_key}" if endpoint.api_key else None
-        return Target(endpoint.url, endpoint.model, endpoint.version, key, False, False, lease.release)
+        shared = self._elsewhere is not None
+        return Target(endpoint.url, endpoint.model, endpoint.version, key, shared, shared, lease.release)
 
 
 def join(base: str, path_and_query: str) -> str:

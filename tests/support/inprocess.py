@@ -19,8 +19,11 @@ from burnish.proxy.config import load_config
 
 @asynccontextmanager
 async def serving(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[str, App]]:
-    """Run the whole of burnish with these settings; gives its URL and the application."""
-    config = load_config({"data_dir": tmp_path / "data", **flags})
+    """Run the whole of burnish with these settings; gives its URL and the application.
+
+    An upstream is not asked what it is unless a test wants that (``engine="auto"``).
+    """
+    config = load_config({"data_dir": tmp_path / "data", "engine": "none", **flags})
     async with running(config) as app, listening(app) as url:
         yield url, app
 

@@ -1,0 +1,104 @@
+"""Which engine answers at a URL, what it serves, and where the base weights lie."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.fetch import file_digest
+
+Kind = Literal["vllm", "sglang", "ollama", "llamacpp", "other"]
+
+# Every one of these answers a listing in milliseconds; what does not is no engine, or not up yet.
+LOOK_TIMEOUT_S = 3.0
+USUAL_PORTS: dict[int, str] = {8000: "vLLM", 8080: "llama.cpp or MLX", 11434: "Ollama", 30000: "SGLang"}
+
+_OWNERS: dict[str, Kind] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "library": "ollama"}
+_FROM = re.compile(r"^FROM (/.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Detected:
+    """An engine that answers."""
+
+    kind: Kind
+    """ "other": an OpenAI-compatible server whose versions burnish cannot swap."""
+    model: str
+    """The model that ratings are about: the one asked for, else the first that it lists."""
+    weights: Path | None
+    """The base weights, as the engine names them, when they lie on this machine."""
+
+
+async def detect(api: EngineApi, model: str | None = None) -> Detected:
+    """Ask an engine what it is; ``model`` chooses among several. Raises EngineError when nothing answers as one."""
+    if await _answers(api, "/api/version"):
+        return await _ollama(api, model)
+    listing = await api.ask("GET", "/v1/models", timeout_s=LOOK_TIMEOUT_S)
+    try:
+        served = {str(each["id"]): each for each in listing["data"] if not each.get("parent")}
+    except (TypeError, KeyError, AttributeError) as error:
+        raise EngineError(f"{api.url} does not list its models at /v1/models") from error
+    chosen = _choose(served, model, api.url)
+    kind = _OWNERS.get(str(chosen.get("owned_by")), "other")
+    name = str(chosen["id"])
+    if kind == "llamacpp":
+        return Detected(kind, name, await _llamacpp_weights(api, name))
+    return Detected(kind, name, _existing(chosen.get("root")))
+
+
+def weights_digest(weights: Path) -> str:
+    """Return "sha256:<hex>" of a GGUF file, or of all safetensors of a Hugging Face directory. Raises EngineError."""
+    if weights.is_file():
+        return file_digest(weights)
+    files = sorted(weights.glob("*.safetensors"))
+    if not files:
+        raise EngineError(f"{weights} holds no *.safetensors: name a GGUF file or a Hugging Face directory")
+    content = repr([(path.name, file_digest(path)) for path in files])
+    return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+
+
+async def _ollama(api: EngineApi, model: str | None) -> Detected:
+    tags = await api.ask("GET", "/api/tags", timeout_s=LOOK_TIMEOUT_S)
+    served = {str(each["name"]).removesuffix(":latest"): each for each in tags["models"]}
+    chosen = _choose(served, model.removesuffix(":latest") if model else None, api.url)
+    name = str(chosen["name"]).removesuffix(":latest")
+    shown = await api.ask("POST", "/api/show", {"model": name}, timeout_s=LOOK_TIMEOUT_S)
+    found = _FROM.search(str(shown.get("modelfile", "")))
+    return Detected("ollama", name, _existing(found[1] if found else None))
+
+
+async def _llamacpp_weights(api: EngineApi, model: str) -> Path | None:
+    try:
+        props = await api.ask("GET", f"/props?model={model}", timeout_s=LOOK_TIMEOUT_S)
+    except EngineError:
+        return None
+    return _existing(props.get("model_path")) if isinstance(props, dict) else None
+
+
+async def _answers(api: EngineApi, path: str) -> bool:
+    try:
+        answer = await api.ask("GET", path, timeout_s=LOOK_TIMEOUT_S)
+    except EngineError:
+        return False
+    return isinstance(answer, dict) and "version" in answer
+
+
+def _choose(served: dict[str, dict[str, Any]], model: str | None, url: str) -> dict[str, Any]:
+    own = {name: each for name, each in served.items() if "@v" not in name and "-burnish:" not in name}
+    if not own:
+        raise EngineError(f"{url} serves no model yet")
+    if model is None:
+        return next(iter(own.values()))
+    if model not in own:
+        raise EngineError(f"{url} serves no model {model!r}; it has {', '.join(sorted(own))}")
+    return own[model]
+
+
+def _existing(path: object) -> Path | None:
+    found = Path(str(path)) if path else None
+    return found if found and found.is_absolute() and found.exists() else None

@@ -1,0 +1,46 @@
+"""The right host for an engine that somebody else runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import AdapterHost
+from burnish.adapters.hosts.detect import Detected, weights_digest
+from burnish.adapters.hosts.named_lora import NamedLoraHost
+from burnish.adapters.hosts.sglang import SglangHost
+from burnish.adapters.hosts.vllm import VllmHost
+from burnish.adapters.manifest import AdapterVersion
+
+
+def open_host(
+    found: Detected,
+    api: EngineApi,
+    weights: Path,
+    *,
+    versions: Callable[[], Sequence[AdapterVersion]],
+    state_dir: Path,
+    preset: Path | None,
+) -> AdapterHost:
+    """Return the host of a detected engine; nothing is asked of it yet.
+
+    ``weights``: base weights on this machine; ``state_dir`` keeps converted adapters; ``preset`` is the file of
+    llama-server's --models-preset. Raises EngineError, which says what is missing, when versions cannot be swapped.
+    """
+    if found.kind == "other":
+        raise EngineError(f"{api.url} is no engine that burnish can load versions into")
+    if not weights.exists():
+        raise EngineError(
+            f"train.base {weights} does not exist; name a GGUF file or a Hugging Face directory"
+        )
+    digest = weights_digest(weights)
+    if host := _NAMED_LORA.get(found.kind):
+        return host(
+            api.url, base_model=found.model, base_digest=digest, versions=versions, api_key=api.api_key
+        )
+    raise EngineError(f"{api.url} is {found.kind}, into which burnish cannot load versions yet")
+
+
+_NAMED_LORA: dict[str, type[NamedLoraHost]] = {"vllm": VllmHost, "sglang": SglangHost}

@@ -1,0 +1,236 @@
+"""What the hosts of engines that load a LoRA directory under a name share: vLLM, SGLang.
+
+Such an engine is not ours: it runs already, forgets what was loaded when it restarts, and others may use it too. So
+it is asked each time, a name counts only with our directory behind it, and nothing is ever reloaded in place: in
+vLLM that changes the text of running streams, and answers from a prefix cache of the old weights.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from http import HTTPStatus
+
+from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.weights_file import CONFIG
+
+# vLLM's default for --max-lora-rank; SGLang has none, and our command line for it names this one.
+MAX_RANK = 16
+# Live, candidate, and two that drain after quick swaps.
+MAX_RESIDENT = 4
+# Milliseconds for a small adapter, but a big one may come over a network's file system.
+LOAD_TIMEOUT_S = 120.0
+# A path that exists on no machine.
+NOWHERE = "/nonexistent/burnish-check"
+
+
+class NamedLoraHost:
+    """AdapterHost over a running engine that takes ``{"lora_name", "lora_path"}``; a subclass says how exactly."""
+
+    engine = ""
+    """How people call it."""
+    load_route = ""
+    unload_route = ""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        base_model: str,
+        base_digest: str,
+        versions: Callable[[], Sequence[AdapterVersion]],
+        api_key: str | None = None,
+        max_rank: int = MAX_RANK,
+        max_resident: int = MAX_RESIDENT,
+    ) -> None:
+        """Take note of the engine at ``url``; nothing is sent yet.
+
+        ``base_model`` is the name under which the engine serves the base model, ``base_digest`` "sha256:<hex>" of
+        its weights, and ``versions`` all versions that may be found in it. ``max_rank`` must be what the engine
+        was started with.
+        """
+        self.base_model = base_model
+        self.base_digest = base_digest
+        self._versions = versions
+        self._api = EngineApi(url, api_key)
+        self._limits = Limits(max_rank=max_rank, max_resident=max_resident, base_stays=True)
+
+    @property
+    def limits(self) -> Limits:
+        """What this engine can take."""
+        return self._limits
+
+    async def check(self) -> None:
+        """Ask for an adapter that cannot be there, and see that this is all that the engine finds wrong."""
+        await self._demand_base()
+        try:
+            await self._api.ask("POST", self.load_route, {"lora_name": "burnish-check", "lora_path": NOWHERE})
+        except EngineRefused as error:
+            if self.disabled(error):
+                raise self.not_enabled(self._limits.max_rank) from error
+
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        """Load a version from its directory, unless the engine has it; see AdapterHost.load."""
+        if version is None:
+            await self._demand_base()
+            return self._base_endpoint()
+        rank = self._demand_fitting(version)
+        name = engine_name(version)
+        if not self._has(await self._listing(), version):
+            await self._load(version, name, rank)
+        return self._endpoint(version.number, name)
+
+    async def unload(self, version: int) -> None:
+        """Unload a version, if the engine has it; see AdapterHost.unload."""
+        for each in self._versions():
+            if each.number == version and self._has(await self._listing(), each):
+                await self._unload(each)
+
+    async def served(self) -> dict[int, Endpoint]:
+        """Ask the engine what it serves of ours; an engine that is down serves nothing."""
+        try:
+            listing = await self._listing()
+        except EngineError:
+            return {}
+        if self.base_model not in listing:
+            return {}
+        ours = {
+            each.number: self._endpoint(each.number, engine_name(each))
+            for each in self._versions()
+            if self._has(listing, each)
+        }
+        return {BASE_VERSION: self._base_endpoint()} | ours
+
+    async def probe(self, endpoint: Endpoint) -> None:
+        """Generate a few tokens for real. Raises ProbeFailed."""
+        await self._api.probe(endpoint)
+
+    async def close(self) -> None:
+        """Close connections; the engine and what it has loaded are left as they are."""
+        await self._api.close()
+
+    def command(self, rank: int) -> str:
+        """Return the command line that starts the engine so that it takes adapters of this rank."""
+        raise NotImplementedError
+
+    def request_model(self, name: str) -> str:
+        """Return what ``model`` must say in a request to an adapter of this name."""
+        return name
+
+    def disabled(self, error: EngineRefused) -> bool:
+        """Whether the engine refuses because it was started without adapters."""
+        raise NotImplementedError
+
+    def not_enabled(self, rank: int) -> EngineError:
+        """The error for an engine that was started without adapters."""
+        return EngineError(
+            f"{self.engine} at {self._api.url} does not load adapters while it runs; start it with: "
+            f"{self.command(rank)}"
+        )
+
+    def explained(self, error: EngineRefused, version: AdapterVersion, rank: int) -> Exception:
+        """Turn the engine's refusal to load into an error that says what to do."""
+        if self.disabled(error):
+            return self.not_enabled(rank)
+        said = error.said.lower()
+        if "dora" in said or "modules_to_save" in said:
+            return IncompatibleAdapter(f"{self.engine} cannot take {version.served_name}: {error.said}")
+        if "rank" in said or (error.status != HTTPStatus.NOT_FOUND and rank > self._limits.max_rank):
+            return IncompatibleAdapter(
+                f"{version.served_name} has rank {rank}, which {self.engine} refuses ({error.said}); "
+                f"start it with: {self.command(rank)}"
+            )
+        return error
+
+    def unseen(self, version: AdapterVersion) -> EngineError:
+        """The error for an engine that does not find the directory of a version."""
+        return EngineError(
+            f"{self.engine} at {self._api.url} cannot see {version.path.absolute()}: on another machine or in a "
+            "container, mount the adapters' directory there under the same path, readable for its user"
+        )
+
+    async def _load(self, version: AdapterVersion, name: str, rank: int) -> None:
+        """Have the engine load a version, and see that it did; undone when anything goes wrong."""
+        body = {"lora_name": name, "lora_path": str(version.path.absolute())}
+        try:
+            try:
+                await self._api.ask("POST", self.load_route, body, timeout_s=LOAD_TIMEOUT_S)
+            except EngineRefused as error:
+                # Somebody loaded it between our look and this request, perhaps we before a lost answer.
+                if not (_already(error) and self._has(await self._listing(), version)):
+                    raise self.explained(error, version, rank) from error
+            if not self._has(await self._listing(), version):
+                raise EngineError(
+                    f"{self.engine} at {self._api.url} says that it loaded {name}, but does not list it "
+                    "(several replicas behind one address? name one of them)"
+                )
+        except BaseException:
+            # Where the request was refused there is nothing to undo, but a lost answer tells nothing.
+            with suppress(EngineError):
+                if self._has(await self._listing(), version):
+                    await self._unload(version)
+            raise
+
+    async def _unload(self, version: AdapterVersion) -> None:
+        try:
+            await self._api.ask("POST", self.unload_route, {"lora_name": engine_name(version)})
+        except EngineRefused as error:
+            # Gone since we looked: by another's hand, or with a restart.
+            if error.status != HTTPStatus.NOT_FOUND and self._has(await self._listing(), version):
+                raise
+
+    async def _listing(self) -> dict[str, str]:
+        """Names that the engine serves now, each with its ``root``. Raises EngineError."""
+        answer = await self._api.ask("GET", "/v1/models")
+        try:
+            return {str(card["id"]): str(card.get("root")) for card in answer["data"]}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise EngineError(
+                f"{self._api.url}/v1/models does not answer as {self.engine} does; is it one?"
+            ) from error
+
+    async def _demand_base(self) -> None:
+        listing = await self._listing()
+        if self.base_model not in listing:
+            raise EngineError(
+                f"{self.engine} at {self._api.url} serves {', '.join(listing) or 'nothing'}, not "
+                f"{self.base_model}; start it with --served-model-name {self.base_model}"
+            )
+
+    def _demand_fitting(self, version: AdapterVersion) -> int:
+        """Refuse what no setting of the engine can serve; return the rank of the rest."""
+        if version.manifest.base_digest != self.base_digest:
+            raise IncompatibleAdapter(
+                f"{version.served_name} was trained on other weights ({version.manifest.base_digest}) than "
+                f"{self.engine} serves as {self.base_model} ({self.base_digest})"
+            )
+        try:
+            config = json.loads((version.path / CONFIG).read_bytes())
+            rank = max([int(config["r"]), *map(int, (config.get("rank_pattern") or {}).values())])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptAdapter(f"{version.path / CONFIG} cannot be read: {error}") from error
+        for key in ("use_dora", "modules_to_save"):
+            # The engines refuse these too, but say no more than that something went wrong inside them.
+            if config.get(key):
+                raise IncompatibleAdapter(
+                    f"{version.served_name} has {key} set, which {self.engine} cannot serve; train without it"
+                )
+        return rank
+
+    def _has(self, listing: dict[str, str], version: AdapterVersion) -> bool:
+        """Whether a version is loaded, from our directory."""
+        return listing.get(engine_name(version)) == str(version.path.absolute())
+
+    def _base_endpoint(self) -> Endpoint:
+        return Endpoint(self._api.url, self.base_model, BASE_VERSION, self._api.api_key)
+
+    def _endpoint(self, number: int, name: str) -> Endpoint:
+        return Endpoint(self._api.url, self.request_model(name), number, self._api.api_key)
+
+
+def _already(error: EngineRefused) -> bool:
+    return error.status == HTTPStatus.BAD_REQUEST and "already" in error.said.lower()

@@ -1,0 +1,49 @@
+"""vLLM: adapters come and go in a running server, each under a name of its own.
+
+https://docs.vllm.ai/en/stable/features/lora/#dynamically-serving-lora-adapters
+"""
+
+from __future__ import annotations
+
+import shlex
+from http import HTTPStatus
+
+from burnish.adapters.errors import EngineRefused
+from burnish.adapters.hosts.named_lora import NamedLoraHost
+from burnish.adapters.manifest import AdapterVersion
+
+# What FastAPI says about a route that it does not have, bare or in vLLM's own envelope.
+_NO_ROUTE = ("Not Found", "{'detail': 'Not Found'}")
+
+
+class VllmHost(NamedLoraHost):
+    """AdapterHost over a running vLLM."""
+
+    engine = "vLLM"
+    load_route = "/v1/load_lora_adapter"
+    unload_route = "/v1/unload_lora_adapter"
+
+    def command(self, rank: int) -> str:
+        """Return the command line that starts vLLM so that it takes adapters of this rank."""
+        return (
+            "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve MODEL "
+            f"--served-model-name {shlex.quote(self.base_model)} --enable-lora --max-lora-rank {_allowed(rank)}"
+        )
+
+    def disabled(self, error: EngineRefused) -> bool:
+        """Without the variable the route is missing."""
+        return error.status == HTTPStatus.NOT_FOUND and error.said.strip() in _NO_ROUTE
+
+    def explained(self, error: EngineRefused, version: AdapterVersion, rank: int) -> Exception:
+        """Turn vLLM's refusal to load into an error that says what to do."""
+        if error.status == HTTPStatus.NOT_FOUND and not self.disabled(error):
+            return self.unseen(version)
+        return super().explained(error, version, rank)
+
+
+# --max-lora-rank takes these only.
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+
+
+def _allowed(rank: int) -> int:
+    return next((each for each in _RANKS if each >= rank), rank)

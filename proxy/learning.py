@@ -1,0 +1,149 @@
+"""Composes what learns: an engine that takes versions, what is live in it, and the learner beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import AdapterHost
+from burnish.adapters.hosts.detect import Detected, detect
+from burnish.adapters.hosts.embedded import EmbeddedHost
+from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
+from burnish.adapters.hosts.foreign import open_host
+from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.reconcile import Reconciler
+from burnish.adapters.registry import Registry
+from burnish.adapters.route import LiveRoute
+from burnish.adapters.swap import Swap
+from burnish.proxy.config import Config
+from burnish.proxy.errors import ConfigError
+from burnish.proxy.learner.learner import Learner
+from burnish.proxy.log import Log
+from burnish.proxy.relay.pool import Pool
+from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream
+from burnish.proxy.status import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """The parts that exist only where burnish swaps versions in the engine."""
+
+    upstream: LearningUpstream
+    learner: Learner
+    registry: Registry
+    engine: Engine
+
+
+@asynccontextmanager
+async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learning | str]:
+    """Open the engine on what the registry says is live, and the learner; or say why versions cannot be swapped.
+
+    Raises ConfigError; EngineError when the embedded engine or its model cannot be had.
+    """
+    registry = Registry(config.data_dir / "adapters")
+    elsewhere = None
+    if config.upstream is None:
+        weights, name = await asyncio.to_thread(_embedded_model, config.model)
+        state = config.data_dir / "engine"
+        host: AdapterHost = EmbeddedHost(weights, base_model=name, state_dir=state)
+    else:
+        if config.engine == "none":
+            yield "burnish was told to load no versions into this upstream (engine = none); it logs and takes ratings"
+            return
+        try:
+            host, weights = await foreign_host(config, registry.versions)
+        except EngineError as error:
+            yield f"{error}; until then burnish logs and takes ratings (start it anew afterwards)"
+            return
+        elsewhere = RemoteUpstream(config, pool, host.base_model)
+    async with _beside(host, registry, config, log, weights) as (learner, engine, route):
+        upstream = LearningUpstream(host.base_model, route, elsewhere)
+        yield Learning(upstream, learner, registry, engine)
+
+
+@asynccontextmanager
+async def _beside(
+    host: AdapterHost, registry: Registry, config: Config, log: Log, weights: Path
+) -> AsyncIterator[tuple[Learner, Engine, LiveRoute]]:
+    swap = Swap(registry, host, LiveRoute())
+    reconciler = Reconciler(swap)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(host.close)
+        stack.push_async_callback(swap.close)
+        first = await reconciler.reconcile_once()
+        if swap.route.live is None and config.upstream is None:
+            raise EngineError(f"the embedded engine does not start: {first.fault}")
+        healing = asyncio.get_running_loop().create_task(reconciler.run())
+        stack.push_async_callback(_cancelled, healing)
+        learner = Learner(
+            log=log,
+            registry=registry,
+            swap=swap,
+            train=config.train,
+            base_weights=weights,
+            weights_cache=cache_dir() / "weights",
+            jobs=config.data_dir / "jobs",
+        )
+        await learner.start()
+        stack.push_async_callback(learner.stop)
+        yield learner, Engine(swap, reconciler), swap.route
+
+
+async def foreign_host(
+    config: Config, versions: Callable[[], Sequence[AdapterVersion]]
+) -> tuple[AdapterHost, Path]:
+    """Return the host of the engine behind ``upstream``, and its base weights. Raises EngineError."""
+    key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
+    api = EngineApi(config.upstream or "", key)
+    try:
+        found = await detect(api, config.model)
+    finally:
+        await api.close()
+    weights = _weights(config, found)
+    host = await asyncio.to_thread(
+        open_host,
+        found,
+        api,
+        weights,
+        versions=versions,
+        state_dir=config.data_dir / "engine",
+        preset=config.models_preset,
+    )
+    return host, weights
+
+
+def _weights(config: Config, found: Detected) -> Path:
+    if config.train.base:
+        return Path(config.train.base).expanduser().absolute()
+    if found.weights is None:
+        raise EngineError(
+            f"{config.upstream} does not say where the weights of {found.model} lie on this machine; set train.base "
+            "to that GGUF file or Hugging Face directory"
+        )
+    return found.weights
+
+
+def _embedded_model(named: str | None) -> tuple[Path, str]:
+    """Return the GGUF to serve and the model's name. Raises ConfigError, EngineError."""
+    if named is None:
+        return ensure_small_model(), SMALL_MODEL
+    path = Path(named).expanduser().absolute()
+    if path.suffix != ".gguf" or not path.is_file():
+        raise ConfigError(
+            f"model {named!r} is no GGUF file: name one that exists, leave model unset for the small model, "
+            "or set upstream to a server that has it",
+            param="model",
+        )
+    return path, re.sub(r"[^a-z0-9._-]+", "-", path.stem.lower())
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task

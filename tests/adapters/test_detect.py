@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.detect import Detected, detect, weights_digest
+from tests.support.upstream import Received, upstream
+
+
+@asynccontextmanager
+async def asking(url: str) -> AsyncIterator[EngineApi]:
+    api = EngineApi(url)
+    try:
+        yield api
+    finally:
+        await api.close()
+
+
+@asynccontextmanager
+async def engine(answers: dict[str, Any]) -> AsyncIterator[EngineApi]:
+    """An engine that answers these paths with this JSON, and 404 else."""
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        known = request.target in answers
+        content = orjson.dumps(answers.get(request.target, {"detail": "Not Found"}))
+        status = b"200 OK" if known else b"404 Not Found"
+        writer.write(
+            b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+            % (status, len(content), content)
+        )
+        await writer.drain()
+        writer.close()
+
+    async with upstream(script) as server:
+        async with asking(server.url + "/v1") as api:
+            yield api
+
+
+def listing(*models: dict[str, Any]) -> dict[str, Any]:
+    return {"/v1/models": {"object": "list", "data": list(models)}}
+
+
+async def test_vllm_names_its_base_and_where_its_weights_are(tmp_path: Path) -> None:
+    base = {"id": "qwen", "owned_by": "vllm", "root": str(tmp_path), "parent": None}
+    version = {"id": "qwen@v3-0a1b2c3d", "owned_by": "vllm", "root": "/x", "parent": "qwen"}
+    async with engine(listing(version, base)) as api:
+        assert await detect(api) == Detected("vllm", "qwen", tmp_path)
+
+
+async def test_weights_that_are_not_here_are_unknown(tmp_path: Path) -> None:
+    base = {"id": "qwen", "owned_by": "sglang", "root": "Qwen/Qwen3-0.6B"}
+    async with engine(listing(base)) as api:
+        assert await detect(api) == Detected("sglang", "qwen", None)
+
+
+async def test_ollama_names_the_blob(tmp_path: Path) -> None:
+    blob = tmp_path / "sha256-1234"
+    blob.touch()
+    answers = {
+        "/api/version": {"version": "0.12.0"},
+        "/api/tags": {"models": [{"name": "smollm2-burnish:v1-00000000"}, {"name": "smollm2:latest"}]},
+        "/api/show": {"modelfile": f'# Modelfile\nFROM {blob}\nTEMPLATE """x"""\n'},
+    }
+    async with engine(answers) as api:
+        assert await detect(api) == Detected("ollama", "smollm2", blob)
+        assert await detect(api, "smollm2:latest") == Detected("ollama", "smollm2", blob)
+
+
+async def test_llamacpp_says_where_its_model_is(tmp_path: Path) -> None:
+    model = tmp_path / "model.gguf"
+    model.touch()
+    answers = listing({"id": "small", "owned_by": "llamacpp"}) | {
+        "/props?model=small": {"model_path": str(model)}
+    }
+    async with engine(answers) as api:
+        assert await detect(api) == Detected("llamacpp", "small", model)
+
+
+async def test_any_other_server_is_other() -> None:
+    async with engine(listing({"id": "gpt-5", "owned_by": "openai"})) as api:
+        assert await detect(api) == Detected("other", "gpt-5", None)
+
+
+@pytest.mark.parametrize(
+    ("answers", "model", "words"),
+    [
+        (listing(), None, "serves no model yet"),
+        (listing({"id": "a"}, {"id": "b"}), "c", "serves no model 'c'; it has a, b"),
+        ({"/v1/models": ["a"]}, None, "does not list its models"),
+        ({}, None, "404"),
+    ],
+)
+async def test_what_is_wrong_is_said(answers: dict[str, Any], model: str | None, words: str) -> None:
+    async with engine(answers) as api:
+        with pytest.raises(EngineError, match=words):
+            await detect(api, model)
+
+
+async def test_nothing_there() -> None:
+    async with asking("http://127.0.0.1:9") as api:
+        with pytest.raises(EngineError, match="cannot be reached"):
+            await detect(api)
+
+
+def test_a_directory_is_known_by_all_its_weights(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="safetensors"):
+        weights_digest(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"one")
+    one = weights_digest(tmp_path)
+    assert one.startswith("sha256:")
+    (tmp_path / "more.safetensors").write_bytes(b"two")
+    assert weights_digest(tmp_path) != one
+    (tmp_path / "more.safetensors").unlink()
+    assert weights_digest(tmp_path) == one
+    assert weights_digest(tmp_path / "model.safetensors") != one

@@ -1,0 +1,151 @@
+"""burnish in front of an engine that somebody else runs: here a double of vLLM that forgets when it restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from burnish.adapters.hosts.base import engine_name
+from burnish.adapters.hosts.detect import weights_digest
+from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.registry import Registry
+from tests.support.inprocess import listening, serving
+from tests.support.lora import random_lora, write_peft
+from tests.support.vllm_double import VllmDouble, error
+
+
+class Engine(VllmDouble):
+    """The double, which also chats: every answer is the name that was asked for."""
+
+    def app(self) -> Starlette:
+        app = super().app()
+        app.router.routes.insert(0, Route("/v1/models", self.cards))
+        app.router.routes.insert(0, Route("/v1/chat/completions", self.chat, methods=["POST"]))
+        return app
+
+    async def cards(self, request: Request) -> Response:
+        named = {self.base: "/models/base", "other": "/models/other", **self.loaded}
+        cards = [
+            {"id": name, "owned_by": "vllm", "root": root, "parent": self.base if "@" in name else None}
+            for name, root in named.items()
+        ]
+        return JSONResponse({"object": "list", "data": cards})
+
+    async def chat(self, request: Request) -> Response:
+        model = (await request.json())["model"]
+        if model != "other" and not self.knows(model):
+            return error(404, f"The model `{model}` does not exist.", "NotFoundError")
+        message = {"role": "assistant", "content": model}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return JSONResponse({"id": "chatcmpl-1", "model": model, "choices": [choice]})
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    path = tmp_path / "weights"
+    path.mkdir()
+    (path / "model.safetensors").write_bytes(b"the base")
+    return path
+
+
+def live_version(tmp_path: Path, digest: str) -> AdapterVersion:
+    registry = Registry(tmp_path / "data" / "adapters")
+    made = registry.register(
+        write_peft(tmp_path / "made", random_lora(1)),
+        base_model="smollm2",
+        base_digest=digest,
+        parent=0,
+        run_id="run_1",
+        feedback_ids=[],
+        objective="none",
+        hyperparameters={},
+        metrics={},
+    )
+    registry.record(made.number, "live", "for the test", replaced=0)
+    return made
+
+
+@asynccontextmanager
+async def world(tmp_path: Path, engine: Engine, weights: Path | None) -> AsyncIterator[httpx.AsyncClient]:
+    train: dict[str, Any] = {"base": str(weights)} if weights else {}
+    async with (
+        listening(engine.app()) as upstream,
+        serving(tmp_path, upstream=upstream, engine="auto", train=train) as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+    ):
+        yield http
+
+
+async def ask(http: httpx.AsyncClient, model: str) -> str:
+    body = {"model": model, "messages": [{"role": "user", "content": "Who are you?"}]}
+    answer = await http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["choices"][0]["message"]["content"])
+
+
+async def test_the_live_version_answers_for_the_base_and_all_else_passes(
+    tmp_path: Path, weights: Path
+) -> None:
+    engine, version = Engine(), live_version(tmp_path, weights_digest(weights))
+    name = engine_name(version)
+    async with world(tmp_path, engine, weights) as http:
+        assert engine.loaded == {name: str(version.path.absolute())}
+        assert [await ask(http, model) for model in ("default", "smollm2", "smollm2@v1")] == [name] * 3
+        assert await ask(http, "smollm2@base") == "smollm2"
+        assert await ask(http, "other") == "other"
+        names = [each["id"] for each in (await http.get("/v1/models")).json()["data"]]
+        assert names == ["default", "smollm2", "smollm2@v1", "other"]
+        state = (await http.get("/burnish/status")).json()
+        assert (state["live"]["version"], state["engine"]["trouble"]) == (1, None)
+        logged = (await http.get("/burnish/completions")).json()["data"]
+        assert [each["adapter_version"] for each in logged] == [None, 0, 1, 1, 1]
+
+        rolled_back = await http.post("/burnish/adapters/rollback", json={"to": 0})
+        assert rolled_back.json()["live"] == 0
+        assert await ask(http, "default") == "smollm2"
+        async with asyncio.timeout(10):
+            while engine.loaded:
+                await asyncio.sleep(0.05)
+        assert await ask(http, "smollm2@base") == "smollm2", "the bare model stays"
+
+
+async def test_an_engine_that_restarts_and_forgets_costs_no_request(tmp_path: Path, weights: Path) -> None:
+    engine, version = Engine(), live_version(tmp_path, weights_digest(weights))
+    async with world(tmp_path, engine, weights) as http:
+        for _ in range(3):
+            engine.restart()
+            answers = await asyncio.gather(*(ask(http, "default") for _ in range(4)))
+            assert set(answers) == {engine_name(version)}
+
+
+async def test_a_version_of_other_weights_is_refused_and_the_base_serves(
+    tmp_path: Path, weights: Path
+) -> None:
+    engine = Engine()
+    live_version(tmp_path, "sha256:" + "0" * 64)
+    async with world(tmp_path, engine, weights) as http:
+        assert await ask(http, "default") == "smollm2"
+        trouble = (await http.get("/burnish/status")).json()["engine"]["trouble"]
+        assert "was trained on other weights" in trouble
+        assert engine.loaded == {}
+
+
+async def test_without_weights_it_passes_through_and_says_what_is_missing(tmp_path: Path) -> None:
+    async with world(tmp_path, Engine(), None) as http:
+        assert await ask(http, "default") == "smollm2"
+        learner = (await http.get("/burnish/status")).json()["learner"]
+        assert learner["state"] == "off"
+        assert "set train.base" in learner["reason"]
+        refused = await http.post("/burnish/train", json={})
+        assert refused.status_code == 409
+        assert "set train.base" in refused.json()["error"]["message"]

@@ -1,0 +1,178 @@
+"""Doubles of vLLM and SGLang that speak as they do on the wire: the same statuses, words and listings, no weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+
+@dataclass
+class NamedLoraDouble:
+    """What both engines have; a subclass answers in its own way."""
+
+    base: str = "smollm2"
+    max_rank: int = 16
+    can_load: bool = True
+    """False: started without what makes adapters loadable at runtime."""
+    api_key: str | None = None
+    shares_files: bool = True
+    """False: it runs on another machine."""
+    lies: bool = False
+    """Says that it loaded, but does not list it, like another replica behind one address."""
+    loaded: dict[str, str] = field(default_factory=dict)
+    """Name → path."""
+    asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    """Every POST, in order."""
+    load_route = ""
+    unload_route = ""
+
+    def restart(self) -> None:
+        """Forget what was loaded, as both do."""
+        self.loaded.clear()
+
+    def app(self) -> Starlette:
+        routes = [
+            Route("/v1/models", self.models),
+            Route("/v1/completions", self.complete, methods=["POST"]),
+        ]
+        if self.can_load or self.load_route == "/load_lora_adapter":
+            routes.append(Route(self.load_route, self.load, methods=["POST"]))
+            routes.append(Route(self.unload_route, self.unload, methods=["POST"]))
+        return Starlette(routes=routes, exception_handlers={404: lambda *_: self.no_route()})
+
+    def no_route(self) -> Response:
+        return JSONResponse({"detail": "Not Found"}, 404)
+
+    def refuses(self, request: Request) -> Response | None:
+        if self.api_key and request.headers.get("authorization") != f"Bearer {self.api_key}":
+            return JSONResponse({"error": "Unauthorized"}, 401)
+        return None
+
+    async def models(self, request: Request) -> Response:
+        cards: list[dict[str, Any]] = [
+            {"id": self.base, "object": "model", "root": "/models/base", "parent": None}
+        ]
+        cards += [
+            {"id": name, "object": "model", "root": path, "parent": self.base}
+            for name, path in self.loaded.items()
+        ]
+        return self.refuses(request) or JSONResponse({"object": "list", "data": cards})
+
+    async def complete(self, request: Request) -> Response:
+        body = await request.json()
+        self.asked.append((request.url.path, body))
+        if not self.knows(body["model"]):
+            return error(404, f"The model `{body['model']}` does not exist.", "NotFoundError")
+        usage = {"prompt_tokens": 1, "completion_tokens": body["max_tokens"]}
+        return self.refuses(request) or JSONResponse({"choices": [{"text": " x"}], "usage": usage})
+
+    def knows(self, model: str) -> bool:
+        return model == self.base or model in self.loaded
+
+    async def asked_for(self, request: Request) -> dict[str, Any]:
+        body: dict[str, Any] = await request.json()
+        self.asked.append((request.url.path, body))
+        return body
+
+    async def load(self, request: Request) -> Response:
+        raise NotImplementedError
+
+    async def unload(self, request: Request) -> Response:
+        raise NotImplementedError
+
+    def config(self, path: str) -> dict[str, Any] | None:
+        """The adapter's configuration, or None when there is no such directory here."""
+        file = Path(path) / "adapter_config.json"
+        return json.loads(file.read_text()) if self.shares_files and file.exists() else None
+
+
+class VllmDouble(NamedLoraDouble):
+    """vLLM 0.32."""
+
+    load_route = "/v1/load_lora_adapter"
+    unload_route = "/v1/unload_lora_adapter"
+
+    async def load(self, request: Request) -> Response:
+        body = await self.asked_for(request)
+        name, path = body["lora_name"], body["lora_path"]
+        if refusal := self.refuses(request):
+            return refusal
+        if name == self.base:
+            return error(
+                400, f"The lora adapter '{name}' conflicts with a served base model.", "InvalidUserInput"
+            )
+        if name in self.loaded:
+            return error(400, f"The lora adapter '{name}' has already been loaded. …", "InvalidUserInput")
+        config = self.config(path)
+        if config is None:
+            return error(404, f"Loading lora {name} failed: No adapter found for {path}", "NotFoundError")
+        if config["r"] > self.max_rank:
+            said = f"LoRA rank {config['r']} is greater than max_lora_rank {self.max_rank}."
+            return error(500, said, "InternalServerError")
+        if config.get("use_dora"):
+            return error(500, "vLLM does not yet support DoRA.", "InternalServerError")
+        if config.get("modules_to_save"):
+            return error(500, "vLLM only supports modules_to_save being None.", "InternalServerError")
+        if not self.lies:
+            self.loaded[name] = path
+        return PlainTextResponse(f"Success: LoRA adapter '{name}' added successfully.")
+
+    async def unload(self, request: Request) -> Response:
+        name = (await self.asked_for(request))["lora_name"]
+        if self.loaded.pop(name, None) is None:
+            return error(404, f"The lora adapter '{name}' cannot be found.", "NotFoundError")
+        return PlainTextResponse(f"Success: LoRA adapter '{name}' removed successfully.")
+
+
+class SglangDouble(NamedLoraDouble):
+    """SGLang, from its documentation and source; it was not run."""
+
+    load_route = "/load_lora_adapter"
+    unload_route = "/unload_lora_adapter"
+
+    def knows(self, model: str) -> bool:
+        # The first colon ends the base's name, of which no more is asked; without a colon any name is the bare model.
+        _, colon, adapter = model.partition(":")
+        return not colon or adapter in self.loaded
+
+    async def load(self, request: Request) -> Response:
+        body = await self.asked_for(request)
+        name, path = body["lora_name"], body["lora_path"]
+        if not self.can_load:
+            return self.answer("LoRA is not enabled. Please set `--enable-lora` to enable LoRA.")
+        if name in self.loaded:
+            return self.answer(f"Failed to load LoRA adapter {name} from {path}: already loaded")
+        config = self.config(path)
+        if config is None:
+            return self.answer(f"[Errno 2] No such file or directory: '{path}/adapter_config.json'")
+        if config["r"] > self.max_rank:
+            return self.answer(
+                f"LoRA adapter {name} with rank {config['r']} is incompatible with the current LoRA memory pool "
+                "configuration. Please ensure that the LoRA adapter's rank is within the configured "
+                "`--max-lora-rank` and that the target modules are included in `--lora-target-modules`."
+            )
+        if not self.lies:
+            self.loaded[name] = path
+        return self.answer()
+
+    async def unload(self, request: Request) -> Response:
+        name = (await self.asked_for(request))["lora_name"]
+        if self.loaded.pop(name, None) is None:
+            return self.answer(f"LoRA adapter with name {name} does not exist.")
+        return self.answer()
+
+    def answer(self, fault: str = "") -> Response:
+        said = {"success": not fault, "error_message": fault, "loaded_adapters": self.loaded}
+        return JSONResponse(said, 400 if fault else 200)
+
+
+def error(status: int, message: str, kind: str) -> Response:
+    """vLLM's envelope of an error."""
+    return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": status}}, status)
