@@ -8,6 +8,7 @@ vLLM that changes the text of running streams, and answers from a prefix cache o
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
@@ -26,6 +27,12 @@ MAX_RESIDENT = 4
 LOAD_TIMEOUT_S = 120.0
 # A path that exists on no machine.
 NOWHERE = "/nonexistent/burnish-check"
+
+# Whole words: the engines' words hold paths too.
+_RANK = re.compile(r"\brank\b|max[-_]lora[-_]rank", re.I)
+_UNSUPPORTED = re.compile(
+    r"\bDoRA\b|modules_to_save|does not (yet )?support|only supports|incompatible", re.I
+)
 
 
 class NamedLoraHost:
@@ -136,14 +143,15 @@ class NamedLoraHost:
         """Turn the engine's refusal to load into an error that says what to do."""
         if self.disabled(error):
             return self.not_enabled(rank)
-        said = error.said.lower()
-        if "dora" in said or "modules_to_save" in said:
-            return IncompatibleAdapter(f"{self.engine} cannot take {version.served_name}: {error.said}")
-        if "rank" in said or (error.status != HTTPStatus.NOT_FOUND and rank > self._limits.max_rank):
+        if _RANK.search(error.said) or (
+            error.status != HTTPStatus.NOT_FOUND and rank > self._limits.max_rank
+        ):
             return IncompatibleAdapter(
                 f"{version.served_name} has rank {rank}, which {self.engine} refuses ({error.said}); "
                 f"start it with: {self.command(rank)}"
             )
+        if _UNSUPPORTED.search(error.said):
+            return IncompatibleAdapter(f"{self.engine} cannot take {version.served_name}: {error.said}")
         return error
 
     def unseen(self, version: AdapterVersion) -> EngineError:

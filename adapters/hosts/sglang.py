@@ -52,6 +52,7 @@ class SglangHost(NamedLoraHost):
 
     def explained(self, error: EngineRefused, version: AdapterVersion, rank: int) -> Exception:
         """Turn SGLang's refusal to load into an error that says what to do."""
-        if _NO_DIRECTORY.search(error.said) and not self.disabled(error):
+        explained = super().explained(error, version, rank)
+        if explained is error and _NO_DIRECTORY.search(error.said):
             return self.unseen(version)
-        return super().explained(error, version, rank)
+        return explained

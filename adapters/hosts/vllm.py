@@ -12,7 +12,7 @@ from burnish.adapters.errors import EngineRefused
 from burnish.adapters.hosts.named_lora import NamedLoraHost
 from burnish.adapters.manifest import AdapterVersion
 
-# What FastAPI says about a route that it does not have, bare or in vLLM's own envelope.
+# What it says about a route that it does not have: FastAPI's own words, or the same in vLLM's envelope.
 _NO_ROUTE = ("Not Found", "{'detail': 'Not Found'}")
 
 

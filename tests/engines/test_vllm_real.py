@@ -1,0 +1,214 @@
+"""A real vLLM on the real small model: what the double says, and what only real weights can show."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from burnish.adapters.errors import EngineRefused, IncompatibleAdapter
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import Endpoint, engine_name
+from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
+from burnish.adapters.hosts.vllm import VllmHost
+from burnish.adapters.manifest import AdapterVersion
+from burnish.training.weights import prepared_weights
+from tests.support.engine import deltas
+from tests.support.lora import random_lora, version_of, write_peft
+from tests.support.vllm_server import PYTHON, vllm_server
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(not PYTHON.exists(), reason="SKIPPED: no .engines/vllm; run scripts/engines vllm"),
+    # Whichever test comes first waits for the boot.
+    pytest.mark.timeout(600),
+]
+
+logger = logging.getLogger(__name__)
+
+MAX_RANK = 16
+TOKENS = 16
+PROMPTS = (
+    "The capital of France is",
+    "Water boils at",
+    "My favourite colour is",
+    "Once upon a time there was a",
+    "To cook rice, first",
+    "The opposite of hot is",
+    "A dog is a kind of",
+    "Monday, Tuesday,",
+    "def add(a, b):",
+    "Dear Sir or Madam,",
+)
+STORY = "Tell a long story."
+
+Make = Callable[..., AdapterVersion]
+
+
+@pytest.fixture(scope="session")
+def digest() -> str:
+    return file_digest(ensure_small_model())
+
+
+@pytest.fixture(scope="session")
+def weights(digest: str) -> Path:
+    return prepared_weights(ensure_small_model(), digest, cache_dir() / "weights")
+
+
+@pytest.fixture(scope="session")
+def server(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with vllm_server(weights, "smollm2", MAX_RANK, tmp_path_factory.mktemp("vllm") / "log") as url:
+        yield url
+
+
+@pytest.fixture
+def versions() -> list[AdapterVersion]:
+    return []
+
+
+@pytest.fixture
+def make(tmp_path: Path, digest: str, versions: list[AdapterVersion]) -> Make:
+    """One more version of random weights."""
+
+    def made(seed: int, rank: int = 4, **config: object) -> AdapterVersion:
+        path = write_peft(tmp_path / f"v{seed}", random_lora(seed, rank, strength=0.1), rank, **config)
+        versions.append(version_of(path, seed, digest))
+        return versions[-1]
+
+    return made
+
+
+@pytest.fixture
+async def host(server: str, digest: str, versions: list[AdapterVersion]) -> AsyncIterator[VllmHost]:
+    host = VllmHost(server, base_model="smollm2", base_digest=digest, versions=lambda: versions)
+    yield host
+    for version in versions:
+        await host.unload(version.number)
+    await host.close()
+
+
+async def greedy(endpoint: Endpoint, prompt: list[int]) -> list[int]:
+    """The tokens that vLLM thinks likeliest, one after another."""
+    body: dict[str, Any] = {"model": endpoint.model, "prompt": prompt, "max_tokens": TOKENS}
+    body |= {"temperature": 0, "return_token_ids": True, "ignore_eos": True}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{endpoint.url}/v1/completions", json=body) as response,
+    ):
+        response.raise_for_status()
+        return list((await response.json())["choices"][0]["token_ids"])
+
+
+async def answer(endpoint: Endpoint) -> str:
+    """The whole greedy answer to a chat message."""
+    return "".join([delta.text async for delta in deltas(endpoint, STORY, model=endpoint.model)])
+
+
+async def test_three_adapters_come_and_go_beside_each_other(host: VllmHost, make: Make) -> None:
+    base = await host.load(None)
+    texts = {base.model: await answer(base)}
+    for seed in (1, 2, 3):
+        version = make(seed)
+        began = time.perf_counter()
+        endpoint = await host.load(version)
+        logger.info("load %d: %.1f ms", seed, 1000 * (time.perf_counter() - began))
+        await host.probe(endpoint)
+        assert await host.load(version) == endpoint, "loading is idempotent"
+        texts[endpoint.model] = await answer(endpoint)
+    assert len(set(texts.values())) == 4, "each answers with its own weights"
+    assert (await host.served()).keys() == {0, 1, 2, 3}
+    for seed in (1, 2, 3):
+        began = time.perf_counter()
+        await host.unload(seed)
+        logger.info("unload %d: %.1f ms", seed, 1000 * (time.perf_counter() - began))
+    assert (await host.served()).keys() == {0}
+    assert await answer(base) == texts[base.model]
+
+
+# peft 0.21 asks transformers 5.23 for an attribute under its old name.
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")
+async def test_greedy_texts_are_those_of_peft(host: VllmHost, make: Make, weights: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(weights)
+    prompts = [tokenizer(prompt, add_special_tokens=False).input_ids for prompt in PROMPTS]
+    model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32).eval()
+
+    def disagreements(texts: list[list[int]]) -> int:
+        """How many texts the present model would not have written greedily: one forward pass shows it."""
+        wrong = 0
+        for prompt, text in zip(prompts, texts, strict=True):
+            with torch.inference_mode():
+                likeliest = model(torch.tensor([prompt + text])).logits[0].argmax(-1).tolist()
+            wrong += likeliest[len(prompt) - 1 : -1] != text
+        return wrong
+
+    endpoint = await host.load(None)
+    base_texts = [await greedy(endpoint, prompt) for prompt in prompts]
+    assert all(len(text) == TOKENS for text in base_texts)
+    assert disagreements(base_texts) == 0
+    for seed in (4, 5, 6):
+        version = make(seed)
+        endpoint = await host.load(version)
+        texts = [await greedy(endpoint, prompt) for prompt in prompts]
+        if seed == 4:
+            model = PeftModel.from_pretrained(model, version.path, adapter_name="4").eval()
+        else:
+            model.load_adapter(version.path, adapter_name=str(seed))
+        model.set_adapter(str(seed))
+        assert disagreements(texts) == 0
+        assert texts != base_texts
+
+
+async def test_a_rank_above_the_limit_is_refused_and_the_server_survives(host: VllmHost, make: Make) -> None:
+    with pytest.raises(IncompatibleAdapter, match="--max-lora-rank 32"):
+        await host.load(make(7, rank=MAX_RANK * 2))
+    assert (await host.served()).keys() == {0}
+    await host.probe(await host.load(make(8, rank=MAX_RANK)))
+
+
+async def test_dora_is_refused_by_us_and_by_vllm(host: VllmHost, make: Make, server: str) -> None:
+    version = make(9, use_dora=True)
+    with pytest.raises(IncompatibleAdapter, match="use_dora"):
+        await host.load(version)
+    api = EngineApi(server)
+    with pytest.raises(EngineRefused) as refused:
+        body = {"lora_name": engine_name(version), "lora_path": str(version.path)}
+        await api.ask("POST", "/v1/load_lora_adapter", body)
+    await api.close()
+    assert refused.value.status == 500
+    assert isinstance(host.explained(refused.value, version, 4), IncompatibleAdapter)
+    await host.probe(await host.load(None))
+
+
+async def test_a_directory_that_vllm_cannot_see_says_so(host: VllmHost, make: Make, server: str) -> None:
+    version = make(10)
+    api = EngineApi(server)
+    with pytest.raises(EngineRefused) as refused:
+        await api.ask("POST", "/v1/load_lora_adapter", {"lora_name": "x", "lora_path": "/nowhere/at/all"})
+    await api.close()
+    assert "cannot see" in str(host.explained(refused.value, version, 4))
+
+
+async def test_unloading_during_a_stream_leaves_its_text_alone(host: VllmHost, make: Make) -> None:
+    endpoint = await host.load(make(11))
+    alone = "".join([d.text async for d in deltas(endpoint, STORY, 48, model=endpoint.model)])
+    text, unloaded_after = "", 0
+    count = 0
+    async for delta in deltas(endpoint, STORY, 48, model=endpoint.model):
+        text += delta.text
+        count += 1
+        if count == 5:
+            await host.unload(11)
+            unloaded_after = len(text)
+    assert 0 < unloaded_after < len(text)
+    assert text == alone
+    assert (await host.served()).keys() == {0}
