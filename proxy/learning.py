@@ -54,12 +54,12 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
         host: AdapterHost = EmbeddedHost(weights, base_model=name, state_dir=state)
     else:
         if config.engine == "none":
-            yield "burnish was told to load no versions into this upstream (engine = none); it logs and takes ratings"
+            yield "no versions are swapped here: engine = none. burnish logs and takes ratings"
             return
         try:
             host, weights = await foreign_host(config, registry.versions)
         except EngineError as error:
-            yield f"{error}; until then burnish logs and takes ratings (start it anew afterwards)"
+            yield f"no versions can be swapped here: {error}. burnish logs and takes ratings"
             return
         elsewhere = RemoteUpstream(config, pool, host.base_model)
     async with _beside(host, registry, config, log, weights) as (learner, engine, route):

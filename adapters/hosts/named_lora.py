@@ -31,7 +31,7 @@ NOWHERE = "/nonexistent/burnish-check"
 # Whole words: the engines' words hold paths too.
 _RANK = re.compile(r"\brank\b|max[-_]lora[-_]rank", re.I)
 _UNSUPPORTED = re.compile(
-    r"\bDoRA\b|modules_to_save|does not (yet )?support|only supports|incompatible", re.I
+    r"\bDoRA\b|modules_to_save|does not (yet )?support|only supports|not supported|incompatible", re.I
 )
 
 
@@ -174,7 +174,7 @@ class NamedLoraHost:
             if not self._has(await self._listing(), version):
                 raise EngineError(
                     f"{self.engine} at {self._api.url} says that it loaded {name}, but does not list it "
-                    "(several replicas behind one address? name one of them)"
+                    "(several replicas behind one address, or a release that lists no adapters?)"
                 )
         except BaseException:
             # Where the request was refused there is nothing to undo, but a lost answer tells nothing.

@@ -39,7 +39,7 @@ class SglangHost(NamedLoraHost):
         return (
             "python -m sglang.launch_server --model-path MODEL "
             f"--served-model-name {shlex.quote(self.base_model)} "
-            f"--enable-lora --max-lora-rank {rank} --lora-target-modules all"
+            f"--enable-lora --max-lora-rank {max(rank, self._limits.max_rank)} --lora-target-modules all"
         )
 
     def request_model(self, name: str) -> str:

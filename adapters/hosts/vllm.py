@@ -25,9 +25,14 @@ class VllmHost(NamedLoraHost):
 
     def command(self, rank: int) -> str:
         """Return the command line that starts vLLM so that it takes adapters of this rank."""
+        rank = max(rank, self._limits.max_rank)
+        # By default a batch holds one adapter only: new requests would wait until the last stream of an older
+        # version has ended.
+        loras = self._limits.max_resident - 1
         return (
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve MODEL "
-            f"--served-model-name {shlex.quote(self.base_model)} --enable-lora --max-lora-rank {_allowed(rank)}"
+            f"--served-model-name {shlex.quote(self.base_model)} "
+            f"--enable-lora --max-loras {loras} --max-lora-rank {_allowed(rank)}"
         )
 
     def disabled(self, error: EngineRefused) -> bool:

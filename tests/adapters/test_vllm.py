@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from starlette.types import Receive, Scope, Send
 
@@ -29,7 +28,7 @@ from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from tests.support.inprocess import listening
 from tests.support.lora import version_of, write_peft
-from tests.support.vllm_double import NamedLoraDouble, SglangDouble, VllmDouble
+from tests.support.vllm_double import NamedLoraDouble, SglangDouble, VllmDouble, tiny_lora
 
 DIGEST = "sha256:" + "0" * 64
 Make = Callable[..., AdapterVersion]
@@ -38,15 +37,6 @@ KINDS: dict[str, tuple[type[NamedLoraDouble], type[NamedLoraHost]]] = {
     "vllm": (VllmDouble, VllmHost),
     "sglang": (SglangDouble, SglangHost),
 }
-
-
-def tensors(seed: int, rank: int) -> dict[str, Any]:
-    dice = np.random.default_rng(seed)
-    name = "base_model.model.model.layers.0.self_attn.q_proj"
-    return {
-        f"{name}.lora_A.weight": dice.normal(size=(rank, 8)).astype(np.float32),
-        f"{name}.lora_B.weight": dice.normal(size=(8, rank)).astype(np.float32),
-    }
 
 
 @pytest.fixture(params=sorted(KINDS))
@@ -79,7 +69,7 @@ def make(tmp_path: Path, versions: list[AdapterVersion]) -> Make:
     """One more version, of any rank and configuration."""
 
     def made(number: int, rank: int = 4, digest: str = DIGEST, **config: object) -> AdapterVersion:
-        path = write_peft(tmp_path / f"v{number:04}", tensors(number, rank), rank, **config)
+        path = write_peft(tmp_path / f"v{number:04}", tiny_lora(number, rank), rank, **config)
         versions.append(version_of(path, number, digest))
         return versions[-1]
 
@@ -196,6 +186,19 @@ async def test_a_rank_above_the_limit_says_how_to_raise_it(
     assert double.loaded == {}
     double.max_rank = 24
     await host.load(make(2, rank=4, rank_pattern={"q_proj": 24}))
+
+
+async def test_what_only_vllm_knows_it_cannot_serve_is_incompatible(
+    versions: list[AdapterVersion], make: Make
+) -> None:
+    double = VllmDouble()
+    async with listening(double.app()) as url:
+        host = VllmHost(url, base_model="smollm2", base_digest=DIGEST, versions=lambda: versions)
+        for number, config in enumerate(({"lora_bias": True}, {"bias": "all"}), start=1):
+            with pytest.raises(IncompatibleAdapter, match="bias"):
+                await host.load(make(number, **config))
+        await host.close()
+    assert double.loaded == {}
 
 
 async def test_an_engine_that_cannot_load_at_runtime_says_how_to_start_it(
@@ -320,7 +323,7 @@ async def test_a_restart_that_forgets_is_repaired(
     reconciler = Reconciler(swap)
     await reconciler.reconcile_once()
     version = registry.register(
-        write_peft(tmp_path / "trained", tensors(1, 4), target_modules=["q_proj"]),
+        write_peft(tmp_path / "trained", tiny_lora(1, 4), target_modules=["q_proj"]),
         base_model="smollm2",
         base_digest=DIGEST,
         parent=0,
@@ -341,9 +344,3 @@ async def test_a_restart_that_forgets_is_repaired(
     await swap.settled()
     assert double.loaded == {}
     await swap.close()
-
-
-async def test_sglang_cannot_serve_a_base_with_a_colon_in_its_name() -> None:
-    host = SglangHost("http://127.0.0.1:9", base_model="qwen3:8b", base_digest=DIGEST, versions=list)
-    with pytest.raises(EngineError, match="--served-model-name qwen3-8b"):
-        await host.load(None)

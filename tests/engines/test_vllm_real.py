@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -187,6 +188,22 @@ async def test_dora_is_refused_by_us_and_by_vllm(host: VllmHost, make: Make, ser
     assert refused.value.status == 500
     assert isinstance(host.explained(refused.value, version, 4), IncompatibleAdapter)
     await host.probe(await host.load(None))
+
+
+async def test_new_weights_under_an_old_number_are_not_answered_from_an_old_cache(
+    host: VllmHost, make: Make, versions: list[AdapterVersion], digest: str
+) -> None:
+    """As after a data directory was made anew: v12 exists twice, and the second is not the first."""
+    old = make(12)
+    old_text = await answer(await host.load(old))
+    await host.unload(12)
+    versions.clear()
+    other = make(13)
+    truth = await answer(await host.load(other))
+    new = version_of(shutil.copytree(other.path, other.path.parent / "v12-again"), 12, digest)
+    versions.append(new)
+    assert engine_name(new) != engine_name(old)
+    assert await answer(await host.load(new)) == truth != old_text
 
 
 async def test_a_directory_that_vllm_cannot_see_says_so(host: VllmHost, make: Make, server: str) -> None:

@@ -7,10 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+
+
+def tiny_lora(seed: int, rank: int) -> dict[str, Any]:
+    """Tensors of a LoRA that no model has; the doubles look at its configuration only."""
+    dice = np.random.default_rng(seed)
+    name = "base_model.model.model.layers.0.self_attn.q_proj"
+    return {
+        f"{name}.lora_A.weight": dice.normal(size=(rank, 8)).astype(np.float32),
+        f"{name}.lora_B.weight": dice.normal(size=(8, rank)).astype(np.float32),
+    }
 
 
 @dataclass
@@ -113,13 +124,8 @@ class VllmDouble(NamedLoraDouble):
         config = self.config(path)
         if config is None:
             return error(404, f"Loading lora {name} failed: No adapter found for {path}", "NotFoundError")
-        if config["r"] > self.max_rank:
-            said = f"LoRA rank {config['r']} is greater than max_lora_rank {self.max_rank}."
-            return error(500, said, "InternalServerError")
-        if config.get("use_dora"):
-            return error(500, "vLLM does not yet support DoRA.", "InternalServerError")
-        if config.get("modules_to_save"):
-            return error(500, "vLLM only supports modules_to_save being None.", "InternalServerError")
+        if faults := self.faults(config):
+            return error(500, " ".join(faults), "InternalServerError")
         if not self.lies:
             self.loaded[name] = path
         return PlainTextResponse(f"Success: LoRA adapter '{name}' added successfully.")
@@ -129,6 +135,22 @@ class VllmDouble(NamedLoraDouble):
         if self.loaded.pop(name, None) is None:
             return error(404, f"The lora adapter '{name}' cannot be found.", "NotFoundError")
         return PlainTextResponse(f"Success: LoRA adapter '{name}' removed successfully.")
+
+    def faults(self, config: dict[str, Any]) -> list[str]:
+        """All that vLLM's own look at the configuration finds, in its words and order."""
+        found = []
+        if config.get("modules_to_save"):
+            found.append("vLLM only supports modules_to_save being either None or …")
+        if config.get("use_dora"):
+            found.append("vLLM does not yet support DoRA.")
+        if config.get("lora_bias"):
+            found.append("vLLM does not support LoRA bias (lora_bias).")
+        rank = max([config["r"], *config.get("rank_pattern", {}).values()])
+        if rank > self.max_rank:
+            found.append(f"LoRA rank {rank} is greater than max_lora_rank {self.max_rank}.")
+        if config["bias"] != "none":
+            found.append("Adapter bias is not supported.")
+        return found
 
 
 class SglangDouble(NamedLoraDouble):
