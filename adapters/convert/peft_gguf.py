@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -218,16 +219,15 @@ def _write(target: Path, alpha: float, tensors: dict[str, Array]) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
     try:
-        writer = gguf.GGUFWriter(temporary, _ARCHITECTURE)
-        writer.add_string("general.type", "adapter")
-        writer.add_string("adapter.type", "lora")
-        writer.add_float32("adapter.lora.alpha", alpha)
-        for name, array in tensors.items():
-            writer.add_tensor(name, np.ascontiguousarray(array))
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        with closing(gguf.GGUFWriter(temporary, _ARCHITECTURE)) as writer:
+            writer.add_string("general.type", "adapter")
+            writer.add_string("adapter.type", "lora")
+            writer.add_float32("adapter.lora.alpha", alpha)
+            for name, array in tensors.items():
+                writer.add_tensor(name, np.ascontiguousarray(array))
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, target)

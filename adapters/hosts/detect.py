@@ -47,7 +47,7 @@ async def detect(api: EngineApi, model: str | None = None) -> Detected:
     kind = _OWNERS.get(str(chosen.get("owned_by")), "other")
     name = str(chosen["id"])
     if kind == "llamacpp":
-        return Detected(kind, name, await _llamacpp_weights(api, name))
+        return Detected(kind, name, await _llamacpp_weights(api, chosen))
     return Detected(kind, name, _existing(chosen.get("root")))
 
 
@@ -72,9 +72,13 @@ async def _ollama(api: EngineApi, model: str | None) -> Detected:
     return Detected("ollama", name, _existing(found[1] if found else None))
 
 
-async def _llamacpp_weights(api: EngineApi, model: str) -> Path | None:
+async def _llamacpp_weights(api: EngineApi, card: dict[str, Any]) -> Path | None:
+    """A router says how it starts each model; a plain server says what it has loaded."""
+    arguments = card["status"].get("args", []) if isinstance(card.get("status"), dict) else []
+    if "--model" in arguments[:-1]:
+        return _existing(arguments[arguments.index("--model") + 1])
     try:
-        props = await api.ask("GET", f"/props?model={model}", timeout_s=LOOK_TIMEOUT_S)
+        props = await api.ask("GET", "/props", timeout_s=LOOK_TIMEOUT_S)
     except EngineError:
         return None
     return _existing(props.get("model_path")) if isinstance(props, dict) else None

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFailed
+from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
+from burnish.adapters.hosts.converted import check_base, converted_path, open_state
 from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.engine_process import EngineProcess
 from burnish.adapters.hosts.fetch import file_digest
@@ -54,10 +54,7 @@ class EmbeddedHost:
         self._threads = threads or default_threads()
         self._children: dict[int, _Child] = {}
         self._lock = asyncio.Lock()
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        state_dir.chmod(0o700)
-        for scrap in state_dir.glob(".*.tmp"):
-            scrap.unlink(missing_ok=True)  # a conversion that was killed
+        open_state(state_dir)
 
     @property
     def limits(self) -> Limits:
@@ -81,7 +78,7 @@ class EmbeddedHost:
                     "old one has drained, then try again"
                 )
             if version:
-                self._check_base(version)
+                check_base(version, self.base_digest, self._model.name)
             self._children[number] = child = await self._start(version)
             return child.endpoint
 
@@ -120,13 +117,6 @@ class EmbeddedHost:
         """Return version → process id of its child, for `doctor` and for measuring."""
         return {version: child.process.pid for version, child in self._children.items()}
 
-    def _check_base(self, version: AdapterVersion) -> None:
-        if version.manifest.base_digest != self.base_digest:
-            raise IncompatibleAdapter(
-                f"{version.served_name} was trained on base weights {version.manifest.base_digest}, this "
-                f"engine serves {self._model.name} with {self.base_digest}; serve that model, or train anew"
-            )
-
     async def _start(self, version: AdapterVersion | None) -> _Child:
         name = version.served_name if version else self.base_model
         number = version.number if version else BASE_VERSION
@@ -137,16 +127,10 @@ class EmbeddedHost:
             api_key=key,
             threads=self._threads,
             adapter=str(version.path.absolute()) if version else None,
-            converted=str(self._converted(version)) if version else None,
+            converted=str(converted_path(self._state, version, self.base_digest)) if version else None,
         )
         process = await EngineProcess.start(settings, self._state / f"engine-v{number:04d}.log")
         return _Child(process, Endpoint(process.url, name, number, key), EngineApi(process.url, key))
-
-    def _converted(self, version: AdapterVersion) -> Path:
-        """Where a version's GGUF is kept: named after its content, so that a stale one is never served."""
-        content = repr(sorted(version.manifest.checksums.items())) + self.base_digest
-        key = hashlib.sha256(content.encode()).hexdigest()[:16]
-        return self._state.absolute() / f"v{version.number:04d}-{key}.gguf"
 
     async def _forget_dead(self, number: int) -> None:
         """Drop the children that have died, and whatever is left of one version."""

@@ -9,6 +9,7 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.detect import Detected, weights_digest
+from burnish.adapters.hosts.llamacpp import LlamaCppHost
 from burnish.adapters.hosts.named_lora import NamedLoraHost
 from burnish.adapters.hosts.sglang import SglangHost
 from burnish.adapters.hosts.vllm import VllmHost
@@ -40,7 +41,29 @@ def open_host(
         return host(
             api.url, base_model=found.model, base_digest=digest, versions=versions, api_key=api.api_key
         )
+    if found.kind == "llamacpp":
+        if preset is None:
+            raise EngineError(
+                f"{api.url} is llama-server: it takes versions in router mode only (llama-server --models-preset "
+                "models.ini --models-max 0 --cache-ram 0); set models_preset to that file"
+            )
+        _demand_gguf(weights)
+        return LlamaCppHost(
+            api.url,
+            base_model=found.model,
+            base_digest=digest,
+            base_path=weights,
+            preset=preset,
+            state_dir=state_dir,
+            versions=versions,
+            api_key=api.api_key,
+        )
     raise EngineError(f"{api.url} is {found.kind}, into which burnish cannot load versions yet")
+
+
+def _demand_gguf(weights: Path) -> None:
+    if weights.suffix != ".gguf" and not weights.name.startswith("sha256-"):  # Ollama's blobs have no suffix
+        raise EngineError(f"train.base {weights} is no GGUF file; name the one that the engine serves")
 
 
 _NAMED_LORA: dict[str, type[NamedLoraHost]] = {"vllm": VllmHost, "sglang": SglangHost}

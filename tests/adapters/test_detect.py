@@ -77,11 +77,12 @@ async def test_ollama_names_the_blob(tmp_path: Path) -> None:
 async def test_llamacpp_says_where_its_model_is(tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     model.touch()
-    answers = listing({"id": "small", "owned_by": "llamacpp"}) | {
-        "/props?model=small": {"model_path": str(model)}
-    }
+    answers = listing({"id": "small", "owned_by": "llamacpp"}) | {"/props": {"model_path": str(model)}}
     async with engine(answers) as api:
         assert await detect(api) == Detected("llamacpp", "small", model)
+    status = {"value": "unloaded", "args": ["llama-server", "--alias", "small", "--model", str(model)]}
+    async with engine(listing({"id": "small", "owned_by": "llamacpp", "status": status})) as api:
+        assert await detect(api) == Detected("llamacpp", "small", model), "a router"
 
 
 async def test_any_other_server_is_other() -> None:

@@ -26,7 +26,9 @@ async def answer(endpoint: Endpoint, prompt: str, tokens: int = 24) -> str:
     async with (
         aiohttp.ClientSession() as session,
         session.post(
-            f"{endpoint.url}/v1/chat/completions", json=body(prompt, tokens), headers=headers(endpoint)
+            f"{endpoint.url}/v1/chat/completions",
+            json=body(prompt, tokens, model=endpoint.model),
+            headers=headers(endpoint),
         ) as response,
     ):
         response.raise_for_status()
@@ -48,7 +50,7 @@ async def deltas(endpoint: Endpoint, prompt: str, tokens: int = 24, **more: Any)
         aiohttp.ClientSession() as session,
         session.post(
             f"{endpoint.url}/v1/chat/completions",
-            json=body(prompt, tokens, stream=True, **more),
+            json=body(prompt, tokens, stream=True, **({"model": endpoint.model} | more)),
             headers=headers(endpoint),
         ) as response,
     ):

@@ -141,5 +141,5 @@ async def test_where_nothing_can_be_swapped_the_commands_say_so(tmp_path: Path) 
     async with upstream(reply(b"{}")) as other, serving(tmp_path, upstream=other.url) as (url, _):
         for command in (("train",), ("adapters", "list"), ("adapters", "promote", "1")):
             done = await asyncio.to_thread(run, *command, url=url)
-            assert "cannot load versions" in done.stderr
+            assert "no versions are swapped here" in done.stderr
             assert done.returncode == 1

@@ -87,7 +87,8 @@ async def test_what_an_upstream_answers(content: bytes, status: str, level: str,
         assert server.requests[0].target == "/v1/models"
     assert found["upstream"][0] == level
     assert says in found["upstream"][1]
-    assert "engine" not in found
+    assert found["engine"][0] == "warn"
+    assert "versions cannot be swapped" in found["engine"][1]
 
 
 def test_an_upstream_that_is_not_there() -> None:

@@ -1,0 +1,54 @@
+"""The GGUF forms of adapters that llama.cpp's family of engines serve: where they are kept, how they are made."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+from burnish.adapters.convert.peft_gguf import convert, read_base
+from burnish.adapters.errors import EngineError, IncompatibleAdapter
+from burnish.adapters.manifest import AdapterVersion
+
+
+def open_state(state_dir: Path) -> None:
+    """Make the directory that keeps converted adapters (0700), and clear it of conversions that were killed."""
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state_dir.chmod(0o700)
+    for scrap in state_dir.glob(".*.tmp"):
+        scrap.unlink(missing_ok=True)
+
+
+def converted_path(state_dir: Path, version: AdapterVersion, base_digest: str) -> Path:
+    """Where a version's GGUF is kept: named after its content, so that a stale one is never served."""
+    content = repr(sorted(version.manifest.checksums.items())) + base_digest
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]
+    return state_dir.absolute() / f"v{version.number:04d}-{key}.gguf"
+
+
+def check_base(version: AdapterVersion, base_digest: str, served: str) -> None:
+    """Raise IncompatibleAdapter when a version was trained on other weights than an engine serves."""
+    if version.manifest.base_digest != base_digest:
+        raise IncompatibleAdapter(
+            f"{version.served_name} was trained on base weights {version.manifest.base_digest}, this "
+            f"engine serves {served} with {base_digest}; serve that model, or train anew"
+        )
+
+
+async def ensure_converted(version: AdapterVersion, base: Path, target: Path) -> None:
+    """Convert a version, unless that is done; the event loop stays free.
+
+    Raises CorruptAdapter, IncompatibleAdapter, EngineError (e.g. the disk is full; nothing is left then).
+    """
+    try:
+        await asyncio.to_thread(_convert, version.path, base, target)
+    except OSError as error:
+        raise EngineError(
+            f"cannot write {version.served_name} as GGUF into {target.parent}: {error.strerror or error}; "
+            "make room there, or check its rights"
+        ) from error
+
+
+def _convert(adapter: Path, base: Path, target: Path) -> None:
+    if not target.exists():
+        convert(adapter, read_base(base), target)

@@ -1,0 +1,242 @@
+"""A user's own llama.cpp server in router mode: one section of its preset, and one process, a version."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from burnish.adapters.errors import EngineError, EngineRefused
+from burnish.adapters.hosts import llamacpp_preset
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
+from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted, open_state
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+
+# llama.cpp itself knows no limit; beyond this an adapter is no smaller than the layers it changes.
+MAX_RANK = 256
+# The router's own default (--models-max).
+MAX_RESIDENT = 4
+# The small model takes one to three seconds, a big one on a slow disk minutes.
+LOAD_TIMEOUT_S = 300.0
+# The router gives a process 10 s to end its streams, then kills it; a reload waits for that.
+UNLOAD_TIMEOUT_S = 30.0
+POLL_S = 0.1
+
+_RUNNING = frozenset({"loading", "loaded", "sleeping"})
+# A sleeping model wakes when it is asked.
+_SERVING = frozenset({"loaded", "sleeping"})
+
+
+class LlamaCppHost:
+    """AdapterHost over a running ``llama-server --models-preset``. Serves ``<base>`` and ``<base>@v<n>-<content>``.
+
+    The server and its other models are left alone; only sections that we added are ever removed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        base_model: str,
+        base_digest: str,
+        base_path: Path,
+        preset: Path,
+        state_dir: Path,
+        versions: Callable[[], Sequence[AdapterVersion]],
+        api_key: str | None = None,
+    ) -> None:
+        """Take note; nothing is asked yet.
+
+        ``base_model`` is the base's section in ``preset``, the file that the server was started with, and
+        ``base_path`` its GGUF. ``state_dir`` (made 0700) keeps converted adapters, where the server must be able
+        to read them. ``versions`` tells which versions there are.
+        """
+        self.base_model = base_model
+        self.base_digest = base_digest
+        self._base_path = base_path
+        self._preset = preset
+        self._state = state_dir
+        self._versions = versions
+        self._api = EngineApi(url, api_key)
+        self._lock = asyncio.Lock()
+        self._loaded: dict[int, str] = {}
+        open_state(state_dir)
+
+    @property
+    def limits(self) -> Limits:
+        """What llama.cpp can take."""
+        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
+
+    async def check(self) -> None:
+        """See that it is a router, and that its preset has the base and may be written."""
+        await self._models(reload=True)
+        await asyncio.to_thread(llamacpp_preset.edit, self._preset, self._demand_base)
+
+    def _demand_base(self, text: str) -> str:
+        llamacpp_preset.options(text, self.base_model)
+        return text
+
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        """Make the router start a process for a version (None: the bare model); see AdapterHost.load."""
+        async with self._lock:
+            name = engine_name(version) if version else self.base_model
+            number = version.number if version else BASE_VERSION
+            if version:
+                check_base(version, self.base_digest, self.base_model)
+            status = (await self._models()).get(name, {})
+            if status.get("value") not in _SERVING:
+                if version:
+                    await self._load_version(version, name)
+                else:
+                    await self._start(name)
+            self._loaded[number] = name
+            return self._endpoint(name, number)
+
+    async def unload(self, version: int) -> None:
+        """End the process of a version and remove its section; unknown ones, and the base, are left alone."""
+        if version == BASE_VERSION:
+            return  # the user's own section, which others may use
+        async with self._lock:
+            names = {engine_name(known) for known in self._versions() if known.number == version}
+            names |= {self._loaded[version]} if version in self._loaded else set()
+            for name in sorted(names):
+                await self._drop(name)
+            self._loaded.pop(version, None)
+
+    async def served(self) -> dict[int, Endpoint]:
+        """Ask the router which of our versions are loaded; none when it is down."""
+        try:
+            models = await self._models()
+        except EngineError:
+            return {}
+        names = {self.base_model: BASE_VERSION}
+        names |= {engine_name(version): version.number for version in self._versions()}
+        return {
+            number: self._endpoint(name, number)
+            for name, number in names.items()
+            if models.get(name, {}).get("value") in _SERVING
+        }
+
+    async def probe(self, endpoint: Endpoint) -> None:
+        """Generate a few tokens for real. Raises ProbeFailed."""
+        await self._api.probe(endpoint)
+
+    async def close(self) -> None:
+        """Close our connections; the router is the user's, and goes on."""
+        await self._api.close()
+
+    def _endpoint(self, name: str, number: int) -> Endpoint:
+        return Endpoint(self._api.url, name, number, self._api.api_key)
+
+    async def _load_version(self, version: AdapterVersion, name: str) -> None:
+        target = converted_path(self._state, version, self.base_digest)
+        await ensure_converted(version, self._base_path, target)
+        try:
+            await asyncio.to_thread(
+                llamacpp_preset.edit,
+                self._preset,
+                lambda text: llamacpp_preset.with_version(text, name, self.base_model, target),
+            )
+            if name not in await self._models(reload=True):
+                raise EngineError(
+                    f"{self._api.url} does not read the preset {self._preset}; {self._how_to_start()}"
+                )
+            await self._start(name)
+        except BaseException:  # cancelled as well: nothing may stay loaded
+            target.unlink(missing_ok=True)  # if it was damaged, the next load makes it anew
+            await asyncio.shield(self._drop_quietly(name))
+            raise
+
+    async def _start(self, name: str) -> None:
+        """Load a model that the router knows, and wait until it is up."""
+        await self._check_room(name)
+        try:
+            await self._api.ask("POST", "/models/load", {"model": name}, timeout_s=UNLOAD_TIMEOUT_S)
+        except EngineRefused as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                raise EngineError(f"{self._api.url} has no model {name!r}; {self._how_to_start()}") from error
+            if "already" not in error.said:  # someone's request has just woken it
+                raise
+        deadline = time.monotonic() + LOAD_TIMEOUT_S
+        while time.monotonic() < deadline:
+            status = (await self._models()).get(name, {})
+            if status.get("value") in _SERVING:
+                return
+            if status.get("failed") or status.get("value") not in _RUNNING:
+                raise EngineError(
+                    f"llama-server could not load {name} (its process ended with status "
+                    f"{status.get('exit_code', 'unknown')}); its log says why"
+                )
+            await asyncio.sleep(POLL_S)
+        raise EngineError(f"llama-server did not load {name} within {LOAD_TIMEOUT_S:g} s; its log says why")
+
+    async def _check_room(self, name: str) -> None:
+        """Refuse a load for which the router would end the model that was used least recently: maybe the live one."""
+        properties = await self._api.ask("GET", "/props")
+        most = int(properties.get("max_instances") or 0) if isinstance(properties, dict) else 0
+        models = await self._models()
+        running = sorted(other for other, status in models.items() if status.get("value") in _RUNNING)
+        if most and name not in running and len(running) >= most:
+            raise EngineError(
+                f"llama-server runs {len(running)} models ({', '.join(running)}), and would end one of them for "
+                f"{name}; start it with a larger --models-max (0 = no limit), or unload one"
+            )
+
+    async def _models(self, *, reload: bool = False) -> dict[str, dict[str, Any]]:
+        """Return name → status of every model. Raises EngineError, also when this is no router."""
+        try:
+            path = "/models?reload=1" if reload else "/models"
+            answer = await self._api.ask("GET", path, timeout_s=UNLOAD_TIMEOUT_S)
+            return {model["id"]: dict(model["status"]) for model in answer["data"]}
+        except (KeyError, TypeError, ValueError) as error:
+            raise EngineError(
+                f"{self._api.url} is no llama-server in router mode; {self._how_to_start()}"
+            ) from error
+
+    async def _drop(self, name: str) -> None:
+        """End a version's process, wait for its end, then take its section out."""
+        models = await self._models()
+        if models.get(name, {}).get("value") in _RUNNING:
+            try:
+                await self._api.ask("POST", "/models/unload", {"model": name})
+            except EngineRefused as error:
+                if "not running" not in error.said and "not found" not in error.said:
+                    raise
+            await self._wait_ended(name)
+        if name in models or name in llamacpp_preset.sections(self._preset):
+            await asyncio.to_thread(
+                llamacpp_preset.edit, self._preset, lambda text: llamacpp_preset.without_version(text, name)
+            )
+            await self._models(reload=True)
+
+    async def _wait_ended(self, name: str) -> None:
+        deadline = time.monotonic() + UNLOAD_TIMEOUT_S
+        while (await self._models()).get(name, {}).get("value") in _RUNNING:
+            if time.monotonic() > deadline:
+                raise EngineError(f"llama-server did not unload {name} within {UNLOAD_TIMEOUT_S:g} s")
+            await asyncio.sleep(POLL_S)
+
+    async def _drop_quietly(self, name: str) -> None:
+        """Clean up after an error, which is what the caller is to hear of."""
+        try:
+            await self._drop(name)
+        except EngineError:
+            # The server is gone: then nothing is loaded, and the section is all that is left.
+            await asyncio.to_thread(self._remove_section, name)
+
+    def _remove_section(self, name: str) -> None:
+        try:
+            llamacpp_preset.edit(self._preset, lambda text: llamacpp_preset.without_version(text, name))
+        except EngineError:
+            return  # the first error has said so already
+
+    def _how_to_start(self) -> str:
+        return (
+            f"start it with: llama-server --models-preset {self._preset.absolute()} --models-max 0 --cache-ram 0 "
+            "(--cache-ram 0 because llama.cpp's prompt cache in memory does not tell adapters apart, and may take "
+            "gigabytes for each version)"
+        )

@@ -1,0 +1,134 @@
+"""The preset file of a llama.cpp router (models.ini): sections are added and removed, all else stays as it is.
+
+Only the text is worked on, line by line: an INI library would drop other people's comments and order. The router
+compares each section's options at a reload and ends the models whose options changed, so nothing but our own
+sections may ever differ.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from burnish.adapters.errors import EngineError
+
+_HEADER = re.compile(r"\s*\[(?P<name>[^\]]+)\]")
+_OPTION = re.compile(r"\s*(?P<key>[^\s=#;\[]+)\s*=")
+_MARK = "# burnish serves a version here, and removes this section when it is unloaded\n"
+
+# Of a base's section, these are not for its versions: a second model under the same alias makes the router's reload
+# fail (and its next load hang), and versions are loaded by us rather than at its start.
+_NOT_COPIED = frozenset({"alias", "a", "llama-arg-alias", "tags", "llama-arg-tags", "load-on-startup"})
+_ADAPTERS = frozenset({"lora", "lora-scaled", "llama-arg-lora", "llama-arg-lora-scaled"})
+
+# With one of these in its path a file would be read as several, as a comment, or as another section.
+_UNSAFE = re.compile(r"[,;#\r\n]")
+
+
+def options(text: str, section: str) -> list[str]:
+    """Return the lines ``key = value`` that a version takes over from its base's section.
+
+    Raises EngineError when there is no such section, or when it applies adapters of its own.
+    """
+    lines = text.splitlines()
+    found = [n for n, line in enumerate(lines) if _name(line) == section]
+    if not found:
+        raise EngineError(f"it has no section [{section}]; add one with model = <the GGUF of {section}>")
+    taken = []
+    for line in lines[found[0] + 1 :]:
+        if _HEADER.match(line):
+            break
+        option = _OPTION.match(line)
+        if option is None:
+            continue
+        key = option["key"].lstrip("-").lower().replace("_", "-")
+        if key in _ADAPTERS:
+            raise EngineError(
+                f"its section [{section}] applies an adapter already ({line.strip()}); versions are trained on "
+                "the bare model, so give that one a section of its own"
+            )
+        if key not in _NOT_COPIED:
+            taken.append(line.strip())
+    return taken
+
+
+def with_version(text: str, name: str, base: str, adapter: Path) -> str:
+    """Return the text with a section for a version: its base's options, and its adapter. Idempotent."""
+    if _UNSAFE.search(str(adapter)):
+        raise EngineError(
+            f"llama.cpp cannot read an adapter at {adapter}: its path holds one of , ; #; use another directory"
+        )
+    text = without_version(text, name)
+    block = "".join(f"{line}\n" for line in [*options(text, base), f"lora = {adapter}"])
+    gap = "" if not text or text.endswith("\n") else "\n"
+    return f"{text}{gap}\n{_MARK}[{name}]\n{block}"
+
+
+def without_version(text: str, name: str) -> str:
+    """Return the text without a version's section, as it was before; one that is not there is no error."""
+    lines = text.splitlines(keepends=True)
+    start = next((n for n, line in enumerate(lines) if _name(line) == name), None)
+    if start is None:
+        return text
+    end = start + 1
+    while end < len(lines) and _OPTION.match(lines[end]):
+        end += 1  # up to the first line that is not ours
+    if start and lines[start - 1] == _MARK:
+        start -= 1
+        if start and not lines[start - 1].strip():
+            start -= 1
+    return "".join(lines[:start] + lines[end:])
+
+
+def edit(preset: Path, change: Callable[[str], str]) -> None:
+    """Change a preset atomically, one editor at a time on this machine. Raises EngineError."""
+    try:
+        with _lock_file(preset).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # two proxies may share one router; released with the file
+            before = preset.read_bytes().decode()
+            after = change(before)
+            if after != before:
+                _replace(preset.resolve(), after.encode())
+    except EngineError as error:
+        raise EngineError(f"{preset}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise EngineError(
+            f"cannot change the router's preset {preset}: {error}; give burnish the right to write it"
+        ) from error
+
+
+def sections(preset: Path) -> Sequence[str]:
+    """Return the names of a preset's sections; none when it cannot be read."""
+    try:
+        return [name for line in preset.read_text().splitlines() if (name := _name(line))]
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _name(line: str) -> str | None:
+    header = _HEADER.match(line)
+    return header["name"].strip() if header else None
+
+
+def _lock_file(preset: Path) -> Path:
+    """The lock lies beside the preset, which itself is replaced by every edit."""
+    preset = preset.resolve()
+    return preset.with_name(f".{preset.name}.lock")
+
+
+def _replace(target: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.copymode(target, name)
+        os.replace(name, target)
+    finally:
+        Path(name).unlink(missing_ok=True)
