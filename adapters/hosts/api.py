@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
 from http import HTTPStatus
 from typing import Any
 
@@ -39,21 +38,19 @@ class EngineApi:
     ) -> Any:
         """Send a request; return its JSON, or its text where it is none.
 
-        ``body`` is sent as it is when it is bytes or an asynchronous iterable of bytes, else as JSON. Raises
-        EngineRefused when the status is an error, EngineError when there is no whole answer.
+        Raises EngineRefused when the status is an error, EngineError when there is no whole answer.
         """
         if self._session is None:
             # No connection is kept: some engines close one just as the next request enters it.
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
-        raw = isinstance(body, bytes | AsyncIterable)
-        headers = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
-        if body is not None:
-            headers["content-type"] = "application/octet-stream" if raw else "application/json"
+        headers = {"content-type": "application/json"} if body is not None else {}
+        if self.api_key:
+            headers["authorization"] = f"Bearer {self.api_key}"
         try:
             async with self._session.request(
                 method,
                 self.url + path,
-                data=body if raw or body is None else orjson.dumps(body),
+                data=None if body is None else orjson.dumps(body),
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
             ) as response:
@@ -76,9 +73,7 @@ class EngineApi:
         # No chat template: its forty tokens would cost more time than the rest of a swap on a busy machine.
         body = {"model": endpoint.model, "prompt": "Hello", "max_tokens": PROBE_TOKENS, "temperature": 0}
         try:
-            reply = await self.ask(
-                "POST", "/v1/completions", body | dict(endpoint.fields), timeout_s=PROBE_TIMEOUT_S
-            )
+            reply = await self.ask("POST", "/v1/completions", body, timeout_s=PROBE_TIMEOUT_S)
             tokens = int(reply["usage"]["completion_tokens"])
         except (EngineError, KeyError, TypeError, ValueError) as error:
             raise ProbeFailed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from burnish.adapters.manifest import AdapterVersion
 
@@ -21,8 +21,6 @@ class Endpoint:
     """0 = the bare model."""
     api_key: str | None = field(default=None, repr=False)
     """Bearer token that the engine asks for; None = it asks for none."""
-    fields: tuple[tuple[str, Any], ...] = ()
-    """Further fields of the body that every request to it must carry, e.g. ``("lora", [{"id": 0, "scale": 1}])``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,6 @@ class Limits:
     max_rank: int
     max_resident: int
     """Versions loaded at once, the bare model included."""
-    target_modules: frozenset[str] | None = None
-    """Modules that an adapter may change, e.g. "q_proj"; None = every linear layer."""
     base_stays: bool = False
     """The bare model is served whatever happens, and costs nothing: an engine that somebody else runs."""
 

@@ -108,6 +108,7 @@ async def test_a_host_is_what_every_engine_is(host: NamedLoraHost, url: str) -> 
     same: AdapterHost = host
     assert await same.load(None) == Endpoint(url, "smollm2", 0)
     assert host.limits.max_rank == 16
+    await host.check()
     await host.unload(0)
     await host.unload(99)
     assert await host.served() == {0: Endpoint(url, "smollm2", 0)}
@@ -209,6 +210,8 @@ async def test_an_engine_that_cannot_load_at_runtime_says_how_to_start_it(
     with pytest.raises(EngineError, match=rf"{how}.*--enable-lora") as raised:
         await host.load(make(1))
     assert not isinstance(raised.value, IncompatibleAdapter)
+    with pytest.raises(EngineError, match=how):
+        await host.check()
     await host.load(None)
 
 

@@ -111,6 +111,7 @@ async def answer(endpoint: Endpoint) -> str:
 
 
 async def test_three_adapters_come_and_go_beside_each_other(host: VllmHost, make: Make) -> None:
+    await host.check()
     base = await host.load(None)
     texts = {base.model: await answer(base)}
     for seed in (1, 2, 3):
