@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,8 @@ def convert(adapter: Path, base: BaseLayout, target: Path) -> None:
         # rsLoRA scales by alpha/sqrt(r) where llama.cpp computes alpha/r (Kalajdzievski, arXiv 2312.03732).
         alpha *= math.sqrt(config["r"])
     tensors: dict[str, Array] = {}
-    for module, lora in pairs.items():
-        name = _name(module, base)
+    for module in sorted(pairs):  # so that the same adapter gives the same bytes
+        lora, name = pairs[module], _name(module, base)
         _check_shape(module, lora, base.shapes[name])
         tensors[f"{name}.lora_a"] = lora.a
         tensors[f"{name}.lora_b"] = _rows_in_order(name, lora.b, base)
@@ -219,15 +219,21 @@ def _write(target: Path, alpha: float, tensors: dict[str, Array]) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
     try:
-        with closing(gguf.GGUFWriter(temporary, _ARCHITECTURE)) as writer:
-            writer.add_string("general.type", "adapter")
-            writer.add_string("adapter.type", "lora")
-            writer.add_float32("adapter.lora.alpha", alpha)
-            for name, array in tensors.items():
-                writer.add_tensor(name, np.ascontiguousarray(array))
+        writer = gguf.GGUFWriter(temporary, _ARCHITECTURE)
+        writer.add_string("general.type", "adapter")
+        writer.add_string("adapter.type", "lora")
+        writer.add_float32("adapter.lora.alpha", alpha)
+        for name, array in tensors.items():
+            writer.add_tensor(name, np.ascontiguousarray(array))
+        try:
             writer.write_header_to_file()
             writer.write_kv_data_to_file()
             writer.write_tensors_to_file()
+            writer.close()
+        except OSError:
+            with suppress(OSError):  # on a full disk what is buffered cannot be written either
+                writer.close()
+            raise
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(temporary, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from http import HTTPStatus
 from typing import Any
 
@@ -38,19 +39,21 @@ class EngineApi:
     ) -> Any:
         """Send a request; return its JSON, or its text where it is none.
 
-        Raises EngineRefused when the status is an error, EngineError when there is no whole answer.
+        ``body`` is sent as it is when it is an asynchronous iterable of bytes, else as JSON. Raises EngineRefused when
+        the status is an error, EngineError when there is no whole answer.
         """
         if self._session is None:
             # No connection is kept: some engines close one just as the next request enters it.
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
-        headers = {"content-type": "application/json"} if body is not None else {}
-        if self.api_key:
-            headers["authorization"] = f"Bearer {self.api_key}"
+        raw = isinstance(body, AsyncIterable)
+        headers = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        if body is not None:
+            headers["content-type"] = "application/octet-stream" if raw else "application/json"
         try:
             async with self._session.request(
                 method,
                 self.url + path,
-                data=None if body is None else orjson.dumps(body),
+                data=body if raw or body is None else orjson.dumps(body),
                 headers=headers,
                 timeout=aiohttp.ClientTimeout(total=timeout_s),
             ) as response:
@@ -71,7 +74,8 @@ class EngineApi:
     async def probe(self, endpoint: Endpoint) -> str:
         """Generate a few tokens for real under an endpoint's name; return as whom it answered. Raises ProbeFailed."""
         # No chat template: its forty tokens would cost more time than the rest of a swap on a busy machine.
-        body = {"model": endpoint.model, "prompt": "Hello", "max_tokens": PROBE_TOKENS, "temperature": 0}
+        body: dict[str, Any] = {"model": endpoint.model, "prompt": "Hello", "max_tokens": PROBE_TOKENS}
+        body |= {"temperature": 0} | dict(endpoint.fields)
         try:
             reply = await self.ask("POST", "/v1/completions", body, timeout_s=PROBE_TIMEOUT_S)
             tokens = int(reply["usage"]["completion_tokens"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from burnish.adapters.manifest import AdapterVersion
 
@@ -21,6 +21,9 @@ class Endpoint:
     """0 = the bare model."""
     api_key: str | None = field(default=None, repr=False)
     """Bearer token that the engine asks for; None = it asks for none."""
+    fields: tuple[tuple[str, Any], ...] = ()
+    """Members that the body of every request to it must have, e.g. ``("adapters", "/path")``; ours win over the
+    caller's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from functools import lru_cache
 from pathlib import Path
 
-from burnish.adapters.convert.peft_gguf import convert, read_base
+from burnish.adapters.convert.peft_gguf import BaseLayout, convert, read_base
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.manifest import AdapterVersion
 
@@ -51,4 +52,10 @@ async def ensure_converted(version: AdapterVersion, base: Path, target: Path) ->
 
 def _convert(adapter: Path, base: Path, target: Path) -> None:
     if not target.exists():
-        convert(adapter, read_base(base), target)
+        convert(adapter, _layout(base, base.stat().st_mtime_ns if base.exists() else 0), target)
+
+
+@lru_cache(maxsize=2)
+def _layout(base: Path, _changed_ns: int) -> BaseLayout:
+    """Read a base once: that takes 2 s, more than to convert an adapter for it."""
+    return read_base(base)

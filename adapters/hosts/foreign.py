@@ -11,6 +11,7 @@ from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.detect import Detected, weights_digest
 from burnish.adapters.hosts.llamacpp import LlamaCppHost
 from burnish.adapters.hosts.named_lora import NamedLoraHost
+from burnish.adapters.hosts.ollama import OllamaHost
 from burnish.adapters.hosts.sglang import SglangHost
 from burnish.adapters.hosts.vllm import VllmHost
 from burnish.adapters.manifest import AdapterVersion
@@ -58,7 +59,16 @@ def open_host(
             versions=versions,
             api_key=api.api_key,
         )
-    raise EngineError(f"{api.url} is {found.kind}, into which burnish cannot load versions yet")
+    _demand_gguf(weights)
+    return OllamaHost(
+        api.url,
+        base_model=found.model,
+        base_digest=digest,
+        base_path=weights,
+        state_dir=state_dir,
+        versions=versions,
+        api_key=api.api_key,
+    )
 
 
 def _demand_gguf(weights: Path) -> None:

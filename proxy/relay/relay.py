@@ -32,7 +32,7 @@ from burnish.proxy.relay.headers import (
 )
 from burnish.proxy.relay.pool import ConnectFailed, Pool, UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.routing import Target, Upstream, join
-from burnish.proxy.relay.splice import splice_model
+from burnish.proxy.relay.splice import append_members, splice_model
 from burnish.proxy.surfaces.base import Surface
 
 
@@ -142,6 +142,7 @@ class Relay:
             tried.append(target)
             try:
                 body = flight.body if target.model is None else splice_model(flight.body, target.model)
+                body = append_members(body, target.fields)
                 with await self._open(scope, target, body) as response:
                     # 404: the engine was restarted and has forgotten the version; reconciling loads it again.
                     forgotten = response.status == HTTPStatus.NOT_FOUND and target.version

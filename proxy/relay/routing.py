@@ -42,6 +42,8 @@ class Target:
     keep_caller_authorization: bool = True
     """True: the caller's own Authorization goes first, ours is only the fallback."""
     reuse_connections: bool = True
+    fields: tuple[tuple[str, Any], ...] = ()
+    """Members that the body must have there."""
     release: Callable[[], None] = _nothing
 
 
@@ -191,7 +193,16 @@ class LearningUpstream:
         endpoint = lease.endpoint
         key = f"Bearer {endpoint.api_key}" if endpoint.api_key else None
         shared = self._elsewhere is not None
-        return Target(endpoint.url, endpoint.model, endpoint.version, key, shared, shared, lease.release)
+        return Target(
+            endpoint.url,
+            endpoint.model,
+            endpoint.version,
+            key,
+            keep_caller_authorization=shared,
+            reuse_connections=shared,
+            fields=endpoint.fields,
+            release=lease.release,
+        )
 
 
 def join(base: str, path_and_query: str) -> str:

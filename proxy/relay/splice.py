@@ -1,8 +1,13 @@
-"""Replace the ``model`` of a JSON request and nothing else: the one byte change of the pass-through path."""
+"""Replace the ``model`` of a JSON request and nothing else: the one byte change of the pass-through path.
+
+Few engines want a version named by further members of the body; those are appended.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
@@ -26,6 +31,17 @@ def splice_model(body: bytes, model: str) -> bytes:
         parts += [body[end:start], value]
         end = stop
     return b"".join([*parts, body[end:]])
+
+
+def append_members(body: bytes, members: Sequence[tuple[str, Any]]) -> bytes:
+    """Return the body with members added at its end, where a later one of the same name wins; all other bytes stay.
+
+    ``body`` must be valid JSON with an object that is not empty at its top.
+    """
+    if not members:
+        return body
+    end = body.rindex(b"}")
+    return body[:end] + b"," + orjson.dumps(dict(members))[1:-1] + body[end:]
 
 
 def _top_level_values(body: bytes) -> list[tuple[int, int]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ async def answer(endpoint: Endpoint, prompt: str, tokens: int = 24) -> str:
         aiohttp.ClientSession() as session,
         session.post(
             f"{endpoint.url}/v1/chat/completions",
-            json=body(prompt, tokens, model=endpoint.model),
+            json=body(prompt, tokens, model=endpoint.model, **dict(endpoint.fields)),
             headers=headers(endpoint),
         ) as response,
     ):
@@ -50,7 +51,9 @@ async def deltas(endpoint: Endpoint, prompt: str, tokens: int = 24, **more: Any)
         aiohttp.ClientSession() as session,
         session.post(
             f"{endpoint.url}/v1/chat/completions",
-            json=body(prompt, tokens, stream=True, **({"model": endpoint.model} | more)),
+            json=body(
+                prompt, tokens, stream=True, **({"model": endpoint.model} | dict(endpoint.fields) | more)
+            ),
             headers=headers(endpoint),
         ) as response,
     ):
@@ -63,3 +66,15 @@ async def deltas(endpoint: Endpoint, prompt: str, tokens: int = 24, **more: Any)
                 for choice in chunk["choices"]:
                     yield Delta(chunk["model"], choice["delta"].get("content") or "")
     assert whole, "the stream was cut"
+
+
+async def answers_during(
+    work: Coroutine[Any, Any, object], endpoint: Endpoint, prompt: str, tokens: int = 60
+) -> list[str]:
+    """The whole streamed answers of one model, asked again and again until some work is done."""
+    working = asyncio.ensure_future(work)
+    answers = []
+    while not working.done():
+        answers.append("".join([delta.text async for delta in deltas(endpoint, prompt, tokens)]))
+    await working
+    return answers

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.relay.splice import splice_model
+from burnish.proxy.relay.splice import append_members, splice_model
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -47,3 +47,14 @@ def test_only_the_top_level_model_changes(
 )
 def test_every_other_byte_stays(body: bytes, expected: bytes) -> None:
     assert splice_model(body, "b") == expected
+
+
+@given(
+    st.dictionaries(st.text(), json_values, max_size=5),
+    st.dictionaries(st.text(), st.text() | st.lists(st.integers(-9, 9)), max_size=3),
+    st.sampled_from([None, 2]),
+)
+def test_appended_members_win(rest: dict[str, Any], ours: dict[str, Any], indent: int | None) -> None:
+    request = {**rest, "model": "a"}
+    body = json.dumps(request, indent=indent) + " "
+    assert json.loads(append_members(body.encode(), tuple(ours.items()))) == request | ours

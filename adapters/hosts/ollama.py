@@ -1,0 +1,272 @@
+"""A user's own Ollama: one model a version, created from the base and an uploaded adapter."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
+from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted, open_state
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+
+# llama.cpp, which Ollama runs, knows no limit; beyond this an adapter is no smaller than the layers it changes.
+MAX_RANK = 256
+# Ollama's own default for one processor or graphics card (OLLAMA_MAX_LOADED_MODELS).
+MAX_RESIDENT = 3
+# An adapter has tens of megabytes, and Ollama may run on another machine.
+UPLOAD_TIMEOUT_S = 300.0
+# Creating links layers in milliseconds; a slow disk may have to copy them.
+CREATE_TIMEOUT_S = 120.0
+# It ends a process, after the requests that it answers.
+UNLOAD_TIMEOUT_S = 30.0
+
+_PIECE_BYTES = 1024**2
+# As `ollama show --modelfile` writes the file of the base's weights.
+_WEIGHTS = re.compile(r"^FROM .*sha256[-:](?P<digest>[0-9a-f]{64})\s*$", re.MULTILINE)
+_NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
+# What releases from 0.34.1 on answer.
+_NO_ADAPTERS = "adapters are no longer supported"
+
+
+class OllamaHost:
+    """AdapterHost over a running Ollama. Serves ``<base>`` and ``<base>-burnish:v<n>-<content>``.
+
+    Its other models are left alone; only models that we created are ever deleted.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        base_model: str,
+        base_digest: str,
+        base_path: Path,
+        state_dir: Path,
+        versions: Callable[[], Sequence[AdapterVersion]],
+        api_key: str | None = None,
+    ) -> None:
+        """Take note; nothing is asked yet.
+
+        ``base_model`` is the base's name in Ollama and ``base_path`` its GGUF. ``state_dir`` (made 0700) holds
+        adapters until they are uploaded. ``versions`` tells which versions there are.
+        """
+        self.base_model = base_model
+        self.base_digest = base_digest
+        self._base_path = base_path
+        self._state = state_dir
+        self._versions = versions
+        self._api = EngineApi(url, api_key)
+        self._lock = asyncio.Lock()
+        self._loaded: dict[int, str] = {}
+        open_state(state_dir)
+
+    @property
+    def limits(self) -> Limits:
+        """What Ollama can take."""
+        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
+
+    async def check(self) -> None:
+        """See that it is Ollama, that it has the base, and that the base is made of the weights we know."""
+        await self.load(None)
+        await self._check_weights()
+
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        """Create a model for a version (None: look for the base); see AdapterHost.load."""
+        async with self._lock:
+            if version:
+                check_base(version, self.base_digest, self.base_model)
+            models = await self._models()
+            # Ollama would download a base that it lacks: gigabytes, and maybe other weights.
+            if _full(self.base_model) not in models:
+                raise EngineError(
+                    f"Ollama has no model {self.base_model!r}; run `ollama pull {self.base_model}`, or create it "
+                    f"from {self._base_path} with `ollama create`"
+                )
+            if version is None:
+                self._loaded[BASE_VERSION] = self.base_model
+                return self._endpoint(self.base_model, BASE_VERSION)
+            name = ollama_name(self.base_model, version)
+            if name not in models:
+                await self._check_weights()
+                await self._create(version, name)
+            self._loaded[version.number] = name
+            return self._endpoint(name, version.number)
+
+    async def unload(self, version: int) -> None:
+        """Free a version's memory and delete its model; unknown ones, and the base, are left alone."""
+        if version == BASE_VERSION:
+            return  # the user's own model, which others may use
+        async with self._lock:
+            known = {ollama_name(self.base_model, v) for v in self._versions() if v.number == version}
+            known |= {self._loaded[version]} if version in self._loaded else set()
+            for name in sorted(known & await self._models()):
+                await self._delete(name)
+            self._loaded.pop(version, None)
+
+    async def served(self) -> dict[int, Endpoint]:
+        """Ask Ollama which of our models it has; none when it is down."""
+        try:
+            models = await self._models()
+        except EngineError:
+            return {}
+        names = {self.base_model: BASE_VERSION}
+        names |= {ollama_name(self.base_model, version): version.number for version in self._versions()}
+        return {n: self._endpoint(name, n) for name, n in names.items() if _full(name) in models}
+
+    async def probe(self, endpoint: Endpoint) -> None:
+        """Generate a few tokens for real, which loads the model into memory. Raises ProbeFailed."""
+        await self._api.probe(endpoint)
+
+    async def close(self) -> None:
+        """Close our connections; Ollama is the user's, and goes on."""
+        await self._api.close()
+
+    def _endpoint(self, name: str, number: int) -> Endpoint:
+        return Endpoint(self._api.url, name, number, self._api.api_key)
+
+    async def _models(self) -> set[str]:
+        """Return the full names of all models. Raises EngineError."""
+        answer = await self._api.ask("GET", "/api/tags")
+        try:
+            return {_full(model["name"]) for model in answer["models"]}
+        except (KeyError, TypeError) as error:
+            raise EngineError(f"{self._api.url} does not answer as Ollama does; check the URL") from error
+
+    async def _check_weights(self) -> None:
+        """Compare the file behind the base's name, where Ollama tells it, with the weights trained on."""
+        answer = await self._api.ask("POST", "/api/show", {"model": self.base_model})
+        modelfile = answer.get("modelfile", "") if isinstance(answer, dict) else ""
+        found = {f"sha256:{match['digest']}" for match in _WEIGHTS.finditer(str(modelfile))}
+        if found and self.base_digest not in found:
+            raise IncompatibleAdapter(
+                f"Ollama's {self.base_model} is made of the weights {', '.join(sorted(found))}, versions are "
+                f"trained on {self.base_digest}; create a model from {self._base_path} with `ollama create`, and "
+                "name that one"
+            )
+
+    async def _create(self, version: AdapterVersion, name: str) -> None:
+        target = converted_path(self._state, version, self.base_digest)
+        try:
+            # Always GGUF: Ollama's own import of safetensors mixes up the rows of some factors.
+            await ensure_converted(version, self._base_path, target)
+            digest = await asyncio.to_thread(_digest, target)
+            await self._upload(target, digest)
+            await self._ask_to_create(name, digest)
+            if name not in await self._models():
+                raise EngineError(
+                    f"Ollama says that it created {name}, but does not list it; its log says why"
+                )
+        except BaseException:  # cancelled as well: nothing may stay
+            await asyncio.shield(self._delete_quietly(name))
+            raise
+        finally:
+            target.unlink(missing_ok=True)  # Ollama keeps its own copy
+
+    async def _upload(self, file: Path, digest: str) -> None:
+        path = f"/api/blobs/{digest}"
+        try:
+            await self._api.ask("HEAD", path)
+        except EngineRefused as error:
+            if error.status != HTTPStatus.NOT_FOUND:
+                raise
+        else:
+            return
+        try:
+            await self._api.ask("POST", path, _pieces(file), timeout_s=UPLOAD_TIMEOUT_S)
+        except EngineRefused as error:
+            if "digest" in error.said:
+                raise CorruptAdapter(
+                    f"{file.name} changed on its way to Ollama ({error.said}); try again"
+                ) from error
+            raise
+
+    async def _ask_to_create(self, name: str, digest: str) -> None:
+        body = {
+            "model": name,
+            "from": self.base_model,
+            "adapters": {"adapter.gguf": digest},
+            "stream": False,
+        }
+        try:
+            answer = await self._api.ask("POST", "/api/create", body, timeout_s=CREATE_TIMEOUT_S)
+            said = _error_in(answer)
+        except EngineRefused as error:
+            said = error.said
+        if said and _NO_ADAPTERS in said:
+            raise EngineError(
+                f"this Ollama takes no adapters ({said}): releases from 0.34.1 on do not. Use 0.33 or older, or "
+                "llama-server in router mode"
+            )
+        if said:
+            raise EngineError(f"Ollama could not create {name}: {said}")
+
+    async def _delete(self, name: str) -> None:
+        for method, path, body in (
+            # Freed first: a deleted model would stay in memory until its time is over.
+            ("POST", "/api/generate", {"model": name, "keep_alive": 0}),
+            ("DELETE", "/api/delete", {"model": name}),
+        ):
+            try:
+                await self._api.ask(method, path, body, timeout_s=UNLOAD_TIMEOUT_S)
+            except EngineRefused as error:
+                if error.status != HTTPStatus.NOT_FOUND:
+                    raise
+
+    async def _delete_quietly(self, name: str) -> None:
+        """Clean up after an error, which is what the caller is to hear of."""
+        try:
+            if name in await self._models():
+                await self._delete(name)
+        except EngineError:
+            return
+
+
+def ollama_name(base_model: str, version: AdapterVersion) -> str:
+    """Return a version's name in Ollama, where names end in a tag: "qwen3-burnish:v7-1a2b3c4d"."""
+    content = engine_name(version).rpartition("-")[2]
+    base = _NOT_IN_NAMES.sub("-", base_model.removesuffix(":latest"))
+    return f"{base}-burnish:v{version.number}-{content}"
+
+
+def _full(name: str) -> str:
+    """Return a name with its tag, as Ollama lists it."""
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+def _error_in(answer: Any) -> str | None:
+    """Return the error in an answer of status 200, which is JSON or, from some releases, a line of JSON a step."""
+    try:
+        steps = [orjson.loads(line) for line in answer.splitlines()] if isinstance(answer, str) else [answer]
+    except orjson.JSONDecodeError:
+        return f"its answer is no JSON: {answer[:200]}"
+    for step in steps:
+        if isinstance(step, dict) and step.get("error"):
+            return str(step["error"])
+    last = steps[-1] if steps else None
+    if not isinstance(last, dict) or last.get("status") != "success":
+        return f"its answer does not end with success: {last}"
+    return None
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as content:
+        return "sha256:" + hashlib.file_digest(content, "sha256").hexdigest()
+
+
+async def _pieces(file: Path) -> AsyncIterator[bytes]:
+    """Read a file piece by piece, off the event loop."""
+    content = await asyncio.to_thread(file.open, "rb")
+    try:
+        while piece := await asyncio.to_thread(content.read, _PIECE_BYTES):
+            yield piece
+    finally:
+        content.close()
