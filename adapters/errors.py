@@ -6,6 +6,7 @@
     - CorruptAdapter (ValueError)       its files are not what they should be
     - IncompatibleAdapter (ValueError)  this engine or base model cannot take it
     - EngineError (RuntimeError)        the engine refused, failed or is down
+        - EngineUnreachable             it does not answer at all
         - EngineRefused                 it answered, with an error
         - ProbeFailed                   it loaded, but does not answer as it should
 """
@@ -33,6 +34,10 @@ class IncompatibleAdapter(AdapterError, ValueError):
 
 class EngineError(AdapterError, RuntimeError):
     """The engine refused, failed, or is not running."""
+
+
+class EngineUnreachable(EngineError):
+    """Nothing listens there, or it did not answer in time."""
 
 
 class EngineRefused(EngineError):

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.adapters.errors import EngineError
-from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
-from burnish.adapters.hosts.detect import Detected, detect
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
-from burnish.adapters.hosts.foreign import open_host
-from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.log import Log
 from burnish.proxy.relay.pool import Pool
@@ -93,40 +90,6 @@ async def _beside(
         await learner.start()
         stack.push_async_callback(learner.stop)
         yield learner, Engine(swap, reconciler), swap.route
-
-
-async def foreign_host(
-    config: Config, versions: Callable[[], Sequence[AdapterVersion]]
-) -> tuple[AdapterHost, Path]:
-    """Return the host of the engine behind ``upstream``, and its base weights. Raises EngineError."""
-    key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
-    api = EngineApi(config.upstream or "", key)
-    try:
-        found = await detect(api, config.model)
-    finally:
-        await api.close()
-    weights = _weights(config, found)
-    host = await asyncio.to_thread(
-        open_host,
-        found,
-        api,
-        weights,
-        versions=versions,
-        state_dir=config.data_dir / "engine",
-        preset=config.models_preset,
-    )
-    return host, weights
-
-
-def _weights(config: Config, found: Detected) -> Path:
-    if config.train.base:
-        return Path(config.train.base).expanduser().absolute()
-    if found.weights is None:
-        raise EngineError(
-            f"{config.upstream} does not say where the weights of {found.model} lie on this machine; set train.base "
-            "to that GGUF file or Hugging Face directory"
-        )
-    return found.weights
 
 
 def _embedded_model(named: str | None) -> tuple[Path, str]:

@@ -29,10 +29,11 @@ async def serving(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[str, App]
 
 
 @asynccontextmanager
-async def listening(app: ASGIApp) -> AsyncIterator[str]:
-    """Serve an application on a free port of 127.0.0.1; gives its URL."""
+async def listening(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
+    """Serve an application on a port of 127.0.0.1 (0: a free one); gives its URL."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
