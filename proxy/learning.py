@@ -7,9 +7,10 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
-from burnish.adapters.errors import EngineError
+from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
@@ -37,8 +38,17 @@ class Learning:
     engine: Engine
 
 
+@dataclass(frozen=True, slots=True)
+class NotLearning:
+    """Why burnish only passes through, logs and takes ratings."""
+
+    reason: str
+    ask_again: bool = False
+    """The engine was not up, or not yet ready: people start things in any order."""
+
+
 @asynccontextmanager
-async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learning | str]:
+async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learning | NotLearning]:
     """Open the engine on what the registry says is live, and the learner; or say why versions cannot be swapped.
 
     Raises ConfigError; EngineError when the embedded engine or its model cannot be had.
@@ -51,12 +61,13 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
         host: AdapterHost = EmbeddedHost(weights, base_model=name, state_dir=state)
     else:
         if config.engine == "none":
-            yield "no versions are swapped here: engine = none. burnish logs and takes ratings"
+            yield NotLearning("no versions are swapped here: engine = none. burnish logs and takes ratings")
             return
         try:
             host, weights = await foreign_host(config, registry.versions)
         except EngineError as error:
-            yield f"no versions can be swapped here: {error}. burnish logs and takes ratings"
+            reason = f"no versions can be swapped here: {error}. burnish logs and takes ratings"
+            yield NotLearning(reason, _passes(error))
             return
         elsewhere = RemoteUpstream(config, pool, host.base_model)
     async with _beside(host, registry, config, log, weights) as (learner, engine, route):
@@ -90,6 +101,13 @@ async def _beside(
         await learner.start()
         stack.push_async_callback(learner.stop)
         yield learner, Engine(swap, reconciler), swap.route
+
+
+def _passes(error: EngineError) -> bool:
+    """Whether an engine may say something else in a while: it is down, or still loads its model."""
+    if isinstance(error, EngineRefused):
+        return error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return isinstance(error, EngineUnreachable)
 
 
 def _embedded_model(named: str | None) -> tuple[Path, str]:

@@ -184,3 +184,24 @@ async def test_without_versions_requests_are_shared_out_too_and_skip_one_that_is
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
         await rack.start(1)
         assert await ask(http, "other") == "other"
+
+
+async def test_an_engine_that_comes_up_after_burnish_is_found(
+    tmp_path: Path, weights: Path, rack: Rack
+) -> None:
+    name = engine_name(live_version(tmp_path, weights_digest(weights)))
+    for place in (0, 1):
+        await rack.stop(place)
+    async with before(tmp_path, rack, weights) as http:
+        status = (await http.get("/burnish/status")).json()
+        assert status["learner"]["state"] == "off"
+        assert "cannot be reached" in status["learner"]["reason"]
+        await rack.start(1)
+        assert await ask(http, "other") == "other", "at once, as a plain upstream"
+        async with asyncio.timeout(15):
+            while (await http.get("/burnish/status")).json()["learner"]["state"] == "off":
+                await asyncio.sleep(0.1)
+        assert await ask(http, "default") == name
+        assert (await http.post("/burnish/train", json={"dry_run": True})).status_code == 200
+        await rack.start(0)
+        await until(lambda: name in rack.engines[0].loaded)
