@@ -17,7 +17,9 @@ Kind = Literal["vllm", "sglang", "ollama", "llamacpp", "other"]
 
 # Every one of these answers a listing in milliseconds; what does not is no engine, or not up yet.
 LOOK_TIMEOUT_S = 3.0
-USUAL_PORTS: dict[int, str] = {8000: "vLLM", 8080: "llama.cpp or MLX", 11434: "Ollama", 30000: "SGLang"}
+# In this order: vLLM; llama.cpp and MLX; Ollama; SGLang.
+USUAL_PORTS = (8000, 8080, 11434, 30000)
+NAMES: dict[Kind, str] = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama", "llamacpp": "llama.cpp"}
 
 _OWNERS: dict[str, Kind] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "library": "ollama"}
 _FROM = re.compile(r"^FROM (/.+)$", re.MULTILINE)
