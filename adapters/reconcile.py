@@ -98,6 +98,9 @@ class Reconciler:
         for version in route.resident():
             if route.live is None or route.live.version != version:  # the live one: see _serve
                 route.add(served[version])
+        live = route.live and route.live.version
+        if self._swap.host.limits.base_stays and BASE_VERSION in served and live != BASE_VERSION:
+            route.add(served[BASE_VERSION])  # it can be asked by name
         return [f"the engine of {spoken(version)} is gone" for version in lost]
 
     async def _serve(self, wanted: int, served: dict[int, Endpoint]) -> list[str]:

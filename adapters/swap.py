@@ -86,7 +86,6 @@ class Swap:
 
     async def unstage(self, version: int) -> None:
         """Unload a staged version once nobody uses it, unless it has become live."""
-        self._staged.discard(version)
         if self.registry.live() != version:
             await asyncio.shield(self.retire(version))
 
@@ -99,6 +98,7 @@ class Swap:
 
     def retire(self, version: int) -> asyncio.Task[None]:
         """Unload a version in the background, when no request uses it any more."""
+        self._staged.discard(version)
         task = self._retiring.get(version)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._drain_and_unload(version))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.detect import Detected, weights_digest
 from burnish.adapters.hosts.llamacpp import LlamaCppHost
+from burnish.adapters.hosts.llamacpp_given import LlamaCppGivenHost
 from burnish.adapters.hosts.named_lora import NamedLoraHost
 from burnish.adapters.hosts.ollama import OllamaHost
 from burnish.adapters.hosts.sglang import SglangHost
@@ -42,33 +44,20 @@ def open_host(
         return host(
             api.url, base_model=found.model, base_digest=digest, versions=versions, api_key=api.api_key
         )
-    if found.kind == "llamacpp":
-        if preset is None:
-            raise EngineError(
-                f"{api.url} is llama-server: it takes versions in router mode only (llama-server --models-preset "
-                "models.ini --models-max 0 --cache-ram 0); set models_preset to that file"
-            )
-        _demand_gguf(weights)
-        return LlamaCppHost(
-            api.url,
-            base_model=found.model,
-            base_digest=digest,
-            base_path=weights,
-            preset=preset,
-            state_dir=state_dir,
-            versions=versions,
-            api_key=api.api_key,
-        )
     _demand_gguf(weights)
-    return OllamaHost(
-        api.url,
-        base_model=found.model,
-        base_digest=digest,
-        base_path=weights,
-        state_dir=state_dir,
-        versions=versions,
-        api_key=api.api_key,
-    )
+    settings: dict[str, Any] = {
+        "base_model": found.model,
+        "base_digest": digest,
+        "base_path": weights,
+        "state_dir": state_dir,
+        "versions": versions,
+        "api_key": api.api_key,
+    }
+    if found.kind == "ollama":
+        return OllamaHost(api.url, **settings)
+    if preset:
+        return LlamaCppHost(api.url, preset=preset, **settings)
+    return LlamaCppGivenHost(api.url, **settings)
 
 
 def _demand_gguf(weights: Path) -> None:

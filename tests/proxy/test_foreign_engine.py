@@ -104,7 +104,7 @@ async def test_the_live_version_answers_for_the_base_and_all_else_passes(
         assert await ask(http, "smollm2@base") == "smollm2"
         assert await ask(http, "other") == "other"
         names = [each["id"] for each in (await http.get("/v1/models")).json()["data"]]
-        assert names == ["default", "smollm2", "smollm2@v1", "other"]
+        assert names == ["default", "smollm2", "smollm2@base", "smollm2@v1", "other"]
         state = (await http.get("/burnish/status")).json()
         assert (state["live"]["version"], state["engine"]["trouble"]) == (1, None)
         logged = (await http.get("/burnish/completions")).json()["data"]
