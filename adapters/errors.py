@@ -8,6 +8,7 @@
     - EngineError (RuntimeError)        the engine refused, failed or is down
         - EngineUnreachable             it does not answer at all
         - EngineRefused                 it answered, with an error
+        - NeedsRestart                  it takes the version once its owner has started it again
         - ProbeFailed                   it loaded, but does not answer as it should
 """
 
@@ -48,6 +49,10 @@ class EngineRefused(EngineError):
         self.status = status
         self.said = said
         """Its words: the body, or the message in it."""
+
+
+class NeedsRestart(EngineError):
+    """The engine takes the version only when its owner starts it again; the message says how."""
 
 
 class ProbeFailed(EngineError):

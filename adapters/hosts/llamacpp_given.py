@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.errors import EngineError
+from burnish.adapters.errors import EngineError, NeedsRestart
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
 from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted, open_state
@@ -74,7 +74,7 @@ class LlamaCppGivenHost:
         file = self._file(version)
         await ensure_converted(version, self._base_path, file)
         if str(file) not in given:
-            raise EngineError(
+            raise NeedsRestart(
                 f"llama-server at {self._api.url} takes an adapter only when it starts: start it again with "
                 f"{self._options(file, given)}, then ask for {version.served_name} again; or start it in router mode"
             )
