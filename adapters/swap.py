@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
+from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.base import AdapterHost, Endpoint
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry
@@ -112,11 +114,20 @@ class Swap:
             await asyncio.wait(self._retiring.values())
 
     async def close(self) -> None:
-        """Stop waiting for versions to drain; the host ends them."""
+        """Stop waiting for versions to drain, and leave in an engine that keeps versions only what is live."""
         tasks = list(self._retiring.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self.host.limits.keeps:
+            kept = [
+                number
+                for number in self.route.resident()
+                if number not in (BASE_VERSION, self.registry.live())
+            ]
+            for number in kept:
+                with suppress(EngineError):  # it is down, or reconciling finds what is left at the next start
+                    await self.host.unload(number)
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Verify, load and probe, for whoever holds the lock; undone when it fails or the caller is cancelled."""

@@ -112,6 +112,13 @@ async def test_an_engine_full_of_versions_in_use_is_asked_for_more_all_the_same(
         lease.release()
 
 
+async def test_the_end_leaves_what_is_live(swap: Swap, versions: list[AdapterVersion]) -> None:
+    for version in versions[:3]:
+        await swap.go_live(version, "better")
+    await swap.close()
+    assert sorted(await swap.host.served()) == [0, 3]
+
+
 async def test_what_was_kept_is_left_alone_by_reconciling(swap: Swap, versions: list[AdapterVersion]) -> None:
     for version in versions[:2]:
         await swap.go_live(version, "better")
