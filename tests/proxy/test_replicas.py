@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
 from tests.proxy.test_foreign_engine import Engine, ask, live_version
-from tests.support.inprocess import listening, serving
+from tests.support.inprocess import Switched, serving
 
 
 class Rack:
@@ -23,17 +23,18 @@ class Rack:
 
     def __init__(self) -> None:
         self.engines = [Engine(), Engine()]
-        self.urls: list[str] = []
-        self._stacks = [AsyncExitStack(), AsyncExitStack()]
+        self._switched = [Switched(engine.app()) for engine in self.engines]
+
+    @property
+    def urls(self) -> list[str]:
+        return [each.url for each in self._switched]
 
     async def start(self, place: int) -> None:
-        port = int(self.urls[place].rpartition(":")[2]) if len(self.urls) > place else 0
-        url = await self._stacks[place].enter_async_context(listening(self.engines[place].app(), port))
-        self.urls[place : place + 1] = [url]
+        await self._switched[place].on()
 
     async def stop(self, place: int) -> None:
-        self.engines[place].loaded.clear()
-        await self._stacks[place].aclose()
+        self.engines[place].restart()
+        await self._switched[place].off()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +52,19 @@ async def listening(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
         finally:
             server.should_exit = True
             await task
+
+
+class Switched:
+    """An application on a port that stays its own, while it is switched off and on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._running = AsyncExitStack()
+        self.url = ""
+
+    async def on(self) -> None:
+        port = int(self.url.rpartition(":")[2]) if self.url else 0
+        self.url = await self._running.enter_async_context(listening(self._app, port))
+
+    async def off(self) -> None:
+        await self._running.aclose()
