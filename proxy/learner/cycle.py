@@ -146,7 +146,7 @@ class Cycle:
             except NeedsRestart as error:
                 # Training it anew would change nothing about that, and the person can look for themselves.
                 why = f"trained, but not judged: {error}; `burnish adapters promote {version.number}` makes it live"
-                self.registry.record(version.number, "candidate", why)
+                self.registry.record(version.number, "candidate", why, awaits="restart")
                 return Ended("candidate", why, version.number)
             details = verdict.model_dump(mode="json")
             if verdict.outcome == "rejected":

@@ -63,13 +63,13 @@ async def test_ratings_become_a_version_that_a_restart_makes_servable(tmp_path: 
             run = await trained(http)
             assert run["status"] == "candidate", run
             assert "not judged" in run["reason"]
-            refused = await http.post("/burnish/adapters/1/promote", json={"force": True})
+            refused = await http.post("/burnish/adapters/1/promote", json={})
             said = refused.json()["error"]["message"]
             assert "takes an adapter only when it starts" in said
 
             server.arguments += shlex.split(said[said.index("--lora-scaled") : said.index(", then ask")])
             server.restart()
-            promoted = await http.post("/burnish/adapters/1/promote", json={"force": True})
+            promoted = await http.post("/burnish/adapters/1/promote", json={})
             assert promoted.status_code == 200, promoted.text
             after = [(await ask(http, question))[0] for question in PROMPTS[:3]]
             assert [(await ask(http, question, "smollm2@base"))[0] for question in PROMPTS[:3]] == before
