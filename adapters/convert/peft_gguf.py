@@ -6,33 +6,18 @@ Whatever the format cannot carry is refused; no tensor is ever left out silently
 
 from __future__ import annotations
 
-import json
-import math
 import os
-import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from safetensors import SafetensorError, deserialize
 
-from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
-
-Array = NDArray[np.float32]
+from burnish.adapters.convert.peft import Array, Lora, read_peft
+from burnish.adapters.errors import EngineError, IncompatibleAdapter
 
 _ARCHITECTURE = "llama"
-_TENSOR = re.compile(r"base_model\.model\.(?P<module>[\w.]+)\.lora_(?P<half>[AB])\.weight")
-
-_MATRIX = 2
-
-# Each changes what the weights mean, and llama.cpp's adapter format has no word for it.
-_UNSUPPORTED = (
-    "use_dora", "modules_to_save", "lora_bias", "layer_replication", "alpha_pattern", "rank_pattern",
-    "trainable_token_indices", "target_parameters", "fan_in_fan_out", "alora_invocation_tokens", "use_qalora",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +30,6 @@ class BaseLayout:
     kv_heads: int
     shapes: dict[str, tuple[int, ...]]
     """GGUF tensor name → shape in row-major order: (out, in)."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Lora:
-    """The pair of one module, as PEFT has it: the weight's change is scale · b @ a."""
-
-    a: Array
-    """(r, in)"""
-    b: Array
-    """(out, r)"""
 
 
 def read_base(path: Path) -> BaseLayout:
@@ -93,88 +68,14 @@ def convert(adapter: Path, base: BaseLayout, target: Path) -> None:
 
     Raises CorruptAdapter (missing, torn, NaN), IncompatibleAdapter (not plain LoRA, or of another base).
     """
-    config = _read_config(adapter / "adapter_config.json")
-    pairs = _pairs(_read_tensors(adapter / "adapter_model.safetensors"), int(config["r"]))
-    alpha = float(config["lora_alpha"])
-    if config.get("use_rslora"):
-        # rsLoRA scales by alpha/sqrt(r) where llama.cpp computes alpha/r (Kalajdzievski, arXiv 2312.03732).
-        alpha *= math.sqrt(config["r"])
+    found = read_peft(adapter)
     tensors: dict[str, Array] = {}
-    for module in sorted(pairs):  # so that the same adapter gives the same bytes
-        lora, name = pairs[module], _name(module, base)
+    for module, lora in found.pairs.items():
+        name = _name(module, base)
         _check_shape(module, lora, base.shapes[name])
         tensors[f"{name}.lora_a"] = lora.a
         tensors[f"{name}.lora_b"] = _rows_in_order(name, lora.b, base)
-    _write(target, alpha, tensors)
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_bytes())
-        rank, alpha = int(config["r"]), float(config["lora_alpha"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CorruptAdapter(f"{path} is missing or damaged: {error!r}") from error
-    if rank < 1 or not math.isfinite(alpha):
-        raise CorruptAdapter(f"{path} says r={rank}, lora_alpha={alpha}; expected r >= 1 and a finite alpha")
-    if config.get("peft_type") != "LORA":
-        raise IncompatibleAdapter(f"{path} is of type {config.get('peft_type')!r}; expected 'LORA'")
-    used = [name for name in _UNSUPPORTED if config.get(name)]
-    if config.get("bias", "none") != "none":
-        used.append("bias")
-    if used:
-        raise IncompatibleAdapter(
-            f"{path} uses {', '.join(used)}, which llama.cpp cannot serve; train a plain LoRA"
-        )
-    return dict(config)
-
-
-def _read_tensors(path: Path) -> dict[str, Array]:
-    try:
-        found = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
-    except (OSError, SafetensorError) as error:
-        raise CorruptAdapter(f"{path} is missing or damaged: {error}") from error
-    tensors = {name: _to_float32(name, tensor) for name, tensor in found}
-    for name, array in tensors.items():
-        if not np.isfinite(array).all():
-            raise CorruptAdapter(
-                f"{path}: {name} holds NaN or infinite values; the version must not be served"
-            )
-    return tensors
-
-
-def _to_float32(name: str, tensor: dict[str, Any]) -> Array:
-    """Widen to float32, which holds float16 and bfloat16 exactly."""
-    data, kind = bytes(tensor["data"]), tensor["dtype"]
-    if kind == "BF16":
-        array = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
-    elif kind in ("F32", "F16"):
-        array = np.frombuffer(data, "<f4" if kind == "F32" else "<f2").astype(np.float32)
-    else:
-        raise IncompatibleAdapter(f"{name} is of type {kind}; expected F32, F16 or BF16")
-    return array.reshape(tensor["shape"])
-
-
-def _pairs(tensors: dict[str, Array], rank: int) -> dict[str, _Lora]:
-    """Sort the tensors into one pair a module."""
-    halves: dict[str, dict[str, Array]] = {}
-    for name, array in tensors.items():
-        match = _TENSOR.fullmatch(name)
-        if match is None:
-            raise IncompatibleAdapter(
-                f"tensor {name!r} is no part of a plain LoRA; leaving it out would change replies"
-            )
-        halves.setdefault(match["module"], {})[match["half"]] = array
-    if not halves:
-        raise CorruptAdapter("the adapter holds no tensor")
-    for module, pair in halves.items():
-        if pair.keys() != {"A", "B"}:
-            raise CorruptAdapter(f"{module} has only lora_{''.join(pair)}; expected lora_A and lora_B")
-        a, b = pair["A"], pair["B"]
-        if not a.ndim == b.ndim == _MATRIX or not a.shape[0] == b.shape[1] == rank:
-            raise CorruptAdapter(
-                f"{module} has lora_A {a.shape} and lora_B {b.shape}; expected rank {rank} in both"
-            )
-    return {module: _Lora(pair["A"], pair["B"]) for module, pair in halves.items()}
+    _write(target, found.alpha, tensors)
 
 
 def _name(module: str, base: BaseLayout) -> str:
@@ -188,7 +89,7 @@ def _name(module: str, base: BaseLayout) -> str:
     return str(name)
 
 
-def _check_shape(module: str, lora: _Lora, base: tuple[int, ...]) -> None:
+def _check_shape(module: str, lora: Lora, base: tuple[int, ...]) -> None:
     shape = (lora.b.shape[0], lora.a.shape[1])
     if shape != base:
         raise IncompatibleAdapter(

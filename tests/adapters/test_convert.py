@@ -96,7 +96,7 @@ def test_the_file_is_private_and_no_scrap_is_left(base: BaseLayout, tmp_path: Pa
         {"modules_to_save": ["lm_head"]},
         {"bias": "all"},
         {"alpha_pattern": {"q_proj": 8}},
-        {"rank_pattern": {"q_proj": 8}},
+        {"init_lora_weights": "pissa"},
         {"lora_bias": True},
         {"peft_type": "IA3"},
     ],
