@@ -7,7 +7,8 @@ import hashlib
 from functools import lru_cache
 from pathlib import Path
 
-from burnish.adapters.convert.peft_gguf import BaseLayout, convert, read_base
+from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
+from burnish.adapters.convert.peft_gguf import convert
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.manifest import AdapterVersion
 

@@ -73,7 +73,8 @@ def serve(settings: Settings) -> Any:
         converted = Path(settings.converted)
         if not converted.exists():
             # Imported here: numpy is half of what a start costs, and most starts have nothing to convert.
-            from burnish.adapters.convert.peft_gguf import convert, read_base
+            from burnish.adapters.convert.gguf_layout import read_base
+            from burnish.adapters.convert.peft_gguf import convert
 
             convert(Path(settings.adapter), read_base(Path(settings.model)), converted)
         parameters.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(converted), 1.0)]

@@ -7,14 +7,14 @@ from typing import Any
 import gguf
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from burnish.adapters.convert.peft_gguf import BaseLayout, _rows_in_order, convert, read_base
+from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
+from burnish.adapters.convert.peft_gguf import convert
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
 from burnish.adapters.hosts.fetch import ensure_small_model
 from tests.support.lora import random_lora, write_peft
+from tests.support.tiny_gguf import interleaved
 
 Q = "base_model.model.model.layers.3.self_attn.q_proj"
 DOWN = "base_model.model.model.layers.3.mlp.down_proj"
@@ -29,17 +29,6 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
     reader = gguf.GGUFReader(path)
     fields = {name: field.contents() for name, field in reader.fields.items()}
     return fields, {tensor.name: np.array(tensor.data) for tensor in reader.tensors}
-
-
-def hand_permuted(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Row by row: within each head, first-half row i goes to 2i, second-half row i to 2i + 1."""
-    size = len(rows) // heads
-    result = np.empty_like(rows)
-    for head in range(heads):
-        for i in range(size // 2):
-            result[head * size + 2 * i] = rows[head * size + i]
-            result[head * size + 2 * i + 1] = rows[head * size + size // 2 + i]
-    return result
 
 
 def test_every_tensor_arrives_as_computed_by_hand(base: BaseLayout, tmp_path: Path) -> None:
@@ -64,16 +53,8 @@ def test_every_tensor_arrives_as_computed_by_hand(base: BaseLayout, tmp_path: Pa
                 found[f"blk.{block}.{name}.weight.lora_a"], tensors[f"{peft}.lora_A.weight"]
             )
             np.testing.assert_array_equal(
-                found[f"blk.{block}.{name}.weight.lora_b"], hand_permuted(b, heads) if heads else b
+                found[f"blk.{block}.{name}.weight.lora_b"], interleaved(b, heads) if heads else b
             )
-
-
-@given(heads=st.integers(1, 5), half=st.integers(1, 4), rank=st.integers(1, 3))
-def test_rows_move_within_their_head_and_none_is_lost(heads: int, half: int, rank: int) -> None:
-    rows = np.arange(heads * 2 * half * rank, dtype=np.float32).reshape(-1, rank)
-    layout = BaseLayout(Path(), 1, heads, heads, {})
-    for name in ("blk.0.attn_q.weight", "blk.0.attn_k.weight"):
-        np.testing.assert_array_equal(_rows_in_order(name, rows, layout), hand_permuted(rows, heads))
 
 
 def test_rslora_scales_by_the_root_of_the_rank(base: BaseLayout, tmp_path: Path) -> None:
