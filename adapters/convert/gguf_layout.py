@@ -112,10 +112,10 @@ def gguf_name(module: str, base: BaseLayout) -> str:
 
 def modules_by_name(base: BaseLayout) -> dict[str, str]:
     """Return GGUF tensor name → Hugging Face module, for all that an adapter can change."""
-    candidates = [f"model.layers.{i}.{module}" for i in range(base.blocks) for module in _LINEAR]
+    modules = [f"model.layers.{i}.{module}" for i in range(base.blocks) for module in _LINEAR] + ["lm_head"]
     known = _names(base.architecture, base.blocks)
-    names = {known.get_name(module): module for module in [*candidates, "lm_head"]}
-    return {f"{name}.weight": module for name, module in names.items() if f"{name}.weight" in base.shapes}
+    names = {f"{known.get_name(module)}.weight": module for module in modules}
+    return {name: module for name, module in names.items() if name in base.shapes}
 
 
 def check_shape(module: str, lora: Lora, base: tuple[int, ...]) -> None:
