@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -17,7 +16,7 @@ from tests.support.llama_server import LlamaServer
 from tests.support.lora import write_peft
 from tests.support.tiny_gguf import Shape
 
-torch = pytest.importorskip("torch")
+pytest.importorskip("torch")
 
 TOP = 20
 TOKENS = 12
@@ -60,17 +59,6 @@ def served(server: LlamaServer, prompt: list[int], scale: float) -> list[Step]:
     return [Step(each["id"], {top["id"]: top["logprob"] for top in each["top_logprobs"]}) for each in found]
 
 
-def expected(model: Any, prompt: list[int]) -> list[Logprobs]:
-    """The log-probabilities of all tokens, at each greedy step of transformers."""
-    ids, steps = list(prompt), []
-    with torch.inference_mode():
-        for _ in range(TOKENS):
-            logprobs = model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy()
-            steps.append(logprobs)
-            ids.append(int(logprobs.argmax()))
-    return steps
-
-
 def distance(engine: list[Step], reference: list[Logprobs]) -> float:
     """Largest difference of a log-probability."""
     pairs = zip(engine, reference, strict=True)
@@ -91,7 +79,7 @@ def test_the_engine_answers_as_peft_does(name: str, tmp_path: Path) -> None:
     import transformers
     from peft import PeftModel
 
-    from tests.support.tiny_models import tiny_base, tiny_model, tiny_shape
+    from tests.support.tiny_models import steps, tiny_base, tiny_model, tiny_shape
 
     mistral = name.startswith("mistral")
     # An output of its own, where the architecture has that, so that it can be adapted, too.
@@ -102,9 +90,9 @@ def test_the_engine_answers_as_peft_does(name: str, tmp_path: Path) -> None:
     adapter = adapter_of(tmp_path / "peft", shape)
     convert(adapter, read_base(base), tmp_path / "lora.gguf")
 
-    without = [expected(model, prompt) for prompt in PROMPTS]
+    without = [steps(model, prompt, TOKENS) for prompt in PROMPTS]
     tuned = PeftModel.from_pretrained(model, adapter).eval()
-    trained = [expected(tuned, prompt) for prompt in PROMPTS]
+    trained = [steps(tuned, prompt, TOKENS) for prompt in PROMPTS]
     files = ["-m", str(base), "--lora", str(tmp_path / "lora.gguf")]
     exact = ["-c", "512", "-ctk", "f32", "-ctv", "f32", "-fa", "off", "--cache-ram", "0"]
     tolerance = GELU_TOLERANCE if name.startswith("gemma") else TOLERANCE

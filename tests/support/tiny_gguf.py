@@ -6,7 +6,7 @@ stand here in full, and rows are moved one by one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -157,11 +157,21 @@ def _moved(shape: Shape, name: str, array: Array) -> list[tuple[str, Array]]:
     return [(f"blk.{block}.{LINEAR[module]}.{part}", array)]
 
 
+def words(tokens: Sequence[int]) -> str:
+    """The text of tokens that are plain text."""
+    return "".join(_vocabulary()[token] for token in tokens).replace("Ġ", " ")
+
+
 @cache
 def sayable() -> NDArray[np.bool_]:
     """For each token, whether it is plain text: llama-server answers 500 when what it said is no UTF-8."""
+    return np.array([token.replace("Ġ", " ").isascii() and "<|" not in token for token in _vocabulary()])
+
+
+def _vocabulary() -> list[str]:
     [tokens] = [value for key, value, *_ in _tokenizer() if key == "tokenizer.ggml.tokens"]
-    return np.array([token.replace("Ġ", " ").isascii() and "<|" not in token for token in tokens])
+    found: list[str] = tokens
+    return found
 
 
 @cache

@@ -64,6 +64,22 @@ def tiny_model(shape: Shape, config: type | None = None) -> Any:
     return model.eval()
 
 
+def steps(model: Any, prompt: list[int], tokens: int) -> list[NDArray[np.float32]]:
+    """The log-probabilities of all tokens, at each step of a greedy answer."""
+    ids, found = list(prompt), []
+    with torch.inference_mode():
+        for _ in range(tokens):
+            logprobs = model(torch.tensor([ids])).logits[0, -1].log_softmax(-1).numpy()
+            found.append(logprobs)
+            ids.append(int(logprobs.argmax()))
+    return found
+
+
+def greedy(model: Any, prompt: list[int], tokens: int) -> list[int]:
+    """The tokens of a greedy answer."""
+    return [int(logprobs.argmax()) for logprobs in steps(model, prompt, tokens)]
+
+
 def tiny_base(path: Path, shape: Shape, model: Any) -> Path:
     """The model as a GGUF in fp32."""
     return tiny_gguf.of_model(path, shape, {name: t.numpy() for name, t in model.state_dict().items()})
