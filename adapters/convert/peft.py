@@ -1,0 +1,234 @@
+"""A LoRA as PEFT keeps it: a directory with adapter_config.json and adapter_model.safetensors.
+
+Every converter goes through ``PeftAdapter``. Reads and writes plain LoRA only; whatever else a directory may say is
+refused with the reason, and no tensor is ever left out silently. Needs no torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save
+
+from burnish.adapters.errors import CorruptAdapter, IncompatibleAdapter
+
+Array = NDArray[np.float32]
+
+CONFIG = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+
+_PREFIX = "base_model.model."
+_TENSOR = re.compile(rf"{re.escape(_PREFIX)}(?P<module>[\w.]+)\.lora_(?P<half>[AB])\.weight")
+_EMBEDDING = re.compile(r".*\.lora_embedding_[AB]")
+_MATRIX = 2
+
+# Each changes what the weights mean, and no other format has a word for it.
+_UNSUPPORTED = (
+    "use_dora", "modules_to_save", "lora_bias", "layer_replication", "alpha_pattern", "trainable_token_indices",
+    "target_parameters", "fan_in_fan_out", "alora_invocation_tokens", "use_qalora", "use_bdlora", "arrow_config",
+    "kasa_config", "monteclora_config",
+)  # fmt: skip
+# Ways to begin training that leave the base as it is; the others ("pissa", "olora", …) also change its weights.
+_KEEPS_BASE = (True, False, None, "gaussian", "eva", "orthogonal")
+
+
+@dataclass(frozen=True, slots=True)
+class Lora:
+    """The pair of one module: the weight's change is alpha / rank · b @ a."""
+
+    a: Array
+    """(r, in)"""
+    b: Array
+    """(out, r)"""
+
+    @property
+    def rank(self) -> int:
+        """Rows of a, columns of b."""
+        return int(self.a.shape[0])
+
+
+@dataclass(frozen=True, slots=True)
+class PeftAdapter:
+    """A plain LoRA, read and found whole."""
+
+    alpha: float
+    """A module's change is scaled by alpha / its rank. rsLoRA's own rule is worked into it."""
+    pairs: Mapping[str, Lora]
+    """Module as the Hugging Face model names it, e.g. "model.layers.0.self_attn.q_proj" → its pair. Not empty."""
+
+    @property
+    def rank(self) -> int:
+        """The rank that all modules share. Raises IncompatibleAdapter when they differ."""
+        ranks = sorted({lora.rank for lora in self.pairs.values()})
+        if len(ranks) > 1:
+            raise IncompatibleAdapter(
+                f"the modules have the ranks {ranks} (rank_pattern), and this needs one rank for all of them"
+            )
+        return ranks[0]
+
+
+def read_peft(path: Path) -> PeftAdapter:
+    """Read and check a PEFT directory.
+
+    Raises CorruptAdapter (missing, torn, NaN, ranks that are not what the configuration says), IncompatibleAdapter
+    (not plain LoRA: DoRA, trained embeddings, biases, …).
+    """
+    config = _read_config(path / CONFIG)
+    pairs = _pairs(_read_tensors(path / WEIGHTS), config)
+    alpha = float(config["lora_alpha"])
+    if config.get("use_rslora"):
+        # rsLoRA scales by alpha/sqrt(r) where all else computes alpha/r (Kalajdzievski, arXiv 2312.03732).
+        ranks = {lora.rank for lora in pairs.values()}
+        if len(ranks) > 1:
+            raise IncompatibleAdapter(
+                f"{path} uses use_rslora with modules of different ranks; no single alpha says that"
+            )
+        alpha *= math.sqrt(ranks.pop())
+    return PeftAdapter(alpha, pairs)
+
+
+def write_peft(adapter: PeftAdapter, target: Path, base_model: str) -> None:
+    """Write an adapter as a new PEFT directory, atomically, readable by its owner only.
+
+    ``base_model`` is what the configuration names as its base. Raises FileExistsError when ``target`` exists, OSError
+    when it cannot be written; nothing is left then.
+    """
+    if target.exists():
+        raise FileExistsError(f"{target} exists; name a directory that does not")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(mode=0o700)
+    try:
+        tensors = {}
+        for module, lora in adapter.pairs.items():
+            tensors[f"{_PREFIX}{module}.lora_A.weight"] = np.ascontiguousarray(lora.a)
+            tensors[f"{_PREFIX}{module}.lora_B.weight"] = np.ascontiguousarray(lora.b)
+        _write_file(temporary / WEIGHTS, save(tensors, {"format": "pt"}))
+        text = json.dumps(_config(adapter, base_model), indent=2)
+        _write_file(temporary / CONFIG, text.encode())
+        temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_bytes())
+        rank, alpha = int(config["r"]), float(config["lora_alpha"])
+        others = [int(own) for own in (config.get("rank_pattern") or {}).values()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptAdapter(f"{path} is missing or damaged: {error!r}") from error
+    if min([rank, *others]) < 1 or not math.isfinite(alpha):
+        raise CorruptAdapter(f"{path} says r={rank}, lora_alpha={alpha}; expected r >= 1 and a finite alpha")
+    if config.get("peft_type") != "LORA":
+        raise IncompatibleAdapter(f"{path} is of type {config.get('peft_type')!r}; expected 'LORA'")
+    used = [name for name in _UNSUPPORTED if config.get(name)]
+    if config.get("bias", "none") != "none":
+        used.append("bias")
+    if config.get("init_lora_weights") not in _KEEPS_BASE:
+        used.append(f"init_lora_weights={config['init_lora_weights']!r} (which changes the base, too)")
+    if used:
+        raise IncompatibleAdapter(
+            f"{path} uses {', '.join(used)}, which no engine's own format can say; train a plain LoRA"
+        )
+    return dict(config)
+
+
+def _read_tensors(path: Path) -> dict[str, Array]:
+    try:
+        found = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
+    except (OSError, SafetensorError) as error:
+        raise CorruptAdapter(f"{path} is missing or damaged: {error}") from error
+    tensors = {name: _to_float32(name, tensor) for name, tensor in found}
+    for name, array in tensors.items():
+        check_finite(path, name, array)
+    return tensors
+
+
+def check_finite(path: Path, name: str, array: Array) -> None:
+    """Raise CorruptAdapter when a tensor of a file holds NaN or infinite values."""
+    if not np.isfinite(array).all():
+        raise CorruptAdapter(f"{path}: {name} holds NaN or infinite values; the version must not be served")
+
+
+def _to_float32(name: str, tensor: dict[str, Any]) -> Array:
+    """Widen to float32, which holds float16 and bfloat16 exactly."""
+    data, kind = bytes(tensor["data"]), tensor["dtype"]
+    if kind == "BF16":
+        array = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
+    elif kind in ("F32", "F16"):
+        array = np.frombuffer(data, "<f4" if kind == "F32" else "<f2").astype(np.float32)
+    else:
+        raise IncompatibleAdapter(f"{name} is of type {kind}; expected F32, F16 or BF16")
+    return array.reshape(tensor["shape"])
+
+
+def _pairs(tensors: dict[str, Array], config: dict[str, Any]) -> dict[str, Lora]:
+    """Sort the tensors into one pair a module."""
+    halves: dict[str, dict[str, Array]] = {}
+    for name, array in tensors.items():
+        match = _TENSOR.fullmatch(name)
+        if match is None:
+            kind = "a trained embedding" if _EMBEDDING.fullmatch(name) else "no part of a plain LoRA"
+            raise IncompatibleAdapter(f"tensor {name!r} is {kind}; leaving it out would change replies")
+        halves.setdefault(match["module"], {})[match["half"]] = array
+    if not halves:
+        raise CorruptAdapter("the adapter holds no tensor")
+    for module, pair in halves.items():
+        if pair.keys() != {"A", "B"}:
+            raise CorruptAdapter(f"{module} has only lora_{''.join(pair)}; expected lora_A and lora_B")
+        a, b, rank = pair["A"], pair["B"], _rank_of(module, config)
+        if not a.ndim == b.ndim == _MATRIX or not a.shape[0] == b.shape[1] == rank:
+            raise CorruptAdapter(
+                f"{module} has lora_A {a.shape} and lora_B {b.shape}; expected rank {rank} in both"
+            )
+    # Sorted, so that the same adapter gives the same bytes.
+    return {module: Lora(halves[module]["A"], halves[module]["B"]) for module in sorted(halves)}
+
+
+def _rank_of(module: str, config: dict[str, Any]) -> int:
+    """Return the rank that the configuration gives a module; the first pattern that fits wins, as in PEFT."""
+    for pattern, rank in (config.get("rank_pattern") or {}).items():
+        try:
+            if re.match(rf"(.*\.)?({pattern})$", module):
+                return int(rank)
+        except re.error as error:
+            raise CorruptAdapter(f"rank_pattern {pattern!r} is no regular expression: {error}") from error
+    return int(config["r"])
+
+
+def _config(adapter: PeftAdapter, base_model: str) -> dict[str, Any]:
+    ranks = [lora.rank for lora in adapter.pairs.values()]
+    most = max(set(ranks), key=lambda rank: (ranks.count(rank), rank))
+    return {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": base_model,
+        "r": most,
+        "lora_alpha": int(adapter.alpha) if adapter.alpha.is_integer() else adapter.alpha,
+        "rank_pattern": {re.escape(m): lora.rank for m, lora in adapter.pairs.items() if lora.rank != most},
+        "target_modules": list(adapter.pairs),  # in full: a short name would also target other layers
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "use_rslora": False,
+        "fan_in_fan_out": False,
+        "inference_mode": True,
+    }
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
