@@ -10,6 +10,7 @@ from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.detect import Detected, weights_digest
 from burnish.adapters.hosts.llamacpp import LlamaCppHost
+from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.hosts.named_lora import NamedLoraHost
 from burnish.adapters.hosts.ollama import OllamaHost
 from burnish.adapters.hosts.sglang import SglangHost
@@ -41,6 +42,19 @@ def open_host(
     if host := _NAMED_LORA.get(found.kind):
         return host(
             api.url, base_model=found.model, base_digest=digest, versions=versions, api_key=api.api_key
+        )
+    if found.kind == "mlx":
+        if weights.resolve() != Path(found.model):
+            raise EngineError(
+                f"train.base is {weights}, MLX serves {found.model}; leave train.base unset, or start MLX with that"
+            )
+        return MlxHost(
+            api.url,
+            base_path=Path(found.model),
+            base_digest=digest,
+            state_dir=state_dir,
+            versions=versions,
+            api_key=api.api_key,
         )
     if found.kind == "llamacpp":
         if preset is None:
