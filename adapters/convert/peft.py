@@ -85,7 +85,7 @@ def read_peft(path: Path) -> PeftAdapter:
     (not plain LoRA: DoRA, trained embeddings, biases, …).
     """
     config = _read_config(path / CONFIG)
-    pairs = _pairs(_read_tensors(path / WEIGHTS), config)
+    pairs = _pairs(read_tensors(path / WEIGHTS), config)
     alpha = float(config["lora_alpha"])
     if config.get("use_rslora"):
         # rsLoRA scales by alpha/sqrt(r) where all else computes alpha/r (Kalajdzievski, arXiv 2312.03732).
@@ -145,7 +145,8 @@ def _read_config(path: Path) -> dict[str, Any]:
     return dict(config)
 
 
-def _read_tensors(path: Path) -> dict[str, Array]:
+def read_tensors(path: Path) -> dict[str, Array]:
+    """Read all tensors of a safetensors file as float32. Raises CorruptAdapter, IncompatibleAdapter (other types)."""
     try:
         found = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except (OSError, SafetensorError) as error:

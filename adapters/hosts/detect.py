@@ -9,17 +9,23 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from burnish.adapters.errors import EngineError
+from burnish.adapters.errors import EngineError, EngineRefused
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.fetch import file_digest
 
-Kind = Literal["vllm", "sglang", "ollama", "llamacpp", "other"]
+Kind = Literal["vllm", "sglang", "ollama", "llamacpp", "mlx", "other"]
 
 # Every one of these answers a listing in milliseconds; what does not is no engine, or not up yet.
 LOOK_TIMEOUT_S = 3.0
 # In this order: vLLM; llama.cpp and MLX; Ollama; SGLang.
 USUAL_PORTS = (8000, 8080, 11434, 30000)
-NAMES: dict[Kind, str] = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama", "llamacpp": "llama.cpp"}
+NAMES: dict[Kind, str] = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "ollama": "Ollama",
+    "llamacpp": "llama.cpp",
+    "mlx": "MLX",
+}
 
 _OWNERS: dict[str, Kind] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "library": "ollama"}
 _FROM = re.compile(r"^FROM (/.+)$", re.MULTILINE)
@@ -42,6 +48,8 @@ async def detect(api: EngineApi, model: str | None = None) -> Detected:
     if await _answers(api, "/api/version"):
         return await _ollama(api, model)
     listing = await api.ask("GET", "/v1/models", timeout_s=LOOK_TIMEOUT_S)
+    if "owned_by" not in str(listing) and await _takes_adapters(api):
+        return _mlx(api, listing, model)
     try:
         served = {str(each["id"]): each for each in listing["data"] if not each.get("parent")}
     except (TypeError, KeyError, AttributeError) as error:
@@ -79,6 +87,34 @@ async def _ollama(api: EngineApi, model: str | None) -> Detected:
     shown = await api.ask("POST", "/api/show", {"model": name}, timeout_s=LOOK_TIMEOUT_S)
     found = _FROM.search(str(shown.get("modelfile", "")))
     return Detected("ollama", name, _existing(found[1] if found else None))
+
+
+async def _takes_adapters(api: EngineApi) -> bool:
+    """Whether it is mlx_lm.server, which names itself nowhere: it says so by what it finds wrong with this."""
+    try:
+        await api.ask("POST", "/v1/completions", {"adapters": 0}, timeout_s=LOOK_TIMEOUT_S)
+    except EngineRefused as error:
+        return "adapter must be" in error.said
+    except EngineError:
+        return False
+    return False
+
+
+def _mlx(api: EngineApi, listing: Any, model: str | None) -> Detected:
+    """Its listing is all that Hugging Face's cache has, and the directory that it was started with, if it was one.
+
+    Nothing at all is listed, with status 200, when there is no such cache.
+    """
+    cards = listing["data"] if isinstance(listing, dict) else []
+    directories = [found for found in (_existing(card["id"]) for card in cards) if found]
+    if model and (named := _existing(model)):
+        directories = [named.resolve()]
+    if not directories or (model and not _existing(model)):
+        raise EngineError(
+            f"{api.url} is mlx_lm.server, and does not say in which directory its model lies; start it with "
+            "mlx_lm.server --model /path/to/directory, and set model to that path"
+        )
+    return Detected("mlx", str(directories[0]), directories[0])
 
 
 async def _llamacpp_weights(api: EngineApi, card: dict[str, Any]) -> Path | None:

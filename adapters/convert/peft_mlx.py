@@ -1,0 +1,138 @@
+"""A LoRA in PEFT layout ↔ an adapter of mlx-lm: a directory with adapter_config.json and adapters.safetensors.
+
+mlx-lm keeps both factors transposed, under the model's own names of its modules, with one rank and one scale for all
+of them (its LORA.md, and load_adapters in tuner/utils.py). Values move bit by bit. Whatever one side cannot say is
+refused; no tensor is ever left out silently. Needs neither mlx nor torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from burnish.adapters.convert.mlx_base import MlxBase
+from burnish.adapters.convert.peft import Array, Lora, PeftAdapter, read_peft, read_tensors
+from burnish.adapters.errors import CorruptAdapter, IncompatibleAdapter
+
+CONFIG = "adapter_config.json"
+WEIGHTS = "adapters.safetensors"
+
+_TENSOR = re.compile(r"(?P<module>[\w.]+)\.lora_(?P<half>[ab])")
+_MATRIX = 2
+
+
+def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
+    """Write the adapter of a PEFT directory as a new directory for mlx-lm, atomically, readable by its owner only.
+
+    Raises CorruptAdapter (missing, torn, NaN), IncompatibleAdapter (not plain LoRA of one rank, or of another base),
+    OSError; nothing is left then.
+    """
+    found = read_peft(adapter)
+    tensors: dict[str, Array] = {}
+    for module, lora in found.pairs.items():
+        _check_fitting(module, lora, base)
+        tensors[f"{module}.lora_a"] = np.ascontiguousarray(lora.a.T)  # (in, r)
+        tensors[f"{module}.lora_b"] = np.ascontiguousarray(lora.b.T)  # (r, out)
+    config = {
+        "fine_tune_type": "lora",
+        "num_layers": 1,  # counts only for names within a layer; ours are whole ones
+        "lora_parameters": {
+            "rank": found.rank,
+            "scale": found.alpha / found.rank,
+            "dropout": 0.0,
+            "keys": list(found.pairs),
+        },
+    }
+    _write(target, config, tensors)
+
+
+def from_mlx(path: Path) -> PeftAdapter:
+    """Read an adapter of mlx-lm; ``write_peft`` writes it in PEFT layout.
+
+    Raises CorruptAdapter (missing, torn, NaN), IncompatibleAdapter (DoRA, whole weights, embeddings, experts).
+    """
+    rank, scale = _read_config(path / CONFIG)
+    halves: dict[str, dict[str, Array]] = {}
+    for name, array in read_tensors(path / WEIGHTS).items():
+        match = _TENSOR.fullmatch(name)
+        # PEFT has another form for embeddings, and none for experts, whose factors have three dimensions.
+        if match is None or "embed" in match["module"].rpartition(".")[2] or array.ndim != _MATRIX:
+            raise IncompatibleAdapter(
+                f"{path}: tensor {name!r} of shape {array.shape} is no part of a LoRA on linear layers"
+            )
+        halves.setdefault(match["module"], {})[match["half"]] = array
+    if not halves:
+        raise CorruptAdapter(f"{path} holds no tensor")
+    for module, pair in halves.items():
+        shapes = {half: array.shape for half, array in pair.items()}
+        if pair.keys() != {"a", "b"} or not pair["a"].shape[1] == pair["b"].shape[0] == rank:
+            raise CorruptAdapter(
+                f"{path}: {module} has {shapes}; expected lora_a (in, {rank}) and lora_b ({rank}, out)"
+            )
+    pairs = {
+        module: Lora(np.ascontiguousarray(halves[module]["a"].T), np.ascontiguousarray(halves[module]["b"].T))
+        for module in sorted(halves)
+    }
+    return PeftAdapter(_alpha(scale, rank), pairs)
+
+
+def _check_fitting(module: str, lora: Lora, base: MlxBase) -> None:
+    shape = (lora.b.shape[0], lora.a.shape[1])
+    own = base.shapes.get(module)
+    if own is None:
+        raise IncompatibleAdapter(f"the base {base.path} has no counterpart of {module}")
+    if shape[: len(own)] != own:
+        raise IncompatibleAdapter(
+            f"{module} changes a {shape} weight, the base has {own}: it is of another model"
+        )
+
+
+def _read_config(path: Path) -> tuple[int, float]:
+    try:
+        config = json.loads(path.read_bytes())
+        kind = config.get("fine_tune_type", "lora")
+        parameters = config.get("lora_parameters") or {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise CorruptAdapter(f"{path} is missing or damaged: {error!r}") from error
+    if kind != "lora":
+        raise IncompatibleAdapter(f"{path} is of fine_tune_type {kind!r}; expected 'lora'")
+    try:
+        rank, scale = int(parameters["rank"]), float(parameters["scale"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptAdapter(f"{path} says no rank and scale in lora_parameters: {error!r}") from error
+    if rank < 1 or not math.isfinite(scale):
+        raise CorruptAdapter(f"{path} says rank={rank}, scale={scale}; expected rank >= 1 and a finite scale")
+    return rank, scale
+
+
+def _alpha(scale: float, rank: int) -> float:
+    """Return the alpha whose quotient by the rank is the scale: a whole number where there is one."""
+    alpha = scale * rank
+    whole = float(round(alpha))
+    return whole if whole / rank == scale else alpha
+
+
+def _write(target: Path, config: dict[str, Any], tensors: dict[str, Array]) -> None:
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(mode=0o700)
+    try:
+        for name, content in (
+            (WEIGHTS, save(tensors, {"format": "mlx"})),
+            (CONFIG, json.dumps(config, indent=1).encode()),
+        ):
+            with os.fdopen(os.open(temporary / name, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        temporary.rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

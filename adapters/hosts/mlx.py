@@ -1,0 +1,211 @@
+"""A user's own mlx_lm.server: which adapter answers, each request says itself, and one at a time is in memory.
+
+Read in mlx-lm 0.32 (server.py), and tried:
+
+- The member ``adapters`` of a body names a directory. It counts only where ``model`` is a path; beside "default_model"
+  it is silently ignored. So every endpoint has the path, and what cannot be seen to answer otherwise than the bare
+  model is refused.
+- A request for another adapter than the one in memory waits until all running ones have ended, then the model is
+  loaded anew. No answer mixes two versions, and nothing is to be unloaded; but versions asked for in turn cost a load
+  each time.
+- Prompts are cached by the adapter's path. So a converted version's name has its content in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from burnish.adapters.convert.mlx_base import CONFIG, MlxBase, read_base
+from burnish.adapters.convert.peft_mlx import WEIGHTS, to_mlx
+from burnish.adapters.errors import EngineError, EngineRefused, ProbeFailed
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import Endpoint, Limits
+from burnish.adapters.hosts.converted import check_base, converted_path, open_state
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+
+# mlx-lm knows no limit; beyond this an adapter is no smaller than the layers it changes.
+MAX_RANK = 256
+# On the disk they cost little: live, candidate, and two that drain after quick swaps.
+MAX_RESIDENT = 4
+# Running answers end first, then gigabytes are read.
+PROBE_TIMEOUT_S = 300.0
+# A path that exists on no machine.
+NOWHERE = "/nonexistent/burnish-check"
+
+# Enough numbers that even a weak adapter moves one of them by more than bfloat16 rounds; the server's limit is 11.
+_PROBE: dict[str, Any] = {
+    "prompt": "Hello", "max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 11,
+    "seed": 0,  # such requests are served alone, so that a batch's rounding cannot look like an adapter
+}  # fmt: skip
+
+_Logprobs = list[dict[int, float]]
+
+
+class MlxHost:
+    """AdapterHost over a running mlx_lm.server on this machine, which reads converted versions from ``state_dir``."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        base_path: Path,
+        base_digest: str,
+        state_dir: Path,
+        versions: Callable[[], Sequence[AdapterVersion]],
+        api_key: str | None = None,
+    ) -> None:
+        """Take note; nothing is asked yet.
+
+        ``base_path`` is the directory that the server was started with, ``base_digest`` "sha256:<hex>" of its weights.
+        ``state_dir`` (made 0700) holds converted versions. ``versions`` tells which versions there are.
+        """
+        self.base_model = str(base_path)
+        self.base_digest = base_digest
+        self._base_path = base_path
+        self._state = state_dir
+        self._versions = versions
+        self._api = EngineApi(url, api_key)
+        self._lock = asyncio.Lock()
+        self._bare: _Logprobs | None = None
+        open_state(state_dir)
+        for scrap in state_dir.glob(".*.partial"):
+            shutil.rmtree(scrap, ignore_errors=True)
+
+    @property
+    def limits(self) -> Limits:
+        """What mlx_lm.server can take. The base is loaded whenever it is asked for, and costs nothing until then."""
+        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
+
+    async def check(self) -> None:
+        """Name an adapter that cannot be there, and see that the server looks for it."""
+        await self._demand_base()
+        body = {"model": self.base_model, "adapters": NOWHERE, "prompt": "Hello", "max_tokens": 1}
+        try:
+            await self._api.ask("POST", "/v1/completions", body, timeout_s=PROBE_TIMEOUT_S)
+        except EngineRefused as error:
+            if NOWHERE not in error.said:
+                raise EngineError(
+                    f"MLX at {self._api.url} cannot load {self.base_model} ({error.said}); {self._advice()}"
+                ) from error
+        else:
+            raise EngineError(
+                f"MLX at {self._api.url} ignores `adapters` in a request; update it (pip install -U mlx-lm), and "
+                f"{self._advice()}"
+            )
+
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        """Convert a version, unless that is done; the server reads it at the first request. See AdapterHost.load."""
+        async with self._lock:
+            base = await self._demand_base()
+            if version is None:
+                return self._endpoint(None)
+            check_base(version, self.base_digest, self.base_model)
+            target = self._converted(version)
+            try:
+                if not target.exists():
+                    await asyncio.to_thread(to_mlx, version.path, base, target)
+            except OSError as error:
+                raise EngineError(
+                    f"cannot write {version.served_name} for MLX into {target.parent}: "
+                    f"{error.strerror or error}; make room there, or check its rights"
+                ) from error
+            return self._endpoint(version)
+
+    async def unload(self, version: int) -> None:
+        """Remove a version's converted files; unknown versions, and the base, are left alone."""
+        async with self._lock:
+            for path in self._state.absolute().glob(f"v{version:04d}-*.mlx"):
+                # Renamed first: half a directory must not look like a version.
+                await asyncio.to_thread(lambda p: shutil.rmtree(p.rename(_scrap(p))), path)
+
+    async def served(self) -> dict[int, Endpoint]:
+        """Return what a request can name: versions are converted already. None when the server is down."""
+        try:
+            await self._demand_up()
+        except EngineError:
+            return {}
+        converted = [each for each in self._versions() if (self._converted(each) / WEIGHTS).exists()]
+        return {BASE_VERSION: self._endpoint(None)} | {
+            each.number: self._endpoint(each) for each in converted
+        }
+
+    async def probe(self, endpoint: Endpoint) -> None:
+        """Generate a few tokens, and see that an adapter changes them. Raises ProbeFailed."""
+        if self._bare is None:  # asked first, so that the version is what stays in memory
+            self._bare = await self._say(self._endpoint(None))
+        if endpoint.version != BASE_VERSION and await self._say(endpoint) == self._bare:
+            raise ProbeFailed(
+                f"v{endpoint.version} was given to MLX at {self._api.url}, but it answers exactly as the bare model "
+                f"does; update it (pip install -U mlx-lm), and {self._advice()}"
+            )
+
+    async def close(self) -> None:
+        """Close our connections; the server is the user's, and goes on."""
+        await self._api.close()
+
+    async def _say(self, endpoint: Endpoint) -> _Logprobs:
+        """Return the likeliest tokens at each place of a greedy answer. Raises ProbeFailed."""
+        body = {"model": endpoint.model} | _PROBE | dict(endpoint.fields)
+        try:
+            answer = await self._api.ask("POST", "/v1/completions", body, timeout_s=PROBE_TIMEOUT_S)
+            places = answer["choices"][0]["logprobs"]["content"]
+            said = [
+                {int(top["id"]): float(top["logprob"]) for top in each["top_logprobs"]} for each in places
+            ]
+        except (EngineError, LookupError, TypeError, ValueError) as error:
+            hint = "; it must run on this machine, as the same user" if "does not exist" in str(error) else ""
+            raise ProbeFailed(f"MLX cannot answer as v{endpoint.version}: {error}{hint}") from error
+        if not said:
+            raise ProbeFailed(f"MLX generates nothing as v{endpoint.version}")
+        return said
+
+    async def _demand_up(self) -> None:
+        try:
+            await self._api.ask("GET", "/health")
+        except EngineRefused as error:
+            raise EngineError(
+                f"MLX at {self._api.url} is not healthy ({error.said}); its log says why. {self._advice()}"
+            ) from error
+
+    async def _demand_base(self) -> MlxBase:
+        """See that the server is up, and that it reads the base as it was meant. Raises EngineError."""
+        await self._demand_up()
+        config = self._base_path / CONFIG
+        changed = config.stat().st_mtime_ns if config.exists() else 0
+        base = await asyncio.to_thread(_layout, self._base_path, changed)
+        if base.misread:
+            raise EngineError(
+                f"{config} says {', '.join(base.misread)} in rope_parameters only, where mlx-lm does not look: its "
+                f"answers would be wrong. Add {json.dumps(base.misread)[1:-1]} to the top level of that file, and "
+                f"{self._advice()}"
+            )
+        return base
+
+    def _advice(self) -> str:
+        return f"start it with: mlx_lm.server --model {self.base_model}"
+
+    def _converted(self, version: AdapterVersion) -> Path:
+        return converted_path(self._state, version, self.base_digest).with_suffix(".mlx")
+
+    def _endpoint(self, version: AdapterVersion | None) -> Endpoint:
+        number, adapters = (
+            (version.number, str(self._converted(version))) if version else (BASE_VERSION, None)
+        )
+        # Said for the base, too: null wins over what a caller may have put there.
+        return Endpoint(self._api.url, self.base_model, number, self._api.api_key, (("adapters", adapters),))
+
+
+def _scrap(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
+
+
+@lru_cache(maxsize=2)
+def _layout(base: Path, _changed_ns: int) -> MlxBase:
+    """Read a base once: it may have many files."""
+    return read_base(base)

@@ -1,0 +1,266 @@
+"""PEFT ↔ MLX: bit by bit there and back, and a reason for whatever does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
+from safetensors.numpy import load_file, save_file
+
+from burnish.adapters.convert import mlx_base
+from burnish.adapters.convert.mlx_base import MlxBase, read_base, rope_misread
+from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
+from burnish.adapters.convert.peft_mlx import from_mlx, to_mlx
+from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
+from tests.support.lora import BLOCKS, SHAPES, random_lora
+from tests.support.lora import write_peft as write_plain
+
+Q = "base_model.model.model.layers.3.self_attn.q_proj"
+BASE = MlxBase(
+    Path("base"),
+    {f"model.layers.{block}.{module}": shape for block in range(BLOCKS) for module, shape in SHAPES.items()},
+    {},
+)
+
+
+@st.composite
+def loras(draw: st.DrawFn) -> PeftAdapter:
+    """Any numbers, on any of a few modules, of one rank."""
+    rank = draw(st.integers(1, 5))
+    numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
+    modules = draw(
+        st.sets(st.sampled_from(["model.layers.0.q", "model.layers.11.mlp.up", "lm_head"]), min_size=1)
+    )
+    pairs = {}
+    for module in sorted(modules):
+        out, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+        a = draw(arrays(np.float32, (rank, width), elements=numbers))
+        pairs[module] = Lora(a, draw(arrays(np.float32, (out, rank), elements=numbers)))
+    return PeftAdapter(float(draw(st.integers(1, 512))), pairs)
+
+
+@given(adapter=loras())
+def test_there_and_back_is_the_same_to_the_bit(
+    adapter: PeftAdapter, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("round")
+    shapes = {module: (len(lora.b), lora.a.shape[1]) for module, lora in adapter.pairs.items()}
+    write_peft(adapter, folder / "peft", "base")
+    to_mlx(folder / "peft", MlxBase(Path("base"), shapes, {}), folder / "mlx")
+    back = from_mlx(folder / "mlx")
+    write_peft(back, folder / "again", "base")
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        assert (folder / "again" / name).read_bytes() == (folder / "peft" / name).read_bytes()
+    assert back.alpha == adapter.alpha
+    assert read_peft(folder / "again").pairs.keys() == adapter.pairs.keys()
+    to_mlx(folder / "again", MlxBase(Path("base"), shapes, {}), folder / "mlx again")
+    for name in ("adapter_config.json", "adapters.safetensors"):
+        assert (folder / "mlx again" / name).read_bytes() == (folder / "mlx" / name).read_bytes()
+
+
+def test_every_tensor_arrives_as_mlx_multiplies_it(tmp_path: Path) -> None:
+    tensors = random_lora(0)
+    to_mlx(write_plain(tmp_path / "peft", tensors, lora_alpha=6), BASE, tmp_path / "mlx")
+    found = load_file(tmp_path / "mlx" / "adapters.safetensors")
+    assert len(found) == len(tensors)
+    for module in BASE.shapes:
+        a, b = (tensors[f"base_model.model.{module}.lora_{half}.weight"] for half in "AB")
+        np.testing.assert_array_equal(found[f"{module}.lora_a"], a.T)
+        np.testing.assert_array_equal(found[f"{module}.lora_b"], b.T)
+    config = json.loads((tmp_path / "mlx" / "adapter_config.json").read_text())
+    assert config["fine_tune_type"] == "lora"
+    assert config["lora_parameters"]["rank"] == 4
+    assert config["lora_parameters"]["scale"] == 1.5
+    assert config["lora_parameters"]["dropout"] == 0.0
+    assert sorted(config["lora_parameters"]["keys"]) == sorted(BASE.shapes)
+
+
+def test_rslora_scales_by_the_root_of_the_rank(tmp_path: Path) -> None:
+    to_mlx(write_plain(tmp_path / "peft", random_lora(0), use_rslora=True), BASE, tmp_path / "mlx")
+    config = json.loads((tmp_path / "mlx" / "adapter_config.json").read_text())
+    assert config["lora_parameters"]["scale"] == pytest.approx(4 / 4**0.5)
+
+
+def test_the_directory_is_private_and_no_scrap_is_left(tmp_path: Path) -> None:
+    target = tmp_path / "state" / "v1.mlx"
+    target.parent.mkdir()
+    to_mlx(write_plain(tmp_path / "peft", random_lora(0)), BASE, target)
+    assert target.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in target.iterdir()} == {0o600}
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"use_dora": True},
+        {"modules_to_save": ["lm_head"]},
+        {"bias": "all"},
+        {"alpha_pattern": {"q_proj": 8}},
+        {"lora_bias": True},
+        {"peft_type": "IA3"},
+    ],
+)
+def test_what_mlx_cannot_express_is_refused(config: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(IncompatibleAdapter, match=next(iter(config)) if "peft_type" not in config else "IA3"):
+        to_mlx(write_plain(tmp_path / "peft", random_lora(0), **config), BASE, tmp_path / "mlx")
+    assert not (tmp_path / "mlx").exists()
+
+
+def test_ranks_that_differ_are_refused(tmp_path: Path) -> None:
+    tensors = random_lora(0) | {
+        f"{Q}.lora_A.weight": np.ones((8, 576), np.float32), f"{Q}.lora_B.weight": np.ones((576, 8), np.float32)
+    }  # fmt: skip
+    pattern = {r"model\.layers\.3\.self_attn\.q_proj": 8}
+    with pytest.raises(IncompatibleAdapter, match="rank_pattern"):
+        to_mlx(write_plain(tmp_path / "peft", tensors, rank_pattern=pattern), BASE, tmp_path / "mlx")
+
+
+def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
+    wide = random_lora(0) | {f"{Q}.lora_A.weight": np.ones((4, 577), np.float32)}
+    with pytest.raises(IncompatibleAdapter, match=r"\(576, 577\) weight, the base has \(576, 576\)"):
+        to_mlx(write_plain(tmp_path / "wide", wide), BASE, tmp_path / "mlx")
+    other = {name.replace("self_attn", "attention"): tensor for name, tensor in random_lora(0).items()}
+    with pytest.raises(IncompatibleAdapter, match=r"no counterpart of model\.layers\.0\.attention"):
+        to_mlx(write_plain(tmp_path / "other", other), BASE, tmp_path / "mlx")
+    assert not (tmp_path / "mlx").exists()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_nan_never_goes_live(value: float, tmp_path: Path) -> None:
+    tensors = random_lora(0)
+    tensors[f"{Q}.lora_B.weight"][5, 2] = value
+    with pytest.raises(CorruptAdapter, match="NaN or infinite"):
+        to_mlx(write_plain(tmp_path / "peft", tensors), BASE, tmp_path / "mlx")
+
+
+def test_torn_adapters_are_corrupt(tmp_path: Path) -> None:
+    path = write_plain(tmp_path / "peft", random_lora(0)) / "adapter_model.safetensors"
+    whole = path.read_bytes()
+    for size in (0, 7, 100, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CorruptAdapter, match="missing or damaged"):
+            to_mlx(path.parent, BASE, tmp_path / "mlx")
+    assert not (tmp_path / "mlx").exists()
+
+
+def write_mlx(path: Path, tensors: dict[str, NDArray[np.float32]], **config: Any) -> Path:
+    path.mkdir(exist_ok=True)
+    save_file(tensors, path / "adapters.safetensors")
+    plain = {
+        "fine_tune_type": "lora",
+        "num_layers": 16,
+        "lora_parameters": {"rank": 2, "scale": 20.0, "dropout": 0.1},
+    }
+    (path / "adapter_config.json").write_text(json.dumps(plain | config))
+    return path
+
+
+def halves(module: str = "model.layers.0.q", rank: int = 2) -> dict[str, NDArray[np.float32]]:
+    return {
+        f"{module}.lora_a": np.ones((3, rank), np.float32),
+        f"{module}.lora_b": np.ones((rank, 5), np.float32),
+    }
+
+
+def test_an_adapter_that_mlx_trained_is_read(tmp_path: Path) -> None:
+    found = from_mlx(write_mlx(tmp_path / "mlx", halves()))
+    assert (found.alpha, found.rank) == (40.0, 2)
+    assert found.pairs["model.layers.0.q"].a.shape == (2, 3)
+    assert found.pairs["model.layers.0.q"].b.shape == (5, 2)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "config"),
+    [
+        (halves(), {"fine_tune_type": "dora"}),
+        (halves(), {"fine_tune_type": "full"}),
+        (halves() | {"model.layers.0.q.m": np.ones(5, np.float32)}, {}),
+        (halves("model.embed_tokens"), {}),
+        ({"x.lora_a": np.ones((4, 2, 3), np.float32), "x.lora_b": np.ones((4, 5, 2), np.float32)}, {}),
+    ],
+    ids=["dora", "full", "magnitudes", "embedding", "experts"],
+)
+def test_what_peft_cannot_express_is_refused(
+    tensors: dict[str, NDArray[np.float32]], config: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(IncompatibleAdapter):
+        from_mlx(write_mlx(tmp_path / "mlx", tensors, **config))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "config"),
+    [
+        ({}, {}),
+        ({"x.lora_a": np.ones((3, 2), np.float32)}, {}),
+        (halves(rank=3), {}),
+        (halves(), {"lora_parameters": {"rank": 2}}),
+        (halves(), {"lora_parameters": {"rank": 2, "scale": float("nan")}}),
+        (halves(), {"lora_parameters": {"rank": 0, "scale": 1.0}}),
+        (
+            halves()
+            | {"x.lora_a": np.full((3, 2), np.nan, np.float32), "x.lora_b": np.ones((2, 5), np.float32)},
+            {},
+        ),
+    ],
+    ids=["empty", "half a pair", "wrong rank", "no scale", "scale NaN", "rank 0", "NaN"],
+)
+def test_a_damaged_mlx_adapter_is_corrupt(
+    tensors: dict[str, NDArray[np.float32]], config: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(CorruptAdapter):
+        from_mlx(write_mlx(tmp_path / "mlx", tensors, **config))
+
+
+THETA = {"rope_theta": 1e5, "rope_type": "default"}
+LLAMA3 = {"rope_theta": 5e5, "rope_type": "llama3", "factor": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("config", "missing"),
+    [
+        ({"model_type": "llama", "rope_theta": 1e5}, {}),
+        ({"model_type": "llama", "rope_parameters": THETA}, {"rope_theta": 1e5}),
+        ({"model_type": "qwen2", "rope_parameters": THETA}, {"rope_theta": 1e5}),
+        ({"model_type": "qwen3", "rope_parameters": THETA}, {}),
+        ({"model_type": "llama", "rope_theta": 1e5, "rope_parameters": THETA}, {}),
+        (
+            {"model_type": "llama", "rope_parameters": LLAMA3},
+            {"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", "factor": 8.0}},
+        ),
+        ({"model_type": "gemma3_text", "rope_parameters": {"full_attention": THETA}}, {}),
+        ({"model_type": "mamba"}, {}),
+    ],
+)
+def test_what_mlx_would_misread_is_known(config: dict[str, Any], missing: dict[str, Any]) -> None:
+    assert rope_misread(config) == missing
+    assert rope_misread(config | missing) == {}
+
+
+def test_a_base_is_known_by_its_shapes(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="holds no"):
+        read_base(tmp_path)
+    save_file(
+        {
+            "model.q.weight": np.ones((4, 3), np.float32),
+            "model.q.bias": np.ones(4, np.float32),
+            "model.packed.weight": np.ones((4, 1), np.uint32),
+            "model.packed.scales": np.ones((4, 1), np.float32),
+        },
+        tmp_path / "model-00001-of-00002.safetensors",
+    )
+    save_file({"lm_head.weight": np.ones((9, 3), np.float32)}, tmp_path / "model-00002-of-00002.safetensors")
+    with pytest.raises(EngineError, match="cannot read"):
+        read_base(tmp_path)
+    (tmp_path / mlx_base.CONFIG).write_text('{"model_type": "llama"}')
+    assert read_base(tmp_path).shapes == {"model.q": (4, 3), "model.packed": (4,), "lm_head": (9, 3)}
+    (tmp_path / "model-00002-of-00002.safetensors").write_bytes(b"torn")
+    with pytest.raises(EngineError, match="cannot read"):
+        read_base(tmp_path)

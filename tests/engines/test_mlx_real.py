@@ -1,0 +1,282 @@
+"""A real mlx_lm.server on the real small model, in float32."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFailed
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import Endpoint
+from burnish.adapters.hosts.detect import Detected, detect, weights_digest
+from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
+from burnish.adapters.hosts.foreign import open_host
+from burnish.adapters.hosts.mlx import MlxHost
+from burnish.adapters.manifest import AdapterVersion
+from burnish.training.weights import prepared_weights
+from tests.support.engine import answer, deltas
+from tests.support.lora import random_lora, version_of, write_peft
+from tests.support.mlx_server import PYTHON, mlx_base, mlx_server
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(not PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx"),
+]
+
+logger = logging.getLogger(__name__)
+
+TOKENS = 8
+PROMPTS = ("The capital of France is", "Once upon a time there was a", "Monday, Tuesday,", "def add(a, b):")
+STORY = "Tell a long story."
+
+Make = Callable[..., AdapterVersion]
+
+
+@pytest.fixture(scope="session")
+def weights() -> Path:
+    model = ensure_small_model()
+    return prepared_weights(model, file_digest(model), cache_dir() / "weights")
+
+
+@pytest.fixture(scope="session")
+def base(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = mlx_base(weights, tmp_path_factory.mktemp("mlx") / "base")
+    yield path
+    shutil.rmtree(path)  # half a gigabyte
+
+
+@pytest.fixture(scope="session")
+def digest(base: Path) -> str:
+    return weights_digest(base)
+
+
+@pytest.fixture(scope="session")
+def server(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("mlx-server")
+    (folder / "hub").mkdir()
+    with mlx_server(base, folder / "hub", folder / "log") as url:
+        yield url
+
+
+@pytest.fixture
+def versions() -> list[AdapterVersion]:
+    return []
+
+
+@pytest.fixture
+def make(tmp_path: Path, digest: str, versions: list[AdapterVersion]) -> Make:
+    """One more version of random weights."""
+
+    def made(seed: int, rank: int = 4, only: str = "", **config: object) -> AdapterVersion:
+        tensors = {name: each for name, each in random_lora(seed, rank, strength=0.1).items() if only in name}
+        path = write_peft(tmp_path / f"v{seed}", tensors, rank, **config)
+        versions.append(version_of(path, seed, digest))
+        return versions[-1]
+
+    return made
+
+
+@pytest.fixture
+def open_again(
+    server: str, base: Path, digest: str, tmp_path: Path, versions: list[AdapterVersion]
+) -> Callable[[], MlxHost]:
+    """One host after another on the same server, versions and state."""
+    return lambda: MlxHost(
+        server, base_path=base, base_digest=digest, state_dir=tmp_path / "state", versions=lambda: versions
+    )
+
+
+@pytest.fixture
+async def host(open_again: Callable[[], MlxHost]) -> AsyncIterator[MlxHost]:
+    host = open_again()
+    yield host
+    await host.close()
+
+
+async def greedy(endpoint: Endpoint, prompt: str) -> list[int]:
+    """The tokens that MLX thinks likeliest, one after another."""
+    body = {
+        "model": endpoint.model,
+        "prompt": prompt,
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "logprobs": True,
+    }
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{endpoint.url}/v1/completions", json=body | dict(endpoint.fields)) as response,
+    ):
+        response.raise_for_status()
+        return [each["id"] for each in (await response.json())["choices"][0]["logprobs"]["content"]]
+
+
+async def streamed(endpoint: Endpoint, tokens: int) -> str:
+    return "".join([delta.text async for delta in deltas(endpoint, STORY, tokens)])
+
+
+async def test_it_is_recognised_with_its_directory(server: str, base: Path, tmp_path: Path) -> None:
+    api = EngineApi(server + "/v1")
+    found = await detect(api)
+    assert found == Detected("mlx", str(base), base)
+    opened = open_host(found, api, base, versions=list, state_dir=tmp_path / "state", preset=None)
+    assert isinstance(opened, MlxHost)
+    await opened.check()
+    assert (await opened.served()).keys() == {0}
+    await opened.close()
+    await api.close()
+
+
+async def test_a_server_without_a_hub_cache_lists_nothing_and_needs_the_models_name(
+    base: Path, tmp_path: Path
+) -> None:
+    with mlx_server(base, tmp_path / "no hub", tmp_path / "log") as url:
+        api = EngineApi(url)
+        with pytest.raises(EngineError, match="set model to that path"):
+            await detect(api)
+        assert await detect(api, str(base)) == Detected("mlx", str(base), base)
+        await api.close()
+
+
+# peft 0.21 asks transformers 5.23 for an attribute under its old name.
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")
+async def test_greedy_texts_are_those_of_peft(host: MlxHost, make: Make, base: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).eval()
+
+    def disagreements(texts: list[list[int]]) -> int:
+        """How many texts the present model would not have written greedily: one forward pass shows it."""
+        wrong = 0
+        for prompt, text in zip(PROMPTS, texts, strict=True):
+            ids = tokenizer(prompt, add_special_tokens=False).input_ids
+            with torch.inference_mode():
+                likeliest = model(torch.tensor([ids + text])).logits[0].argmax(-1).tolist()
+            wrong += likeliest[len(ids) - 1 : -1] != text
+        return wrong
+
+    bare = await host.load(None)
+    base_texts = [await greedy(bare, prompt) for prompt in PROMPTS]
+    assert all(len(text) == TOKENS for text in base_texts)
+    assert disagreements(base_texts) == 0
+    adapters = (
+        make(1),
+        make(2, rank=8, use_rslora=True),
+        make(3, only="layers.7.self_attn.q_proj", target_modules=["q_proj"], layers_to_transform=[7]),
+    )
+    for version in adapters:
+        began = time.perf_counter()
+        endpoint = await host.load(version)
+        converted = time.perf_counter() - began
+        await host.probe(endpoint)
+        logger.info("v%d: converted in %.2f s, probed in %.2f s", version.number, converted,
+                    time.perf_counter() - began - converted)  # fmt: skip
+        texts = [await greedy(endpoint, prompt) for prompt in PROMPTS]
+        if isinstance(model, PeftModel):
+            model.load_adapter(version.path, adapter_name=str(version.number))
+        else:
+            model = PeftModel.from_pretrained(model, version.path, adapter_name=str(version.number)).eval()
+        model.set_adapter(str(version.number))
+        assert disagreements(texts) == 0
+        assert texts != base_texts or version.number == 3  # a single layer's queries
+    assert await greedy(bare, PROMPTS[0]) == base_texts[0]
+
+
+async def test_a_request_ends_on_the_version_on_which_it_began(host: MlxHost, make: Make) -> None:
+    """The server waits for the running answers, then loads the other version; nothing is mixed or cut."""
+    first, second = await host.load(make(4)), await host.load(make(5))
+    alone = [await streamed(first, 12), await streamed(second, 12), await streamed(await host.load(None), 12)]
+    assert len(set(alone)) == 3
+    began = asyncio.Event()
+
+    async def running() -> str:
+        text = ""
+        async for delta in deltas(first, STORY, 12):
+            text += delta.text
+            began.set()
+        return text
+
+    async def others() -> list[str]:
+        await began.wait()
+        return await asyncio.gather(
+            streamed(second, 12), streamed(await host.load(None), 12), streamed(first, 12)
+        )
+
+    found = await asyncio.gather(running(), others())
+    assert [found[0], *found[1]] == [alone[0], alone[1], alone[2], alone[0]]
+
+
+async def test_versions_come_and_go_and_outlive_a_restart_of_ours(
+    host: MlxHost, make: Make, versions: list[AdapterVersion], open_again: Callable[[], MlxHost]
+) -> None:
+    endpoint = await host.load(make(6))
+    assert await host.load(versions[0]) == endpoint, "loading is idempotent"
+    text = await answer(endpoint, STORY, 4)
+    again = open_again()
+    assert (await again.served())[6] == endpoint
+    await again.unload(6)
+    assert (await host.served()).keys() == {0}
+    assert await host.load(versions[0]) == endpoint
+    assert await answer(endpoint, STORY, 4) == text
+    await again.close()
+
+
+async def test_new_weights_under_an_old_number_are_not_answered_from_an_old_cache(
+    host: MlxHost, make: Make, versions: list[AdapterVersion], digest: str
+) -> None:
+    old = await host.load(make(7))
+    old_text = await answer(old, STORY, 6)
+    other = make(8)
+    truth = await answer(await host.load(other), STORY, 6)
+    new = version_of(shutil.copytree(other.path, other.path.parent / "v7-again"), 7, digest)
+    endpoint = await host.load(new)
+    assert endpoint != old
+    assert await answer(endpoint, STORY, 6) == truth != old_text
+
+
+async def test_an_adapter_that_the_server_ignores_is_found_out(host: MlxHost, make: Make) -> None:
+    """The trap: beside the name "default_model" it says nothing, and answers as the bare model."""
+    endpoint = await host.load(make(9))
+    await host.probe(endpoint)
+    with pytest.raises(ProbeFailed, match="exactly as the bare model"):
+        await host.probe(replace(endpoint, model="default_model"))
+
+
+async def test_an_adapter_of_another_model_is_refused_and_the_server_survives(
+    host: MlxHost, make: Make, server: str, tmp_path: Path
+) -> None:
+    with pytest.raises(IncompatibleAdapter, match="use_dora"):
+        await host.load(make(10, use_dora=True))
+    endpoint = await host.load(make(11))
+    # What we could not have written, e.g. for a base that was exchanged: mlx-lm itself refuses it, too.
+    path = Path(dict(endpoint.fields)["adapters"]) / "adapter_config.json"
+    config = json.loads(path.read_text())
+    config["lora_parameters"]["keys"] = ["model.layers.99.self_attn.q_proj"]
+    path.write_text(json.dumps(config))
+    with pytest.raises(ProbeFailed, match="not an adapter parameter"):
+        await host.probe(endpoint)
+    await host.probe(await host.load(None))
+
+
+async def test_a_server_that_is_down_serves_nothing(
+    base: Path, digest: str, tmp_path: Path, make: Make
+) -> None:
+    host = MlxHost(
+        "http://127.0.0.1:9", base_path=base, base_digest=digest, state_dir=tmp_path / "s", versions=list
+    )
+    assert await host.served() == {}
+    with pytest.raises(EngineError, match="cannot be reached"):
+        await host.load(make(12))
+    await host.close()
