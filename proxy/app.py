@@ -111,7 +111,11 @@ def _routes_and_relay(
         *status_routes(log, upstream, engine, learner_status),
         *feedback_routes(log, wake),
         *completion_routes(log),
-        *(learner_routes(parts.learner, parts.registry, log) if parts else _refusing_routes(why_not)),
+        *(
+            learner_routes(parts.learner, parts.registry, parts.transfer, log)
+            if parts
+            else _refusing_routes(why_not)
+        ),
     ]
     handlers = {BurnishError: on_burnish_error, HTTPException: on_http_error}
     return Starlette(routes=routes, exception_handlers=handlers), relay

@@ -22,6 +22,7 @@ from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream
@@ -35,6 +36,7 @@ class Learning:
     upstream: LearningUpstream
     learner: Learner
     registry: Registry
+    transfer: Transfer
     engine: Engine
 
 
@@ -72,7 +74,8 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
         elsewhere = RemoteUpstream(config, pool, host.base_model)
     async with _beside(host, registry, config, log, weights) as (learner, engine, route):
         upstream = LearningUpstream(host.base_model, route, elsewhere)
-        yield Learning(upstream, learner, registry, engine)
+        transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
+        yield Learning(upstream, learner, registry, transfer, engine)
 
 
 @asynccontextmanager
