@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -75,22 +75,33 @@ def read_base(path: Path) -> BaseLayout:
 
 
 def open_gguf(path: Path) -> Any:
-    """Return gguf's reader of a file. Raises OSError, ValueError (torn, or no GGUF)."""
-    import gguf
-
+    """Return gguf's reader of a file. Raises OSError, ValueError (torn, damaged, or no GGUF)."""
     try:
-        return gguf.GGUFReader(path)
-    except (IndexError, KeyError, OverflowError) as error:
+        return _reader()(path)
+    except (LookupError, OverflowError) as error:
         raise ValueError(f"the file is damaged: {error!r}") from error
 
 
 def field(reader: Any, key: str) -> Any:
-    """Return a metadata value, None when the file has no such key. Raises ValueError when it is torn."""
+    """Return a metadata value, None when the file has no such key."""
     found = reader.get_field(key)
-    try:
-        return None if found is None else found.contents()
-    except IndexError as error:
-        raise ValueError(f"the file is damaged at {key}: {error}") from error
+    return None if found is None else found.contents()
+
+
+@cache
+def _reader() -> Any:
+    import gguf
+
+    class WholeReader(gguf.GGUFReader):  # type: ignore[misc]
+        """A reader that never reads behind the end, where gguf's own goes on for ever if a length is damaged."""
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, *more: Any, **named: Any) -> Any:
+            found = super()._get(offset, dtype, count, *more, **named)
+            if len(found) < int(count):
+                raise ValueError(f"the file ends within what should be at byte {offset}")
+            return found
+
+    return WholeReader
 
 
 def gguf_name(module: str, base: BaseLayout) -> str:
