@@ -51,27 +51,36 @@ def read_base(path: Path) -> BaseLayout:
     try:
         reader = open_gguf(path)
         architecture = field(reader, "general.architecture")
-        if architecture not in _INTERLEAVED | _IN_ORDER:
-            raise IncompatibleAdapter(
-                f"{path} has the architecture {architecture!r}; adapters can be converted for "
-                f"{', '.join(sorted(_INTERLEAVED | _IN_ORDER))} only, since others keep their weights in another form"
-            )
-        heads = field(reader, f"{architecture}.attention.head_count")
-        kv_heads = field(reader, f"{architecture}.attention.head_count_kv")
-        layout = BaseLayout(
-            path,
-            architecture,
-            int(field(reader, f"{architecture}.block_count")),
-            int(heads),
-            int(kv_heads or heads),
-            {tensor.name: tuple(int(n) for n in reversed(tensor.shape)) for tensor in reader.tensors},
-        )
-    except (OSError, ValueError, TypeError) as error:  # TypeError: a key is missing, or one value a layer
-        if isinstance(error, IncompatibleAdapter):
-            raise
-        raise EngineError(f"cannot read the model {path} as GGUF of a language model: {error}") from error
-    _check_heads(layout)
-    return layout
+        if architecture in _INTERLEAVED | _IN_ORDER:
+            layout = _layout(path, reader, architecture)
+            _check_heads(layout)
+            return layout
+    except (OSError, ValueError) as error:
+        raise EngineError(f"cannot read the model {path} as GGUF: {error}") from error
+    raise IncompatibleAdapter(
+        f"{path} has the architecture {architecture!r}; adapters can be converted for "
+        f"{', '.join(sorted(_INTERLEAVED | _IN_ORDER))} only, since others keep their weights in another form"
+    )
+
+
+def _layout(path: Path, reader: Any, architecture: str) -> BaseLayout:
+    def number(key: str, otherwise: int | None = None) -> int:
+        value = field(reader, f"{architecture}.{key}")
+        if value is None and otherwise is not None:
+            return otherwise
+        if not isinstance(value, int):  # None, or a list: one number a layer
+            raise ValueError(f"{architecture}.{key} is {value!r}, expected a number")
+        return value
+
+    heads = number("attention.head_count")
+    return BaseLayout(
+        path,
+        architecture,
+        number("block_count"),
+        heads,
+        number("attention.head_count_kv", heads),
+        {tensor.name: tuple(int(n) for n in reversed(tensor.shape)) for tensor in reader.tensors},
+    )
 
 
 def open_gguf(path: Path) -> Any:
