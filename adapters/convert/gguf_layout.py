@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -51,46 +51,66 @@ def read_base(path: Path) -> BaseLayout:
     try:
         reader = open_gguf(path)
         architecture = field(reader, "general.architecture")
-        if architecture not in _INTERLEAVED | _IN_ORDER:
-            raise IncompatibleAdapter(
-                f"{path} has the architecture {architecture!r}; adapters can be converted for "
-                f"{', '.join(sorted(_INTERLEAVED | _IN_ORDER))} only, since others keep their weights in another form"
-            )
-        heads = field(reader, f"{architecture}.attention.head_count")
-        kv_heads = field(reader, f"{architecture}.attention.head_count_kv")
-        layout = BaseLayout(
-            path,
-            architecture,
-            int(field(reader, f"{architecture}.block_count")),
-            int(heads),
-            int(kv_heads or heads),
-            {tensor.name: tuple(int(n) for n in reversed(tensor.shape)) for tensor in reader.tensors},
-        )
-    except (OSError, ValueError, TypeError) as error:  # TypeError: a key is missing, or one value a layer
-        if isinstance(error, IncompatibleAdapter):
-            raise
-        raise EngineError(f"cannot read the model {path} as GGUF of a language model: {error}") from error
-    _check_heads(layout)
-    return layout
+        if architecture in _INTERLEAVED | _IN_ORDER:
+            layout = _layout(path, reader, architecture)
+            _check_heads(layout)
+            return layout
+    except (OSError, ValueError) as error:
+        raise EngineError(f"cannot read the model {path} as GGUF: {error}") from error
+    raise IncompatibleAdapter(
+        f"{path} has the architecture {architecture!r}; adapters can be converted for "
+        f"{', '.join(sorted(_INTERLEAVED | _IN_ORDER))} only, since others keep their weights in another form"
+    )
+
+
+def _layout(path: Path, reader: Any, architecture: str) -> BaseLayout:
+    def number(key: str, otherwise: int | None = None) -> int:
+        value = field(reader, f"{architecture}.{key}")
+        if value is None and otherwise is not None:
+            return otherwise
+        if not isinstance(value, int):  # None, or a list: one number a layer
+            raise ValueError(f"{architecture}.{key} is {value!r}, expected a number")
+        return value
+
+    heads = number("attention.head_count")
+    return BaseLayout(
+        path,
+        architecture,
+        number("block_count"),
+        heads,
+        number("attention.head_count_kv", heads),
+        {tensor.name: tuple(int(n) for n in reversed(tensor.shape)) for tensor in reader.tensors},
+    )
 
 
 def open_gguf(path: Path) -> Any:
-    """Return gguf's reader of a file. Raises OSError, ValueError (torn, or no GGUF)."""
-    import gguf
-
+    """Return gguf's reader of a file. Raises OSError, ValueError (torn, damaged, or no GGUF)."""
     try:
-        return gguf.GGUFReader(path)
-    except (IndexError, KeyError, OverflowError) as error:
+        return _reader()(path)
+    except (LookupError, OverflowError) as error:
         raise ValueError(f"the file is damaged: {error!r}") from error
 
 
 def field(reader: Any, key: str) -> Any:
-    """Return a metadata value, None when the file has no such key. Raises ValueError when it is torn."""
+    """Return a metadata value, None when the file has no such key."""
     found = reader.get_field(key)
-    try:
-        return None if found is None else found.contents()
-    except IndexError as error:
-        raise ValueError(f"the file is damaged at {key}: {error}") from error
+    return None if found is None else found.contents()
+
+
+@cache
+def _reader() -> Any:
+    import gguf
+
+    class WholeReader(gguf.GGUFReader):  # type: ignore[misc]
+        """A reader that never reads behind the end, where gguf's own goes on for ever if a length is damaged."""
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, *more: Any, **named: Any) -> Any:
+            found = super()._get(offset, dtype, count, *more, **named)
+            if len(found) < int(count):
+                raise ValueError(f"the file ends within what should be at byte {offset}")
+            return found
+
+    return WholeReader
 
 
 def gguf_name(module: str, base: BaseLayout) -> str:

@@ -20,7 +20,7 @@ from burnish.adapters.convert.gguf_layout import (
     rows_for_peft,
 )
 from burnish.adapters.convert.peft import Array, Lora, PeftAdapter, check_finite, write_peft
-from burnish.adapters.errors import CorruptAdapter, IncompatibleAdapter
+from burnish.adapters.errors import AdapterError, CorruptAdapter, IncompatibleAdapter
 
 _MATRIX = 2
 # Each changes when or how the adapter applies.
@@ -43,7 +43,7 @@ def _read(path: Path, base: BaseLayout) -> PeftAdapter:
         _check_kind(path, reader, base)
         alpha = float(field(reader, "adapter.lora.alpha") or 0.0)
         halves = {tensor.name: _values(path, tensor) for tensor in reader.tensors}
-    except IncompatibleAdapter:
+    except AdapterError:
         raise
     except (OSError, ValueError, TypeError) as error:
         raise CorruptAdapter(f"{path} is missing or damaged: {error}") from error

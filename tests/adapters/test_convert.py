@@ -165,7 +165,7 @@ def test_half_precision_is_widened_exactly(base: BaseLayout, tmp_path: Path) -> 
     np.testing.assert_array_equal(found["blk.3.ffn_down.weight.lora_b"], b.astype(np.float32))
 
 
-def test_a_base_that_is_no_llama_is_refused(tmp_path: Path) -> None:
+def test_a_base_of_another_architecture_or_without_its_keys_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.gguf"
     writer = gguf.GGUFWriter(path, "mamba")
     writer.write_header_to_file()
@@ -174,6 +174,16 @@ def test_a_base_that_is_no_llama_is_refused(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(IncompatibleAdapter, match="'mamba'"):
         read_base(path)
+    for keys in ({}, {"llama.attention.head_count": [4, 2]}):
+        writer = gguf.GGUFWriter(path, "llama")
+        for key, value in keys.items():
+            writer.add_array(key, value)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        with pytest.raises(EngineError, match=r"head_count is (None|\[4, 2\]), expected a number"):
+            read_base(path)
     path.write_bytes(b"not a GGUF at all")
     with pytest.raises(EngineError, match="cannot read"):
         read_base(path)

@@ -23,6 +23,8 @@ Array = NDArray[np.float32]
 Write = Callable[[gguf.GGUFWriter], None]
 
 SMALL = Shape("llama", heads=2, kv_heads=1, head_dim=4, hidden=6, ffn=5, blocks=1, vocabulary=16)
+# Of what `write` makes of `lora()`: metadata and list of tensors. Damage behind them only gives other values.
+HEAD_BYTES = 320
 Q, NORM = "blk.0.attn_q.weight", "blk.0.attn_norm.weight"
 
 
@@ -220,6 +222,23 @@ def test_a_torn_file_is_corrupt_wherever_it_was_torn(base: BaseLayout, tmp_path:
             back(torn, base)
     torn.write_bytes(whole)
     assert_same(back(torn, base), expected)
+
+
+@given(data=st.data())
+def test_a_damaged_file_is_refused_or_read_but_never_worse(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("damaged")
+    base = read_base(tiny_gguf.blank(path / "base.gguf", SMALL))
+    damaged = write(path / "a.gguf", lora())
+    content = bytearray(damaged.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, HEAD_BYTES))] ^= 1 << data.draw(st.integers(0, 7))
+    damaged.write_bytes(content)
+    try:
+        back(damaged, base)
+    except (CorruptAdapter, IncompatibleAdapter):
+        assert {each.name for each in path.iterdir()} == {"a.gguf", "base.gguf"}
 
 
 def test_a_torn_base_is_unreadable_wherever_it_was_torn(tmp_path: Path) -> None:
