@@ -127,6 +127,7 @@ class Cycle:
             hyperparameters=self._hyperparameters(one_sided=one_sided),
             seed=self.train.seed,
             threads=self.train.threads or max(1, _cores() // CORES_SHARE),
+            device=self.train.device,
         )
         return Plan(
             run_id, parent, tuple(samples), spec, tuple(each for each in rated if export.usable(each))
