@@ -63,8 +63,9 @@ class TrainConfig(BaseModel):
     )
     base: str | None = Field(
         None,
-        description="Base weights to train on: a GGUF file or a Hugging Face directory of the very model that the "
-        "upstream serves. Unset: where the upstream says that they lie.",
+        description="Base weights to train on: a GGUF file, a Hugging Face directory, or a name on the Hugging Face "
+        "hub such as Qwen/Qwen3-0.6B (downloaded if need be), of the very model that the upstream serves. Unset: where "
+        "the upstream says that they lie.",
     )
     device: str = Field(
         "auto",

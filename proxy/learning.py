@@ -9,13 +9,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.adapters.errors import EngineError
+from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.detect import Detected, detect
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
 from burnish.adapters.hosts.foreign import open_host
+from burnish.adapters.hosts.hub import cached, downloaded, hub_id
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
@@ -58,7 +59,7 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
             return
         try:
             host, weights = await foreign_host(config, registry.versions)
-        except EngineError as error:
+        except (EngineError, IncompatibleAdapter) as error:
             yield f"no versions can be swapped here: {error}. burnish logs and takes ratings"
             return
         elsewhere = RemoteUpstream(config, pool, host.base_model)
@@ -96,16 +97,20 @@ async def _beside(
 
 
 async def foreign_host(
-    config: Config, versions: Callable[[], Sequence[AdapterVersion]]
+    config: Config, versions: Callable[[], Sequence[AdapterVersion]], *, fetch: bool = True
 ) -> tuple[AdapterHost, Path]:
-    """Return the host of the engine behind ``upstream``, and its base weights. Raises EngineError."""
+    """Return the host of the engine behind ``upstream``, and its base weights.
+
+    ``fetch``: download the weights if ``train.base`` names a model on the hub that is not here. Raises EngineError,
+    IncompatibleAdapter.
+    """
     key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
     api = EngineApi(config.upstream or "", key)
     try:
         found = await detect(api, config.model)
     finally:
         await api.close()
-    weights = _weights(config, found)
+    weights = await asyncio.to_thread(_weights, config, found, fetch=fetch)
     host = await asyncio.to_thread(
         open_host,
         found,
@@ -118,15 +123,26 @@ async def foreign_host(
     return host, weights
 
 
-def _weights(config: Config, found: Detected) -> Path:
-    if config.train.base:
-        return Path(config.train.base).expanduser().absolute()
-    if found.weights is None:
-        raise EngineError(
-            f"{config.upstream} does not say where the weights of {found.model} lie on this machine; set train.base "
-            "to that GGUF file or Hugging Face directory"
-        )
-    return found.weights
+def _weights(config: Config, found: Detected, *, fetch: bool) -> Path:
+    """Return the weights to train on: what the user names, else what the engine does. Raises EngineError."""
+    if named := config.train.base:
+        path = Path(named).expanduser().absolute()
+        if path.exists() or not (model := hub_id(named)):
+            return path
+        if fetch:
+            return downloaded(model)
+        if here := cached(model):
+            return here
+        raise EngineError(f"{model} is not downloaded yet; burnish up fetches it, as train.base says")
+    if found.weights:
+        return found.weights
+    if found.hub_id and (here := cached(found.hub_id)):
+        return here
+    fetchable = f", or to {found.hub_id} to download it" if found.hub_id else ""
+    raise EngineError(
+        f"{config.upstream} does not say where the weights of {found.model} lie on this machine; set train.base "
+        f"to that GGUF file or Hugging Face directory{fetchable}"
+    )
 
 
 def _embedded_model(named: str | None) -> tuple[Path, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from burnish.adapters.base_match import demand_same_model, is_gguf
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
@@ -29,14 +30,17 @@ def open_host(
     """Return the host of a detected engine; nothing is asked of it yet.
 
     ``weights``: base weights on this machine; ``state_dir`` keeps converted adapters; ``preset`` is the file of
-    llama-server's --models-preset. Raises EngineError, which says what is missing, when versions cannot be swapped.
+    llama-server's --models-preset. Raises EngineError, which says what is missing, when versions cannot be swapped;
+    IncompatibleAdapter when the weights are those of another model than the engine serves.
     """
     if found.kind == "other":
         raise EngineError(f"{api.url} is no engine that burnish can load versions into")
     if not weights.exists():
         raise EngineError(
-            f"train.base {weights} does not exist; name a GGUF file or a Hugging Face directory"
+            f"train.base {weights} does not exist; name a GGUF file, a Hugging Face directory or a model on the hub"
         )
+    if found.weights is not None:
+        demand_same_model(found.weights, weights)
     digest = weights_digest(weights)
     if host := _NAMED_LORA.get(found.kind):
         return host(
@@ -48,32 +52,36 @@ def open_host(
                 f"{api.url} is llama-server: it takes versions in router mode only (llama-server --models-preset "
                 "models.ini --models-max 0 --cache-ram 0); set models_preset to that file"
             )
-        _demand_gguf(weights)
         return LlamaCppHost(
             api.url,
             base_model=found.model,
             base_digest=digest,
-            base_path=weights,
+            base_path=_gguf(found, weights),
             preset=preset,
             state_dir=state_dir,
             versions=versions,
             api_key=api.api_key,
         )
-    _demand_gguf(weights)
     return OllamaHost(
         api.url,
         base_model=found.model,
         base_digest=digest,
-        base_path=weights,
+        base_path=_gguf(found, weights),
         state_dir=state_dir,
         versions=versions,
         api_key=api.api_key,
     )
 
 
-def _demand_gguf(weights: Path) -> None:
-    if weights.suffix != ".gguf" and not weights.name.startswith("sha256-"):  # Ollama's blobs have no suffix
-        raise EngineError(f"train.base {weights} is no GGUF file; name the one that the engine serves")
+def _gguf(found: Detected, weights: Path) -> Path:
+    """Return the GGUF that tells how adapters must look: the one to train on, else the one that is served."""
+    for path in (weights, found.weights):
+        if path is not None and is_gguf(path):
+            return path
+    raise EngineError(
+        f"train.base {weights} is no GGUF file, and the engine does not say where the one that it serves lies; name "
+        "that file"
+    )
 
 
 _NAMED_LORA: dict[str, type[NamedLoraHost]] = {"vllm": VllmHost, "sglang": SglangHost}
