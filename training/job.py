@@ -79,6 +79,8 @@ class JobSpec(_Record):
     hyperparameters: Hyperparameters = Hyperparameters()
     seed: int = 0
     threads: int = 1
+    device: str = "auto"
+    """"auto", "cpu", "cuda", "cuda:N" or "shared"; see training.device."""
 
 
 class Sample(_Record):

@@ -63,7 +63,8 @@ def open_backend(job: JobDirectory, spec: JobSpec, parent: str | None) -> Traine
         from burnish.training.backends.torch_peft import TorchPeftBackend
     except ImportError as error:
         raise MissingDependency.because(error) from error
-    return TorchPeftBackend(weights, job.path / parent if parent else None, spec.hyperparameters, spec.seed)
+    start = job.path / parent if parent else None
+    return TorchPeftBackend(weights, start, spec.hyperparameters, spec.seed, spec.device)
 
 
 def clear_outputs(job: JobDirectory, *names: str) -> None:

@@ -76,8 +76,10 @@ def live_version(tmp_path: Path, digest: str) -> AdapterVersion:
 
 
 @asynccontextmanager
-async def world(tmp_path: Path, engine: Engine, weights: Path | None) -> AsyncIterator[httpx.AsyncClient]:
-    train: dict[str, Any] = {"base": str(weights)} if weights else {}
+async def world(
+    tmp_path: Path, engine: Engine, weights: Path | None, **train: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    train |= {"base": str(weights)} if weights else {}
     async with (
         listening(engine.app()) as upstream,
         serving(tmp_path, upstream=upstream, engine="auto", train=train) as (url, _),
@@ -147,3 +149,18 @@ async def test_without_weights_it_passes_through_and_says_what_is_missing(tmp_pa
         refused = await http.post("/burnish/train", json={})
         assert refused.status_code == 409
         assert "set train.base" in refused.json()["error"]["message"]
+
+
+async def test_a_rank_above_the_engine_s_limit_is_lowered_before_training_and_said(
+    tmp_path: Path, weights: Path
+) -> None:
+    async with world(tmp_path, Engine(), weights, rank=32) as http:
+        plan = (await http.post("/burnish/train", json={"dry_run": True})).json()
+        assert plan["hyperparameters"]["rank"] == 16
+        assert "rank 32 lowered to 16" in plan["note"]
+
+
+async def test_a_rank_that_the_engine_takes_needs_no_remark(tmp_path: Path, weights: Path) -> None:
+    async with world(tmp_path, Engine(), weights, rank=16) as http:
+        plan = (await http.post("/burnish/train", json={"dry_run": True})).json()
+        assert (plan["hyperparameters"]["rank"], plan["note"]) == (16, None)

@@ -28,6 +28,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
 
 from burnish.training.backends.base import Logps, Policy, Rated
+from burnish.training.device import demand_room, needed_bytes, pick
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters
 from burnish.training.objectives.mis_po import mis_po, step_metrics
@@ -48,13 +49,16 @@ class TorchPeftBackend:
     """The torch/peft trainer on the base model in ``weights``, a Hugging Face directory.
 
     Training starts from a copy of ``parent`` (PEFT layout; its rank and alpha stay), or from a fresh LoRA on all
-    linear layers, drawn by ``seed``. Raises JobError when model or parent can't be loaded.
+    linear layers, drawn by ``seed``. ``device`` is a ``train.device``. Raises JobError when model or parent can't be
+    loaded, or there is no such device, or no room on one that is shared.
     """
 
-    def __init__(self, weights: Path, parent: Path | None, config: Hyperparameters, seed: int) -> None:
+    def __init__(
+        self, weights: Path, parent: Path | None, config: Hyperparameters, seed: int, device: str = "auto"
+    ) -> None:
         torch.manual_seed(seed)
+        self._device = _device(device, weights, config)
         self.renderer = Renderer(weights)
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         dtype = faster_dtype(self._device)
         # fp32 doubles what a token takes, so half as many go at once.
         self._micro_batch_tokens = config.micro_batch_tokens // (2 if dtype is torch.float32 else 1)
@@ -202,6 +206,16 @@ def token_logps(logits: Tensor, targets: Tensor) -> Tensor:
 
     slices = zip(torch.split(logits, LOGIT_ROWS), torch.split(targets, LOGIT_ROWS), strict=True)
     return torch.cat([checkpoint(of_slice, *pair, use_reentrant=False) for pair in slices])
+
+
+def _device(wanted: str, weights: Path, config: Hyperparameters) -> torch.device:
+    """Choose where to train; on a GPU that the user did not give to training alone there must be room."""
+    free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
+    chosen = pick(wanted, free)
+    device = torch.device(chosen)
+    if device.type == "cuda" and wanted in ("auto", "shared"):
+        demand_room(chosen, free[device.index], needed_bytes(weights, config))
+    return device
 
 
 def faster_dtype(device: torch.device) -> torch.dtype:
