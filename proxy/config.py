@@ -74,6 +74,11 @@ class TrainConfig(BaseModel):
         'GPU), "shared" (the same, but never the CPU), "cuda" or "cuda:1" (that GPU, without asking for room), or '
         '"cpu".',
     )
+    quantize: Literal["none", "8bit", "4bit"] = Field(
+        "none",
+        description="How the base weights are kept while training on a GPU; needs the extra quantize. Less memory, "
+        "slower.",
+    )
     preset: Literal["careful", "balanced", "aggressive"] = Field(
         "balanced", description="Hyper-parameters to start from."
     )

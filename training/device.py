@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from burnish.training.errors import JobError
-from burnish.training.job import Hyperparameters
+from burnish.training.job import Hyperparameters, Quantize
 
 _GB = 1e9
 # bf16, which every GPU worth training on has; an older one trains in fp32 and needs up to twice as much.
 BYTES = 2
+# Of a linear layer's weight; NF4 has constants for each block, themselves quantised.
+WEIGHT_BYTES: dict[Quantize, float] = {"none": BYTES, "8bit": 1.05, "4bit": 0.55}
 # Outputs that a layer keeps for its backward pass, in multiples of the hidden and of the inner size: norms, q, k, v,
 # attention's output and both residual sums; gate, up, their product, and its input to the last projection. LoRA's
 # dropout-free branches keep the same inputs again, hence rounded up.
@@ -61,19 +63,23 @@ def demand_room(device: str, free_bytes: int, needed_bytes: int) -> None:
         )
 
 
-def needed_bytes(weights: Path, config: Hyperparameters) -> int:
+def needed_bytes(weights: Path, config: Hyperparameters, quantize: Quantize = "none") -> int:
     """Estimate from above what training on a Hugging Face directory takes on a GPU, in bytes.
 
-    Weights in bf16, plus the greater of two forward passes (see backends.torch_peft): a micro-batch that keeps what
-    its layers put out, or one long conversation that keeps each layer's input and recomputes one layer at a time.
-    Either ends in logits over the vocabulary. Raises JobError when the directory does not say its sizes.
+    Weights in bf16 or quantised (embedding and head never are), plus the greater of two forward passes (see
+    backends.torch_peft): a micro-batch that keeps what its layers put out, or one long conversation that keeps each
+    layer's input and recomputes one layer at a time. Either ends in logits over the vocabulary. Raises JobError when
+    the directory does not say its sizes.
     """
     hidden, inner, layers, vocabulary = _sizes(weights)
     kept_in_layer = BYTES * (HIDDEN_KEPT * hidden + INNER_KEPT * inner)
     logits = BYTES * LOGITS_KEPT * vocabulary
     batch = config.micro_batch_tokens * (layers * kept_in_layer + logits)
     long = config.max_tokens * (layers * BYTES * hidden + kept_in_layer + logits)
-    return math.ceil(OVERHEAD * (BYTES * parameters(weights) + max(batch, long)))
+    count = parameters(weights)
+    whole = min(count, 2 * vocabulary * hidden)
+    kept = BYTES * whole + WEIGHT_BYTES[quantize] * (count - whole)
+    return math.ceil(OVERHEAD * (kept + max(batch, long)))
 
 
 def parameters(weights: Path) -> int:

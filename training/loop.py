@@ -64,7 +64,9 @@ def open_backend(job: JobDirectory, spec: JobSpec, parent: str | None) -> Traine
     except ImportError as error:
         raise MissingDependency.because(error) from error
     start = job.path / parent if parent else None
-    return TorchPeftBackend(weights, start, spec.hyperparameters, spec.seed, spec.device)
+    return TorchPeftBackend(
+        weights, start, spec.hyperparameters, spec.seed, device=spec.device, quantize=spec.quantize
+    )
 
 
 def clear_outputs(job: JobDirectory, *names: str) -> None:

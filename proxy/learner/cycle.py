@@ -132,6 +132,7 @@ class Cycle:
             seed=self.train.seed,
             threads=self.train.threads or max(1, _cores() // CORES_SHARE),
             device=self.train.device,
+            quantize=self.train.quantize,
         )
         usable = tuple(each for each in rated if export.usable(each))
         return Plan(run_id, parent, tuple(samples), spec, usable, note)

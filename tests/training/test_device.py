@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from safetensors.numpy import save_file
 
 from burnish.training.device import demand_room, needed_bytes, parameters, pick
 from burnish.training.errors import JobError
-from burnish.training.job import Hyperparameters, JobSpec
+from burnish.training.job import Hyperparameters, JobSpec, Quantize
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,13 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
 def test_jobs_written_before_there_was_a_choice_still_read() -> None:
     old = JobSpec(run_id="r", base_model="m", base_weights="w", base_digest="d", weights_cache="c")
     assert JobSpec.model_validate(old.model_dump(exclude={"device"})).device == "auto"
+
+
+def test_quantised_weights_need_less_but_embedding_and_head_stay_whole(tmp_path: Path) -> None:
+    weights = model(tmp_path / "m", vocab_size=10)
+    needs = [needed_bytes(weights, Hyperparameters(), how) for how in get_args(Quantize)]
+    assert needs[0] > needs[1] > needs[2]
+    all_embedding = model(tmp_path / "e", vocab_size=1000)
+    assert needed_bytes(all_embedding, Hyperparameters(), "4bit") == needed_bytes(
+        all_embedding, Hyperparameters()
+    )
