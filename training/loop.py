@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TextIO
@@ -59,11 +59,21 @@ def train(job: JobDirectory) -> TrainResult:
 def open_backend(job: JobDirectory, spec: JobSpec, parent: str | None) -> TrainerBackend:
     """Load the base model, with an adapter to start from or a fresh one."""
     weights = prepared_weights(job.path / spec.base_weights, spec.base_digest, job.path / spec.weights_cache)
+    backend = _installed_backend()
+    return backend(weights, job.path / parent if parent else None, spec.hyperparameters, spec.seed)
+
+
+def _installed_backend() -> Callable[[Path, Path | None, Hyperparameters, int], TrainerBackend]:
+    """Return torch's where torch is installed, else MLX's. Raises MissingDependency."""
     try:
         from burnish.training.backends.torch_peft import TorchPeftBackend
-    except ImportError as error:
-        raise MissingDependency.because(error) from error
-    return TorchPeftBackend(weights, job.path / parent if parent else None, spec.hyperparameters, spec.seed)
+    except ImportError as missing:
+        try:
+            from burnish.training.backends.mlx_lora import MlxLoraBackend
+        except ImportError:
+            raise MissingDependency.because(missing) from missing
+        return MlxLoraBackend
+    return TorchPeftBackend
 
 
 def clear_outputs(job: JobDirectory, *names: str) -> None:

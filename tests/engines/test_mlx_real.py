@@ -18,14 +18,12 @@ from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFaile
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.hosts.detect import Detected, detect, weights_digest
-from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
 from burnish.adapters.hosts.foreign import open_host
 from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.manifest import AdapterVersion
-from burnish.training.weights import prepared_weights
 from tests.support.engine import answer, deltas
 from tests.support.lora import random_lora, version_of, write_peft
-from tests.support.mlx_server import PYTHON, mlx_base, mlx_server
+from tests.support.mlx_server import PYTHON, mlx_server
 
 pytestmark = [
     pytest.mark.engine,
@@ -39,19 +37,6 @@ PROMPTS = ("The capital of France is", "Once upon a time there was a", "Monday, 
 STORY = "Tell a long story."
 
 Make = Callable[..., AdapterVersion]
-
-
-@pytest.fixture(scope="session")
-def weights() -> Path:
-    model = ensure_small_model()
-    return prepared_weights(model, file_digest(model), cache_dir() / "weights")
-
-
-@pytest.fixture(scope="session")
-def base(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    path = mlx_base(weights, tmp_path_factory.mktemp("mlx") / "base")
-    yield path
-    shutil.rmtree(path)  # half a gigabyte
 
 
 @pytest.fixture(scope="session")
