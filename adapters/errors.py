@@ -6,7 +6,9 @@
     - CorruptAdapter (ValueError)       its files are not what they should be
     - IncompatibleAdapter (ValueError)  this engine or base model cannot take it
     - EngineError (RuntimeError)        the engine refused, failed or is down
+        - EngineUnreachable             it does not answer at all
         - EngineRefused                 it answered, with an error
+        - NeedsRestart                  it takes the version once its owner has started it again
         - ProbeFailed                   it loaded, but does not answer as it should
 """
 
@@ -35,6 +37,10 @@ class EngineError(AdapterError, RuntimeError):
     """The engine refused, failed, or is not running."""
 
 
+class EngineUnreachable(EngineError):
+    """Nothing listens there, or it did not answer in time."""
+
+
 class EngineRefused(EngineError):
     """The engine answered with an error status."""
 
@@ -43,6 +49,10 @@ class EngineRefused(EngineError):
         self.status = status
         self.said = said
         """Its words: the body, or the message in it."""
+
+
+class NeedsRestart(EngineError):
+    """The engine takes the version only when its owner starts it again; the message says how."""
 
 
 class ProbeFailed(EngineError):

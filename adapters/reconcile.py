@@ -43,6 +43,7 @@ class Reconciler:
         self.degraded: str | None = None
         """Why an older version than the chosen one is live; stays until another one goes live."""
         self._fallback: int | None = None
+        self._lagging: str | None = None
 
     async def run(self, interval_s: float = INTERVAL_S) -> None:
         """Look now, every ``interval_s``, and at once when a request found an engine gone. Never returns."""
@@ -71,9 +72,10 @@ class Reconciler:
             wanted = self._swap.registry.live()
             if wanted != self._fallback:
                 self._fallback = self.degraded = None
-            fault = None
+            self._lagging = None
             try:
                 actions += await self._serve(wanted, served)
+                fault = self._lagging
                 self._failures = 0
             except AdapterError as error:
                 fault = str(error)
@@ -90,25 +92,44 @@ class Reconciler:
     def _forget_lost(self, served: dict[int, Endpoint]) -> list[str]:
         """Give nobody a lease on an engine that is gone."""
         route = self._swap.route
-        lost = [n for n, endpoint in route.resident().items() if served.get(n) != endpoint]
+        lost = [n for n in route.resident() if n not in served]
         for version in lost:
             route.remove(version)
+        for version in route.resident():
+            if route.live is None or route.live.version != version:  # the live one: see _serve
+                route.add(served[version])
+        live = route.live and route.live.version
+        if self._swap.host.limits.base_stays and BASE_VERSION in served and live != BASE_VERSION:
+            route.add(served[BASE_VERSION])  # it can be asked by name
         return [f"the engine of {spoken(version)} is gone" for version in lost]
 
     async def _serve(self, wanted: int, served: dict[int, Endpoint]) -> list[str]:
         """Make the wanted version what requests get. Raises AdapterError."""
         route = self._swap.route
         endpoint = served.get(wanted)
-        if endpoint and route.live == endpoint:
-            return []
         if endpoint is None:
-            version = None if wanted == BASE_VERSION else self._swap.registry.get(wanted)
-            endpoint = await self._swap.load(version)
+            endpoint = await self._load(wanted)
+        elif endpoint.lacking:
+            endpoint = await self._complete(wanted, endpoint)
         before = route.live
+        if before == endpoint:
+            return []
         route.flip(endpoint)
         if before and before.version != wanted:
-            self._swap.retire(before.version)
-        return [f"{spoken(wanted)} serves again"]
+            self._swap.replaced(before.version)
+        where = f", by {', '.join(endpoint.urls)}" if endpoint.also or endpoint.lacking else ""
+        return [f"{spoken(wanted)} serves again{where}"]
+
+    async def _complete(self, wanted: int, endpoint: Endpoint) -> Endpoint:
+        """Load what is live into the replicas that lack it; those that have it serve in any case."""
+        try:
+            return await self._load(wanted)
+        except AdapterError as error:
+            self._lagging = f"{spoken(wanted)} is not served by {', '.join(endpoint.lacking)}: {error}"
+            return endpoint
+
+    async def _load(self, wanted: int) -> Endpoint:
+        return await self._swap.load(None if wanted == BASE_VERSION else self._swap.registry.get(wanted))
 
     async def _fall_back(self, wanted: int, error: AdapterError) -> list[str]:
         """Serve an older version when the wanted one cannot be; leave things alone when the engine is at fault."""

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from types import TracebackType
 
+from burnish.adapters.balance import Balance
 from burnish.adapters.errors import EngineError, UnknownVersion
 from burnish.adapters.hosts.base import Endpoint
 
@@ -27,7 +29,7 @@ class Lease:
         """Say that the request has ended."""
         if self._route is not None:
             route, self._route = self._route, None
-            route._released(self.endpoint.version)
+            route._released(self.endpoint)
 
     def __enter__(self) -> Lease:
         return self
@@ -44,7 +46,9 @@ class LiveRoute:
     def __init__(self) -> None:
         self._live: Endpoint | None = None
         self._resident: dict[int, Endpoint] = {}
+        """The least recently used first."""
         self._leases: Counter[int] = Counter()
+        self._balance = Balance()
         self._is_live = asyncio.Event()
         self._drained: dict[int, asyncio.Event] = {}
         self.trouble = asyncio.Event()
@@ -56,7 +60,7 @@ class LiveRoute:
         return self._live
 
     def resident(self) -> dict[int, Endpoint]:
-        """Return the versions that can be leased, the live one included."""
+        """Return the versions that can be leased, the live one included; the least recently used first."""
         return dict(self._resident)
 
     def in_flight(self, version: int) -> int:
@@ -83,7 +87,7 @@ class LiveRoute:
         self._is_live.set()
 
     def add(self, endpoint: Endpoint) -> None:
-        """Let requests ask for a version by name, without making it live."""
+        """Let requests ask for a version by name, without making it live; or take note where it is served now."""
         self._resident[endpoint.version] = endpoint
 
     def remove(self, version: int) -> None:
@@ -99,6 +103,12 @@ class LiveRoute:
         If that was the live version, nothing is live until it serves again: ``wait_live``.
         """
         self.trouble.set()
+        for version, endpoint in self._resident.items():
+            if endpoint.also and url in endpoint.urls:
+                first, *others = (each for each in endpoint.urls if each != url)
+                self._resident[version] = replace(endpoint, url=first, also=tuple(others))
+                if self._live == endpoint:
+                    self._live = self._resident[version]
         if self._live and self._live.url == url:
             self._live = None
             self._is_live.clear()
@@ -117,9 +127,14 @@ class LiveRoute:
 
     def _leased(self, endpoint: Endpoint) -> Lease:
         self._leases[endpoint.version] += 1
-        return Lease(self, endpoint)
+        if endpoint.version in self._resident:
+            self._resident[endpoint.version] = self._resident.pop(endpoint.version)
+        url = self._balance.pick(endpoint.urls)
+        return Lease(self, replace(endpoint, url=url, also=()) if endpoint.also else endpoint)
 
-    def _released(self, version: int) -> None:
+    def _released(self, endpoint: Endpoint) -> None:
+        self._balance.done(endpoint.url)
+        version = endpoint.version
         self._leases[version] -= 1
         if not self._leases[version]:
             del self._leases[version]

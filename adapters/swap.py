@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
+from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.base import AdapterHost, Endpoint
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry
@@ -45,13 +47,14 @@ class Swap:
         self.lock = asyncio.Lock()
         """Held by whoever changes what is loaded."""
         self._retiring: dict[int, asyncio.Task[None]] = {}
+        self._staged: set[int] = set()
 
     async def go_live(self, version: AdapterVersion | None, reason: str) -> Swapped:
         """Make a version (None: the bare model) what new requests get; return as soon as they do.
 
         The replaced version is unloaded in the background, when the last request that began on it has ended;
-        never earlier, however long that takes. Raises IncompatibleAdapter, CorruptAdapter, EngineError,
-        ProbeFailed, and then everything is as it was before.
+        never earlier, however long that takes, and only when room is needed where the engine keeps versions.
+        Raises IncompatibleAdapter, CorruptAdapter, EngineError, ProbeFailed, and then everything is as it was before.
         """
         began = time.perf_counter()
         number = version.number if version else BASE_VERSION
@@ -65,8 +68,10 @@ class Swap:
                 except BaseException:
                     await self._unload_unless_used(number)
                     raise
-                self.retire(replaced)
             self.route.flip(endpoint)
+            self._staged.discard(number)
+            if replaced != number:
+                self.replaced(replaced)
             return Swapped(number, replaced, time.perf_counter() - began)
 
     async def stage(self, version: AdapterVersion) -> Endpoint:
@@ -78,6 +83,7 @@ class Swap:
         async with self.lock:
             endpoint = await self.load(version)
             self.route.add(endpoint)
+            self._staged.add(version.number)
             return endpoint
 
     async def unstage(self, version: int) -> None:
@@ -85,8 +91,16 @@ class Swap:
         if self.registry.live() != version:
             await asyncio.shield(self.retire(version))
 
+    def replaced(self, version: int) -> None:
+        """Take note that a version is live no more: it is unloaded now, or when room is needed."""
+        if not self.host.limits.keeps:
+            self.retire(version)
+        elif self._short_of_room(0):
+            self._retire_idle()
+
     def retire(self, version: int) -> asyncio.Task[None]:
         """Unload a version in the background, when no request uses it any more."""
+        self._staged.discard(version)
         task = self._retiring.get(version)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._drain_and_unload(version))
@@ -100,11 +114,20 @@ class Swap:
             await asyncio.wait(self._retiring.values())
 
     async def close(self) -> None:
-        """Stop waiting for versions to drain; the host ends them."""
+        """Stop waiting for versions to drain, and leave in an engine that keeps versions only what is live."""
         tasks = list(self._retiring.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self.host.limits.keeps:
+            kept = [
+                number
+                for number in self.route.resident()
+                if number not in (BASE_VERSION, self.registry.live())
+            ]
+            for number in kept:
+                with suppress(EngineError):  # it is down, or reconciling finds what is left at the next start
+                    await self.host.unload(number)
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Verify, load and probe, for whoever holds the lock; undone when it fails or the caller is cancelled."""
@@ -143,9 +166,24 @@ class Swap:
             logger.error("version %d was not unloaded: %s", version, error)
 
     async def _room(self, number: int) -> None:
-        """Wait a while for a version to drain when the engine is full."""
-        resident = self.route.resident()
-        if number not in resident and len(resident) >= self.host.limits.max_resident and self._retiring:
+        """When the engine is full, unload the version that was used least recently, and wait a while for that."""
+        if number in self.route.resident() or not self._short_of_room(1):
+            return
+        if self.host.limits.keeps and not self._retiring:
+            self._retire_idle()
+        if self._retiring:
             await asyncio.wait(
                 self._retiring.values(), timeout=ROOM_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED
             )
+
+    def _short_of_room(self, more: int) -> bool:
+        loaded = set(self.route.resident()) | ({BASE_VERSION} if self.host.limits.base_stays else set())
+        return len(loaded) + more > self.host.limits.max_resident
+
+    def _retire_idle(self) -> None:
+        """Unload the version used least recently that is not the bare model, nor live, nor being judged, nor in use."""
+        needed = {BASE_VERSION, self.registry.live(), *self._staged}
+        for number in self.route.resident():
+            if number not in needed and not self.route.in_flight(number):
+                self.retire(number)
+                return

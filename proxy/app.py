@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -12,13 +14,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from burnish.proxy.asgi import App, on_burnish_error, on_http_error
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, Conflict
 from burnish.proxy.feedback import answer_command, completion_routes, feedback_routes
 from burnish.proxy.learner.routes import learner_routes
-from burnish.proxy.learning import Learning, learning
+from burnish.proxy.learning import Learning, NotLearning, learning
 from burnish.proxy.log import Log
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.guard import Guard
@@ -28,7 +31,11 @@ from burnish.proxy.relay.routing import RemoteUpstream, Upstream
 from burnish.proxy.status import in_words, status_routes
 from burnish.proxy.surfaces import SURFACES
 
+logger = logging.getLogger(__name__)
+
 LOG_FILE = "burnish.db"
+# A refused connection costs nothing, and people wait for the first version.
+ASK_AGAIN_S = 2.0
 
 
 @asynccontextmanager
@@ -42,17 +49,50 @@ async def running(config: Config) -> AsyncIterator[App]:
         stack.callback(log.close)
         pool = Pool(config)
         stack.push_async_callback(pool.close)
+        guard = Guard(config)
         opened = await stack.enter_async_context(learning(config, log, pool))
-        yield _application(config, log, pool, opened)
+        app = App(guard, *_routes_and_relay(config, guard, log, pool, opened))
+        if isinstance(opened, NotLearning) and opened.ask_again:
+
+            async def reopen() -> bool:
+                async with AsyncExitStack() as attempt:
+                    found = await attempt.enter_async_context(learning(config, log, pool))
+                    app.become(*_routes_and_relay(config, guard, log, pool, found))
+                    if isinstance(found, Learning):
+                        stack.push_async_exit(attempt.pop_all())
+                    return isinstance(found, NotLearning) and found.ask_again
+
+            asking = asyncio.get_running_loop().create_task(_again_and_again(reopen))
+            stack.push_async_callback(_cancelled, asking)
+        yield app
 
 
-def _application(config: Config, log: Log, pool: Pool, opened: Learning | str) -> App:
+async def _again_and_again(ask: Callable[[], Awaitable[bool]]) -> None:
+    """Ask an engine that was not up until it says what it is."""
+    wanted = True
+    while wanted:
+        await asyncio.sleep(ASK_AGAIN_S)
+        try:
+            wanted = await ask()
+        except Exception:
+            # Without this loop burnish passes through for ever, and nobody would know why.
+            logger.exception("the engine cannot be opened; trying again in %g s", ASK_AGAIN_S)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+def _routes_and_relay(
+    config: Config, guard: Guard, log: Log, pool: Pool, opened: Learning | NotLearning
+) -> tuple[ASGIApp, ASGIApp]:
     parts = opened if isinstance(opened, Learning) else None
-    why_not = "" if isinstance(opened, Learning) else opened
+    why_not = "" if isinstance(opened, Learning) else opened.reason
     upstream: Upstream = parts.upstream if parts else RemoteUpstream(config, pool)
     engine = parts.engine if parts else None
     learner_status = parts.learner.status if parts else partial(_not_learning, why_not)
-    guard = Guard(config)
     wake = _waker(parts)
 
     async def status_in_words() -> str:
@@ -71,10 +111,14 @@ def _application(config: Config, log: Log, pool: Pool, opened: Learning | str) -
         *status_routes(log, upstream, engine, learner_status),
         *feedback_routes(log, wake),
         *completion_routes(log),
-        *(learner_routes(parts.learner, parts.registry, log) if parts else _refusing_routes(why_not)),
+        *(
+            learner_routes(parts.learner, parts.registry, parts.transfer, log)
+            if parts
+            else _refusing_routes(why_not)
+        ),
     ]
     handlers = {BurnishError: on_burnish_error, HTTPException: on_http_error}
-    return App(guard, Starlette(routes=routes, exception_handlers=handlers), relay)
+    return Starlette(routes=routes, exception_handlers=handlers), relay
 
 
 def _waker(parts: Learning | None) -> Callable[[Feedback], None]:

@@ -27,6 +27,11 @@ class App:
         self._own = own
         self._relay = relay
 
+    def become(self, own: ASGIApp, relay: ASGIApp) -> None:
+        """Answer new requests with other parts; those under way end on the parts on which they began."""
+        self._own = own
+        self._relay = relay
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "websocket":

@@ -98,7 +98,9 @@ class Config(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs an api_key.")
     port: int = Field(8787, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     upstream: str | None = Field(
-        None, description="URL of an OpenAI-compatible server. Unset: the embedded engine."
+        None,
+        description="URL of an OpenAI-compatible server, or several with commas between them: replicas that serve the "
+        "same model. Unset: the embedded engine.",
     )
     upstream_api_key: SecretStr | None = Field(
         None, description="Key for the upstream, used when the caller sends no Authorization of its own."
@@ -131,17 +133,26 @@ class Config(BaseSettings):
     idle_timeout_s: float = Field(300, gt=0, description="Longest silence inside an answer.")
     train: TrainConfig = TrainConfig()
 
+    @property
+    def upstreams(self) -> tuple[str, ...]:
+        """The URLs in ``upstream``; more than one are replicas."""
+        return tuple(self.upstream.split(",")) if self.upstream else ()
+
     @field_validator("upstream")
     @classmethod
     def _upstream_is_a_url(cls, value: str | None) -> str | None:
         if value is None:
             return None
-        parts = urlsplit(value)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("must be an http(s) URL such as http://127.0.0.1:8000/v1")
-        if parts.username or parts.password:
-            raise ValueError("must not contain a password; set upstream_api_key instead")
-        return value.rstrip("/")
+        urls = [url.strip().rstrip("/") for url in value.split(",")]
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+                raise ValueError("must be an http(s) URL such as http://127.0.0.1:8000/v1")
+            if parts.username or parts.password:
+                raise ValueError("must not contain a password; set upstream_api_key instead")
+        if len(set(urls)) < len(urls):
+            raise ValueError("names the same server twice")
+        return ",".join(urls)
 
     @field_validator("data_dir", "models_preset")
     @classmethod

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
-from burnish.adapters.errors import EngineError
-from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable
 from burnish.adapters.hosts.base import AdapterHost
-from burnish.adapters.hosts.detect import Detected, detect
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
-from burnish.adapters.hosts.foreign import open_host
-from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream
@@ -37,11 +36,21 @@ class Learning:
     upstream: LearningUpstream
     learner: Learner
     registry: Registry
+    transfer: Transfer
     engine: Engine
 
 
+@dataclass(frozen=True, slots=True)
+class NotLearning:
+    """Why burnish only passes through, logs and takes ratings."""
+
+    reason: str
+    ask_again: bool = False
+    """The engine was not up, or not yet ready: people start things in any order."""
+
+
 @asynccontextmanager
-async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learning | str]:
+async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learning | NotLearning]:
     """Open the engine on what the registry says is live, and the learner; or say why versions cannot be swapped.
 
     Raises ConfigError; EngineError when the embedded engine or its model cannot be had.
@@ -54,17 +63,19 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
         host: AdapterHost = EmbeddedHost(weights, base_model=name, state_dir=state)
     else:
         if config.engine == "none":
-            yield "no versions are swapped here: engine = none. burnish logs and takes ratings"
+            yield NotLearning("no versions are swapped here: engine = none. burnish logs and takes ratings")
             return
         try:
             host, weights = await foreign_host(config, registry.versions)
         except EngineError as error:
-            yield f"no versions can be swapped here: {error}. burnish logs and takes ratings"
+            reason = f"no versions can be swapped here: {error}. burnish logs and takes ratings"
+            yield NotLearning(reason, _passes(error))
             return
         elsewhere = RemoteUpstream(config, pool, host.base_model)
     async with _beside(host, registry, config, log, weights) as (learner, engine, route):
         upstream = LearningUpstream(host.base_model, route, elsewhere)
-        yield Learning(upstream, learner, registry, engine)
+        transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
+        yield Learning(upstream, learner, registry, transfer, engine)
 
 
 @asynccontextmanager
@@ -95,38 +106,11 @@ async def _beside(
         yield learner, Engine(swap, reconciler), swap.route
 
 
-async def foreign_host(
-    config: Config, versions: Callable[[], Sequence[AdapterVersion]]
-) -> tuple[AdapterHost, Path]:
-    """Return the host of the engine behind ``upstream``, and its base weights. Raises EngineError."""
-    key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
-    api = EngineApi(config.upstream or "", key)
-    try:
-        found = await detect(api, config.model)
-    finally:
-        await api.close()
-    weights = _weights(config, found)
-    host = await asyncio.to_thread(
-        open_host,
-        found,
-        api,
-        weights,
-        versions=versions,
-        state_dir=config.data_dir / "engine",
-        preset=config.models_preset,
-    )
-    return host, weights
-
-
-def _weights(config: Config, found: Detected) -> Path:
-    if config.train.base:
-        return Path(config.train.base).expanduser().absolute()
-    if found.weights is None:
-        raise EngineError(
-            f"{config.upstream} does not say where the weights of {found.model} lie on this machine; set train.base "
-            "to that GGUF file or Hugging Face directory"
-        )
-    return found.weights
+def _passes(error: EngineError) -> bool:
+    """Whether an engine may say something else in a while: it is down, or still loads its model."""
+    if isinstance(error, EngineRefused):
+        return error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return isinstance(error, EngineUnreachable)
 
 
 def _embedded_model(named: str | None) -> tuple[Path, str]:

@@ -30,6 +30,7 @@ class Engine:
         return {
             "version": endpoint.version if endpoint else self._swap.registry.live(),
             "name": endpoint.model if endpoint else None,
+            "served_by": list(endpoint.urls) if endpoint else [],
             "resident": sorted(self._swap.route.resident()),
         }
 
@@ -64,7 +65,9 @@ def status_routes(
             {
                 "version": burnish.__version__,
                 "upstream": upstream.name,
-                "live": engine.live() if engine else {"version": None, "name": None, "resident": []},
+                "live": engine.live()
+                if engine
+                else {"version": None, "name": None, "served_by": [], "resident": []},
                 "engine": {"trouble": engine.trouble() if engine else None},
                 "log": {"healthy": log.healthy() is None, "trouble": log.healthy()},
                 "counts": await log.counts(),

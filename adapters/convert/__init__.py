@@ -1,1 +1,1 @@
-"""Turning a version's PEFT files into what an engine can read."""
+"""Turning a version's PEFT files into what an engine can read, and back."""

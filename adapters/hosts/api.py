@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from burnish.adapters.errors import EngineError, EngineRefused, ProbeFailed
+from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable, ProbeFailed
 from burnish.adapters.hosts.base import Endpoint
 
 # An engine answers these in milliseconds; on an overloaded machine it may wait for a core.
@@ -40,7 +40,7 @@ class EngineApi:
         """Send a request; return its JSON, or its text where it is none.
 
         ``body`` is sent as it is when it is an asynchronous iterable of bytes, else as JSON. Raises EngineRefused when
-        the status is an error, EngineError when there is no whole answer.
+        the status is an error, EngineUnreachable when there is no whole answer.
         """
         if self._session is None:
             # No connection is kept: some engines close one just as the next request enters it.
@@ -59,9 +59,9 @@ class EngineApi:
             ) as response:
                 content = await response.read()
         except TimeoutError as error:
-            raise EngineError(f"{self.url}{path} did not answer within {timeout_s:g} s") from error
+            raise EngineUnreachable(f"{self.url}{path} did not answer within {timeout_s:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise EngineError(f"{self.url}{path} cannot be reached: {error}") from error
+            raise EngineUnreachable(f"{self.url}{path} cannot be reached: {error}") from error
         try:
             answer: Any = orjson.loads(content)
         except orjson.JSONDecodeError:

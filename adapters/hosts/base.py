@@ -24,6 +24,15 @@ class Endpoint:
     fields: tuple[tuple[str, Any], ...] = ()
     """Members that the body of every request to it must have, e.g. ``("adapters", "/path")``; ours win over the
     caller's."""
+    also: tuple[str, ...] = ()
+    """Roots of further engines that serve the same: replicas, of which the route picks one for each request."""
+    lacking: tuple[str, ...] = field(default=(), compare=False)
+    """Roots of replicas that are up and do not serve it yet; reconciling loads it there."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Every root that serves it."""
+        return (self.url, *self.also)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +44,9 @@ class Limits:
     """Versions loaded at once, the bare model included."""
     base_stays: bool = False
     """The bare model is served whatever happens, and costs nothing: an engine that somebody else runs."""
+    keeps: bool = False
+    """A version that was replaced stays loaded while there is room, least recently used out first: where it costs an
+    engine next to nothing, going back to it takes no time."""
 
 
 def engine_name(version: AdapterVersion) -> str:

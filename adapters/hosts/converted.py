@@ -7,7 +7,8 @@ import hashlib
 from functools import lru_cache
 from pathlib import Path
 
-from burnish.adapters.convert.peft_gguf import BaseLayout, convert, read_base
+from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
+from burnish.adapters.convert.peft_gguf import convert
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.manifest import AdapterVersion
 
@@ -37,22 +38,24 @@ def check_base(version: AdapterVersion, base_digest: str, served: str) -> None:
 
 
 async def ensure_converted(version: AdapterVersion, base: Path, target: Path) -> None:
-    """Convert a version, unless that is done; the event loop stays free.
+    """Convert a version, unless that is done; the event loop stays free. Raises as convert_once does."""
+    await asyncio.to_thread(convert_once, version.path, base, target, version.served_name)
+
+
+def convert_once(adapter: Path, base: Path, target: Path, name: str) -> None:
+    """Convert a PEFT directory for a base GGUF, unless ``target`` is there; ``name`` is what errors call it.
 
     Raises CorruptAdapter, IncompatibleAdapter, EngineError (e.g. the disk is full; nothing is left then).
     """
+    if target.exists():
+        return
     try:
-        await asyncio.to_thread(_convert, version.path, base, target)
+        convert(adapter, _layout(base, base.stat().st_mtime_ns if base.exists() else 0), target)
     except OSError as error:
         raise EngineError(
-            f"cannot write {version.served_name} as GGUF into {target.parent}: {error.strerror or error}; "
+            f"cannot write {name} as GGUF into {target.parent}: {error.strerror or error}; "
             "make room there, or check its rights"
         ) from error
-
-
-def _convert(adapter: Path, base: Path, target: Path) -> None:
-    if not target.exists():
-        convert(adapter, _layout(base, base.stat().st_mtime_ns if base.exists() else 0), target)
 
 
 @lru_cache(maxsize=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,15 @@ Kind = Literal["vllm", "sglang", "ollama", "llamacpp", "mlx", "other"]
 
 # Every one of these answers a listing in milliseconds; what does not is no engine, or not up yet.
 LOOK_TIMEOUT_S = 3.0
-USUAL_PORTS: dict[int, str] = {8000: "vLLM", 8080: "llama.cpp or MLX", 11434: "Ollama", 30000: "SGLang"}
+# In this order: vLLM; llama.cpp and MLX; Ollama; SGLang.
+USUAL_PORTS = (8000, 8080, 11434, 30000)
+NAMES: dict[Kind, str] = {
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "ollama": "Ollama",
+    "llamacpp": "llama.cpp",
+    "mlx": "MLX",
+}
 
 _OWNERS: dict[str, Kind] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "library": "ollama"}
 _FROM = re.compile(r"^FROM (/.+)$", re.MULTILINE)
@@ -56,12 +65,18 @@ async def detect(api: EngineApi, model: str | None = None) -> Detected:
 def weights_digest(weights: Path) -> str:
     """Return "sha256:<hex>" of a GGUF file, or of all safetensors of a Hugging Face directory. Raises EngineError."""
     if weights.is_file():
-        return file_digest(weights)
+        return _digest(weights, weights.stat().st_mtime_ns)
     files = sorted(weights.glob("*.safetensors"))
     if not files:
         raise EngineError(f"{weights} holds no *.safetensors: name a GGUF file or a Hugging Face directory")
-    content = repr([(path.name, file_digest(path)) for path in files])
+    content = repr([(path.name, _digest(path, path.stat().st_mtime_ns)) for path in files])
     return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+
+
+# Gigabytes are read once, however many replicas there are and however often they are asked.
+@lru_cache(maxsize=256)
+def _digest(file: Path, _changed_ns: int) -> str:
+    return file_digest(file)
 
 
 async def _ollama(api: EngineApi, model: str | None) -> Detected:

@@ -70,13 +70,14 @@ def serve(settings: Settings) -> Any:
         ) from error
     parameters = _parameters(xllamacpp, settings)
     if settings.adapter and settings.converted:
-        converted = Path(settings.converted)
-        if not converted.exists():
+        if not Path(settings.converted).exists():
             # Imported here: numpy is half of what a start costs, and most starts have nothing to convert.
-            from burnish.adapters.convert.peft_gguf import convert, read_base
+            from burnish.adapters.hosts.converted import convert_once
 
-            convert(Path(settings.adapter), read_base(Path(settings.model)), converted)
-        parameters.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(str(converted), 1.0)]
+            convert_once(
+                Path(settings.adapter), Path(settings.model), Path(settings.converted), settings.name
+            )
+        parameters.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(settings.converted, 1.0)]
     try:
         return xllamacpp.Server(parameters)
     except (RuntimeError, ValueError, MemoryError) as error:

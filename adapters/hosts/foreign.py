@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.detect import Detected, weights_digest
 from burnish.adapters.hosts.llamacpp import LlamaCppHost
+from burnish.adapters.hosts.llamacpp_given import LlamaCppGivenHost
 from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.hosts.named_lora import NamedLoraHost
 from burnish.adapters.hosts.ollama import OllamaHost
@@ -38,51 +40,26 @@ def open_host(
         raise EngineError(
             f"train.base {weights} does not exist; name a GGUF file or a Hugging Face directory"
         )
-    digest = weights_digest(weights)
-    if host := _NAMED_LORA.get(found.kind):
-        return host(
-            api.url, base_model=found.model, base_digest=digest, versions=versions, api_key=api.api_key
-        )
+    own: dict[str, Any] = {
+        "base_digest": weights_digest(weights),
+        "versions": versions,
+        "api_key": api.api_key,
+    }
+    if named_lora := _NAMED_LORA.get(found.kind):
+        return named_lora(api.url, base_model=found.model, **own)
+    own |= {"base_path": weights, "state_dir": state_dir}
     if found.kind == "mlx":
         if weights.resolve() != Path(found.model):
             raise EngineError(
                 f"train.base is {weights}, MLX serves {found.model}; leave train.base unset, or start MLX with that"
             )
-        return MlxHost(
-            api.url,
-            base_path=Path(found.model),
-            base_digest=digest,
-            state_dir=state_dir,
-            versions=versions,
-            api_key=api.api_key,
-        )
-    if found.kind == "llamacpp":
-        if preset is None:
-            raise EngineError(
-                f"{api.url} is llama-server: it takes versions in router mode only (llama-server --models-preset "
-                "models.ini --models-max 0 --cache-ram 0); set models_preset to that file"
-            )
-        _demand_gguf(weights)
-        return LlamaCppHost(
-            api.url,
-            base_model=found.model,
-            base_digest=digest,
-            base_path=weights,
-            preset=preset,
-            state_dir=state_dir,
-            versions=versions,
-            api_key=api.api_key,
-        )
+        return MlxHost(api.url, **(own | {"base_path": Path(found.model)}))
     _demand_gguf(weights)
-    return OllamaHost(
-        api.url,
-        base_model=found.model,
-        base_digest=digest,
-        base_path=weights,
-        state_dir=state_dir,
-        versions=versions,
-        api_key=api.api_key,
-    )
+    if found.kind == "ollama":
+        return OllamaHost(api.url, base_model=found.model, **own)
+    if preset:
+        return LlamaCppHost(api.url, base_model=found.model, preset=preset, **own)
+    return LlamaCppGivenHost(api.url, base_model=found.model, **own)
 
 
 def _demand_gguf(weights: Path) -> None:

@@ -64,7 +64,7 @@ class NamedLoraHost:
         self.base_digest = base_digest
         self._versions = versions
         self._api = EngineApi(url, api_key)
-        self._limits = Limits(max_rank=max_rank, max_resident=max_resident, base_stays=True)
+        self._limits = Limits(max_rank=max_rank, max_resident=max_resident, base_stays=True, keeps=True)
 
     @property
     def limits(self) -> Limits:

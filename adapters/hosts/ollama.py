@@ -72,7 +72,7 @@ class OllamaHost:
     @property
     def limits(self) -> Limits:
         """What Ollama can take."""
-        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
+        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     async def check(self) -> None:
         """See that it is Ollama, that it has the base, and that the base is made of the weights we know."""

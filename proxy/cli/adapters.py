@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +13,15 @@ from rich.table import Table
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, console, print_json, short
+
+
+class Format(StrEnum):
+    """Formats of adapters."""
+
+    peft = "peft"
+    gguf = "gguf"
+    mlx = "mlx"
+
 
 app = typer.Typer(help="List, show, promote and roll back versions.", no_args_is_help=True)
 
@@ -100,6 +111,44 @@ def rollback(
     """Go back to an earlier version or to the bare model, at once."""
     to = None if number is None else read_number(number)
     _changed(Proxy(url).post("/burnish/adapters/rollback", {"to": to, "reason": reason}), as_json)
+
+
+@app.command("import")
+def import_(
+    path: Annotated[Path, typer.Argument(help="A PEFT or MLX directory, or a GGUF adapter.")],
+    reason: Reason = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Take an adapter from elsewhere as a version; `promote` makes it live."""
+    body = {"path": str(path.expanduser().absolute()), "reason": reason}
+    made = Proxy(url).post("/burnish/adapters", {key: value for key, value in body.items() if value})
+    if as_json:
+        print_json(made)
+        return
+    name = spoken(made["version"])
+    console.print(f"imported as [bold]{name}[/]; make it live: burnish adapters promote {name}")
+
+
+@app.command()
+def export(
+    number: Number,
+    path: Annotated[
+        Path, typer.Argument(help="The file (gguf) or directory (peft, mlx) to write; must not exist.")
+    ],
+    form: Annotated[
+        Format, typer.Option("--as", help="peft (vLLM, SGLang), gguf (llama.cpp, Ollama, LM Studio) or mlx.")
+    ] = Format.peft,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Write a version in the format of another engine."""
+    body = {"path": str(path.expanduser().absolute()), "format": form.value}
+    written = Proxy(url).post(f"/burnish/adapters/{read_number(number)}/export", body)
+    if as_json:
+        print_json(written)
+    else:
+        console.print(f"written: [bold]{escape(written['path'])}[/]")
 
 
 def read_number(text: str) -> int:

@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
@@ -16,7 +17,7 @@ from burnish.adapters.errors import AdapterError
 from burnish.proxy.cli.client import key_header
 from burnish.proxy.cli.doctor_finding import Finding, Level
 from burnish.proxy.config import Config
-from burnish.proxy.learning import foreign_host
+from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.relay.routing import join
 
 ASK_TIMEOUT_S = 5.0
@@ -24,8 +25,13 @@ SHOWN_MODELS = 3
 
 
 def upstream(config: Config) -> Finding:
-    """Does the upstream answer, and does it speak the OpenAI API?"""
-    url = config.upstream or ""
+    """Does the upstream answer, all its replicas, and do they speak the OpenAI API?"""
+    found = [_upstream(url, config) for url in config.upstreams]
+    worst = min(found, key=lambda finding: ("fail", "warn", "ok").index(finding.level))
+    return worst if worst.level != "ok" else replace(worst, text="; ".join(each.text for each in found))
+
+
+def _upstream(url: str, config: Config) -> Finding:
     key = config.upstream_api_key
     headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
     try:

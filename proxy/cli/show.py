@@ -35,7 +35,7 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
     lines = [
         ("burnish", f"{state['version']} at {url}"),
         ("upstream", escape(state["upstream"])),
-        ("live", f"[bold]{live['name']}[/]" if live["name"] else "–"),
+        ("live", _live(live, replicas=state["upstream"].count(",") + 1)),
         ("answers", f"{counts['completions']} in {counts['conversations']} conversations"),
         (
             "ratings",
@@ -59,6 +59,13 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         if trouble:
             lines.append(("trouble", f"[red]{escape(trouble)}[/]"))
     return lines
+
+
+def _live(live: dict[str, Any], replicas: int) -> str:
+    if not live["name"]:
+        return "–"
+    where = f" on {len(live['served_by'])} of {replicas} replicas" if replicas > 1 else ""
+    return f"[bold]{live['name']}[/]{where}"
 
 
 def history(

@@ -19,7 +19,11 @@ def up(
     host: Annotated[str | None, typer.Option(help="Address to listen on [127.0.0.1].")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on [8787]; 0 picks a free one.")] = None,
     upstream: Annotated[
-        str | None, typer.Option(help="URL of an OpenAI-compatible server instead of the embedded engine.")
+        str | None,
+        typer.Option(
+            help="URL of an OpenAI-compatible server instead of the embedded engine; of replicas, all their URLs with "
+            "commas between them. Not given: asks when an engine runs on this machine already."
+        ),
     ] = None,
     model: Annotated[
         str | None,
@@ -33,6 +37,7 @@ def up(
 ) -> None:
     """Start the proxy, and the embedded engine unless an upstream is named. Ctrl-C stops it."""
     # Imported here so that every other command starts without the server's libraries.
+    from burnish.proxy.cli.engines_here import choose_engine
     from burnish.proxy.serve import serve
 
     flags: dict[str, Any] = {
@@ -44,6 +49,8 @@ def up(
         "train": {"enabled": False} if no_train else None,
     }
     settings = read_settings(flags, file=config)
+    if not (settings.upstream or settings.model) and (found := choose_engine()):
+        settings = read_settings(flags | {"upstream": found}, file=config)
     _log_to_terminal()
     what = settings.upstream or f"the embedded engine ({settings.model or 'small model'})"
     console.print(f"[dim]starting on {escape(what)} …[/]")

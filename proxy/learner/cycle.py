@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from burnish.adapters.errors import NeedsRestart
 from burnish.adapters.gate import Evidence, HeldOutReply, SampledReply, Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry, spoken
@@ -140,7 +141,13 @@ class Cycle:
         version = await asyncio.to_thread(self._register, job, plan)
         await report("evaluating", version.number)
         try:
-            verdict = await self._judge(job, plan, version)
+            try:
+                verdict = await self._judge(job, plan, version)
+            except NeedsRestart as error:
+                # Training it anew would change nothing about that, and the person can look for themselves.
+                why = f"trained, but not judged: {error}; `burnish adapters promote {version.number}` makes it live"
+                self.registry.record(version.number, "candidate", why, awaits="restart")
+                return Ended("candidate", why, version.number)
             details = verdict.model_dump(mode="json")
             if verdict.outcome == "rejected":
                 self.registry.record(version.number, "rejected", verdict.reason, verdict=details)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
@@ -14,15 +15,17 @@ from starlette.routing import Route
 from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
 from burnish.adapters.registry import Registry, spoken
-from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.json_http import json_response, page_limit, read_json, validated
 from burnish.proxy.learner.cycle import asked
 from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.transfer import Format, Transfer
 from burnish.proxy.log import Log
 from burnish.training.errors import JobError
 from burnish.training.job import JobDirectory, Rollout
 
 MAX_BODY_BYTES = 64 * 1024
+MAX_PATH = 4096
 MAX_REASON = 1000
 """Characters that a user may give as a reason."""
 
@@ -55,7 +58,21 @@ class RollbackRequest(_Body):
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "rolled back by hand"
 
 
-def learner_routes(learner: Learner, registry: Registry, log: Log) -> list[Route]:
+class ImportRequest(_Body):
+    """``POST /burnish/adapters``."""
+
+    path: Annotated[str, Field(min_length=1, max_length=MAX_PATH, strict=True)]
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "imported by hand"
+
+
+class ExportRequest(_Body):
+    """``POST /burnish/adapters/{n}/export``."""
+
+    path: Annotated[str, Field(min_length=1, max_length=MAX_PATH, strict=True)]
+    format: Format = "peft"
+
+
+def learner_routes(learner: Learner, registry: Registry, transfer: Transfer, log: Log) -> list[Route]:
     """Return the routes under /burnish/train, /burnish/runs and /burnish/adapters."""
 
     async def train(request: Request) -> Response:
@@ -90,15 +107,36 @@ def learner_routes(learner: Learner, registry: Registry, log: Log) -> list[Route
         await learner.rollback(body.to, body.reason)
         return _live(registry)
 
+    async def import_(request: Request) -> Response:
+        body = validated(ImportRequest, await read_json(request, MAX_BODY_BYTES))
+        version = await asyncio.to_thread(transfer.bring_in, _absolute(body.path), body.reason)
+        return json_response(_summary(version), 201)
+
+    async def export(request: Request) -> Response:
+        body = validated(ExportRequest, await read_json(request, MAX_BODY_BYTES))
+        target = _absolute(body.path)
+        await asyncio.to_thread(transfer.give_out, request.path_params["n"], body.format, target)
+        return json_response({"path": str(target), "format": body.format})
+
     return [
         Route("/burnish/train", train, methods=["POST"]),
         Route("/burnish/runs", runs, methods=["GET"]),
         Route("/burnish/runs/{id}", run, methods=["GET"]),
         Route("/burnish/adapters", adapters, methods=["GET"]),
+        Route("/burnish/adapters", import_, methods=["POST"]),
         Route("/burnish/adapters/rollback", rollback, methods=["POST"]),
         Route("/burnish/adapters/{n:int}", adapter, methods=["GET"]),
         Route("/burnish/adapters/{n:int}/promote", promote, methods=["POST"]),
+        Route("/burnish/adapters/{n:int}/export", export, methods=["POST"]),
     ]
+
+
+def _absolute(path: str) -> Path:
+    """Demand a path that does not depend on where burnish was started. Raises Unprocessable."""
+    found = Path(path)
+    if not found.is_absolute() or "\0" in path:
+        raise Unprocessable(f"path must be absolute, not {path!r}", param="path")
+    return found
 
 
 def _live(registry: Registry) -> Response:

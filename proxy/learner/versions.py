@@ -58,7 +58,8 @@ class Versions:
 
     def _unjudged(self, version: AdapterVersion) -> bool:
         events = self._registry.events(version.number)
-        return version.state == "candidate" and not any("verdict" in event.details for event in events)
+        decided = any(event.details.keys() & {"verdict", "awaits"} for event in events)
+        return version.state == "candidate" and not decided
 
     async def _go_live(self, version: AdapterVersion | None, reason: str) -> None:
         try:

@@ -35,6 +35,9 @@ from burnish.proxy.relay.routing import Target, Upstream, join
 from burnish.proxy.relay.splice import append_members, splice_model
 from burnish.proxy.surfaces.base import Surface
 
+# How many targets one request may find gone before it fails.
+MAX_TRIES = 3
+
 
 class Answer(Protocol):
     """Carries out a ``/rl`` command and returns the text that answers it."""
@@ -151,8 +154,8 @@ class Relay:
                     await self._stream(response, send, client, flight)
                 return
             except ConnectFailed:
-                # Nothing was sent, so a second try is safe; it waits until the engine is back.
-                if len(tried) > 1 or not self._upstream.lost(target):
+                # Nothing was sent, so another try is safe: on another replica, or when the engine is back.
+                if not self._upstream.lost(target) or len(tried) == MAX_TRIES:
                     raise
             finally:
                 target.release()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import orjson
 
+from burnish.adapters.balance import Balance
 from burnish.adapters.errors import UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.route import Lease, LiveRoute
@@ -19,12 +22,10 @@ from burnish.proxy.relay.pool import Pool
 DEFAULT_MODEL = "default"
 """Always the upstream's own model, whatever it is called there."""
 
+# A replica that did not accept a connection gets no request for this long, unless it is the only one left.
+DOWN_S = 5.0
 # A restarted engine is back within two seconds; longer means that something is wrong.
 ENGINE_WAIT_S = 15.0
-
-
-def _nothing() -> None:
-    """Release nothing: an upstream that is not ours holds no version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Target:
 
     url: str
     """Root of the API, no trailing slash; see ``join``."""
+    release: Callable[[], None]
     model: str | None
     """What ``model`` must say there; None leaves the request as it is."""
     version: int | None
@@ -44,7 +46,8 @@ class Target:
     reuse_connections: bool = True
     fields: tuple[tuple[str, Any], ...] = ()
     """Members that the body must have there."""
-    release: Callable[[], None] = _nothing
+    leased: bool = False
+    """It is a version that reconciling brings back when it is lost."""
 
 
 class Upstream(Protocol):
@@ -69,51 +72,67 @@ class Upstream(Protocol):
 
 
 class RemoteUpstream:
-    """Any OpenAI-compatible server, by URL, with the caller's own credentials or ours."""
+    """Any OpenAI-compatible server, or equal replicas of one, by URL, with the caller's own credentials or ours."""
 
     def __init__(self, config: Config, pool: Pool, own_model: str | None = None) -> None:
-        assert config.upstream is not None
-        self._url = config.upstream
+        self._urls = config.upstreams
         self._pool = pool
+        self._balance = Balance()
+        self._down_until: dict[str, float] = {}
         self._own_model = own_model or config.model
         key = config.upstream_api_key
         self._authorization = f"Bearer {key.get_secret_value()}" if key else None
 
     @property
     def name(self) -> str:
-        """The upstream's URL."""
-        return self._url
+        """The upstream's URLs."""
+        return ",".join(self._urls)
 
     async def target(self, model: str | None) -> Target:
         """Every model goes there; ``default`` becomes the upstream's own."""
-        if model == DEFAULT_MODEL:
-            model = await self._default()
-            return Target(self._url, model, None, self._authorization)
-        return Target(self._url, None, None, self._authorization)
+        name = await self._default() if model == DEFAULT_MODEL else None
+        url = self._balance.pick(self._up())
+        return Target(url, partial(self._balance.done, url), name, None, self._authorization)
 
     def lost(self, target: Target) -> bool:
-        """A server that is not ours is not ours to bring back."""
-        return False
+        """A server that is not ours is not ours to bring back; but a replica may answer instead."""
+        self._down_until[target.url] = time.monotonic() + DOWN_S
+        return len(self._urls) > 1
 
     async def models(self) -> list[dict[str, Any]]:
-        """Ask the upstream."""
+        """Ask the upstream; of replicas the first that answers."""
+        *others, last = sorted(self._urls, key=lambda url: url not in self._up())
+        for url in others:
+            try:
+                return await self._models(url)
+            except UpstreamUnreachable:
+                continue
+        return await self._models(last)
+
+    async def _models(self, url: str) -> list[dict[str, Any]]:
         headers = [(b"authorization", self._authorization.encode())] if self._authorization else []
-        response = await self._pool.send("GET", join(self._url, "/v1/models"), headers, None)
+        response = await self._pool.send("GET", join(url, "/v1/models"), headers, None)
         with response:
             content = b"".join([chunk async for chunk in response.chunks()])
         try:
             return list(orjson.loads(content)["data"])
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise UpstreamUnreachable(
-                f"{self._url} does not list its models (status {response.status}); set `model` to the name that "
+                f"{url} does not list its models (status {response.status}); set `model` to the name that "
                 "default should mean"
             ) from error
+
+    def _up(self) -> tuple[str, ...]:
+        """Those that may answer; when none is known to, the one that failed longest ago."""
+        now = time.monotonic()
+        up = tuple(url for url in self._urls if self._down_until.get(url, 0) <= now)
+        return up or (min(self._urls, key=self._down_until.__getitem__),)
 
     async def _default(self) -> str:
         if self._own_model is None:
             offered = await self.models()
             if not offered:
-                raise NotFound(f"{self._url} offers no model yet", code="model_not_found", param="model")
+                raise NotFound(f"{self.name} offers no model yet", code="model_not_found", param="model")
             self._own_model = str(offered[0]["id"])
         return self._own_model
 
@@ -154,8 +173,8 @@ class LearningUpstream:
 
     def lost(self, target: Target) -> bool:
         """The engine is brought back by reconciling; asking again waits for that."""
-        if target.release is _nothing:
-            return False  # passed through, perhaps after just such a wait
+        if not target.leased:  # passed through, perhaps after just such a wait
+            return self._elsewhere is not None and self._elsewhere.lost(target)
         self._route.lost(target.url)
         return True
 
@@ -195,13 +214,14 @@ class LearningUpstream:
         shared = self._elsewhere is not None
         return Target(
             endpoint.url,
+            lease.release,
             endpoint.model,
             endpoint.version,
             key,
             keep_caller_authorization=shared,
             reuse_connections=shared,
             fields=endpoint.fields,
-            release=lease.release,
+            leased=True,
         )
 
 

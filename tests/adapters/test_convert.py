@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import json
+import resource
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from burnish.adapters.convert.peft_gguf import BaseLayout, _rows_in_order, convert, read_base
+from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
+from burnish.adapters.convert.peft_gguf import convert
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
 from burnish.adapters.hosts.fetch import ensure_small_model
+from tests.support import tiny_gguf
 from tests.support.lora import random_lora, write_peft
+from tests.support.tiny_gguf import Shape, interleaved
 
 Q = "base_model.model.model.layers.3.self_attn.q_proj"
 DOWN = "base_model.model.model.layers.3.mlp.down_proj"
@@ -29,17 +32,6 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
     reader = gguf.GGUFReader(path)
     fields = {name: field.contents() for name, field in reader.fields.items()}
     return fields, {tensor.name: np.array(tensor.data) for tensor in reader.tensors}
-
-
-def hand_permuted(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Row by row: within each head, first-half row i goes to 2i, second-half row i to 2i + 1."""
-    size = len(rows) // heads
-    result = np.empty_like(rows)
-    for head in range(heads):
-        for i in range(size // 2):
-            result[head * size + 2 * i] = rows[head * size + i]
-            result[head * size + 2 * i + 1] = rows[head * size + size // 2 + i]
-    return result
 
 
 def test_every_tensor_arrives_as_computed_by_hand(base: BaseLayout, tmp_path: Path) -> None:
@@ -64,16 +56,8 @@ def test_every_tensor_arrives_as_computed_by_hand(base: BaseLayout, tmp_path: Pa
                 found[f"blk.{block}.{name}.weight.lora_a"], tensors[f"{peft}.lora_A.weight"]
             )
             np.testing.assert_array_equal(
-                found[f"blk.{block}.{name}.weight.lora_b"], hand_permuted(b, heads) if heads else b
+                found[f"blk.{block}.{name}.weight.lora_b"], interleaved(b, heads) if heads else b
             )
-
-
-@given(heads=st.integers(1, 5), half=st.integers(1, 4), rank=st.integers(1, 3))
-def test_rows_move_within_their_head_and_none_is_lost(heads: int, half: int, rank: int) -> None:
-    rows = np.arange(heads * 2 * half * rank, dtype=np.float32).reshape(-1, rank)
-    layout = BaseLayout(Path(), 1, heads, heads, {})
-    for name in ("blk.0.attn_q.weight", "blk.0.attn_k.weight"):
-        np.testing.assert_array_equal(_rows_in_order(name, rows, layout), hand_permuted(rows, heads))
 
 
 def test_rslora_scales_by_the_root_of_the_rank(base: BaseLayout, tmp_path: Path) -> None:
@@ -181,7 +165,7 @@ def test_half_precision_is_widened_exactly(base: BaseLayout, tmp_path: Path) -> 
     np.testing.assert_array_equal(found["blk.3.ffn_down.weight.lora_b"], b.astype(np.float32))
 
 
-def test_a_base_that_is_no_llama_is_refused(tmp_path: Path) -> None:
+def test_a_base_of_another_architecture_or_without_its_keys_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.gguf"
     writer = gguf.GGUFWriter(path, "mamba")
     writer.write_header_to_file()
@@ -190,6 +174,99 @@ def test_a_base_that_is_no_llama_is_refused(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(IncompatibleAdapter, match="'mamba'"):
         read_base(path)
+    for keys in ({}, {"llama.attention.head_count": [4, 2]}):
+        writer = gguf.GGUFWriter(path, "llama")
+        for key, value in keys.items():
+            writer.add_array(key, value)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        with pytest.raises(EngineError, match=r"head_count is (None|\[4, 2\]), expected a number"):
+            read_base(path)
     path.write_bytes(b"not a GGUF at all")
     with pytest.raises(EngineError, match="cannot read"):
         read_base(path)
+
+
+def tiny_peft(path: Path, shape: Shape, *modules: str, **config: Any) -> Path:
+    """A LoRA of rank 2 on some modules of a tiny model; "part.of.name=module" is called so in its file."""
+    tensors = {}
+    for each in modules:
+        called, _, module = each.rpartition("=")
+        out, width = shape.modules[module]
+        name = f"base_model.model.{called or module}"
+        tensors[f"{name}.lora_A.weight"] = np.full((2, width), 0.5, np.float32)
+        tensors[f"{name}.lora_B.weight"] = np.arange(out * 2, dtype=np.float32).reshape(out, 2)
+    return write_peft(path, tensors, rank=2, **config)
+
+
+K = "model.layers.0.self_attn.k_proj"
+GATE = "model.layers.1.mlp.gate_proj"
+TINY = Shape("llama", head_dim=4, hidden=6, ffn=5, vocabulary=16, tied=False)
+
+
+@pytest.mark.parametrize("alpha", [0, 1e-60, 1e300])
+def test_an_alpha_that_gguf_would_take_for_none_is_refused(alpha: float, tmp_path: Path) -> None:
+    base = read_base(tiny_gguf.blank(tmp_path / "base.gguf", TINY))
+    with pytest.raises(IncompatibleAdapter, match="cannot be said in GGUF"):
+        convert(tiny_peft(tmp_path / "peft", TINY, K, lora_alpha=alpha), base, tmp_path / "out.gguf")
+
+
+@pytest.mark.parametrize("part", ["model.language_model.layers", "language_model.model.layers"])
+def test_the_text_part_of_a_model_that_sees_has_the_same_layers(part: str, tmp_path: Path) -> None:
+    base = read_base(tiny_gguf.blank(tmp_path / "base.gguf", TINY))
+    called = K.replace("model.layers", part)
+    convert(tiny_peft(tmp_path / "plain", TINY, K, GATE), base, tmp_path / "plain.gguf")
+    convert(tiny_peft(tmp_path / "seeing", TINY, f"{called}={K}", GATE), base, tmp_path / "seeing.gguf")
+    assert (tmp_path / "seeing.gguf").read_bytes() == (tmp_path / "plain.gguf").read_bytes()
+    twice = tiny_peft(tmp_path / "twice", TINY, K, f"{called}={K}")
+    with pytest.raises(IncompatibleAdapter, match=r"two modules that are blk\.0\.attn_k\.weight"):
+        convert(twice, base, tmp_path / "twice.gguf")
+    eye = tiny_peft(tmp_path / "eye", TINY, f"model.vision_tower.encoder.layers.0.self_attn.k_proj={K}")
+    with pytest.raises(IncompatibleAdapter, match=r"no counterpart of model\.vision_tower"):
+        convert(eye, base, tmp_path / "eye.gguf")
+
+
+def test_an_output_that_is_the_embedding_cannot_be_adapted_alone(tmp_path: Path) -> None:
+    tied = tiny_gguf.blank(tmp_path / "tied.gguf", replace(TINY, tied=True))
+    adapter = tiny_peft(tmp_path / "peft", TINY, "lm_head")
+    with pytest.raises(IncompatibleAdapter, match="no counterpart of lm_head; its output is the embedding"):
+        convert(adapter, read_base(tied), tmp_path / "out.gguf")
+    own = tiny_gguf.blank(tmp_path / "own.gguf", TINY)
+    convert(adapter, read_base(own), tmp_path / "out.gguf")
+    assert set(read(tmp_path / "out.gguf")[1]) == {"output.weight.lora_a", "output.weight.lora_b"}
+    other = tiny_gguf.blank(tmp_path / "other.gguf", replace(TINY, vocabulary=17))
+    with pytest.raises(IncompatibleAdapter, match=r"a \(16, 6\) weight, the base has \(17, 6\)"):
+        convert(adapter, read_base(other), tmp_path / "none.gguf")
+
+
+def test_a_base_with_fused_weights_is_refused_with_the_reason(tmp_path: Path) -> None:
+    path = tiny_gguf.write(
+        tmp_path / "fused.gguf", TINY, {"blk.0.attn_qkv.weight": np.zeros((32, 6), np.float32)}
+    )
+    with pytest.raises(IncompatibleAdapter, match="q, k and v fused"):
+        convert(tiny_peft(tmp_path / "peft", TINY, K), read_base(path), tmp_path / "out.gguf")
+    with pytest.raises(IncompatibleAdapter, match="'phi3'"):
+        read_base(tiny_gguf.blank(tmp_path / "phi.gguf", replace(TINY, architecture="phi3")))
+
+
+def test_rows_that_are_no_whole_heads_are_a_damaged_base(tmp_path: Path) -> None:
+    path = tiny_gguf.write(
+        tmp_path / "base.gguf", TINY, {"blk.0.attn_q.weight": np.zeros((12, 6), np.float32)}
+    )
+    with pytest.raises(EngineError, match="12 rows, which are no 4 heads"):
+        read_base(path)
+
+
+def test_a_full_disk_leaves_nothing(base: BaseLayout, tmp_path: Path) -> None:
+    adapter, state = write_peft(tmp_path / "peft", random_lora(0)), tmp_path / "state"
+    state.mkdir()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="written"):
+            convert(adapter, base, state / "out.gguf")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(state.iterdir()) == []

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 import sys
 import time
@@ -131,6 +132,19 @@ async def test_faults_of_an_adapter_keep_their_kind(host: EmbeddedHost, tmp_path
     with pytest.raises(IncompatibleAdapter, match="use_dora"):
         await host.load(dora)
     assert host.processes() == {}
+
+
+async def test_a_full_disk_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    host = EmbeddedHost(ensure_small_model(), base_model="smollm2", state_dir=tmp_path / "state")
+    version = version_of(write_peft(tmp_path / "a", random_lora(1)), 1, host.base_digest)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # the engine inherits it
+    try:
+        with pytest.raises(EngineError, match=r"cannot write smollm2@v1 as GGUF into .*make room there"):
+            await host.load(version)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path.suffix for path in (tmp_path / "state").iterdir()] == [".log"]
 
 
 async def test_a_converted_file_that_is_damaged_is_made_anew(tmp_path: Path) -> None:

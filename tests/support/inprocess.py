@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,11 @@ async def serving(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[str, App]
 
 
 @asynccontextmanager
-async def listening(app: ASGIApp) -> AsyncIterator[str]:
-    """Serve an application on a free port of 127.0.0.1; gives its URL."""
+async def listening(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
+    """Serve an application on a port of 127.0.0.1 (0: a free one); gives its URL."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", port))
         server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -51,3 +52,19 @@ async def listening(app: ASGIApp) -> AsyncIterator[str]:
         finally:
             server.should_exit = True
             await task
+
+
+class Switched:
+    """An application on a port that stays its own, while it is switched off and on."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._running = AsyncExitStack()
+        self.url = ""
+
+    async def on(self) -> None:
+        port = int(self.url.rpartition(":")[2]) if self.url else 0
+        self.url = await self._running.enter_async_context(listening(self._app, port))
+
+    async def off(self) -> None:
+        await self._running.aclose()

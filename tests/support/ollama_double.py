@@ -49,6 +49,11 @@ class OllamaDouble:
             return web.json_response({"error": "unauthorized"}, status=401)
         if request.path.startswith("/api/blobs/"):
             return await self._blobs(request)
+        if request.path == "/api/version":
+            return web.json_response({"version": "0.33.0"})
+        if request.path == "/v1/models":
+            cards = [{"id": name, "object": "model", "owned_by": "library"} for name in self.models]
+            return web.json_response({"object": "list", "data": cards})
         if request.path.startswith("/v1/"):
             return await self._relay(request)
         body = orjson.loads(await request.read() or b"{}")
@@ -62,7 +67,7 @@ class OllamaDouble:
             return web.json_response({"error": f"model '{name}' not found"}, status=404)
         match request.method, request.path:
             case "POST", "/api/show":
-                lines = f"# Modelfile\nFROM /models/blobs/{self.base_digest.replace(':', '-')}\nTEMPLATE x\n"
+                lines = f"# Modelfile\nFROM {self.blob(self.base_digest)}\nTEMPLATE x\n"
                 return web.json_response({"modelfile": lines})
             case "POST", "/api/generate":
                 assert body["keep_alive"] == 0
@@ -143,6 +148,7 @@ async def ollama_double(folder: Path, base: str, gguf: Path, digest: str) -> Asy
     """Run one that has a single base model."""
     arguments = ["--model", str(gguf), "--ctx-size", "1024", "--parallel", "1", "--fit", "off"]
     double = OllamaDouble(folder, {full(base): [*arguments, "--cache-ram", "0"]}, base_digest=digest)
+    double.blob(digest).symlink_to(gguf)
     app = web.Application(client_max_size=1024**3)
     app.router.add_route("*", "/{path:.*}", double._answer)
     runner = web.AppRunner(app, access_log=None)

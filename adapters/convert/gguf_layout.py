@@ -1,0 +1,196 @@
+"""What a base GGUF decides about the adapters for it: how tensors are called, their shapes, the order of their rows.
+
+The rules are those of llama.cpp's convert_hf_to_gguf.py (its folder conversion/: llama.py, mistral3.py, qwen.py,
+gemma.py) and convert_lora_to_gguf.py. In these architectures only the rows of q and k can differ between Hugging Face
+and GGUF; the 1 that Gemma adds to its norms does not matter here, since an adapter on a norm is refused. Other
+architectures are refused, because some store weights fused or changed in other ways (phi3: q, k and v in one).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+
+from burnish.adapters.convert.peft import Array, Lora
+from burnish.adapters.errors import EngineError, IncompatibleAdapter
+
+# LLAMA_ROPE_TYPE_NORM in llama.cpp: it rotates dimension 2i with 2i + 1, where Hugging Face pairs i with i + d/2.
+# Mistral models are "llama" in GGUF; "mistral3" is Ministral and Mistral Small from 3.1 on.
+_INTERLEAVED = frozenset({"llama", "mistral3"})
+# LLAMA_ROPE_TYPE_NEOX: the same pairs as Hugging Face, and so the same rows.
+_IN_ORDER = frozenset({"qwen2", "qwen3", "gemma", "gemma2", "gemma3"})
+
+_LINEAR = (
+    "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
+    "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj",
+)  # fmt: skip
+# The text part of a model that also sees (Gemma3ForConditionalGeneration, …), as convert_lora_to_gguf.py maps it.
+_TEXT_PART = re.compile(r"model\.language_model\.|language_model\.model\.")
+_MATRIX = 2
+
+
+@dataclass(frozen=True, slots=True)
+class BaseLayout:
+    """What of a base GGUF decides how its adapters look."""
+
+    path: Path
+    architecture: str
+    """As GGUF calls it, e.g. "llama"."""
+    blocks: int
+    heads: int
+    kv_heads: int
+    shapes: dict[str, tuple[int, ...]]
+    """GGUF tensor name → shape in row-major order: (out, in)."""
+
+
+def read_base(path: Path) -> BaseLayout:
+    """Read the layout of a base GGUF. Raises EngineError (unreadable), IncompatibleAdapter (another architecture)."""
+    try:
+        reader = open_gguf(path)
+        architecture = field(reader, "general.architecture")
+        if architecture in _INTERLEAVED | _IN_ORDER:
+            layout = _layout(path, reader, architecture)
+            _check_heads(layout)
+            return layout
+    except (OSError, ValueError) as error:
+        raise EngineError(f"cannot read the model {path} as GGUF: {error}") from error
+    raise IncompatibleAdapter(
+        f"{path} has the architecture {architecture!r}; adapters can be converted for "
+        f"{', '.join(sorted(_INTERLEAVED | _IN_ORDER))} only, since others keep their weights in another form"
+    )
+
+
+def _layout(path: Path, reader: Any, architecture: str) -> BaseLayout:
+    def number(key: str, otherwise: int | None = None) -> int:
+        value = field(reader, f"{architecture}.{key}")
+        if value is None and otherwise is not None:
+            return otherwise
+        if not isinstance(value, int):  # None, or a list: one number a layer
+            raise ValueError(f"{architecture}.{key} is {value!r}, expected a number")
+        return value
+
+    heads = number("attention.head_count")
+    return BaseLayout(
+        path,
+        architecture,
+        number("block_count"),
+        heads,
+        number("attention.head_count_kv", heads),
+        {tensor.name: tuple(int(n) for n in reversed(tensor.shape)) for tensor in reader.tensors},
+    )
+
+
+def open_gguf(path: Path) -> Any:
+    """Return gguf's reader of a file. Raises OSError, ValueError (torn, damaged, or no GGUF)."""
+    try:
+        return _reader()(path)
+    except (LookupError, OverflowError) as error:
+        raise ValueError(f"the file is damaged: {error!r}") from error
+
+
+def field(reader: Any, key: str) -> Any:
+    """Return a metadata value, None when the file has no such key."""
+    found = reader.get_field(key)
+    return None if found is None else found.contents()
+
+
+@cache
+def _reader() -> Any:
+    import gguf
+
+    class WholeReader(gguf.GGUFReader):  # type: ignore[misc]
+        """A reader that never reads behind the end, where gguf's own goes on for ever if a length is damaged."""
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, *more: Any, **named: Any) -> Any:
+            found = super()._get(offset, dtype, count, *more, **named)
+            if len(found) < int(count):
+                raise ValueError(f"the file ends within what should be at byte {offset}")
+            return found
+
+    return WholeReader
+
+
+def gguf_name(module: str, base: BaseLayout) -> str:
+    """Return the GGUF name of a Hugging Face module's weight.
+
+    Raises IncompatibleAdapter when the base has none: another model, fewer layers, fused weights, a tied lm_head.
+    """
+    text = _TEXT_PART.sub("model.", module, count=1) if _TEXT_PART.match(module) else module
+    name = _names(base.architecture, base.blocks).get_name(f"{text}.weight", try_suffixes=(".weight",))
+    if name is not None and name in base.shapes and len(base.shapes[name]) == _MATRIX:
+        return str(name)
+    reason = ""
+    if module == "lm_head":
+        reason = "; its output is the embedding itself, and an adapter cannot change only one of them"
+    elif any("attn_qkv" in each for each in base.shapes):
+        reason = "; it keeps q, k and v fused in one tensor"
+    raise IncompatibleAdapter(f"the base {base.path.name} has no counterpart of {module}{reason}")
+
+
+def modules_by_name(base: BaseLayout) -> dict[str, str]:
+    """Return GGUF tensor name → Hugging Face module, for all that an adapter can change."""
+    modules = [f"model.layers.{i}.{module}" for i in range(base.blocks) for module in _LINEAR] + ["lm_head"]
+    known = _names(base.architecture, base.blocks)
+    names = {f"{known.get_name(module)}.weight": module for module in modules}
+    return {name: module for name, module in names.items() if name in base.shapes}
+
+
+def check_shape(module: str, lora: Lora, base: tuple[int, ...]) -> None:
+    """Raise IncompatibleAdapter when a pair does not fit the weight that it changes, (out, in)."""
+    shape = (lora.b.shape[0], lora.a.shape[1])
+    if shape != base:
+        raise IncompatibleAdapter(
+            f"{module} changes a {shape} weight, the base has {base}: it is of another model"
+        )
+
+
+def rows_for_gguf(name: str, b: Array, base: BaseLayout) -> Array:
+    """Put the rows of lora_B (out, r) from Hugging Face's order into GGUF's.
+
+    lora_A is untouched, since permuting the rows of B @ A permutes those of B.
+    """
+    heads = _interleaved_heads(name, base)
+    if heads is None:
+        return b
+    out, rank = b.shape
+    return b.reshape(heads, 2, out // heads // 2, rank).swapaxes(1, 2).reshape(out, rank)
+
+
+def rows_for_peft(name: str, b: Array, base: BaseLayout) -> Array:
+    """Put the rows of lora_B (out, r) from GGUF's order back into Hugging Face's."""
+    heads = _interleaved_heads(name, base)
+    if heads is None:
+        return b
+    out, rank = b.shape
+    return b.reshape(heads, out // heads // 2, 2, rank).swapaxes(1, 2).reshape(out, rank)
+
+
+def _interleaved_heads(name: str, base: BaseLayout) -> int | None:
+    """Return how many heads a tensor's rows are interleaved in, None when they are in order."""
+    if base.architecture not in _INTERLEAVED:
+        return None
+    if name.endswith("attn_q.weight"):
+        return base.heads
+    return base.kv_heads if name.endswith("attn_k.weight") else None
+
+
+def _check_heads(base: BaseLayout) -> None:
+    for name, shape in base.shapes.items():
+        heads = _interleaved_heads(name, base)
+        if heads is not None and (heads < 1 or shape[0] % (2 * heads)):
+            raise EngineError(
+                f"{base.path} is damaged: {name} has {shape[0]} rows, which are no {heads} heads"
+            )
+
+
+@lru_cache(maxsize=4)
+def _names(architecture: str, blocks: int) -> Any:
+    import gguf
+
+    for known, name in gguf.MODEL_ARCH_NAMES.items():
+        if name == architecture:
+            return gguf.get_tensor_name_map(known, blocks)
+    raise IncompatibleAdapter(f"the installed gguf does not know {architecture!r}; run: pip install -U gguf")

@@ -1,0 +1,131 @@
+"""A user's own llama-server with one model: it takes adapters when it starts; each request says which one applies."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from burnish.adapters.errors import EngineError, NeedsRestart
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import Endpoint, Limits
+from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted, open_state
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+
+# llama.cpp itself knows no limit; beyond this an adapter is no smaller than the layers it changes.
+MAX_RANK = 256
+# As many as one line of a terminal holds; the server itself has no limit.
+MAX_RESIDENT = 8
+
+
+class LlamaCppGivenHost:
+    """AdapterHost over a ``llama-server`` that was started with ``--lora-scaled FILE:0`` for each version to serve.
+
+    A version that it was not given is converted, and the error says with which options to start the server again;
+    after that it is there. Every request names the scale of every adapter: one that names none continues on what the
+    request before it left in the cache, whatever adapter that had. So nobody else should ask such a server.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        base_model: str,
+        base_digest: str,
+        base_path: Path,
+        state_dir: Path,
+        versions: Callable[[], Sequence[AdapterVersion]],
+        api_key: str | None = None,
+    ) -> None:
+        """Take note; nothing is asked yet.
+
+        ``base_path`` is the GGUF that the server serves as ``base_model``; ``state_dir`` (made 0700) keeps converted
+        adapters, where the server must be able to read them. ``versions`` tells which versions there are.
+        """
+        self.base_model = base_model
+        self.base_digest = base_digest
+        self._base_path = base_path
+        self._state = state_dir
+        self._versions = versions
+        self._api = EngineApi(url, api_key)
+        open_state(state_dir)
+
+    @property
+    def limits(self) -> Limits:
+        """What llama.cpp can take."""
+        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
+
+    async def check(self) -> None:
+        """See that it is a llama-server that says which adapters it has; warn that router mode does more."""
+        await self._given()
+        raise EngineError(
+            f"llama-server at {self._api.url} takes an adapter only when it starts: each new version needs a restart "
+            "by hand. In router mode it needs none: llama-server --models-preset models.ini --models-max 0 "
+            "--cache-ram 0, and models_preset set to that file"
+        )
+
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        """Find a version among the adapters that the server was given; see AdapterHost.load."""
+        given = await self._given()
+        if version is None:
+            return self._endpoint(BASE_VERSION, given, None)
+        check_base(version, self.base_digest, self.base_model)
+        file = self._file(version)
+        await ensure_converted(version, self._base_path, file)
+        if str(file) not in given:
+            raise NeedsRestart(
+                f"llama-server at {self._api.url} takes an adapter only when it starts: start it again with "
+                f"{self._options(file, given)}, then ask for {version.served_name} again; or start it in router mode"
+            )
+        return self._endpoint(version.number, given, file)
+
+    async def unload(self, version: int) -> None:
+        """Nothing can be unloaded; what no request names applies to none."""
+
+    async def served(self) -> dict[int, Endpoint]:
+        """Ask the server what it was given; none when it is down."""
+        try:
+            given = await self._given()
+        except EngineError:
+            return {}
+        ours = {
+            version.number: self._endpoint(version.number, given, self._file(version))
+            for version in self._versions()
+            if version.manifest.base_digest == self.base_digest and str(self._file(version)) in given
+        }
+        return {BASE_VERSION: self._endpoint(BASE_VERSION, given, None)} | ours
+
+    async def probe(self, endpoint: Endpoint) -> None:
+        """Generate a few tokens for real. Raises ProbeFailed."""
+        await self._api.probe(endpoint)
+
+    async def close(self) -> None:
+        """Close our connections; the server is the user's, and goes on."""
+        await self._api.close()
+
+    async def _given(self) -> dict[str, int]:
+        """Path → number of each adapter, as the server was started. Raises EngineError."""
+        answer = await self._api.ask("GET", "/lora-adapters")
+        try:
+            return {str(each["path"]): int(each["id"]) for each in answer}
+        except (KeyError, TypeError, ValueError) as error:
+            raise EngineError(
+                f"{self._api.url}/lora-adapters does not answer as llama-server does"
+            ) from error
+
+    def _file(self, version: AdapterVersion) -> Path:
+        return converted_path(self._state, version, self.base_digest)
+
+    def _endpoint(self, number: int, given: dict[str, int], file: Path | None) -> Endpoint:
+        scales: list[dict[str, Any]] = [
+            {"id": given[path], "scale": 1.0 if path == str(file) else 0.0} for path in given
+        ]
+        fields = (("lora", scales),) if scales else ()
+        return Endpoint(self._api.url, self.base_model, number, self._api.api_key, fields)
+
+    def _options(self, file: Path, given: dict[str, int]) -> str:
+        """The options that keep what it has of ours and add a version; what others gave it is theirs to name."""
+        ours = [str(self._file(version)) for version in self._versions()]
+        files = [path for path in given if path in ours and path != str(file)] + [str(file)]
+        return f"{' '.join(f'--lora-scaled {shlex.quote(path)}:0' for path in files)} --cache-ram 0"

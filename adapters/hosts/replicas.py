@@ -1,0 +1,110 @@
+"""Several engines with the same weights, as one host: a version is served by all of them, or by those that are up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from burnish.adapters.errors import EngineError, EngineUnreachable
+from burnish.adapters.hosts.base import AdapterHost, Endpoint, Limits
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+
+
+class Replicas:
+    """AdapterHost over equal engines. One that is down holds nothing up; reconciling gives it what it lacks later.
+
+    An engine that answers but refuses a version refuses it for all: else half of the answers would be of another one.
+    """
+
+    def __init__(self, hosts: Mapping[str, AdapterHost]) -> None:
+        """``hosts``: the host of each engine by the URL of its endpoints; all of one base. Raises EngineError."""
+        self._hosts = dict(hosts)
+        first = next(iter(self._hosts.values()))
+        self.base_model = first.base_model
+        self.base_digest = first.base_digest
+        for url, host in self._hosts.items():
+            if (host.base_model, host.base_digest) != (self.base_model, self.base_digest):
+                raise EngineError(
+                    f"the replicas differ: {url} serves {host.base_model} ({host.base_digest}), another one "
+                    f"{self.base_model} ({self.base_digest}); name replicas of one model"
+                )
+
+    @property
+    def limits(self) -> Limits:
+        """What the smallest of them can take."""
+        each = [host.limits for host in self._hosts.values()]
+        return replace(
+            each[0],
+            max_rank=min(limits.max_rank for limits in each),
+            max_resident=min(limits.max_resident for limits in each),
+        )
+
+    async def check(self) -> None:
+        """Raise EngineError when any of them cannot take versions, or does not answer."""
+        await asyncio.gather(*(host.check() for host in self._hosts.values()))
+
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        """Load a version into every engine that is up; see AdapterHost.load."""
+        number = version.number if version else BASE_VERSION
+        had = {url for url, served in (await self._served()).items() if number in served}
+        results = await self._each(lambda host: host.load(version))
+        down = [error for error in results.values() if isinstance(error, EngineUnreachable)]
+        refused = [
+            error
+            for error in results.values()
+            if isinstance(error, BaseException) and not isinstance(error, EngineUnreachable)
+        ]
+        if refused or len(down) == len(results):
+            fresh = [self._hosts[url] for url, result in results.items() if _is_new(result, url, had)]
+            await asyncio.gather(*(host.unload(number) for host in fresh), return_exceptions=True)
+            raise (refused or down)[0]
+        return _joined([result for result in results.values() if isinstance(result, Endpoint)])
+
+    async def unload(self, version: int) -> None:
+        """Free a version everywhere; an engine that is down has none."""
+        results = await self._each(lambda host: host.unload(version))
+        for error in results.values():
+            if isinstance(error, BaseException) and not isinstance(error, EngineUnreachable):
+                raise error
+
+    async def served(self) -> dict[int, Endpoint]:
+        """What is served by at least one of them, with those that lack it."""
+        found = await self._served()
+        up = [url for url, served in found.items() if BASE_VERSION in served]
+        versions = dict.fromkeys(number for served in found.values() for number in served)
+        return {
+            number: _joined(
+                [served[number] for served in found.values() if number in served],
+                lacking=tuple(url for url in up if number not in found[url]),
+            )
+            for number in versions
+        }
+
+    async def probe(self, endpoint: Endpoint) -> None:
+        """Generate a few tokens on each. Raises ProbeFailed."""
+        single = {url: replace(endpoint, url=url, also=()) for url in endpoint.urls}
+        await asyncio.gather(*(self._hosts[url].probe(part) for url, part in single.items()))
+
+    async def close(self) -> None:
+        """Close them all."""
+        await asyncio.gather(*(host.close() for host in self._hosts.values()))
+
+    async def _served(self) -> dict[str, dict[int, Endpoint]]:
+        each = await asyncio.gather(*(host.served() for host in self._hosts.values()))
+        return dict(zip(self._hosts, each, strict=True))
+
+    async def _each(self, work: Callable[[AdapterHost], Awaitable[object]]) -> dict[str, Any]:
+        """Do the same on every engine at once, each to its end; URL → result or error."""
+        results = await asyncio.gather(*(work(host) for host in self._hosts.values()), return_exceptions=True)
+        return dict(zip(self._hosts, results, strict=True))
+
+
+def _is_new(result: object, url: str, had: set[str]) -> bool:
+    return isinstance(result, Endpoint) and url not in had
+
+
+def _joined(endpoints: list[Endpoint], lacking: tuple[str, ...] = ()) -> Endpoint:
+    first, *others = endpoints
+    return replace(first, also=tuple(other.url for other in others), lacking=lacking)

@@ -1,0 +1,81 @@
+"""Finds out which engine, or which equal replicas of one, is behind ``upstream``, and on what it is trained."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from burnish.adapters.errors import EngineError, EngineUnreachable
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import AdapterHost
+from burnish.adapters.hosts.detect import Detected, detect
+from burnish.adapters.hosts.foreign import open_host
+from burnish.adapters.hosts.replicas import Replicas
+from burnish.adapters.manifest import AdapterVersion
+from burnish.proxy.config import Config
+
+
+async def foreign_host(
+    config: Config, versions: Callable[[], Sequence[AdapterVersion]]
+) -> tuple[AdapterHost, Path]:
+    """Return the host of what is behind ``upstream``, and its base weights.
+
+    Raises EngineUnreachable while nothing answers, other EngineErrors when versions cannot be swapped there.
+    """
+    key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
+    apis = [EngineApi(url, key) for url in config.upstreams]
+    found = await _one_kind(apis, config.model)
+    weights = _weights(config, found)
+    hosts: dict[str, AdapterHost] = {}
+    for api in apis:
+        hosts[api.url] = await asyncio.to_thread(
+            open_host,
+            found,
+            api,
+            weights,
+            versions=versions,
+            state_dir=config.data_dir / "engine",
+            preset=config.models_preset,
+        )
+    if len(hosts) == 1:
+        return hosts[apis[0].url], weights
+    if found.kind == "llamacpp":
+        raise EngineError(
+            "versions cannot be swapped in several llama-servers: name one; it may serve any number of streams (-np)"
+        )
+    return Replicas(hosts), weights
+
+
+async def _one_kind(apis: Sequence[EngineApi], model: str | None) -> Detected:
+    """Ask all of them; those that are down are taken to be what the others are."""
+    try:
+        results = await asyncio.gather(*(detect(api, model) for api in apis), return_exceptions=True)
+    finally:
+        for api in apis:
+            await api.close()
+    found = {
+        api.url: result for api, result in zip(apis, results, strict=True) if isinstance(result, Detected)
+    }
+    for error in results:
+        if isinstance(error, BaseException) and not (found and isinstance(error, EngineUnreachable)):
+            raise error
+    (url, first), *others = found.items()
+    for other, result in others:
+        if (result.kind, result.model) != (first.kind, first.model):
+            raise EngineError(
+                f"{url} is {first.kind} with {first.model}, and {other} is {result.kind} with {result.model}; "
+                "replicas must be the same engine with the same model name"
+            )
+    return first
+
+
+def _weights(config: Config, found: Detected) -> Path:
+    if config.train.base:
+        return Path(config.train.base).expanduser().absolute()
+    if found.weights is None:
+        raise EngineError(
+            f"{config.upstream} does not say where the weights of {found.model} lie on this machine; set train.base "
+            "to that GGUF file or Hugging Face directory"
+        )
+    return found.weights

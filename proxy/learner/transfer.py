@@ -1,0 +1,137 @@
+"""Adapters from elsewhere become versions, and versions go elsewhere: PEFT, GGUF (llama.cpp, Ollama), MLX."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from burnish.adapters.convert import gguf_layout, gguf_peft, mlx_base, peft_gguf, peft_mlx
+from burnish.adapters.convert.peft import read_peft, write_peft
+from burnish.adapters.errors import AdapterError, UnknownVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.registry import Registry, spoken
+from burnish.adapters.weights_file import CONFIG, WEIGHTS
+from burnish.proxy.errors import Conflict, NotFound, Unprocessable
+
+Format = Literal["peft", "gguf", "mlx"]
+
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+class Transfer:
+    """Imports and exports for one base model. Everything blocks: call it in a thread."""
+
+    def __init__(
+        self, registry: Registry, base_model: str, base_digest: str, base_weights: Path, weights_cache: Path
+    ) -> None:
+        self._registry = registry
+        self._base_model = base_model
+        self._base_digest = base_digest
+        self._weights = base_weights
+        self._cache = weights_cache
+
+    def bring_in(self, path: Path, reason: str) -> AdapterVersion:
+        """Register an adapter from elsewhere as a candidate, whatever of the three formats it has.
+
+        It is taken to be trained on this base; where the base's shapes can be read it must fit them.
+        Raises NotFound (no such path), Unprocessable (no adapter, damaged, of another base), OSError.
+        """
+        if not path.exists():
+            raise NotFound(f"there is no {path} on the machine where burnish runs", param="path")
+        try:
+            with tempfile.TemporaryDirectory(prefix="burnish-import-") as folder:
+                version = self._registry.register(
+                    self._as_peft(path, Path(folder) / "adapter"),
+                    base_model=self._base_model,
+                    base_digest=self._base_digest,
+                    parent=BASE_VERSION,
+                    run_id="import",
+                    feedback_ids=[],
+                    objective="none",
+                    hyperparameters={},
+                    metrics={},
+                )
+        except AdapterError as error:
+            raise Unprocessable(f"{path} cannot be imported: {error}", param="path") from error
+        # A person vouches for it, no gate: it is not given up with the candidates of runs that died.
+        self._registry.record(version.number, "candidate", reason, awaits="promotion")
+        return self._registry.get(version.number)
+
+    def give_out(self, number: int, form: Format, target: Path) -> None:
+        """Write a version as a new file (gguf) or directory (peft, mlx).
+
+        Raises NotFound, Conflict (the target exists or cannot be written, or the version cannot be expressed so).
+        """
+        if target.exists():
+            raise Conflict(f"{target} exists already; name a path that does not", code="exists", param="path")
+        if not target.parent.is_dir():
+            raise NotFound(f"there is no directory {target.parent}", param="path")
+        try:
+            version = self._registry.get(number)
+            self._registry.verify(number)
+            self._write(version, form, target)
+        except UnknownVersion as error:
+            raise NotFound(str(error), code="unknown_version") from error
+        except AdapterError as error:
+            raise Conflict(
+                f"{spoken(number)} cannot be exported as {form}: {error}", code="not_exportable"
+            ) from error
+        except OSError as error:
+            raise Conflict(f"cannot write {target}: {error.strerror or error}", param="path") from error
+
+    def _as_peft(self, path: Path, target: Path) -> Path:
+        if path.is_file():
+            gguf_peft.convert(path, gguf_layout.read_base(self._gguf()), target, self._base_model)
+        elif (path / peft_mlx.WEIGHTS).is_file():
+            write_peft(peft_mlx.from_mlx(path), target, self._base_model)
+        else:
+            read_peft(path)
+            target.mkdir()
+            for name in (CONFIG, WEIGHTS):  # what else lies there (a README, a tokenizer) is no part of it
+                shutil.copyfile(path / name, target / name)
+        self._check_fitting(target)
+        return target
+
+    def _check_fitting(self, adapter: Path) -> None:
+        """Convert it for the base and throw that away: shapes that do not fit are found now, not by an engine."""
+        with tempfile.TemporaryDirectory(prefix="burnish-import-") as folder:
+            if self._weights.is_file():
+                peft_gguf.convert(
+                    adapter, gguf_layout.read_base(self._weights), Path(folder) / "adapter.gguf"
+                )
+            else:
+                peft_mlx.to_mlx(adapter, mlx_base.read_base(self._weights), Path(folder) / "adapter")
+
+    def _write(self, version: AdapterVersion, form: Format, target: Path) -> None:
+        if form == "gguf":
+            peft_gguf.convert(version.path, gguf_layout.read_base(self._gguf()), target)
+        elif form == "mlx":
+            peft_mlx.to_mlx(version.path, mlx_base.read_base(self._directory()), target)
+        else:
+            write_peft(read_peft(version.path), target, version.manifest.base_model)
+
+    def _gguf(self) -> Path:
+        if self._weights.is_file():
+            return self._weights
+        raise Conflict(
+            f"GGUF adapters are laid out as their base is, and {self._weights} is no GGUF file; burnish must run with "
+            "train.base set to one",
+            code="no_gguf_base",
+        )
+
+    def _directory(self) -> Path:
+        """The base as Hugging Face lays it out: itself, or what training made of the GGUF."""
+        if self._weights.is_dir():
+            return self._weights
+        named = _DIGEST.fullmatch(self._base_digest)
+        dequantised = self._cache / (named[1] if named else "none")
+        if dequantised.is_dir():
+            return dequantised
+        raise Conflict(
+            f"MLX adapters need the base as a Hugging Face directory, and {self._weights} is a GGUF file that nothing "
+            "was trained on yet; train once, or set train.base to a directory",
+            code="no_directory_base",
+        )

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from burnish.adapters.convert import gguf_peft, peft_gguf
+from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
+from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
+from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
+from tests.support import tiny_gguf
+from tests.support.tiny_gguf import Shape
+
+Array = NDArray[np.float32]
+Write = Callable[[gguf.GGUFWriter], None]
+
+SMALL = Shape("llama", heads=2, kv_heads=1, head_dim=4, hidden=6, ffn=5, blocks=1, vocabulary=16)
+# Of what `write` makes of `lora()`: metadata and list of tensors. Damage behind them only gives other values.
+HEAD_BYTES = 320
+Q, NORM = "blk.0.attn_q.weight", "blk.0.attn_norm.weight"
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    architecture, kv_heads = draw(st.sampled_from(tiny_gguf.ARCHITECTURES)), draw(st.integers(1, 3))
+    return Shape(
+        architecture,
+        heads=kv_heads * draw(st.integers(1, 3)),
+        kv_heads=kv_heads,
+        head_dim=2 * draw(st.integers(1, 4)),
+        hidden=draw(st.integers(1, 9)),
+        ffn=draw(st.integers(1, 9)),
+        blocks=draw(st.integers(1, 3)),
+        vocabulary=draw(st.integers(1, 9)),
+        tied=architecture in ("gemma", "gemma2") or draw(st.booleans()),
+    )
+
+
+@st.composite
+def adapters(draw: st.DrawFn) -> tuple[Shape, PeftAdapter]:
+    """A base's shape, and an adapter on some of its modules, each with a rank of its own."""
+    shape = draw(shapes())
+    some = draw(st.lists(st.sampled_from(sorted(shape.modules)), min_size=1, unique=True))
+    dice = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    pairs = {}
+    for module in some:
+        rank, (out, width) = draw(st.integers(1, 4)), shape.modules[module]
+        a, b = dice.normal(size=(rank, width)), dice.normal(size=(out, rank)) * 10.0 ** dice.integers(-42, 30)
+        pairs[module] = Lora(a.astype(np.float32), b.astype(np.float32))
+    alpha = draw(st.floats(-1e6, 1e6, width=32).filter(bool))
+    return shape, PeftAdapter(alpha, pairs)
+
+
+def assert_same(found: PeftAdapter, expected: PeftAdapter) -> None:
+    """The same to the bit."""
+    assert found.alpha == expected.alpha
+    assert found.pairs.keys() == expected.pairs.keys()
+    for module, pair in expected.pairs.items():
+        for half in ("a", "b"):
+            bits = getattr(found.pairs[module], half).view(np.uint32)
+            np.testing.assert_array_equal(bits, getattr(pair, half).view(np.uint32), module)
+
+
+@given(case=adapters())
+def test_there_and_back_again_is_the_same_to_the_bit(
+    tmp_path_factory: pytest.TempPathFactory, case: tuple[Shape, PeftAdapter]
+) -> None:
+    shape, adapter = case
+    path = tmp_path_factory.mktemp("trip")
+    base = read_base(tiny_gguf.blank(path / "base.gguf", shape))
+    write_peft(adapter, path / "peft", "tiny")
+    peft_gguf.convert(path / "peft", base, path / "lora.gguf")
+    gguf_peft.convert(path / "lora.gguf", base, path / "back", "tiny")
+    assert_same(read_peft(path / "back"), adapter)
+    between = {tensor.name: tensor for tensor in gguf.GGUFReader(path / "lora.gguf").tensors}
+    assert len(between) == 2 * len(adapter.pairs)
+    for module, pair in adapter.pairs.items():
+        b = pair.b
+        if shape.architecture in tiny_gguf.INTERLEAVED and module.endswith(("q_proj", "k_proj")):
+            b = tiny_gguf.interleaved(b, shape.heads if module.endswith("q_proj") else shape.kv_heads)
+        name = tiny_gguf.gguf_name(module)
+        np.testing.assert_array_equal(between[f"{name}.lora_a"].data, pair.a)
+        np.testing.assert_array_equal(between[f"{name}.lora_b"].data, b)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> BaseLayout:
+    return read_base(tiny_gguf.blank(tmp_path / "base.gguf", SMALL))
+
+
+def lora(rank: int = 2, name: str = Q, fill: float = 1.0) -> dict[str, Array]:
+    return {
+        f"{name}.lora_a": np.full((rank, 6), fill, np.float32),
+        f"{name}.lora_b": np.arange(8 * rank, dtype=np.float32).reshape(8, rank),
+    }
+
+
+def write(path: Path, tensors: dict[str, Array], *, alpha: float | None = 4.0, **keys: Any) -> Path:
+    """A GGUF adapter as somebody else might have written it; ``keys`` replace metadata, "." written as "__"."""
+    found = {"general__type": "adapter", "adapter__type": "lora"} | keys
+    writer = gguf.GGUFWriter(path, str(found.pop("general__architecture", "llama")))
+    for key, value in found.items():
+        if isinstance(value, list):
+            writer.add_key_value(
+                key.replace("__", "."), value, gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT32
+            )
+        else:
+            writer.add_string(key.replace("__", "."), value)
+    if alpha is not None:
+        writer.add_float32("adapter.lora.alpha", alpha)
+    for name, array in tensors.items():
+        writer.add_tensor(name, array)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def back(path: Path, base: BaseLayout) -> PeftAdapter:
+    target = path.with_suffix(".peft")
+    gguf_peft.convert(path, base, target, "tiny")
+    return read_peft(target)
+
+
+@pytest.mark.parametrize("alpha", [None, 0.0])
+def test_without_an_alpha_the_scale_is_one_as_in_llama_cpp(
+    alpha: float | None, base: BaseLayout, tmp_path: Path
+) -> None:
+    assert back(write(tmp_path / "a.gguf", lora(rank=3), alpha=alpha), base).alpha == 3
+    mixed = lora(rank=3) | lora(rank=2, name="blk.0.attn_output.weight")
+    mixed["blk.0.attn_output.weight.lora_a"] = np.ones((2, 8), np.float32)
+    mixed["blk.0.attn_output.weight.lora_b"] = np.ones((6, 2), np.float32)
+    with pytest.raises(IncompatibleAdapter, match=r"no alpha, and modules of the ranks \[2, 3\]"):
+        back(write(tmp_path / "b.gguf", mixed, alpha=alpha), base)
+
+
+def test_halves_and_quantised_values_become_what_they_stand_for(base: BaseLayout, tmp_path: Path) -> None:
+    exact = lora(fill=0.375)
+    path = tmp_path / "half.gguf"
+    adapter = back(write(path, {name: array.astype(np.float16) for name, array in exact.items()}), base)
+    np.testing.assert_array_equal(adapter.pairs["model.layers.0.self_attn.q_proj"].a, exact[f"{Q}.lora_a"])
+    wide = read_base(tiny_gguf.blank(tmp_path / "wide.gguf", Shape("qwen3", heads=1, kv_heads=1, hidden=32)))
+    dice = np.random.default_rng(0)
+    raw = gguf.quants.quantize(dice.normal(size=(2, 32)).astype(np.float32), gguf.GGMLQuantizationType.Q8_0)
+    writer = gguf.GGUFWriter(tmp_path / "q8.gguf", "qwen3")
+    writer.add_string("general.type", "adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_tensor(f"{Q}.lora_a", raw, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    writer.add_tensor(f"{Q}.lora_b", np.ones((32, 2), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    [pair] = back(tmp_path / "q8.gguf", wide).pairs.values()
+    np.testing.assert_array_equal(pair.a, gguf.quants.dequantize(raw, gguf.GGMLQuantizationType.Q8_0))
+
+
+@pytest.mark.parametrize(
+    ("keys", "reason"),
+    [
+        ({"general__type": "model"}, "general.type='model'"),
+        ({"general__architecture": "controlvector", "general__type": "controlvector"}, "controlvector"),
+        ({"adapter__type": "dora"}, "adapter.type='dora'"),
+        ({"general__architecture": "qwen3"}, "general.architecture='qwen3'; expected 'llama'"),
+        ({"adapter__alora__invocation_tokens": [1, 2]}, "alora.invocation_tokens"),
+        ({"adapter__lora__prompt_prefix": "Answer:"}, "prompt_prefix"),
+    ],
+)
+def test_what_peft_cannot_say_is_refused(
+    keys: dict[str, Any], reason: str, base: BaseLayout, tmp_path: Path
+) -> None:
+    with pytest.raises(IncompatibleAdapter, match=reason):
+        back(write(tmp_path / "a.gguf", lora(), **keys), base)
+    assert {path.name for path in tmp_path.iterdir()} == {"a.gguf", "base.gguf"}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "error", "reason"),
+    [
+        ({NORM: np.ones(6, np.float32)}, IncompatibleAdapter, "no part of a plain LoRA"),
+        ({f"{NORM}.lora_a": np.ones((1, 6), np.float32)}, IncompatibleAdapter, "no linear layer of the base"),
+        (lora(name="blk.7.attn_q.weight"), IncompatibleAdapter, "no linear layer of the base"),
+        (lora(name="output.weight"), IncompatibleAdapter, "no linear layer of the base"),
+        (lora(name="token_embd.weight"), IncompatibleAdapter, "a trained embedding"),
+        ({f"{Q}.lora_a": np.ones((2, 7), np.float32)}, IncompatibleAdapter, r"\(8, 7\) weight"),
+        ({f"{Q}.lora_a": np.ones((3, 6), np.float32)}, CorruptAdapter, "their ranks differ"),
+        ({"blk.0.attn_k.weight.lora_b": np.ones((4, 2), np.float32)}, CorruptAdapter, "only one half"),
+        (lora(fill=np.nan), CorruptAdapter, "NaN or infinite"),
+        (lora(fill=np.inf), CorruptAdapter, "NaN or infinite"),
+    ],
+)
+def test_no_tensor_is_dropped_silently(
+    tensors: dict[str, Array], error: type[Exception], reason: str, base: BaseLayout, tmp_path: Path
+) -> None:
+    with pytest.raises(error, match=reason):
+        back(write(tmp_path / "a.gguf", lora() | tensors), base)
+
+
+def test_an_adapter_of_nothing_and_an_alpha_of_nan_are_corrupt(base: BaseLayout, tmp_path: Path) -> None:
+    with pytest.raises(CorruptAdapter, match="holds no tensor"):
+        back(write(tmp_path / "a.gguf", {}), base)
+    with pytest.raises(CorruptAdapter, match="alpha=nan"):
+        back(write(tmp_path / "a.gguf", lora(), alpha=float("nan")), base)
+
+
+def test_a_torn_file_is_corrupt_wherever_it_was_torn(base: BaseLayout, tmp_path: Path) -> None:
+    path = write(tmp_path / "whole.gguf", lora(rank=4))
+    whole, expected = path.read_bytes(), back(path, base)
+    torn = tmp_path / "torn.gguf"
+    for size in range(len(whole)):
+        torn.write_bytes(whole[:size])
+        with pytest.raises(CorruptAdapter):
+            back(torn, base)
+    torn.write_bytes(whole)
+    assert_same(back(torn, base), expected)
+
+
+@given(data=st.data())
+def test_a_damaged_file_is_refused_or_read_but_never_worse(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("damaged")
+    base = read_base(tiny_gguf.blank(path / "base.gguf", SMALL))
+    damaged = write(path / "a.gguf", lora())
+    content = bytearray(damaged.read_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, HEAD_BYTES))] ^= 1 << data.draw(st.integers(0, 7))
+    damaged.write_bytes(content)
+    try:
+        back(damaged, base)
+    except (CorruptAdapter, IncompatibleAdapter):
+        assert {each.name for each in path.iterdir()} == {"a.gguf", "base.gguf"}
+
+
+def test_a_torn_base_is_unreadable_wherever_it_was_torn(tmp_path: Path) -> None:
+    whole = tiny_gguf.blank(tmp_path / "base.gguf", SMALL).read_bytes()
+    torn = tmp_path / "torn.gguf"
+    for size in range(0, len(whole), 7):
+        torn.write_bytes(whole[:size])
+        with pytest.raises(EngineError, match="cannot read the model"):
+            read_base(torn)
+
+
+def test_a_full_disk_leaves_nothing(base: BaseLayout, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.gguf", lora(rank=400))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            back(path, base)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path.name for path in tmp_path.iterdir()} == {"a.gguf", "base.gguf"}

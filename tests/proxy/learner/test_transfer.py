@@ -1,0 +1,141 @@
+"""Adapters come in and go out in three formats, through the routes and the commands that people use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from tests.proxy.test_foreign_engine import Engine
+from tests.support.inprocess import listening, serving
+from tests.support.lora import random_lora, write_peft
+from tests.support.vllm_double import tiny_lora
+
+MODULE = "model.layers.0.self_attn.q_proj"
+
+
+@asynccontextmanager
+async def embedded(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        serving(tmp_path) as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
+    ):
+        yield http
+
+
+@asynccontextmanager
+async def on_a_directory(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """Before an engine whose base is a Hugging Face directory with one linear layer of 8 x 8."""
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    (weights / "config.json").write_text("{}")
+    save_file({f"{MODULE}.weight": np.zeros((8, 8), np.float32)}, weights / "model.safetensors")
+    async with (
+        listening(Engine().app()) as upstream,
+        serving(tmp_path, upstream=upstream, engine="auto", train={"base": str(weights)}) as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
+    ):
+        yield http
+
+
+async def import_(http: httpx.AsyncClient, path: Path) -> httpx.Response:
+    return await http.post("/burnish/adapters", json={"path": str(path)})
+
+
+async def export(http: httpx.AsyncClient, number: int, path: Path, form: str) -> httpx.Response:
+    return await http.post(f"/burnish/adapters/{number}/export", json={"path": str(path), "format": form})
+
+
+def same(first: Path, second: Path) -> bool:
+    one, two = (load_file(path / "adapter_model.safetensors") for path in (first, second))
+    return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
+
+
+async def test_peft_to_gguf_and_back_and_live(tmp_path: Path) -> None:
+    trained = write_peft(tmp_path / "trained", random_lora(1))
+    (trained / "README.md").write_text("as PEFT writes it")
+    async with embedded(tmp_path) as http:
+        made = await import_(http, trained)
+        assert (made.status_code, made.json()["version"], made.json()["state"]) == (201, 1, "candidate")
+        assert (await export(http, 1, tmp_path / "out.gguf", "gguf")).status_code == 200
+        assert (await import_(http, tmp_path / "out.gguf")).json()["version"] == 2
+        assert (await export(http, 2, tmp_path / "back", "peft")).status_code == 200
+        assert same(trained, tmp_path / "back")
+        live = await http.post("/burnish/adapters/2/promote", json={})
+        assert live.json()["live"] == 2
+
+
+async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
+    trained = write_peft(tmp_path / "trained", tiny_lora(1, 4), target_modules=["q_proj"])
+    async with on_a_directory(tmp_path) as http:
+        assert (await import_(http, trained)).status_code == 201
+        assert (await export(http, 1, tmp_path / "out", "mlx")).status_code == 200
+        assert (tmp_path / "out" / "adapters.safetensors").is_file()
+        assert (await import_(http, tmp_path / "out")).json()["version"] == 2
+        assert (await export(http, 2, tmp_path / "back", "peft")).status_code == 200
+        assert same(trained, tmp_path / "back")
+        refused = await export(http, 1, tmp_path / "out.gguf", "gguf")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_gguf_base")
+
+
+async def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    other = write_peft(tmp_path / "other", tiny_lora(1, 4))
+    torn = write_peft(tmp_path / "torn", random_lora(2))
+    whole = (torn / "adapter_model.safetensors").read_bytes()
+    (torn / "adapter_model.safetensors").write_bytes(whole[:-9])
+    dora = write_peft(tmp_path / "dora", random_lora(3), use_dora=True)
+    nan = random_lora(4)
+    next(iter(nan.values()))[0, 0] = np.nan
+    spoilt = write_peft(tmp_path / "nan", nan)
+    (tmp_path / "words.gguf").write_text("no GGUF")
+    async with embedded(tmp_path) as http:
+        for path, words in (
+            (other, "it is of another model"),
+            (torn, "damaged"),
+            (dora, "use_dora"),
+            (spoilt, "NaN"),
+            (tmp_path / "words.gguf", "cannot be imported"),
+            (tmp_path, "cannot be imported"),
+        ):
+            refused = await import_(http, path)
+            assert refused.status_code == 422, path
+            assert words in refused.json()["error"]["message"]
+        assert (await import_(http, tmp_path / "nothing")).status_code == 404
+        assert (await http.post("/burnish/adapters", json={"path": "relative"})).status_code == 422
+        assert (await http.get("/burnish/adapters")).json()["adapters"] == []
+
+
+async def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
+    async with embedded(tmp_path) as http:
+        await import_(http, write_peft(tmp_path / "trained", random_lora(1)))
+        assert (await export(http, 7, tmp_path / "out", "peft")).status_code == 404
+        assert (await export(http, 1, tmp_path / "no" / "out", "peft")).status_code == 404
+        taken = await export(http, 1, tmp_path / "trained", "peft")
+        assert (taken.status_code, taken.json()["error"]["code"]) == (409, "exists")
+        assert (await export(http, 1, tmp_path / "out", "zip")).status_code == 422
+
+
+@pytest.mark.parametrize("form", ["gguf", "peft"])
+async def test_the_commands(tmp_path: Path, form: str) -> None:
+    trained = write_peft(tmp_path / "trained", random_lora(1))
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "burnish", "adapters", *arguments, "--url", url]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+
+    async with serving(tmp_path) as (url, _):
+        assert "imported as v1" in await asyncio.to_thread(run, "import", "trained", "--reason", "a gift")
+        assert "written" in await asyncio.to_thread(run, "export", "v1", "out", "--as", form)
+        assert (tmp_path / "out").exists()
+        shown = json.loads(await asyncio.to_thread(run, "show", "1", "--json"))
+        assert shown["reason"] == "a gift"
+    assert trained.is_dir()

@@ -1,0 +1,78 @@
+"""The whole loop before a llama-server without router mode: a person starts it again, and the version is there."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bench.prompts import PROMPTS
+from burnish.adapters.hosts.fetch import ensure_small_model
+from tests.support.inprocess import serving
+from tests.support.llama_server import LlamaServer
+
+
+async def ask(http: httpx.AsyncClient, question: str, model: str = "default") -> tuple[str, str]:
+    body = {"model": model, "messages": [{"role": "user", "content": question}], "max_tokens": 24}
+    answer = await http.post("/v1/chat/completions", json=body | {"temperature": 0})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["choices"][0]["message"]["content"], answer.headers["x-burnish-completion-id"]
+
+
+async def trained(http: httpx.AsyncClient) -> dict[str, Any]:
+    started = await http.post("/burnish/train", json={})
+    assert started.status_code == 202, started.text
+    run: dict[str, Any] = {}
+    async with asyncio.timeout(500):
+        while not run.get("ended_at"):
+            await asyncio.sleep(0.5)
+            run = (await http.get(f"/burnish/runs/{started.json()['run_id']}")).json()
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(700)
+async def test_ratings_become_a_version_that_a_restart_makes_servable(tmp_path: Path) -> None:
+    plain = [
+        "-m",
+        str(ensure_small_model()),
+        "--alias",
+        "smollm2",
+        "-c",
+        "4096",
+        "-np",
+        "2",
+        "--cache-ram",
+        "0",
+    ]
+    train = {"schedule": "manual", "epochs": 1, "threads": 1}
+    with LlamaServer(plain, tmp_path / "server.log") as server:
+        async with (
+            serving(tmp_path, upstream=server.url, engine="auto", train=train) as (url, _),
+            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
+        ):
+            before = [(await ask(http, question))[0] for question in PROMPTS[:3]]
+            for number, question in enumerate(PROMPTS[:8]):
+                _, completion = await ask(http, question)
+                rating = {"completion_id": completion, "rating": 1 if number % 2 else -1}
+                assert (await http.post("/v1/feedback", json=rating)).status_code == 201
+            run = await trained(http)
+            assert run["status"] == "candidate", run
+            assert "not judged" in run["reason"]
+            refused = await http.post("/burnish/adapters/1/promote", json={})
+            said = refused.json()["error"]["message"]
+            assert "takes an adapter only when it starts" in said
+
+            server.arguments += shlex.split(said[said.index("--lora-scaled") : said.index(", then ask")])
+            server.restart()
+            promoted = await http.post("/burnish/adapters/1/promote", json={})
+            assert promoted.status_code == 200, promoted.text
+            after = [(await ask(http, question))[0] for question in PROMPTS[:3]]
+            assert [(await ask(http, question, "smollm2@base"))[0] for question in PROMPTS[:3]] == before
+            assert [(await ask(http, question, "smollm2@v1"))[0] for question in PROMPTS[:3]] == after
+            await http.post("/burnish/adapters/rollback", json={"to": 0})
+            assert [(await ask(http, question))[0] for question in PROMPTS[:3]] == before

@@ -1,0 +1,52 @@
+"""burnish in front of an Ollama: it finds base and weights by itself, and a version answers with the real adapter."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import openai
+
+from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, ensure_small_model
+from burnish.adapters.registry import Registry
+from tests.support.inprocess import serving
+from tests.support.lora import random_lora, write_peft
+from tests.support.ollama_double import ollama_double
+
+QUESTION = [{"role": "user", "content": "Name three colours."}]
+
+
+async def test_a_version_goes_live_in_ollama(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "data" / "adapters")
+    registry.register(
+        write_peft(tmp_path / "made", random_lora(1, strength=0.1)),
+        base_model="smollm2", base_digest=SMALL_MODEL_DIGEST, parent=0, run_id="run_1", feedback_ids=[],
+        objective="none", hyperparameters={}, metrics={},
+    )  # fmt: skip
+    registry.record(1, "live", "for the test", replaced=0)
+    (tmp_path / "ollama").mkdir()
+    async with (
+        ollama_double(tmp_path / "ollama", "smollm2", ensure_small_model(), SMALL_MODEL_DIGEST) as ollama,
+        serving(tmp_path, upstream=ollama.url, engine="auto") as (url, _),
+        openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="-", http_client=httpx.AsyncClient(trust_env=False)) as client,
+    ):  # fmt: skip
+
+        async def ask(model: str) -> tuple[str, str]:
+            stream = await client.chat.completions.create(
+                model=model, messages=QUESTION, max_tokens=24, temperature=0, stream=True
+            )
+            chunks = [chunk async for chunk in stream]
+            return chunks[0].model, "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+
+        live, text = await ask("default")
+        assert live.startswith("smollm2-burnish:v1-")
+        bare, untouched = await ask("smollm2@base")
+        assert bare == "smollm2:latest"
+        assert text != untouched
+        await asyncio.to_thread(
+            httpx.post, f"{url}/burnish/adapters/rollback", json={"to": 0}, timeout=60, trust_env=False
+        )
+        assert await ask("smollm2") == (bare, untouched)
+        assert (await ask("smollm2@v1"))[1] == text, "kept while there is room"
+    assert list(ollama.models) == ["smollm2:latest"], "burnish leaves nothing but what is live"

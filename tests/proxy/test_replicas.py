@@ -1,0 +1,208 @@
+"""Several engines behind one ``upstream``: balanced, each with its own served set, any of them may come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from burnish.adapters.hosts.base import engine_name
+from burnish.adapters.hosts.detect import weights_digest
+from tests.proxy.test_foreign_engine import Engine, ask, live_version
+from tests.support.inprocess import Switched, serving
+
+
+class Rack:
+    """Two vLLM doubles on ports that stay theirs, each of which can be switched off and on."""
+
+    def __init__(self) -> None:
+        self.engines = [Engine(), Engine()]
+        self._switched = [Switched(engine.app()) for engine in self.engines]
+
+    @property
+    def urls(self) -> list[str]:
+        return [each.url for each in self._switched]
+
+    async def start(self, place: int) -> None:
+        await self._switched[place].on()
+
+    async def stop(self, place: int) -> None:
+        self.engines[place].restart()
+        await self._switched[place].off()
+
+
+@pytest.fixture
+async def rack() -> AsyncIterator[Rack]:
+    rack = Rack()
+    for place in (0, 1):
+        await rack.start(place)
+    yield rack
+    for place in (0, 1):
+        await rack.stop(place)
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    path = tmp_path / "weights"
+    path.mkdir()
+    (path / "model.safetensors").write_bytes(b"the base")
+    return path
+
+
+@asynccontextmanager
+async def before(tmp_path: Path, rack: Rack, weights: Path | None) -> AsyncIterator[httpx.AsyncClient]:
+    settings: dict[str, Any] = {"train": {"base": str(weights)}} if weights else {}
+    async with (
+        serving(tmp_path, upstream=",".join(rack.urls), engine="auto" if weights else "none", **settings) as (
+            url,
+            _,
+        ),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+    ):
+        yield http
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(15):
+        while not true():
+            await asyncio.sleep(0.02)
+
+
+def chats(rack: Rack) -> list[int]:
+    return [Counter(path for path, _ in engine.asked)["/v1/chat/completions"] for engine in rack.engines]
+
+
+async def test_a_version_goes_live_on_all_and_requests_are_shared_out(
+    tmp_path: Path, weights: Path, rack: Rack
+) -> None:
+    name = engine_name(live_version(tmp_path, weights_digest(weights)))
+    async with before(tmp_path, rack, weights) as http:
+        assert [list(engine.loaded) for engine in rack.engines] == [[name], [name]]
+        assert {await ask(http, "default") for _ in range(8)} == {name}
+        assert chats(rack) == [4, 4]
+        status = (await http.get("/burnish/status")).json()
+        assert status["live"]["served_by"] == rack.urls
+        await http.post("/burnish/adapters/rollback", json={"to": 0})
+        assert {await ask(http, "default") for _ in range(4)} == {"smollm2"}
+
+
+async def test_one_that_goes_away_costs_no_request_and_gets_the_version_when_it_is_back(
+    tmp_path: Path, weights: Path, rack: Rack
+) -> None:
+    name = engine_name(live_version(tmp_path, weights_digest(weights)))
+    async with before(tmp_path, rack, weights) as http:
+        await rack.stop(0)
+        assert {await ask(http, "default") for _ in range(6)} == {name}
+        await rack.start(0)
+        await until(lambda: name in rack.engines[0].loaded)
+        seen = chats(rack)[0]
+        async with asyncio.timeout(15):
+            while chats(rack)[0] == seen:
+                assert await ask(http, "default") == name
+
+
+async def test_one_that_restarts_and_forgets_is_given_the_version_again(
+    tmp_path: Path, weights: Path, rack: Rack
+) -> None:
+    name = engine_name(live_version(tmp_path, weights_digest(weights)))
+    async with before(tmp_path, rack, weights) as http:
+        for _ in range(3):
+            rack.engines[1].restart()
+            assert set(await asyncio.gather(*(ask(http, "default") for _ in range(6)))) == {name}
+        await until(lambda: name in rack.engines[1].loaded)
+
+
+async def test_burnish_starts_while_one_is_down(tmp_path: Path, weights: Path, rack: Rack) -> None:
+    name = engine_name(live_version(tmp_path, weights_digest(weights)))
+    await rack.stop(1)
+    async with before(tmp_path, rack, weights) as http:
+        assert {await ask(http, "default") for _ in range(3)} == {name}
+        await rack.start(1)
+        await until(lambda: name in rack.engines[1].loaded)
+
+
+async def test_one_that_refuses_the_version_keeps_the_old_one_live_everywhere(
+    tmp_path: Path, weights: Path, rack: Rack
+) -> None:
+    version = live_version(tmp_path, weights_digest(weights))
+    async with before(tmp_path, rack, weights) as http:
+        await http.post("/burnish/adapters/rollback", json={"to": 0})
+        for engine in rack.engines:
+            engine.restart()
+        rack.engines[1].max_rank = 1
+        refused = await http.post(f"/burnish/adapters/{version.number}/promote", json={})
+        assert refused.status_code >= 400
+        assert "rank" in refused.json()["error"]["message"]
+        assert {await ask(http, "default") for _ in range(4)} == {"smollm2"}
+        assert [engine.loaded for engine in rack.engines] == [{}, {}], "the other one has been undone"
+        rack.engines[1].max_rank = 16
+        assert (await http.post(f"/burnish/adapters/{version.number}/promote", json={})).status_code == 200
+
+
+async def test_one_that_cannot_be_repaired_is_left_out_and_named(
+    tmp_path: Path, weights: Path, rack: Rack
+) -> None:
+    name = engine_name(live_version(tmp_path, weights_digest(weights)))
+    async with before(tmp_path, rack, weights) as http:
+        rack.engines[1].max_rank = 1
+        rack.engines[1].restart()
+        await until(lambda: ("/v1/load_lora_adapter") in [path for path, _ in rack.engines[1].asked[-3:]])
+        assert {await ask(http, "default") for _ in range(6)} == {name}
+        async with asyncio.timeout(15):
+            while not (trouble := (await http.get("/burnish/status")).json()["engine"]["trouble"]):
+                await asyncio.sleep(0.05)
+        assert rack.urls[1] in trouble
+        assert "rank" in trouble
+
+
+async def test_replicas_of_different_models_are_refused(tmp_path: Path, weights: Path, rack: Rack) -> None:
+    rack.engines[1].base = "qwen"
+    async with before(tmp_path, rack, weights) as http:
+        learner = (await http.get("/burnish/status")).json()["learner"]
+        assert "replicas must be the same engine" in learner["reason"]
+
+
+async def test_without_versions_requests_are_shared_out_too_and_skip_one_that_is_down(
+    tmp_path: Path, rack: Rack
+) -> None:
+    async with before(tmp_path, rack, None) as http:
+        for _ in range(4):
+            assert await ask(http, "other") == "other"
+        assert chats(rack) == [2, 2]
+        await rack.stop(0)
+        for _ in range(5):
+            assert await ask(http, "other") == "other"
+        assert (await http.get("/v1/models")).status_code == 200
+        await rack.stop(1)
+        body = {"model": "other", "messages": [{"role": "user", "content": "Who are you?"}]}
+        answer = await http.post("/v1/chat/completions", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
+        await rack.start(1)
+        assert await ask(http, "other") == "other"
+
+
+async def test_an_engine_that_comes_up_after_burnish_is_found(
+    tmp_path: Path, weights: Path, rack: Rack
+) -> None:
+    name = engine_name(live_version(tmp_path, weights_digest(weights)))
+    for place in (0, 1):
+        await rack.stop(place)
+    async with before(tmp_path, rack, weights) as http:
+        status = (await http.get("/burnish/status")).json()
+        assert status["learner"]["state"] == "off"
+        assert "cannot be reached" in status["learner"]["reason"]
+        await rack.start(1)
+        assert await ask(http, "other") == "other", "at once, as a plain upstream"
+        async with asyncio.timeout(15):
+            while (await http.get("/burnish/status")).json()["learner"]["state"] == "off":
+                await asyncio.sleep(0.1)
+        assert await ask(http, "default") == name
+        assert (await http.post("/burnish/train", json={"dry_run": True})).status_code == 200
+        await rack.start(0)
+        await until(lambda: name in rack.engines[0].loaded)

@@ -1,0 +1,185 @@
+"""Tiny base models as GGUF, of every architecture that the converter knows: blank ones, and ones that really compute.
+
+Written as llama.cpp's convert_hf_to_gguf.py does it, but by other means than the converter under test: the tensor names
+stand here in full, and rows are moved one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from numpy.typing import NDArray
+
+from burnish.adapters.hosts.fetch import ensure_small_model
+
+Array = NDArray[np.float32]
+
+LINEAR = {
+    "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}  # fmt: skip
+NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
+# Gemma 2 and 3 put a norm behind each part, too, and so Hugging Face's second name means another one.
+GEMMA_NORMS = {
+    "input_layernorm": "attn_norm", "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
+}  # fmt: skip
+HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+INTERLEAVED = ("llama", "mistral3")
+ARCHITECTURES = ("llama", "mistral3", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The size of a tiny model."""
+
+    architecture: str
+    """As GGUF calls it."""
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 32
+    hidden: int = 64
+    ffn: int = 96
+    blocks: int = 2
+    vocabulary: int = 49152
+    """That of the small model, whose tokenizer a tiny model can take over."""
+    tied: bool = True
+
+    @property
+    def modules(self) -> dict[str, tuple[int, int]]:
+        """Hugging Face module → (out, in), for every linear layer."""
+        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        sizes = {
+            "self_attn.q_proj": (queries, self.hidden), "self_attn.k_proj": (keys, self.hidden),
+            "self_attn.v_proj": (keys, self.hidden), "self_attn.o_proj": (self.hidden, queries),
+            "mlp.gate_proj": (self.ffn, self.hidden), "mlp.up_proj": (self.ffn, self.hidden),
+            "mlp.down_proj": (self.hidden, self.ffn),
+        }  # fmt: skip
+        blocks = {
+            f"model.layers.{i}.{name}": size for i in range(self.blocks) for name, size in sizes.items()
+        }
+        return blocks if self.tied else blocks | {"lm_head": (self.vocabulary, self.hidden)}
+
+
+def interleaved(rows: Array, heads: int) -> Array:
+    """Row by row: within each head, first-half row i goes to 2i, second-half row i to 2i + 1."""
+    size = len(rows) // heads
+    result = np.empty_like(rows)
+    for head in range(heads):
+        for i in range(size // 2):
+            result[head * size + 2 * i] = rows[head * size + i]
+            result[head * size + 2 * i + 1] = rows[head * size + size // 2 + i]
+    return result
+
+
+def gguf_name(module: str) -> str:
+    """The name of a linear layer's weight in GGUF."""
+    if module == "lm_head":
+        return "output.weight"
+    _, _, block, name = module.split(".", 3)
+    return f"blk.{block}.{LINEAR[name]}.weight"
+
+
+def blank(path: Path, shape: Shape) -> Path:
+    """A base that has all linear layers, filled with zeros, and no tokenizer: enough to convert adapters for."""
+    tensors = {gguf_name(module): np.zeros(size, np.float32) for module, size in shape.modules.items()}
+    tensors["token_embd.weight"] = np.zeros((shape.vocabulary, shape.hidden), np.float32)
+    return write(path, shape, tensors)
+
+
+def of_model(path: Path, shape: Shape, state: Mapping[str, Array]) -> Path:
+    """A base that llama.cpp can serve, of the weights of a transformers model, with the small model's tokenizer."""
+    return write(
+        path,
+        shape,
+        {name: array for item in state.items() for name, array in _moved(shape, *item)},
+        speaks=True,
+    )
+
+
+def write(path: Path, shape: Shape, tensors: Mapping[str, Array], *, speaks: bool = False) -> Path:
+    """Write a GGUF of these tensors; ``speaks``: with a tokenizer."""
+    writer = gguf.GGUFWriter(path, shape.architecture)
+    writer.add_name(f"tiny {shape.architecture}")
+    writer.add_context_length(4096)
+    writer.add_embedding_length(shape.hidden)
+    writer.add_block_count(shape.blocks)
+    writer.add_feed_forward_length(shape.ffn)
+    writer.add_head_count(shape.heads)
+    writer.add_head_count_kv(shape.kv_heads)
+    writer.add_key_length(shape.head_dim)
+    writer.add_value_length(shape.head_dim)
+    writer.add_rope_dimension_count(shape.head_dim)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_vocab_size(shape.vocabulary)
+    # Gemma 3 has another base in its local layers, which llama.cpp knows by itself.
+    writer.add_rope_freq_base(1e6 if shape.architecture == "gemma3" else 1e4)
+    if shape.architecture in ("gemma2", "gemma3"):
+        writer.add_sliding_window(512)
+    if shape.architecture == "gemma2":
+        writer.add_attn_logit_softcapping(50.0)
+        writer.add_final_logit_softcapping(30.0)
+    if speaks:
+        for key, value, kind, inner in _tokenizer():
+            writer.add_key_value(key, value, kind, inner)
+    for name, array in tensors.items():
+        writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _moved(shape: Shape, name: str, array: Array) -> list[tuple[str, Array]]:
+    """A tensor of a transformers model as it stands in GGUF; none when it stands there already (a tied lm_head)."""
+    gemma = shape.architecture.startswith("gemma")
+    if name == "lm_head.weight":
+        return [] if shape.tied else [("output.weight", array)]
+    if name == "model.embed_tokens.weight":
+        return [("token_embd.weight", array)]
+    if name == "model.norm.weight":
+        return [("output_norm.weight", array + gemma)]
+    module, _, part = name.rpartition(".")
+    _, _, block, module = module.split(".", 3)
+    norms = (GEMMA_NORMS if shape.architecture in ("gemma2", "gemma3") else NORMS) | HEAD_NORMS
+    if module in norms:
+        return [(f"blk.{block}.{norms[module]}.{part}", array + gemma)]
+    if shape.architecture in INTERLEAVED and module.endswith(("q_proj", "k_proj")):
+        array = interleaved(array, shape.heads if module.endswith("q_proj") else shape.kv_heads)
+    return [(f"blk.{block}.{LINEAR[module]}.{part}", array)]
+
+
+def words(tokens: Sequence[int]) -> str:
+    """The text of tokens that are plain text."""
+    return "".join(_vocabulary()[token] for token in tokens).replace("Ġ", " ")
+
+
+@cache
+def sayable() -> NDArray[np.bool_]:
+    """For each token, whether it is plain text: llama-server answers 500 when what it said is no UTF-8."""
+    return np.array([token.replace("Ġ", " ").isascii() and "<|" not in token for token in _vocabulary()])
+
+
+def _vocabulary() -> list[str]:
+    [tokens] = [value for key, value, *_ in _tokenizer() if key == "tokenizer.ggml.tokens"]
+    found: list[str] = tokens
+    return found
+
+
+@cache
+def _tokenizer() -> list[tuple[str, Any, Any, Any]]:
+    """The tokenizer of the small model, key by key."""
+    fields = gguf.GGUFReader(ensure_small_model()).fields
+    kept = [(key, found) for key, found in fields.items() if key.startswith("tokenizer.")]
+    return [
+        (key, found.contents(), found.types[0], found.types[1] if len(found.types) > 1 else None)
+        for key, found in kept
+    ]
