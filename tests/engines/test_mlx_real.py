@@ -184,7 +184,7 @@ async def test_greedy_texts_are_those_of_peft(host: MlxHost, make: Make, base: P
 async def test_a_request_ends_on_the_version_on_which_it_began(host: MlxHost, make: Make) -> None:
     """The server waits for the running answers, then loads the other version; nothing is mixed or cut."""
     first, second = await host.load(make(4)), await host.load(make(5))
-    alone = [await streamed(first, 12), await streamed(second, 12), await streamed(await host.load(None), 8)]
+    alone = [await streamed(first, 8), await streamed(second, 8), await streamed(await host.load(None), 8)]
     assert len(set(alone)) == 3
     began = asyncio.Event()
 
@@ -198,7 +198,7 @@ async def test_a_request_ends_on_the_version_on_which_it_began(host: MlxHost, ma
     async def others() -> list[str]:
         await began.wait()
         return await asyncio.gather(
-            streamed(second, 12), streamed(await host.load(None), 12), streamed(first, 8)
+            streamed(second, 8), streamed(await host.load(None), 8), streamed(first, 8)
         )
 
     found = await asyncio.gather(running(), others())
@@ -247,7 +247,7 @@ async def test_burnish_in_front_gives_the_live_version_and_rolls_back_during_a_s
         aiohttp.ClientSession(url) as http,
     ):
         live, bare = Endpoint(url, "default", 1), Endpoint(url, f"{base}@base", 0)
-        texts = [await streamed(live, 12), await streamed(bare, 8)]
+        texts = [await streamed(live, 8), await streamed(bare, 8)]
         assert texts[0] != texts[1]
         rollback: asyncio.Task[int] | None = None
 
