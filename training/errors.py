@@ -33,6 +33,6 @@ class MissingDependency(TrainingError, ImportError):
     def because(cls, error: ImportError) -> MissingDependency:
         """Say how to install what an import did not find."""
         return cls(
-            f'training needs more packages ({error}): run  pip install "burnish[train]"  (or "burnish[mlx]" on Apple\'s '
-            "processors)"
+            f'training needs more packages ({error}): run  pip install "burnish[train]"  (or '
+            '"burnish[mlx]" on Apple\'s processors)'
         )

@@ -238,7 +238,7 @@ async def test_burnish_in_front_gives_the_live_version_and_rolls_back_during_a_s
 ) -> None:
     registry = Registry(tmp_path / "data" / "adapters")
     made = registry.register(
-        write_peft(tmp_path / "made", random_lora(14, strength=0.1)), base_model=str(base), base_digest=digest,
+        write_peft(tmp_path / "made", random_lora(4, strength=0.1)), base_model=str(base), base_digest=digest,
         parent=0, run_id="run_1", feedback_ids=[], objective="none", hyperparameters={}, metrics={},
     )  # fmt: skip
     registry.record(made.number, "live", "for the test", replaced=0)
@@ -246,6 +246,9 @@ async def test_burnish_in_front_gives_the_live_version_and_rolls_back_during_a_s
         serving(tmp_path, upstream=server, engine="auto") as (url, _),
         aiohttp.ClientSession(url) as http,
     ):
+        async with http.get("/burnish/status") as status:
+            state = await status.json()
+        assert (state["live"]["version"], state["engine"]["trouble"]) == (1, None)
         live, bare = Endpoint(url, "default", 1), Endpoint(url, f"{base}@base", 0)
         texts = [await streamed(live, 8), await streamed(bare, 8)]
         assert texts[0] != texts[1]
