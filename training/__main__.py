@@ -94,8 +94,11 @@ def _exit_with_parent() -> None:
 
 def _shortage(error: Exception) -> str | None:
     """Say in words that memory or disk ran out, if that is what it was."""
-    # torch raises a RuntimeError: "… can't allocate memory …" on the CPU, "CUDA out of memory …" on a GPU.
-    if isinstance(error, MemoryError) or re.search("allocate memory|out of memory", str(error)):
+    # torch raises a RuntimeError: "… can't allocate memory …" on the CPU, "CUDA out of memory …" on a GPU; so does
+    # MLX: "Attempting to allocate … bytes which is greater than …", "Unable to allocate … bytes".
+    if isinstance(error, MemoryError) or re.search(
+        "allocate memory|out of memory|to allocate [0-9]+ bytes", str(error)
+    ):
         return f"not enough memory: lower micro_batch_tokens or max_tokens, or use a smaller model ({error})"
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"the disk is full: make room and train again ({error})"

@@ -4,7 +4,7 @@
     - JobError (ValueError)              the job directory is incomplete or damaged
     - NotTrainable (ValueError)          the ratings cannot teach anything (one-sided, too few)
     - Diverged (ArithmeticError)         NaN or infinite loss, or KL out of bounds
-    - MissingDependency (ImportError)    the extra "train" is not installed
+    - MissingDependency (ImportError)    neither extra, "train" or "mlx", is installed
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ class Diverged(TrainingError, ArithmeticError):
 
 
 class MissingDependency(TrainingError, ImportError):
-    """The extra "train" is not installed."""
+    """Neither extra, "train" or "mlx", is installed."""
 
     @classmethod
     def because(cls, error: ImportError) -> MissingDependency:
         """Say how to install what an import did not find."""
-        return cls(f'training needs more packages ({error}): run  pip install "burnish[train]"')
+        return cls(
+            f'training needs more packages ({error}): run  pip install "burnish[train]"  (or '
+            '"burnish[mlx]" on Apple\'s processors)'
+        )

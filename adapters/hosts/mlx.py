@@ -80,7 +80,7 @@ class MlxHost:
     @property
     def limits(self) -> Limits:
         """What mlx_lm.server can take. The base is loaded whenever it is asked for, and costs nothing until then."""
-        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
+        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     async def check(self) -> None:
         """Name an adapter that cannot be there, and see that the server looks for it."""

@@ -25,13 +25,15 @@ async def asking(url: str) -> AsyncIterator[EngineApi]:
 
 
 @asynccontextmanager
-async def engine(answers: dict[str, Any]) -> AsyncIterator[EngineApi]:
-    """An engine that answers these paths with this JSON, and 404 else."""
+async def engine(answers: dict[str, Any], refusals: dict[str, Any] | None = None) -> AsyncIterator[EngineApi]:
+    """An engine that answers these paths with this JSON, some with status 400, and 404 else."""
+    refused = refusals or {}
 
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        known = request.target in answers
-        content = orjson.dumps(answers.get(request.target, {"detail": "Not Found"}))
-        status = b"200 OK" if known else b"404 Not Found"
+        found = {**answers, **refused}.get(request.target, {"detail": "Not Found"})
+        content = found if isinstance(found, bytes) else orjson.dumps(found)
+        known = b"200 OK" if request.target in answers else b"404 Not Found"
+        status = b"400 Bad Request" if request.target in refused else known
         writer.write(
             b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
             % (status, len(content), content)
@@ -83,6 +85,36 @@ async def test_llamacpp_says_where_its_model_is(tmp_path: Path) -> None:
     status = {"value": "unloaded", "args": ["llama-server", "--alias", "small", "--model", str(model)]}
     async with engine(listing({"id": "small", "owned_by": "llamacpp", "status": status})) as api:
         assert await detect(api) == Detected("llamacpp", "small", model), "a router"
+
+
+MLX = {"/v1/completions": {"error": "adapter must be of type str"}}
+
+
+async def test_mlx_is_known_by_what_it_finds_wrong(tmp_path: Path) -> None:
+    cached = {"id": "mlx-community/Qwen3-0.6B-4bit", "object": "model", "created": 1}
+    own = {"id": str(tmp_path), "object": "model", "created": 1}
+    async with engine(listing(cached, own), MLX) as api:
+        assert await detect(api) == Detected("mlx", str(tmp_path), tmp_path)
+        with pytest.raises(EngineError, match=r"mlx_lm\.server --model /path/to/directory"):
+            await detect(api, "mlx-community/Qwen3-0.6B-4bit")
+    async with engine(listing(cached), MLX) as api:
+        with pytest.raises(EngineError, match="does not say in which directory"):
+            await detect(api)
+
+
+async def test_mlx_lists_nothing_where_the_hub_has_no_cache(tmp_path: Path) -> None:
+    async with engine({"/v1/models": b""}, MLX) as api:
+        with pytest.raises(EngineError, match="set model to that path"):
+            await detect(api)
+        assert await detect(api, str(tmp_path)) == Detected("mlx", str(tmp_path), tmp_path)
+
+
+async def test_a_server_that_says_nothing_of_adapters_is_not_mlx() -> None:
+    anonymous = listing({"id": "some-model", "object": "model"})
+    async with engine(anonymous, {"/v1/completions": {"error": "model is missing"}}) as api:
+        assert await detect(api) == Detected("other", "some-model", None)
+    async with engine(anonymous | {"/v1/completions": {"choices": []}}) as api:
+        assert await detect(api) == Detected("other", "some-model", None)
 
 
 async def test_any_other_server_is_other() -> None:

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+
+from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
+from burnish.training.weights import prepared_weights
+from tests.support.mlx_server import mlx_base
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The small model as MLX reads it right, in float32."""
+    model = ensure_small_model()
+    weights = prepared_weights(model, file_digest(model), cache_dir() / "weights")
+    path = mlx_base(weights, tmp_path_factory.mktemp("mlx") / "base")
+    yield path
+    shutil.rmtree(path)  # half a gigabyte
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -28,6 +28,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from burnish.training.backends.base import Logps, Policy, Rated
+from burnish.training.backends.micro_batches import micro_batches
 from burnish.training.backends.quantized import quantization
 from burnish.training.device import demand_room, needed_bytes, pick
 from burnish.training.errors import Diverged, JobError
@@ -44,6 +45,12 @@ CLEARLY_FASTER = 1.5
 # peft's own names.
 TRAINED, SCORED = "default", "scored"
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
+
+
+class TorchFunctions:
+    """torch, as the objectives call it."""
+
+    exp, where, clip, constant = torch.exp, torch.where, torch.clip, Tensor.detach
 
 
 class TorchPeftBackend:
@@ -88,7 +95,7 @@ class TorchPeftBackend:
         """Score replies; see TrainerBackend."""
         found: dict[int, Logps] = {}
         with self._acting(policy), torch.no_grad():
-            for places in self._micro_batches(sequences):
+            for places in micro_batches(sequences, self._micro_batch_tokens):
                 logps, mask = self._forward([sequences[place] for place in places])
                 for place, row, kept in zip(places, logps, mask, strict=True):
                     found[place] = tuple(row[kept].tolist())
@@ -98,7 +105,7 @@ class TorchPeftBackend:
         """Accumulate the gradient over micro-batches, clip it, step; see TrainerBackend."""
         self._optimizer.zero_grad(set_to_none=True)
         loss_sum, sums = 0.0, Counter[str]()
-        for places in self._micro_batches([rated.tokens for rated in batch]):
+        for places in micro_batches([rated.tokens for rated in batch], self._micro_batch_tokens):
             members = [batch[place] for place in places]
             logps, mask = self._forward([rated.tokens for rated in members])
             loss, found = mis_po(
@@ -109,10 +116,11 @@ class TorchPeftBackend:
                 torch.tensor([rated.advantage for rated in members], device=self._device),
                 torch.tensor([rated.weight for rated in members], device=self._device),
                 config,
+                TorchFunctions,
             )
-            (loss / len(batch)).backward()  # type: ignore[no-untyped-call]
+            (loss / len(batch)).backward()
             loss_sum += loss.item()
-            sums.update(found)
+            sums.update({name: float(value) for name, value in found.items()})
         norm = float(torch.nn.utils.clip_grad_norm_(self._trained, config.max_grad_norm))
         loss_mean = loss_sum / len(batch)
         if not (math.isfinite(loss_mean) and math.isfinite(norm)):
@@ -161,17 +169,6 @@ class TorchPeftBackend:
             self._model.set_adapter(TRAINED)
             if SCORED in self._model.peft_config:  # also when loading it failed half-way
                 self._model.delete_adapter(SCORED)
-
-    def _micro_batches(self, sequences: Sequence[Rendered]) -> list[list[int]]:
-        """Group places of sequences, similar lengths together, so that padding stays within the token limit."""
-        groups: list[list[int]] = []
-        for place in sorted(range(len(sequences)), key=lambda place: len(sequences[place].ids)):
-            width = len(sequences[place].ids)  # the longest so far
-            if groups and (len(groups[-1]) + 1) * width <= self._micro_batch_tokens:
-                groups[-1].append(place)
-            else:
-                groups.append([place])
-        return groups
 
     def _forward(self, sequences: Sequence[Rendered]) -> tuple[Tensor, Tensor]:
         """Return log-probabilities of the reply tokens and their mask, both (B, R), replies at the left."""

@@ -22,21 +22,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import torch
-from torch import Tensor
-
 from burnish.training.job import Hyperparameters
+from burnish.training.objectives.arrays import Array, Functions
 
 
-def mis_po(  # noqa: PLR0917 - the tensors come in the order of the formula
-    policy_logps: Tensor,
-    behaviour_logps: Tensor,
-    reference_logps: Tensor,
-    mask: Tensor,
-    advantages: Tensor,
-    weights: Tensor,
+def mis_po(  # noqa: PLR0917 - the arrays come in the order of the formula
+    policy_logps: Array,
+    behaviour_logps: Array,
+    reference_logps: Array,
+    mask: Array,
+    advantages: Array,
+    weights: Array,
     config: Hyperparameters,
-) -> tuple[Tensor, dict[str, float]]:
+    xp: Functions,
+) -> tuple[Array, dict[str, Array]]:
     """Return the summed loss of some replies, and sums from which ``step_metrics`` makes means.
 
     ``loss = Σ_i w_i · mean_t( −A_i · s_i · m_it · log π_it + kl_beta · k3_it )``, the mean over the reply's
@@ -45,47 +44,48 @@ def mis_po(  # noqa: PLR0917 - the tensors come in the order of the formula
 
     ``policy_logps`` (B, T): log π of each reply token; carries the gradient. ``behaviour_logps`` (B, T): log μ,
     of the version that generated the reply. ``reference_logps`` (B, T): log π_ref, of the bare model. ``mask``
-    (B, T): True at reply tokens, False at padding. ``advantages`` (B,). ``weights`` (B,): of the ratings.
+    (B, T): True at reply tokens, False at padding. ``advantages`` (B,). ``weights`` (B,): of the ratings. ``xp``:
+    functions of the framework that the arrays belong to.
     """
-    tokens = mask.sum(dim=1).clamp(min=1)  # (B,)
-    policy_logps = policy_logps.masked_fill(~mask, 0.0)
-    now = policy_logps.detach()
-    log_ratio = (now - behaviour_logps).masked_fill(~mask, 0.0)  # (B, T)
-    log_rho = log_ratio.sum(dim=1) / tokens  # (B,)
+    tokens = xp.clip(mask.sum(axis=1), 1, None)  # (B,)
+    policy_logps = xp.where(mask, policy_logps, 0.0)
+    now = xp.constant(policy_logps)
+    log_ratio = xp.where(mask, now - behaviour_logps, 0.0)  # (B, T)
+    log_rho = log_ratio.sum(axis=1) / tokens  # (B,)
     token_low, token_high = (math.log(edge) for edge in config.token_band)
     kept = mask & (log_ratio >= token_low) & (log_ratio <= token_high)  # (B, T)
-    distance = distance_from(log_rho, config.trajectory_band)
-    scale = torch.exp(-distance)  # (B,), detached: made of `now`
+    distance = distance_from(log_rho, config.trajectory_band, xp)
+    scale = xp.exp(-distance)  # (B,), without gradient: made of `now`
 
-    gain = (policy_logps * kept).sum(dim=1) / tokens
+    gain = (policy_logps * kept).sum(axis=1) / tokens
     loss = -advantages * scale * gain
-    log_r = (reference_logps - policy_logps).masked_fill(~mask, 0.0)
-    k3 = torch.exp(log_r) - 1 - log_r  # (B, T), ≥ 0
+    log_r = xp.where(mask, reference_logps - policy_logps, 0.0)
+    k3 = xp.exp(log_r) - 1 - log_r  # (B, T), ≥ 0
     if config.kl_beta:
-        loss = loss + config.kl_beta * k3.sum(dim=1) / tokens
+        loss = loss + config.kl_beta * k3.sum(axis=1) / tokens
 
     good, bad = advantages > 0, advantages < 0
     sums = {
         "tokens": mask.sum(),
-        "sequences": torch.tensor(float(len(advantages))),
+        "sequences": mask.any(axis=1).sum(),
         # Of KL(π ‖ π_ref): k3, importance-weighted because the replies are the behaviour's, not the policy's. The
         # weight is truncated (Ionides 2008): one token that became a hundred times likelier would be the estimate.
-        "kl": (torch.exp(log_ratio.clamp(max=token_high)) * k3.detach()).sum(),
-        "ratio": (torch.exp(log_ratio) * mask).sum(),
+        "kl": (xp.exp(xp.clip(log_ratio, None, token_high)) * xp.constant(k3)).sum(),
+        "ratio": (xp.exp(log_ratio) * mask).sum(),
         "clipped": (mask & ~kept).sum(),
         "in_band": (distance == 0).sum(),
         "good": good.sum(),
         "bad": bad.sum(),
-        "good_shift": log_rho[good].sum(),
-        "bad_shift": log_rho[bad].sum(),
+        "good_shift": xp.where(good, log_rho, 0.0).sum(),
+        "bad_shift": xp.where(bad, log_rho, 0.0).sum(),
     }
-    return (weights * loss).sum(), {name: float(value) for name, value in sums.items()}
+    return (weights * loss).sum(), sums
 
 
-def distance_from(log_rho: Tensor, band: tuple[float, float]) -> Tensor:
+def distance_from(log_rho: Array, band: tuple[float, float], xp: Functions) -> Array:
     """Return how far (nats, ≥ 0) each log ratio lies outside the band, (B,)."""
     low, high = (math.log(edge) for edge in band)
-    return torch.relu(low - log_rho) + torch.relu(log_rho - high)
+    return xp.clip(low - log_rho, 0, None) + xp.clip(log_rho - high, 0, None)
 
 
 def step_metrics(sums: Mapping[str, float]) -> dict[str, float]:

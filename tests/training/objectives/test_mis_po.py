@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from burnish.training.backends.torch_peft import TorchFunctions
 from burnish.training.job import Hyperparameters
 from burnish.training.objectives.mis_po import mis_po, step_metrics
 
@@ -57,10 +58,10 @@ def run(
     """Return loss, gradient with respect to the policy's log-probabilities, and sums."""
     tensors = {name: torch.tensor(value) for name, value in c.items()}
     policy = tensors.pop("policy").requires_grad_()
-    loss, sums = mis_po(policy, *tensors.values(), config)
+    loss, sums = mis_po(policy, *tensors.values(), config, TorchFunctions)
     loss.backward()
     assert policy.grad is not None
-    return loss.detach(), policy.grad, sums
+    return loss.detach(), policy.grad, {name: float(value) for name, value in sums.items()}
 
 
 def one(policy: float, advantage: float, behaviour: float = -1.0, tokens: int = 3) -> dict[str, np.ndarray]:

@@ -1,0 +1,191 @@
+"""The MLX trainer, for real, beside torch's: the same job, the same numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from burnish.adapters.convert.peft import read_peft
+from burnish.adapters.hosts.detect import weights_digest
+from burnish.adapters.weights_file import check_adapter
+from burnish.training.job import Hyperparameters, JobDirectory
+from burnish.training.rendering import Renderer
+from tests.support.jobs import brief_samples, context, write_job
+from tests.support.lora import random_lora, write_peft
+from tests.support.mlx_server import ENVIRONMENT, PYTHON
+from tests.training.objectives.test_mis_po import case, run
+
+pytestmark = [
+    pytest.mark.engine,
+    pytest.mark.skipif(not PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx"),
+    # Without a GPU mlx multiplies at a hundredth of what this machine could: a step of two replies takes 15 s.
+    pytest.mark.timeout(600),
+]
+
+ROOM = Path(__file__).parents[2]
+STEPS = 2
+CONFIG = Hyperparameters(epochs=STEPS, batch_size=2, kl_stop=9.0, kl_beta=0.1)
+# MLX computes as the base is stored, here in fp32; torch's trainer in bf16 on many machines.
+BF16 = 0.06
+EXACT = 1e-3
+
+OBJECTIVE = """
+import sys
+import mlx.core as mx
+import numpy as np
+from burnish.training.backends.mlx_lora import MlxFunctions
+from burnish.training.job import Hyperparameters
+from burnish.training.objectives.mis_po import mis_po
+mx.set_default_device(mx.cpu)
+case = {name: mx.array(value) for name, value in np.load(sys.argv[1]).items()}
+policy = case.pop("policy")
+def loss(policy):
+    return mis_po(policy, *case.values(), Hyperparameters(kl_beta=0.1), MlxFunctions)
+(value, sums), gradient = mx.value_and_grad(loss)(policy)
+np.savez(sys.argv[2], loss=value, gradient=gradient, **{name: np.array(each) for name, each in sums.items()})
+"""
+
+SCORES = """
+import json, sys
+from pathlib import Path
+from burnish.training.backends.mlx_lora import MlxLoraBackend
+from burnish.training.errors import JobError
+from burnish.training.job import Hyperparameters
+weights, parent, trained, nonsense, text = sys.argv[1:]
+backend = MlxLoraBackend(Path(weights), Path(parent), Hyperparameters(), seed=0)
+reply = backend.renderer.conversation(
+    json.loads(text), (), {"role": "assistant", "content": "It is water."}, finished=True, max_tokens=99)
+scores = {name: backend.logps([reply], policy)[0]
+          for name, policy in {"trained": Path(trained), "bare": "bare", "start": "trained"}.items()}
+try:
+    backend.logps([reply], Path(nonsense))
+except JobError as error:
+    scores["refused"] = str(error)
+scores["again"] = backend.logps([reply], "trained")[0]
+print(json.dumps(scores))
+"""
+
+
+def in_mlx(*arguments: str) -> str:
+    """Run Python in the environment of MLX, where there is no torch; return what it printed."""
+    environment = os.environ | ENVIRONMENT | {"PYTHONPATH": str(ROOM / "src")}
+    return _run([str(PYTHON), *arguments], environment)
+
+
+def in_torch(*arguments: str) -> str:
+    return _run([sys.executable, *arguments], os.environ | {"PYTHONPATH": str(ROOM / "src")})
+
+
+def _run(command: list[str], environment: dict[str, str]) -> str:
+    return subprocess.run(
+        command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment
+    ).stdout
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_objective_and_its_gradient_are_the_same_on_both(seed: int, tmp_path: Path) -> None:
+    numbers = {
+        name: each.astype(np.float32) if each.dtype == float else each for name, each in case(seed).items()
+    }
+    np.savez(tmp_path / "in.npz", **numbers)
+    in_mlx("-c", OBJECTIVE, str(tmp_path / "in.npz"), str(tmp_path / "out.npz"))
+    found = dict(np.load(tmp_path / "out.npz"))
+    loss, gradient, sums = run(numbers, Hyperparameters(kl_beta=0.1))
+    assert found.pop("loss") == pytest.approx(loss.item(), rel=1e-5)
+    assert found.pop("gradient") == pytest.approx(gradient.numpy(), rel=1e-4, abs=1e-7)
+    assert {name: float(value) for name, value in found.items()} == pytest.approx(sums, rel=1e-4, abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def jobs(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, JobDirectory]:
+    """One job, from a version that is in use already, run by each trainer."""
+    folder = tmp_path_factory.mktemp("jobs")
+    parent = write_peft(folder / "parent", random_lora(1, 8, strength=0.01), 8, lora_alpha=12)
+    made = {}
+    for name, python in (("torch", in_torch), ("mlx", in_mlx)):
+        job = write_job(
+            folder / name, base, weights_digest(base), folder / "cache", brief_samples(2, 0),
+            parent_adapter=str(parent), hyperparameters=CONFIG,
+        )  # fmt: skip
+        python("-m", "burnish.training", "train", str(job.path))
+        made[name] = job
+    return made
+
+
+def steps(job: JobDirectory) -> list[dict[str, float]]:
+    return [json.loads(line) for line in job.metrics.read_text().splitlines()]
+
+
+def test_a_job_leaves_the_same_files(jobs: dict[str, JobDirectory]) -> None:
+    for job in jobs.values():
+        check_adapter(job.adapter)
+        result = job.result()
+        assert (result.samples, result.good, result.bad, result.steps) == (2, 1, 1, STEPS)
+    assert steps(jobs["mlx"])[0].keys() == steps(jobs["torch"])[0].keys()
+    names = [sorted(path.name for path in job.path.iterdir()) for job in jobs.values()]
+    assert names[0] == names[1]
+
+
+def test_every_step_does_the_same(jobs: dict[str, JobDirectory]) -> None:
+    for ours, theirs in zip(steps(jobs["mlx"]), steps(jobs["torch"]), strict=True):
+        assert ours["tokens"] == theirs["tokens"]
+        assert ours["loss"] == pytest.approx(theirs["loss"], abs=2 * BF16)
+        assert ours["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=0.2)
+        assert ours["kl_per_token"] == pytest.approx(theirs["kl_per_token"], abs=BF16)
+        assert ours["good_shift"] == pytest.approx(theirs["good_shift"], abs=BF16)
+        assert ours["bad_shift"] == pytest.approx(theirs["bad_shift"], abs=BF16)
+    assert steps(jobs["mlx"])[-1]["good_shift"] > 0 > steps(jobs["mlx"])[-1]["bad_shift"]
+
+
+def test_the_adapters_are_the_same(jobs: dict[str, JobDirectory]) -> None:
+    ours, theirs = read_peft(jobs["mlx"].adapter), read_peft(jobs["torch"].adapter)
+    start = read_peft(jobs["mlx"].path.parent / "parent")
+    assert (ours.alpha, ours.rank) == (theirs.alpha, theirs.rank) == (12, 8)
+    assert ours.pairs.keys() == theirs.pairs.keys()
+    apart, moved = [], []
+    for module, lora in ours.pairs.items():
+        apart.append(np.abs(lora.b - theirs.pairs[module].b).mean())
+        moved.append(np.abs(lora.b - start.pairs[module].b).mean())
+    assert np.mean(apart) < np.mean(moved) / 5
+
+
+# peft 0.21 asks transformers 5.23 for an attribute under its old name.
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing.:FutureWarning")
+def test_replies_score_as_in_peft_under_every_policy(
+    jobs: dict[str, JobDirectory], base: Path, tmp_path: Path
+) -> None:
+    job = jobs["mlx"]
+    parent, messages = job.path.parent / "parent", context("Rain")
+    other = {name.replace("layers.0", "layers.77"): each for name, each in random_lora(2, 8).items()}
+    nonsense = write_peft(tmp_path / "nonsense", other, 8)
+    said = in_mlx("-c", SCORES, *map(str, (base, parent, job.adapter, nonsense)), json.dumps(messages))
+    found = json.loads(said.splitlines()[-1])
+    assert "no linear layer model.layers.77" in found.pop("refused")
+    assert found.pop("again") == found["start"], "what was refused left no trace"
+
+    reply = {"role": "assistant", "content": "It is water."}
+    tokens = Renderer(base).conversation(messages, (), reply, finished=True, max_tokens=99)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+
+    def logps(model: torch.nn.Module) -> NDArray[np.float32]:
+        with torch.inference_mode():
+            rows = model(torch.tensor([tokens.ids])).logits[0].log_softmax(-1)[len(tokens.prompt) - 1 : -1]
+        return rows.gather(1, torch.tensor(tokens.reply)[:, None]).squeeze(1).numpy()
+
+    assert found["bare"] == pytest.approx(logps(model), abs=EXACT)
+    model = PeftModel.from_pretrained(model, parent, adapter_name="start")
+    assert found["start"] == pytest.approx(logps(model), abs=EXACT)
+    model.load_adapter(job.adapter, adapter_name="trained")
+    model.set_adapter("trained")
+    assert found["trained"] == pytest.approx(logps(model), abs=EXACT)
+    assert len({tuple(row) for row in found.values()}) == 3

@@ -1,0 +1,233 @@
+"""LoRA on MLX, without torch: for Apple's processors. (On Linux it runs too, slowly.)
+
+One base model in memory, in the number format of its file, with every linear layer of its blocks wrapped once in
+mlx-lm's LoRALinear; an adapter is a set of factors put into these, and the bare model is a scale of 0. What is trained
+is what the torch backend trains: same rendering, same objective, fp32 factors, AdamW with bias correction and without
+decay. Memory is bounded by micro-batches as there; sequences are padded on the right, where causal attention never
+looks. Tried on Linux only.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx import nn
+from mlx.optimizers import AdamW, clip_grad_norm
+from mlx.utils import tree_map, tree_unflatten
+from mlx_lm.tuner.lora import LoRALinear
+from mlx_lm.tuner.trainer import grad_checkpoint
+from mlx_lm.utils import load_model
+
+from burnish.adapters.convert.mlx_base import CONFIG, rope_misread
+from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
+from burnish.adapters.errors import AdapterError
+from burnish.training.backends.base import Logps, Policy, Rated
+from burnish.training.backends.micro_batches import micro_batches
+from burnish.training.errors import Diverged, JobError
+from burnish.training.job import Hyperparameters
+from burnish.training.objectives.mis_po import mis_po, step_metrics
+from burnish.training.rendering import Rendered, Renderer
+
+
+class MlxFunctions:
+    """mlx, as the objectives call it."""
+
+    exp, where, clip, constant = mx.exp, mx.where, mx.clip, mx.stop_gradient
+
+
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """What is in one LoRALinear."""
+
+    lora_a: mx.array
+    """(in, r)"""
+    lora_b: mx.array
+    """(r, out)"""
+    scale: float
+
+
+class MlxLoraBackend:
+    """The MLX trainer on the base model in ``weights``, a Hugging Face directory.
+
+    Training starts from a copy of ``parent`` (PEFT layout; its rank and alpha stay), or from a fresh LoRA on all
+    linear layers, drawn by ``seed``. Raises JobError when model or parent can't be loaded.
+    """
+
+    def __init__(self, weights: Path, parent: Path | None, config: Hyperparameters, seed: int) -> None:
+        mx.random.seed(seed)
+        self.renderer = Renderer(weights)
+        self._model = _load_base(weights)
+        self._micro_batch_tokens = config.micro_batch_tokens
+        self._layers = _with_lora(self._model, config)
+        self._model.freeze()
+        self._alpha = float(config.alpha)
+        self._trained = sorted(self._layers)
+        if parent:
+            adapter = _read(parent)
+            self._put(adapter)
+            self._alpha, self._trained = adapter.alpha, sorted(adapter.pairs)
+        for module in self._trained:
+            self._layers[module].unfreeze(keys=["lora_a", "lora_b"], recurse=False)
+        self._optimizer = AdamW(config.learning_rate, weight_decay=0.0, bias_correction=True)
+
+    def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
+        """Score replies; see TrainerBackend."""
+        found: dict[int, Logps] = {}
+        with self._acting(policy):
+            for places in micro_batches(sequences, self._micro_batch_tokens):
+                logps, _ = self._forward([sequences[place] for place in places])
+                for place, row in zip(places, logps.tolist(), strict=True):
+                    found[place] = tuple(row[: len(sequences[place].reply)])
+        return [found[place] for place in range(len(sequences))]
+
+    def step(self, batch: Sequence[Rated], config: Hyperparameters) -> dict[str, float]:
+        """Accumulate the gradient over micro-batches, clip it, step; see TrainerBackend."""
+
+        def loss_of(members: Sequence[Rated]) -> tuple[mx.array, dict[str, mx.array]]:
+            logps, mask = self._forward([rated.tokens for rated in members])
+            loss, found = mis_po(
+                logps,
+                _padded([rated.behaviour_logps for rated in members]),
+                _padded([rated.reference_logps for rated in members]),
+                mask,
+                mx.array([rated.advantage for rated in members]),
+                mx.array([rated.weight for rated in members]),
+                config,
+                MlxFunctions,
+            )
+            return loss / len(batch), found
+
+        differentiated = nn.value_and_grad(self._model, loss_of)
+        loss, sums, gradient = 0.0, Counter[str](), None
+        for places in micro_batches([rated.tokens for rated in batch], self._micro_batch_tokens):
+            members = [batch[place] for place in places]
+            with self._recomputing_layers(members):
+                (part, found), grown = differentiated(members)
+                gradient = grown if gradient is None else tree_map(mx.add, gradient, grown)
+                mx.eval(part, found, gradient)  # now, so that no two micro-batches are in memory
+            loss += part.item()
+            sums.update({name: float(value) for name, value in found.items()})
+        clipped, norm = clip_grad_norm(gradient, config.max_grad_norm)
+        if not (math.isfinite(loss) and math.isfinite(norm.item())):
+            raise Diverged(
+                f"loss {loss}, gradient norm {norm.item()}: lower learning_rate ({config.learning_rate})"
+            )
+        self._optimizer.update(self._model, clipped)
+        mx.eval(self._model.trainable_parameters(), self._optimizer.state)
+        return {"loss": loss, "grad_norm": norm.item(), **step_metrics(sums)}
+
+    def save(self, directory: Path, base_model: str) -> None:
+        """Write adapter_model.safetensors and adapter_config.json; no path of this machine gets in."""
+        layers = {module: self._layers[module] for module in self._trained}
+        pairs = {
+            module: Lora(np.array(layer.lora_a.T), np.array(layer.lora_b.T))
+            for module, layer in layers.items()
+        }
+        whole = directory / "peft"
+        write_peft(PeftAdapter(self._alpha, pairs), whole, base_model)
+        for path in whole.iterdir():
+            path.rename(directory / path.name)
+        whole.rmdir()
+
+    @contextmanager
+    def _acting(self, policy: Policy) -> Iterator[None]:
+        """Let the model answer as a policy, and as the adapter under training again afterwards."""
+        if policy == "trained":
+            yield
+            return
+        adapter = _read(policy) if isinstance(policy, Path) else PeftAdapter(0.0, {})
+        before = {m: _Factors(each.lora_a, each.lora_b, each.scale) for m, each in self._layers.items()}
+        try:
+            self._put(adapter)
+            yield
+        finally:
+            for module, factors in before.items():
+                _set(self._layers[module], factors)
+
+    def _put(self, adapter: PeftAdapter) -> None:
+        """Give each layer its factors; layers that the adapter leaves alone get a scale of 0. Raises JobError."""
+        for module, lora in adapter.pairs.items():
+            layer = self._layers.get(module)
+            shape = (lora.a.shape[1], lora.b.shape[0])
+            if layer is None or shape != (layer.lora_a.shape[0], layer.lora_b.shape[1]):
+                raise JobError(f"the base model has no linear layer {module} of {shape[1]} x {shape[0]}")
+        for module, layer in self._layers.items():
+            if own := adapter.pairs.get(module):
+                scale = adapter.alpha / own.rank
+                _set(layer, _Factors(mx.array(own.a.T), mx.array(own.b.T), scale))
+            else:
+                layer.scale = 0.0
+
+    def _forward(self, sequences: Sequence[Rendered]) -> tuple[mx.array, mx.array]:
+        """Return log-probabilities of the reply tokens and their mask, both (B, R), replies at the left."""
+        ids = _padded([s.ids for s in sequences], fill=self.renderer.pad_id)  # (B, T + 1)
+        logits = self._model(ids[:, :-1])  # (B, T, V)
+        # Only the reply's in fp32: they are the trainer's largest array.
+        predicting = [range(len(s.prompt) - 1, len(s.ids) - 1) for s in sequences]
+        rows = mx.take_along_axis(logits, _padded(predicting)[:, :, None], axis=1).astype(mx.float32)
+        targets = _padded([s.reply for s in sequences])  # (B, R)
+        chosen = mx.take_along_axis(rows, targets[:, :, None], axis=2).squeeze(2)
+        return chosen - mx.logsumexp(rows, axis=2), _padded([[True] * len(s.reply) for s in sequences])
+
+    @contextmanager
+    def _recomputing_layers(self, members: Sequence[Rated]) -> Iterator[None]:
+        """Keep no activations inside layers for the backward pass, where one conversation is above the limit."""
+        if sum(len(rated.tokens.ids) for rated in members) <= self._micro_batch_tokens:
+            yield
+            return
+        kinds = {type(layer): layer for layer in self._model.layers}
+        before = {kind: kind.__call__ for kind in kinds}
+        for layer in kinds.values():
+            grad_checkpoint(layer)  # mlx-lm's own: it changes the class
+        try:
+            yield
+        finally:
+            for kind, call in before.items():
+                kind.__call__ = call
+
+
+def _load_base(weights: Path) -> Any:
+    try:
+        config = json.loads((weights / CONFIG).read_bytes())
+        # What transformers 5 writes where mlx-lm does not look.
+        model, _ = load_model(weights, model_config=rope_misread(config))
+    except (OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
+        raise JobError(f"cannot load the base model {weights}: {error}") from error
+    return model.eval()
+
+
+def _with_lora(model: Any, config: Hyperparameters) -> dict[str, Any]:
+    """Wrap every linear layer of the model's blocks, not its output head, and return the wrapped ones by name."""
+    wrapped = {
+        name: LoRALinear.from_base(module, r=config.rank, scale=config.alpha / config.rank, dropout=0.0)
+        for name, module in model.named_modules()
+        if "layers" in name.split(".") and isinstance(module, nn.Linear | nn.QuantizedLinear)
+    }
+    model.update_modules(tree_unflatten(list(wrapped.items())))
+    return wrapped
+
+
+def _read(adapter: Path) -> PeftAdapter:
+    try:
+        return read_peft(adapter)
+    except AdapterError as error:
+        raise JobError(f"cannot load the adapter {adapter}: {error}") from error
+
+
+def _set(layer: Any, factors: _Factors) -> None:
+    layer.lora_a, layer.lora_b, layer.scale = factors.lora_a, factors.lora_b, factors.scale
+
+
+def _padded(rows: Sequence[Sequence[Any]], fill: int = 0) -> mx.array:
+    """Fill up rows on their right, (B, longest)."""
+    longest = max(map(len, rows))
+    return mx.array([[*row, *[fill] * (longest - len(row))] for row in rows])
