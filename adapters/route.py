@@ -53,6 +53,9 @@ class LiveRoute:
         self._drained: dict[int, asyncio.Event] = {}
         self.trouble = asyncio.Event()
         """Set when a request found that an engine is gone; reconciling clears it."""
+        self.asleep: asyncio.Event | None = None
+        """Not None: the engine sleeps, and setting the event wakes it."""
+        self._woken = asyncio.Event()
 
     @property
     def live(self) -> Endpoint | None:
@@ -112,6 +115,18 @@ class LiveRoute:
         if self._live and self._live.url == url:
             self._live = None
             self._is_live.clear()
+
+    async def awake(self) -> None:
+        """Return when the engine may be asked: at once, unless it sleeps; then whoever asks wakes it."""
+        while self.asleep:
+            self.asleep.set()
+            await self._woken.wait()
+
+    def wake_up(self) -> None:
+        """Say that the engine is awake again."""
+        self.asleep = None
+        self._woken.set()
+        self._woken = asyncio.Event()
 
     async def wait_live(self, timeout_s: float) -> None:
         """Return when a version is live, at once if one is. Raises TimeoutError."""

@@ -134,6 +134,7 @@ class Swap:
         number = version.number if version else BASE_VERSION
         if version:
             await asyncio.to_thread(self.registry.verify, number)
+        await self.route.awake()
         try:
             endpoint = await self.host.load(version)
             await self.host.probe(endpoint)

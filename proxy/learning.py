@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -11,9 +12,10 @@ from http import HTTPStatus
 from pathlib import Path
 
 from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable, IncompatibleAdapter
-from burnish.adapters.hosts.base import AdapterHost
+from burnish.adapters.hosts.base import AdapterHost, Sleeps
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
+from burnish.adapters.nap import wake
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
@@ -27,6 +29,8 @@ from burnish.proxy.log import Log
 from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream
 from burnish.proxy.status import Engine
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,7 @@ async def _beside(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(host.close)
         stack.push_async_callback(swap.close)
+        await _woken(host)
         first = await reconciler.reconcile_once()
         if swap.route.live is None and config.upstream is None:
             raise EngineError(f"the embedded engine does not start: {first.fault}")
@@ -125,6 +130,15 @@ def _embedded_model(named: str | None) -> tuple[Path, str]:
             param="model",
         )
     return path, re.sub(r"[^a-z0-9._-]+", "-", path.stem.lower())
+
+
+async def _woken(host: AdapterHost) -> None:
+    """Wake an engine that a killed burnish left asleep."""
+    try:
+        if isinstance(host, Sleeps) and await host.sleeping():
+            await wake(host)
+    except EngineError as error:
+        logger.warning("%s", error)  # reconciling says it again as long as nothing is served
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from burnish.adapters.manifest import AdapterVersion
 
@@ -97,4 +97,21 @@ class AdapterHost(Protocol):
 
     async def close(self) -> None:
         """Stop what this host started."""
+        ...
+
+
+@runtime_checkable
+class Sleeps(Protocol):
+    """A host whose engine can give its GPU's memory back for a while. Every method may raise EngineError."""
+
+    async def sleeping(self) -> bool | None:
+        """Whether the engine sleeps; None when it was started without that."""
+        ...
+
+    async def sleep(self) -> None:
+        """Let running requests end, then free the memory; the engine answers nothing until it is woken."""
+        ...
+
+    async def wake(self) -> None:
+        """Take the memory again and answer."""
         ...

@@ -12,6 +12,8 @@ from burnish.adapters.errors import EngineRefused
 from burnish.adapters.hosts.named_lora import NamedLoraHost
 from burnish.adapters.manifest import AdapterVersion
 
+# Gigabytes move, after the requests that run have ended.
+SLEEP_TIMEOUT_S = 300.0
 # What it says about a route that it does not have: FastAPI's own words, or the same in vLLM's envelope.
 _NO_ROUTE = ("Not Found", "{'detail': 'Not Found'}")
 
@@ -34,6 +36,25 @@ class VllmHost(NamedLoraHost):
             f"--served-model-name {shlex.quote(self.base_model)} "
             f"--enable-lora --max-loras {loras} --max-lora-rank {_allowed(rank)}"
         )
+
+    async def sleeping(self) -> bool | None:
+        """Ask vLLM; it has the route only with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1."""
+        try:
+            return bool((await self._api.ask("GET", "/is_sleeping"))["is_sleeping"])
+        except EngineRefused as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+        except (KeyError, TypeError):
+            return None
+
+    async def sleep(self) -> None:
+        """Move the weights to the computer's memory; "wait", or it would cut the requests that others make."""
+        await self._api.ask("POST", "/sleep?level=1&mode=wait", timeout_s=SLEEP_TIMEOUT_S)
+
+    async def wake(self) -> None:
+        """Move the weights back."""
+        await self._api.ask("POST", "/wake_up", timeout_s=SLEEP_TIMEOUT_S)
 
     def disabled(self, error: EngineRefused) -> bool:
         """Without the variable the route is missing."""

@@ -7,12 +7,14 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from burnish.adapters.errors import NeedsRestart
 from burnish.adapters.gate import Evidence, HeldOutReply, SampledReply, Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.nap import while_asleep
 from burnish.adapters.registry import Registry, spoken
 from burnish.adapters.swap import Swap
 from burnish.adapters.taste import RatedReply
@@ -141,7 +143,7 @@ class Cycle:
         """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; nothing is live then."""
         job = self.job(plan.run_id)
         await asyncio.to_thread(self._write, job, plan)
-        await run_step("train", job)
+        await self._run_step("train", job)
         version = await asyncio.to_thread(self._register, job, plan)
         await report("evaluating", version.number)
         try:
@@ -166,6 +168,13 @@ class Cycle:
         finally:
             if self.registry.live() != version.number:
                 self.swap.retire(version.number)
+
+    async def _run_step(self, step: Literal["train", "evaluate"], job: JobDirectory) -> None:
+        """Run a step of the trainer; on a GPU that it shares with the engine, while that sleeps if it can."""
+        if self.train.device == "shared":
+            await while_asleep(self.swap.host, self.swap.route, partial(run_step, step, job))
+        else:
+            await run_step(step, job)
 
     def _obstacle(self, verdict: Verdict, plan: Plan) -> str | None:
         """Why a candidate that was not rejected does not go live by itself."""
@@ -216,7 +225,7 @@ class Cycle:
         with self.swap.route.lease() as incumbent:
             rollouts = await sampling.sample(prompts, candidate, incumbent.endpoint)
         await asyncio.to_thread(job.write_rollouts, rollouts)
-        await run_step("evaluate", job)
+        await self._run_step("evaluate", job)
         evaluation = job.evaluation()
         return await asyncio.to_thread(judge, evidence(evaluation, rollouts, plan.rated))
 

@@ -156,6 +156,7 @@ class LearningUpstream:
 
     async def target(self, model: str | None) -> Target:
         """``default`` and the base name mean the live version; ``name@v3`` and ``name@base`` mean just that one."""
+        await self._route.awake()
         if model in (None, DEFAULT_MODEL, self._base):
             return await self._live()
         try:

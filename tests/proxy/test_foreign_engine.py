@@ -45,6 +45,7 @@ class Engine(VllmDouble):
         return JSONResponse({"object": "list", "data": cards})
 
     async def chat(self, request: Request) -> Response:
+        assert not self.asleep, "a sleeping vLLM must not be asked"
         model = (await self.asked_for(request))["model"]
         if model != "other" and not self.knows(model):
             return error(404, f"The model `{model}` does not exist.", "NotFoundError")

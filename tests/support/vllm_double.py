@@ -37,6 +37,8 @@ class NamedLoraDouble:
     """False: it runs on another machine."""
     lies: bool = False
     """Says that it loaded, but does not list it, like another replica behind one address."""
+    asleep: bool | None = None
+    """None: started without sleep mode."""
     loaded: dict[str, str] = field(default_factory=dict)
     """Name → path."""
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -53,10 +55,29 @@ class NamedLoraDouble:
             Route("/v1/models", self.models),
             Route("/v1/completions", self.complete, methods=["POST"]),
         ]
+        if self.asleep is not None:
+            routes += [
+                Route("/is_sleeping", self.is_sleeping),
+                Route("/sleep", self.sleep, methods=["POST"]),
+                Route("/wake_up", self.wake_up, methods=["POST"]),
+            ]
         if self.can_load or self.load_route == "/load_lora_adapter":
             routes.append(Route(self.load_route, self.load, methods=["POST"]))
             routes.append(Route(self.unload_route, self.unload, methods=["POST"]))
         return Starlette(routes=routes, exception_handlers={404: lambda *_: self.no_route()})
+
+    async def is_sleeping(self, request: Request) -> Response:
+        return JSONResponse({"is_sleeping": self.asleep})
+
+    async def sleep(self, request: Request) -> Response:
+        self.asked.append((f"/sleep?{request.url.query}", {}))
+        self.asleep = True
+        return JSONResponse({"status": "sleeping", "level": 1})
+
+    async def wake_up(self, request: Request) -> Response:
+        self.asked.append(("/wake_up", {}))
+        self.asleep = False
+        return JSONResponse({"status": "awake", "tags": None})
 
     def no_route(self) -> Response:
         return JSONResponse({"detail": "Not Found"}, 404)
@@ -77,6 +98,7 @@ class NamedLoraDouble:
         return self.refuses(request) or JSONResponse({"object": "list", "data": cards})
 
     async def complete(self, request: Request) -> Response:
+        assert not self.asleep, "a sleeping vLLM must not be asked"
         body = await request.json()
         self.asked.append((request.url.path, body))
         if not self.knows(body["model"]):

@@ -1,0 +1,89 @@
+"""An engine sleeps while a trainer needs its memory; the first request wakes it, and the trainer gives way.
+
+Serving comes first: nobody waits for training, only for the engine to wake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from burnish.adapters.errors import EngineError, EngineUnreachable
+from burnish.adapters.hosts.base import AdapterHost, Sleeps
+from burnish.adapters.route import LiveRoute
+
+logger = logging.getLogger(__name__)
+
+# Weights come back from the computer's memory in seconds; a crashed engine is restarted by its owner within minutes.
+WAKE_LIMIT_S = 300.0
+WAKE_PAUSE_S = 1.0
+# One that does not even refuse so often is gone; when its owner starts it again, it is awake.
+GONE_AFTER = 3
+
+
+class Disturbed(EngineError):
+    """A request came in while the engine slept, or ran when it should have gone to sleep."""
+
+
+async def while_asleep(
+    host: AdapterHost, route: LiveRoute, work: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """Do work while the engine sleeps, if it is one that can; it is awake again when this returns.
+
+    Raises Disturbed when a request is under way, or comes in: the work is cancelled then. Else what ``work`` raises.
+    """
+    if not isinstance(host, Sleeps) or await host.sleeping() is None:
+        await work()
+        return
+    route.asleep = disturbed = asyncio.Event()
+    try:
+        if any(route.in_flight(version) for version in route.resident()):
+            raise Disturbed(
+                "a request is under way, and training needs the engine to sleep; it waits until it is idle"
+            )
+        await host.sleep()
+        await _unless(disturbed, work())
+    finally:
+        try:
+            await wake(host)
+        finally:
+            route.wake_up()
+
+
+async def _unless(disturbed: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    loop = asyncio.get_running_loop()
+    working, waiting = loop.create_task(work), loop.create_task(disturbed.wait())
+    try:
+        await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise Disturbed(
+                "a request came in, so the engine woke and training gave way; it begins anew when the engine is idle"
+            )
+        await working
+    finally:
+        working.cancel()
+        waiting.cancel()
+        await asyncio.gather(working, waiting, return_exceptions=True)
+
+
+async def wake(host: Sleeps) -> None:
+    """Wake an engine, however often that takes. Raises EngineError when it cannot be woken."""
+    last = "it still sleeps"
+    unreachable = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(WAKE_LIMIT_S):
+            while unreachable < GONE_AFTER:
+                try:
+                    if not await host.sleeping():
+                        return
+                    await host.wake()
+                    unreachable = 0
+                except EngineError as error:
+                    logger.warning("the engine does not wake: %s; trying again", error)
+                    last = str(error)
+                    unreachable += isinstance(error, EngineUnreachable)
+                    await asyncio.sleep(WAKE_PAUSE_S)
+    raise EngineError(f"the engine was put to sleep for training and does not wake: {last}")
