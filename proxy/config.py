@@ -63,8 +63,21 @@ class TrainConfig(BaseModel):
     )
     base: str | None = Field(
         None,
-        description="Base weights to train on: a GGUF file or a Hugging Face directory of the very model that the "
-        "upstream serves. Unset: where the upstream says that they lie.",
+        description="Base weights to train on: a GGUF file, a Hugging Face directory, or a name on the Hugging Face "
+        "hub such as Qwen/Qwen3-0.6B (downloaded if need be), of the very model that the upstream serves. Unset: where "
+        "the upstream says that they lie.",
+    )
+    device: str = Field(
+        "auto",
+        pattern=r"^(auto|cpu|cuda(:\d{1,2})?|shared)$",
+        description='"auto" (the GPU with most free memory, which must have room; the CPU where there is no '
+        'GPU), "shared" (the same, but never the CPU), "cuda" or "cuda:1" (that GPU, without asking for room), or '
+        '"cpu".',
+    )
+    quantize: Literal["none", "8bit", "4bit"] = Field(
+        "none",
+        description="How the base weights are kept while training on a GPU; needs the extra quantize. Less memory, "
+        "slower.",
     )
     preset: Literal["careful", "balanced", "aggressive"] = Field(
         "balanced", description="Hyper-parameters to start from."

@@ -11,22 +11,24 @@ from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.detect import Detected, detect
 from burnish.adapters.hosts.foreign import open_host
+from burnish.adapters.hosts.hub import cached, downloaded, hub_id
 from burnish.adapters.hosts.replicas import Replicas
 from burnish.adapters.manifest import AdapterVersion
 from burnish.proxy.config import Config
 
 
 async def foreign_host(
-    config: Config, versions: Callable[[], Sequence[AdapterVersion]]
+    config: Config, versions: Callable[[], Sequence[AdapterVersion]], *, fetch: bool = True
 ) -> tuple[AdapterHost, Path]:
     """Return the host of what is behind ``upstream``, and its base weights.
 
-    Raises EngineUnreachable while nothing answers, other EngineErrors when versions cannot be swapped there.
+    ``fetch``: download the weights if ``train.base`` names a model on the hub that is not here. Raises
+    EngineUnreachable while nothing answers, other EngineErrors and IncompatibleAdapter when versions cannot be swapped.
     """
     key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
     apis = [EngineApi(url, key) for url in config.upstreams]
     found = await _one_kind(apis, config.model)
-    weights = _weights(config, found)
+    weights = await asyncio.to_thread(_weights, config, found, fetch=fetch)
     hosts: dict[str, AdapterHost] = {}
     for api in apis:
         hosts[api.url] = await asyncio.to_thread(
@@ -70,12 +72,23 @@ async def _one_kind(apis: Sequence[EngineApi], model: str | None) -> Detected:
     return first
 
 
-def _weights(config: Config, found: Detected) -> Path:
-    if config.train.base:
-        return Path(config.train.base).expanduser().absolute()
-    if found.weights is None:
-        raise EngineError(
-            f"{config.upstream} does not say where the weights of {found.model} lie on this machine; set train.base "
-            "to that GGUF file or Hugging Face directory"
-        )
-    return found.weights
+def _weights(config: Config, found: Detected, *, fetch: bool) -> Path:
+    """Return the weights to train on: what the user names, else what the engine does. Raises EngineError."""
+    if named := config.train.base:
+        path = Path(named).expanduser().absolute()
+        if path.exists() or not (model := hub_id(named)):
+            return path
+        if fetch:
+            return downloaded(model)
+        if here := cached(model):
+            return here
+        raise EngineError(f"{model} is not downloaded yet; burnish up fetches it, as train.base says")
+    if found.weights:
+        return found.weights
+    if found.hub_id and (here := cached(found.hub_id)):
+        return here
+    fetchable = f", or to {found.hub_id} to download it" if found.hub_id else ""
+    raise EngineError(
+        f"{config.upstream} does not say where the weights of {found.model} lie on this machine; set train.base "
+        f"to that GGUF file or Hugging Face directory{fetchable}"
+    )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable
+from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable, IncompatibleAdapter
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
@@ -67,7 +67,7 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
             return
         try:
             host, weights = await foreign_host(config, registry.versions)
-        except EngineError as error:
+        except (EngineError, IncompatibleAdapter) as error:
             reason = f"no versions can be swapped here: {error}. burnish logs and takes ratings"
             yield NotLearning(reason, _passes(error))
             return
@@ -106,7 +106,7 @@ async def _beside(
         yield learner, Engine(swap, reconciler), swap.route
 
 
-def _passes(error: EngineError) -> bool:
+def _passes(error: EngineError | IncompatibleAdapter) -> bool:
     """Whether an engine may say something else in a while: it is down, or still loads its model."""
     if isinstance(error, EngineRefused):
         return error.status >= HTTPStatus.INTERNAL_SERVER_ERROR

@@ -29,6 +29,9 @@ from burnish.training.errors import JobError
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
+Quantize = Literal["none", "8bit", "4bit"]
+
+
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -79,6 +82,10 @@ class JobSpec(_Record):
     hyperparameters: Hyperparameters = Hyperparameters()
     seed: int = 0
     threads: int = 1
+    device: str = "auto"
+    """"auto", "cpu", "cuda", "cuda:N" or "shared"; see training.device."""
+    quantize: Quantize = "none"
+    """How the base model is kept while it is trained on; other than "none" on CUDA only."""
 
 
 class Sample(_Record):

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TextIO
@@ -59,21 +59,28 @@ def train(job: JobDirectory) -> TrainResult:
 def open_backend(job: JobDirectory, spec: JobSpec, parent: str | None) -> TrainerBackend:
     """Load the base model, with an adapter to start from or a fresh one."""
     weights = prepared_weights(job.path / spec.base_weights, spec.base_digest, job.path / spec.weights_cache)
-    backend = _installed_backend()
-    return backend(weights, job.path / parent if parent else None, spec.hyperparameters, spec.seed)
-
-
-def _installed_backend() -> Callable[[Path, Path | None, Hyperparameters, int], TrainerBackend]:
-    """Return torch's where torch is installed, else MLX's. Raises MissingDependency."""
+    start = job.path / parent if parent else None
     try:
         from burnish.training.backends.torch_peft import TorchPeftBackend
     except ImportError as missing:
-        try:
-            from burnish.training.backends.mlx_lora import MlxLoraBackend
-        except ImportError:
-            raise MissingDependency.because(missing) from missing
-        return MlxLoraBackend
-    return TorchPeftBackend
+        return _mlx_backend(weights, start, spec, missing)
+    return TorchPeftBackend(
+        weights, start, spec.hyperparameters, spec.seed, device=spec.device, quantize=spec.quantize
+    )
+
+
+def _mlx_backend(weights: Path, start: Path | None, spec: JobSpec, missing: ImportError) -> TrainerBackend:
+    """What trains where torch is not installed. Raises MissingDependency, JobError."""
+    try:
+        from burnish.training.backends.mlx_lora import MlxLoraBackend
+    except ImportError:
+        raise MissingDependency.because(missing) from missing
+    if spec.device != "auto" or spec.quantize != "none":
+        raise JobError(
+            f"MLX picks its device and trains unquantised: train.device is {spec.device!r} and train.quantize "
+            f"{spec.quantize!r}; leave both unset, or install torch"
+        )
+    return MlxLoraBackend(weights, start, spec.hyperparameters, spec.seed)
 
 
 def clear_outputs(job: JobDirectory, *names: str) -> None:

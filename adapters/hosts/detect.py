@@ -12,6 +12,7 @@ from typing import Any, Literal
 from burnish.adapters.errors import EngineError, EngineRefused
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.fetch import file_digest
+from burnish.adapters.hosts.hub import hub_id
 
 Kind = Literal["vllm", "sglang", "ollama", "llamacpp", "mlx", "other"]
 
@@ -41,6 +42,8 @@ class Detected:
     """The model that ratings are about: the one asked for, else the first that it lists."""
     weights: Path | None
     """The base weights, as the engine names them, when they lie on this machine."""
+    hub_id: str | None = None
+    """What the engine names instead of a path: a model on the Hugging Face hub."""
 
 
 async def detect(api: EngineApi, model: str | None = None) -> Detected:
@@ -59,7 +62,9 @@ async def detect(api: EngineApi, model: str | None = None) -> Detected:
     name = str(chosen["id"])
     if kind == "llamacpp":
         return Detected(kind, name, await _llamacpp_weights(api, chosen))
-    return Detected(kind, name, _existing(chosen.get("root")))
+    root = chosen.get("root")
+    weights = _existing(root)
+    return Detected(kind, name, weights, None if weights else hub_id(str(root)))
 
 
 def weights_digest(weights: Path) -> str:

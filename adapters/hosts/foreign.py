@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from burnish.adapters.base_match import demand_same_model, is_gguf
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
@@ -32,14 +33,17 @@ def open_host(
     """Return the host of a detected engine; nothing is asked of it yet.
 
     ``weights``: base weights on this machine; ``state_dir`` keeps converted adapters; ``preset`` is the file of
-    llama-server's --models-preset. Raises EngineError, which says what is missing, when versions cannot be swapped.
+    llama-server's --models-preset. Raises EngineError, which says what is missing, when versions cannot be swapped;
+    IncompatibleAdapter when the weights are those of another model than the engine serves.
     """
     if found.kind == "other":
         raise EngineError(f"{api.url} is no engine that burnish can load versions into")
     if not weights.exists():
         raise EngineError(
-            f"train.base {weights} does not exist; name a GGUF file or a Hugging Face directory"
+            f"train.base {weights} does not exist; name a GGUF file, a Hugging Face directory or a model on the hub"
         )
+    if found.weights is not None:
+        demand_same_model(found.weights, weights)
     own: dict[str, Any] = {
         "base_digest": weights_digest(weights),
         "versions": versions,
@@ -54,7 +58,7 @@ def open_host(
                 f"train.base is {weights}, MLX serves {found.model}; leave train.base unset, or start MLX with that"
             )
         return MlxHost(api.url, **(own | {"base_path": Path(found.model)}))
-    _demand_gguf(weights)
+    own["base_path"] = _gguf(found, weights)
     if found.kind == "ollama":
         return OllamaHost(api.url, base_model=found.model, **own)
     if preset:
@@ -62,9 +66,15 @@ def open_host(
     return LlamaCppGivenHost(api.url, base_model=found.model, **own)
 
 
-def _demand_gguf(weights: Path) -> None:
-    if weights.suffix != ".gguf" and not weights.name.startswith("sha256-"):  # Ollama's blobs have no suffix
-        raise EngineError(f"train.base {weights} is no GGUF file; name the one that the engine serves")
+def _gguf(found: Detected, weights: Path) -> Path:
+    """Return the GGUF that tells how adapters must look: the one to train on, else the one that is served."""
+    for path in (weights, found.weights):
+        if path is not None and is_gguf(path):
+            return path
+    raise EngineError(
+        f"train.base {weights} is no GGUF file, and the engine does not say where the one that it serves lies; name "
+        "that file"
+    )
 
 
 _NAMED_LORA: dict[str, type[NamedLoraHost]] = {"vllm": VllmHost, "sglang": SglangHost}

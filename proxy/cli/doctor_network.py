@@ -64,7 +64,7 @@ def engine(config: Config) -> Finding:
 
 
 async def _engine(config: Config) -> str:
-    host, weights = await foreign_host(config, versions=tuple)
+    host, weights = await foreign_host(config, versions=tuple, fetch=False)
     try:
         await host.check()
     finally:

@@ -100,6 +100,8 @@ def _dry_run(proxy: Proxy, force: bool, as_json: bool) -> None:
         f"on {on['good']} good and {on['bad']} bad ratings, judged on {plan['held_out']} more, "
         f"with {plan['objective']}, starting from {'v' + str(plan['parent']) if plan['parent'] else 'the bare model'}"
     )
+    if plan["note"]:
+        console.print(escape(plan["note"]))
 
 
 def _spoken(run: dict[str, Any]) -> str:

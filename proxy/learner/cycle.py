@@ -58,6 +58,8 @@ class Plan:
     spec: JobSpec
     rated: tuple[RatedCompletion, ...]
     """Everything rated that can be learnt from, also what was learnt already."""
+    note: str | None = None
+    """What the engine cannot take, and what is done instead."""
 
     @property
     def held_out(self) -> list[RatedCompletion]:
@@ -116,6 +118,7 @@ class Cycle:
         }
         samples = export.samples(rated, self.learnt(), versions)
         behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
+        settings, note = self._hyperparameters(one_sided=one_sided)
         spec = JobSpec(
             run_id=run_id,
             objective=OBJECTIVE,
@@ -125,13 +128,14 @@ class Cycle:
             weights_cache=str(self._weights_cache.absolute()),
             parent_adapter=None if parent == BASE_VERSION else str(self.registry.get(parent).path.absolute()),
             behaviour_adapters={n: str(versions[n].path.absolute()) for n in sorted(behaviour)},
-            hyperparameters=self._hyperparameters(one_sided=one_sided),
+            hyperparameters=settings,
             seed=self.train.seed,
             threads=self.train.threads or max(1, _cores() // CORES_SHARE),
+            device=self.train.device,
+            quantize=self.train.quantize,
         )
-        return Plan(
-            run_id, parent, tuple(samples), spec, tuple(each for each in rated if export.usable(each))
-        )
+        usable = tuple(each for each in rated if export.usable(each))
+        return Plan(run_id, parent, tuple(samples), spec, usable, note)
 
     async def run(self, plan: Plan, report: Report) -> Ended:
         """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; nothing is live then."""
@@ -171,12 +175,17 @@ class Cycle:
             return f"it was judged against {spoken(plan.parent)}, but meanwhile {spoken(live)} went live"
         return None
 
-    def _hyperparameters(self, *, one_sided: bool) -> Hyperparameters:
+    def _hyperparameters(self, *, one_sided: bool) -> tuple[Hyperparameters, str | None]:
+        """Return the settings of a run within what the engine takes, and what had to be lowered for it."""
         own = self.train.overrides()
         if one_sided:
             own.setdefault("kl_beta", ONE_SIDED_KL_BETA)
         chosen = hyperparameters(self.train.preset, **own)
-        return chosen.model_copy(update={"rank": min(chosen.rank, self.swap.host.limits.max_rank)})
+        limit = self.swap.host.limits.max_rank
+        if chosen.rank <= limit:
+            return chosen, None
+        note = f"rank {chosen.rank} lowered to {limit}, the most that the engine takes"
+        return chosen.model_copy(update={"rank": limit}), note
 
     def _write(self, job: JobDirectory, plan: Plan) -> None:
         self._jobs.mkdir(mode=0o700, parents=True, exist_ok=True)

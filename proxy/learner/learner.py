@@ -185,6 +185,7 @@ class Learner:
             "parent": plan.parent,
             "objective": plan.spec.objective,
             "hyperparameters": plan.spec.hyperparameters.model_dump(mode="json"),
+            "note": plan.note,
         }
 
     async def promote(self, number: int, reason: str, *, force: bool = False) -> None:
@@ -267,6 +268,7 @@ class Learner:
                 _settle(asked, self._active.id)
             one_sided = bool(asked and asked.one_sided)
             plan = await asyncio.to_thread(self._cycle.plan, self._active.id, rated, one_sided=one_sided)
+            await self._remark(plan.note)
             await self._conclude(await self._cycle.run(plan, self._report))
         except asyncio.CancelledError:
             await self._end("interrupted", "burnish stopped")
@@ -281,6 +283,14 @@ class Learner:
         finally:
             self._active = self._due_since = None
             self.wake()
+
+    async def _remark(self, note: str | None) -> None:
+        """Say in the run's reason what is done otherwise than it was set."""
+        assert self._active is not None  # only a run has remarks
+        if note:
+            logger.info("training run %s: %s", self._active.id, note)
+            self._active = replace(self._active, reason=f"{self._active.reason}; {note}")
+            await self._store(self._active)
 
     async def _report(self, stage: Literal["evaluating", "swapping"], version: int) -> None:
         assert self._active is not None  # only a run reports

@@ -60,7 +60,7 @@ async def test_vllm_names_its_base_and_where_its_weights_are(tmp_path: Path) -> 
 async def test_weights_that_are_not_here_are_unknown(tmp_path: Path) -> None:
     base = {"id": "qwen", "owned_by": "sglang", "root": "Qwen/Qwen3-0.6B"}
     async with engine(listing(base)) as api:
-        assert await detect(api) == Detected("sglang", "qwen", None)
+        assert await detect(api) == Detected("sglang", "qwen", None, hub_id="Qwen/Qwen3-0.6B")
 
 
 async def test_ollama_names_the_blob(tmp_path: Path) -> None:

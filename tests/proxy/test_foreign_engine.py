@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ from tests.support.vllm_double import VllmDouble, error
 class Engine(VllmDouble):
     """The double, which also chats: every answer is the name that was asked for."""
 
+    root = "/models/base"
+
     def app(self) -> Starlette:
         app = super().app()
         app.router.routes.insert(0, Route("/v1/models", self.cards))
@@ -34,7 +37,7 @@ class Engine(VllmDouble):
         return app
 
     async def cards(self, request: Request) -> Response:
-        named = {self.base: "/models/base", "other": "/models/other", **self.loaded}
+        named = {self.base: self.root, "other": "/models/other", **self.loaded}
         cards = [
             {"id": name, "owned_by": "vllm", "root": root, "parent": self.base if "@" in name else None}
             for name, root in named.items()
@@ -76,8 +79,10 @@ def live_version(tmp_path: Path, digest: str) -> AdapterVersion:
 
 
 @asynccontextmanager
-async def world(tmp_path: Path, engine: Engine, weights: Path | None) -> AsyncIterator[httpx.AsyncClient]:
-    train: dict[str, Any] = {"base": str(weights)} if weights else {}
+async def world(
+    tmp_path: Path, engine: Engine, weights: Path | None, **train: Any
+) -> AsyncIterator[httpx.AsyncClient]:
+    train |= {"base": str(weights)} if weights else {}
     async with (
         listening(engine.app()) as upstream,
         serving(tmp_path, upstream=upstream, engine="auto", train=train) as (url, _),
@@ -147,3 +152,33 @@ async def test_without_weights_it_passes_through_and_says_what_is_missing(tmp_pa
         refused = await http.post("/burnish/train", json={})
         assert refused.status_code == 409
         assert "set train.base" in refused.json()["error"]["message"]
+
+
+async def test_a_rank_above_the_engine_s_limit_is_lowered_before_training_and_said(
+    tmp_path: Path, weights: Path
+) -> None:
+    async with world(tmp_path, Engine(), weights, rank=32) as http:
+        plan = (await http.post("/burnish/train", json={"dry_run": True})).json()
+        assert plan["hyperparameters"]["rank"] == 16
+        assert "rank 32 lowered to 16" in plan["note"]
+
+
+async def test_a_rank_that_the_engine_takes_needs_no_remark(tmp_path: Path, weights: Path) -> None:
+    async with world(tmp_path, Engine(), weights, rank=16) as http:
+        plan = (await http.post("/burnish/train", json={"dry_run": True})).json()
+        assert (plan["hyperparameters"]["rank"], plan["note"]) == (16, None)
+
+
+async def test_weights_of_another_model_are_refused_and_all_traffic_passes(
+    tmp_path: Path, weights: Path
+) -> None:
+    engine, served = Engine(), tmp_path / "served"
+    served.mkdir()
+    engine.root = str(served)
+    for path, layers in ((served, 2), (weights, 3)):
+        sizes = {"model_type": "qwen3", "hidden_size": 8, "num_hidden_layers": layers, "vocab_size": 9}
+        (path / "config.json").write_text(json.dumps(sizes))
+    async with world(tmp_path, engine, weights) as http:
+        assert await ask(http, "default") == "smollm2"
+        reason = (await http.get("/burnish/status")).json()["learner"]["reason"]
+        assert "layers 3 instead of 2" in reason

@@ -25,12 +25,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from burnish.training.backends.base import Logps, Policy, Rated
 from burnish.training.backends.micro_batches import micro_batches
+from burnish.training.backends.quantized import quantization
+from burnish.training.device import demand_room, needed_bytes, pick
 from burnish.training.errors import Diverged, JobError
-from burnish.training.job import Hyperparameters
+from burnish.training.job import Hyperparameters, Quantize
 from burnish.training.objectives.mis_po import mis_po, step_metrics
 from burnish.training.rendering import Rendered, Renderer
 
@@ -55,18 +57,29 @@ class TorchPeftBackend:
     """The torch/peft trainer on the base model in ``weights``, a Hugging Face directory.
 
     Training starts from a copy of ``parent`` (PEFT layout; its rank and alpha stay), or from a fresh LoRA on all
-    linear layers, drawn by ``seed``. Raises JobError when model or parent can't be loaded.
+    linear layers, drawn by ``seed``. ``device`` is a ``train.device``. Raises JobError when model or parent can't be
+    loaded, or there is no such device, or no room on one that is shared.
     """
 
-    def __init__(self, weights: Path, parent: Path | None, config: Hyperparameters, seed: int) -> None:
+    def __init__(
+        self,
+        weights: Path,
+        parent: Path | None,
+        config: Hyperparameters,
+        seed: int,
+        *,
+        device: str = "auto",
+        quantize: Quantize = "none",
+    ) -> None:
         torch.manual_seed(seed)
-        self.renderer = Renderer(weights)
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._device = _device(device, weights, config, quantize)
         dtype = faster_dtype(self._device)
+        quantized = quantization(quantize, self._device, dtype)
+        self.renderer = Renderer(weights)
         # fp32 doubles what a token takes, so half as many go at once.
         self._micro_batch_tokens = config.micro_batch_tokens // (2 if dtype is torch.float32 else 1)
         with _loading("base model", weights):
-            base = _load_base(weights, dtype).to(self._device)
+            base = _load_base(weights, dtype, self._device, quantized)
         if parent is None:
             with _quiet():
                 self._model = get_peft_model(base, _fresh_lora(config), adapter_name=TRAINED)
@@ -201,6 +214,16 @@ def token_logps(logits: Tensor, targets: Tensor) -> Tensor:
     return torch.cat([checkpoint(of_slice, *pair, use_reentrant=False) for pair in slices])
 
 
+def _device(wanted: str, weights: Path, config: Hyperparameters, quantize: Quantize) -> torch.device:
+    """Choose where to train; on a GPU that the user did not give to training alone there must be room."""
+    free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
+    chosen = pick(wanted, free)
+    device = torch.device(chosen)
+    if device.type == "cuda" and wanted in ("auto", "shared"):
+        demand_room(chosen, free[device.index], needed_bytes(weights, config, quantize))
+    return device
+
+
 def faster_dtype(device: torch.device) -> torch.dtype:
     """Return the number format to train in: bf16, unless this machine is clearly faster with fp32.
 
@@ -234,10 +257,17 @@ def _fresh_lora(config: Hyperparameters) -> LoraConfig:
     )
 
 
-def _load_base(weights: Path, dtype: torch.dtype) -> Any:
+def _load_base(
+    weights: Path, dtype: torch.dtype, device: torch.device, quantized: BitsAndBytesConfig | None
+) -> Any:
+    # bitsandbytes quantises on the way to the GPU, and its models must not be moved afterwards. What it leaves alone
+    # (embeddings, norms) keeps ``dtype``, as without it: peft's prepare_model_for_kbit_training would make that fp32.
+    placed = {"quantization_config": quantized, "device_map": {"": device}} if quantized else {}
     model = AutoModelForCausalLM.from_pretrained(
-        weights, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True
+        weights, dtype=dtype, use_safetensors=True, trust_remote_code=False, local_files_only=True, **placed
     )
+    if not quantized:
+        model = model.to(device)
     return model.requires_grad_(False).eval()
 
 

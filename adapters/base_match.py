@@ -1,0 +1,125 @@
+"""Whether the weights to train on are the model that an engine serves.
+
+They need not be the same file: an engine may serve a quantised GGUF while training runs on the full weights in Hugging
+Face's layout. But an adapter of another model is noise at best, so what both must have in common is compared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from burnish.adapters.errors import EngineError, IncompatibleAdapter
+
+GGUF_MAGIC = b"GGUF"
+
+# GGUF's name of an architecture → the model types of transformers that are converted to it under another name.
+_ALSO = {
+    "llama": {"mistral", "mixtral"},
+    "command-r": {"cohere"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BaseShape:
+    """What tells one base model from another without reading its weights."""
+
+    architecture: str
+    """As the file calls it: GGUF's ``general.architecture``, or transformers' ``model_type``."""
+    hidden_size: int
+    layers: int
+    vocabulary: int
+    """Rows of the embedding."""
+
+
+def demand_same_model(served: Path, base: Path) -> None:
+    """Compare the weights that an engine serves with those to train on; each a GGUF file or a directory.
+
+    Raises IncompatibleAdapter, which names every difference; EngineError when one of them cannot be read.
+    """
+    if served.resolve() == base.resolve():
+        return
+    theirs, ours = shape(served), shape(base)
+    different = [
+        f"{field.name.replace('_', ' ')} {getattr(ours, field.name)} instead of {getattr(theirs, field.name)}"
+        for field in fields(BaseShape)
+        if not _same(field.name, theirs, ours)
+    ]
+    if different:
+        raise IncompatibleAdapter(
+            f"train.base {base} is not the model that the engine serves ({served}): {', '.join(different)}; name the "
+            "weights of that very model"
+        )
+
+
+def shape(weights: Path) -> BaseShape:
+    """Read the shape of a GGUF file or of a Hugging Face directory. Raises EngineError."""
+    return _of_directory(weights) if weights.is_dir() else _of_gguf(weights)
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether a file is GGUF by its content; Ollama's have no suffix."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
+    except OSError:
+        return False
+
+
+def _of_directory(path: Path) -> BaseShape:
+    try:
+        said = json.loads((path / "config.json").read_bytes())
+        sizes = said | said.get("text_config", {})  # models that also see
+        return BaseShape(
+            str(sizes["model_type"]),
+            int(sizes["hidden_size"]),
+            int(sizes["num_hidden_layers"]),
+            int(sizes["vocab_size"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise EngineError(f"{path / 'config.json'} does not describe a language model: {error!r}") from error
+
+
+def _of_gguf(path: Path) -> BaseShape:
+    try:
+        import gguf
+    except ImportError as error:
+        raise EngineError(
+            f'GGUF files cannot be read ({error}): run  pip install "burnish[engine]"'
+        ) from error
+    try:
+        reader = gguf.GGUFReader(path)
+
+        def field(key: str) -> Any:
+            found = reader.get_field(key)
+            if found is None:
+                raise ValueError(f"it has no {key}")
+            return found.contents()
+
+        architecture = str(field("general.architecture"))
+        rows = [int(tensor.shape[1]) for tensor in reader.tensors if tensor.name == "token_embd.weight"]
+        if not rows:
+            raise ValueError("it has no token_embd.weight")
+        return BaseShape(
+            architecture,
+            int(field(f"{architecture}.embedding_length")),
+            int(field(f"{architecture}.block_count")),
+            rows[0],
+        )
+    except (OSError, ValueError, IndexError) as error:
+        raise EngineError(f"cannot read the model {path} as GGUF: {error}") from error
+
+
+def _same(name: str, theirs: BaseShape, ours: BaseShape) -> bool:
+    if name != "architecture":
+        return bool(getattr(theirs, name) == getattr(ours, name))
+    one, other = theirs.architecture, ours.architecture
+    return _plain(one) == _plain(other) or other in _ALSO.get(one, ()) or one in _ALSO.get(other, ())
+
+
+def _plain(architecture: str) -> str:
+    """qwen3_moe and qwen3moe, gemma3_text and gemma3 are the same."""
+    return re.sub(r"[^a-z0-9]", "", architecture.lower()).removesuffix("text")

@@ -1,0 +1,115 @@
+"""Where training runs, and whether there is room for it.
+
+The GPU may be shared with the engine that serves: a trainer that takes memory which is not free would fail half-way,
+or make the engine fail. So the need is estimated from above before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from burnish.training.errors import JobError
+from burnish.training.job import Hyperparameters, Quantize
+
+_GB = 1e9
+# bf16, which every GPU worth training on has; an older one trains in fp32 and needs up to twice as much.
+BYTES = 2
+# Of a linear layer's weight; NF4 has constants for each block, themselves quantised.
+WEIGHT_BYTES: dict[Quantize, float] = {"none": BYTES, "8bit": 1.05, "4bit": 0.55}
+# Outputs that a layer keeps for its backward pass, in multiples of the hidden and of the inner size: norms, q, k, v,
+# attention's output and both residual sums; gate, up, their product, and its input to the last projection. LoRA's
+# dropout-free branches keep the same inputs again, hence rounded up.
+HIDDEN_KEPT, INNER_KEPT = 16, 6
+# Logits of a reply in the model's format, their gradient, and slices of both in fp32.
+LOGITS_KEPT = 3
+# Weights, gradients and Adam's two moments of the adapter are fp32; the allocator rounds up and fragments.
+OVERHEAD = 1.15
+
+
+def pick(wanted: str, free_bytes: Sequence[int]) -> str:
+    """Return "cpu" or "cuda:N" for a ``train.device``, given the free memory of each GPU.
+
+    "auto" is the GPU with most room, or the CPU where there is none; "shared" is that GPU or an error. Raises
+    JobError, which says what there is.
+    """
+    count = len(free_bytes)
+    there = f"{count} ({', '.join(f'cuda:{n}' for n in range(count))})" if count else "none"
+    if wanted == "cpu" or (wanted == "auto" and not count):
+        return "cpu"
+    if wanted in ("auto", "shared", "cuda") and count:
+        roomiest = max(range(count), key=lambda number: free_bytes[number])
+        return "cuda:0" if wanted == "cuda" else f"cuda:{roomiest}"
+    number = wanted.removeprefix("cuda:")
+    if number.isdecimal() and int(number) < count:
+        return wanted
+    raise JobError(
+        f"train.device is {wanted!r}, but torch sees these GPUs: {there}; name one of them, or set train.device to "
+        '"cpu" or "auto"'
+    )
+
+
+def demand_room(device: str, free_bytes: int, needed_bytes: int) -> None:
+    """Raise JobError when a GPU has less room than training is estimated to need."""
+    if needed_bytes > free_bytes:
+        raise JobError(
+            f"training needs about {needed_bytes / _GB:.1f} GB on {device}, of which {free_bytes / _GB:.1f} GB are "
+            "free: the ratings are kept and training is tried again later. Give the engine a smaller share of the "
+            'GPU (vLLM: --gpu-memory-utilization), or set train.device to "cpu"'
+        )
+
+
+def needed_bytes(weights: Path, config: Hyperparameters, quantize: Quantize = "none") -> int:
+    """Estimate from above what training on a Hugging Face directory takes on a GPU, in bytes.
+
+    Weights in bf16 or quantised (embedding and head never are), plus the greater of two forward passes (see
+    backends.torch_peft): a micro-batch that keeps what its layers put out, or one long conversation that keeps each
+    layer's input and recomputes one layer at a time. Either ends in logits over the vocabulary. Raises JobError when
+    the directory does not say its sizes.
+    """
+    hidden, inner, layers, vocabulary = _sizes(weights)
+    kept_in_layer = BYTES * (HIDDEN_KEPT * hidden + INNER_KEPT * inner)
+    logits = BYTES * LOGITS_KEPT * vocabulary
+    batch = config.micro_batch_tokens * (layers * kept_in_layer + logits)
+    long = config.max_tokens * (layers * BYTES * hidden + kept_in_layer + logits)
+    count = parameters(weights)
+    whole = min(count, 2 * vocabulary * hidden)
+    kept = BYTES * whole + WEIGHT_BYTES[quantize] * (count - whole)
+    return math.ceil(OVERHEAD * (kept + max(batch, long)))
+
+
+def parameters(weights: Path) -> int:
+    """Count the parameters in the headers of a directory's safetensors files. Raises JobError."""
+    return sum(
+        math.prod(tensor["shape"])
+        for path in weights.glob("*.safetensors")
+        for name, tensor in _header(path).items()
+        if name != "__metadata__"
+    )
+
+
+def _sizes(weights: Path) -> tuple[int, int, int, int]:
+    try:
+        said = json.loads((weights / "config.json").read_bytes())
+        said |= said.get("text_config", {})  # models that also see
+        hidden = int(said["hidden_size"])
+        inner = int(said.get("intermediate_size") or 4 * hidden)
+        return hidden, inner, int(said["num_hidden_layers"]), int(said["vocab_size"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise JobError(
+            f"{weights / 'config.json'} does not say how large the model is ({error!r}), so nobody knows whether the "
+            'GPU has room; set train.device to "cuda" to train without asking'
+        ) from error
+
+
+def _header(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            return dict(json.loads(file.read(min(length, path.stat().st_size))))
+    except (OSError, ValueError, TypeError, struct.error) as error:
+        raise JobError(f"{path} is no safetensors file: {error}") from error
