@@ -90,7 +90,14 @@ def test_without_torch_it_says_what_to_install(job: JobDirectory, tmp_path: Path
     assert 'pip install "burnish[train]"' in reason(job)["message"]
 
 
-@pytest.mark.parametrize("raised", ["MemoryError()", 'RuntimeError("can\'t allocate memory: 9 bytes")'])
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "MemoryError()",
+        'RuntimeError("can\'t allocate memory: 9 bytes")',
+        'RuntimeError("[malloc_or_wait] Unable to allocate 9 bytes.")',
+    ],
+)
 def test_too_little_memory_is_named(job: JobDirectory, tmp_path: Path, raised: str):
     assert run("train", job.path, **torch_that(raised, tmp_path / "fake")).returncode == 2
     assert "not enough memory: lower micro_batch_tokens" in reason(job)["message"]
