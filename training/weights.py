@@ -2,7 +2,8 @@
 
 A GGUF file is dequantised once into ``<weights_cache>/<digest>/`` (bf16, safetensors, Hugging Face layout), so
 what is trained is what is served; a Hugging Face directory is used where it lies. Only safetensors are read and
-no code of a model's directory ever runs. Does not download anything.
+no code of a model's directory ever runs. Does not download anything. What else than weights a GGUF holds of its model:
+training.gguf_config.
 """
 
 from __future__ import annotations
@@ -15,11 +16,17 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from burnish.training.errors import JobError, MissingDependency
+from burnish.training.gguf_config import check_weights, complete
 
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 GGUF_MAGIC = b"GGUF"
+# Says by which rules a directory was made. Before there was such a file, transformers' configuration was kept as it
+# was: some models were trained with another rope than the engine's.
+MARKER = "burnish.json"
+FORMAT = '{"format": 2}\n'
 
 
 def prepared_weights(base_weights: Path, digest: str, cache: Path) -> Path:
@@ -35,13 +42,25 @@ def prepared_weights(base_weights: Path, digest: str, cache: Path) -> Path:
     if named is None:
         raise JobError(f"base_digest is {digest!r}, expected sha256: and 64 hexadecimal digits")
     target = cache / named[1]
-    if target.is_dir():
+    if _is_current(target):
         return _checked_directory(target)
     _check_gguf(base_weights)
     with _locked(cache):
-        if not target.is_dir():
-            _fill(base_weights, named[1], target)
+        if not _is_current(target):
+            _check_digest(base_weights, named[1])
+            if not target.is_dir():
+                _fill(base_weights, target)
+            elif _is_still_right(base_weights, target):
+                _mark(target)
+            else:
+                shutil.rmtree(target)
+                _fill(base_weights, target)
     return target
+
+
+def _is_current(target: Path) -> bool:
+    marker = target / MARKER
+    return marker.is_file() and marker.read_text(encoding="utf-8") == FORMAT
 
 
 def _checked_directory(path: Path) -> Path:
@@ -74,42 +93,83 @@ def _locked(cache: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _fill(gguf: Path, digest: str, target: Path) -> None:
+def _check_digest(gguf: Path, digest: str) -> None:
     with gguf.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != digest:
         raise JobError(f"{gguf} has changed: its sha256 is {found}, the job was made for {digest}")
+
+
+def _is_still_right(gguf: Path, target: Path) -> bool:
+    """Whether a directory of an older burnish has the configuration that it would get today."""
+    with _reading(gguf):
+        from transformers import AutoConfig
+
+        config = AutoConfig.from_pretrained(target, local_files_only=True)
+    before = config.to_dict()
+    complete(config, gguf)
+    return bool(config.to_dict() == before)
+
+
+def _mark(target: Path) -> None:
+    """Say that a directory was made by today's rules; last, so that a torn one is never taken for whole."""
+    marker = target / MARKER
+    marker.touch(mode=0o600)
+    marker.write_text(FORMAT, encoding="utf-8")
+    sync(marker)
+    sync(target)
+
+
+def _fill(gguf: Path, target: Path) -> None:
     for leftover in target.parent.glob(".*.partial"):  # of a run that was killed: we hold the lock
         shutil.rmtree(leftover)
-    partial = target.with_name(f".{digest}.partial")
+    partial = target.with_name(f".{target.name}.partial")
     partial.mkdir(mode=0o700)
     _dequantise(gguf, partial)
     for file_path in partial.iterdir():
         file_path.chmod(0o600)
         sync(file_path)
+    _mark(partial)
     partial.rename(target)
     sync(target.parent)
 
 
 def _dequantise(gguf: Path, target: Path) -> None:
-    try:
+    where: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
+    with _reading(gguf):
         import torch
-        from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufConfig
+
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **where)
+        config = AutoConfig.from_pretrained(gguf.parent, **where)
+        complete(config, gguf)
+        model = AutoModelForCausalLM.from_pretrained(
+            gguf.parent,
+            config=config,
+            quantization_config=GgufConfig(dequantize=True),
+            dtype=torch.bfloat16,
+            **where,
+        )
+    check_weights(model, gguf)
+    tokenizer.save_pretrained(target)
+    model.save_pretrained(target, safe_serialization=True)
+
+
+@contextmanager
+def _reading(gguf: Path) -> Iterator[None]:
+    """Turn what transformers raises on a GGUF that it cannot read into one error."""
+    try:
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
     except ImportError as error:
         raise MissingDependency.because(error) from error
     try:
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
-        model = AutoModelForCausalLM.from_pretrained(
-            gguf.parent,
-            gguf_file=gguf.name,
-            quantization_config=GgufConfig(dequantize=True),
-            dtype=torch.bfloat16,
-            local_files_only=True,
-        )
-    except (ValueError, KeyError, NotImplementedError, ImportError) as error:
+        yield
+    except JobError:
+        raise
+    # RuntimeError: the weights have other shapes than the keys say.
+    except (ValueError, KeyError, NotImplementedError, ImportError, RuntimeError) as error:
         raise JobError(f"transformers cannot read {gguf}: {error}") from error
-    tokenizer.save_pretrained(target)
-    model.save_pretrained(target, safe_serialization=True)
 
 
 def sync(path: Path) -> None:

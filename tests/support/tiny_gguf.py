@@ -6,10 +6,12 @@ stand here in full, and rows are moved one by one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gguf
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 from burnish.adapters.hosts.fetch import ensure_small_model
 
 Array = NDArray[np.float32]
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 LINEAR = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
@@ -94,18 +97,47 @@ def blank(path: Path, shape: Shape) -> Path:
     return write(path, shape, tensors)
 
 
-def of_model(path: Path, shape: Shape, state: Mapping[str, Array]) -> Path:
-    """A base that llama.cpp can serve, of the weights of a transformers model, with the small model's tokenizer."""
-    return write(
-        path,
-        shape,
-        {name: array for item in state.items() for name, array in _moved(shape, *item)},
-        speaks=True,
-    )
+def of_model(
+    path: Path,
+    shape: Shape,
+    state: Mapping[str, Array],
+    *,
+    keys: Mapping[str, Any] = NOTHING,
+    tensors: Mapping[str, Array] = NOTHING,
+) -> Path:
+    """A base that llama.cpp can serve, of the weights of a transformers model, with the small model's tokenizer.
+
+    ``keys``: more keys of the architecture, or other values for those that there are; ``tensors``: more tensors.
+    """
+    weights = {name: array for item in state.items() for name, array in _moved(shape, *item)}
+    return write(path, shape, weights | dict(tensors), speaks=True, keys=keys)
 
 
-def write(path: Path, shape: Shape, tensors: Mapping[str, Array], *, speaks: bool = False) -> Path:
-    """Write a GGUF of these tensors; ``speaks``: with a tokenizer."""
+def llama3_factors(width: int, factor: float, theta: float = 1e4) -> Array:
+    """The tensor rope_freqs of a Llama from 3.1 on, as convert_hf_to_gguf.py computes it, one frequency at a time."""
+    low_factor, high_factor, context = 1.0, 4.0, 8192
+    found = []
+    for i in range(0, width, 2):
+        length = 2 * math.pi * theta ** (i / width)
+        if length < context / high_factor:
+            found.append(1.0)
+        elif length > context / low_factor:
+            found.append(factor)
+        else:
+            smooth = (context / length - low_factor) / (high_factor - low_factor)
+            found.append(1 / ((1 - smooth) / factor + smooth))
+    return np.array(found, np.float32)
+
+
+def write(
+    path: Path,
+    shape: Shape,
+    tensors: Mapping[str, Array],
+    *,
+    speaks: bool = False,
+    keys: Mapping[str, Any] = NOTHING,
+) -> Path:
+    """Write a GGUF of these tensors; ``speaks``: with a tokenizer; ``keys``: as of_model."""
     writer = gguf.GGUFWriter(path, shape.architecture)
     writer.add_name(f"tiny {shape.architecture}")
     writer.add_context_length(4096)
@@ -129,6 +161,10 @@ def write(path: Path, shape: Shape, tensors: Mapping[str, Array], *, speaks: boo
     if speaks:
         for key, value, kind, inner in _tokenizer():
             writer.add_key_value(key, value, kind, inner)
+    for name, value in keys.items():
+        key = f"{shape.architecture}.{name}"
+        writer.kv_data[0].pop(key, None)
+        writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
     for name, array in tensors.items():
         writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
     writer.write_header_to_file()
