@@ -26,6 +26,10 @@ from tests.support.upstream import Received, upstream
 
 Q = "model.layers.0.self_attn.q_proj"
 WIDTH = 576
+CONFIG: dict[str, Any] = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": WIDTH, "num_hidden_layers": 1,
+    "vocab_size": 9, "intermediate_size": 8, "num_attention_heads": 9, "rope_theta": 100000.0,
+}  # fmt: skip
 Make = Callable[..., AdapterVersion]
 
 
@@ -35,7 +39,7 @@ def base(tmp_path: Path) -> Path:
     path = tmp_path / "base"
     path.mkdir()
     save_file({f"{Q}.weight": np.zeros((WIDTH, WIDTH), np.float32)}, path / "model.safetensors")
-    (path / "config.json").write_text('{"model_type": "llama", "rope_theta": 100000.0}')
+    (path / "config.json").write_text(json.dumps(CONFIG))
     return path
 
 
@@ -205,6 +209,7 @@ def test_mlx_must_serve_the_weights_that_are_trained_on(tmp_path: Path, base: Pa
     other = tmp_path / "other"
     other.mkdir()
     (other / "model.safetensors").write_bytes(b"other")
+    (other / "config.json").write_text(json.dumps(CONFIG))
     found = Detected("mlx", str(base), base)
     api = EngineApi("http://127.0.0.1:9")
     with pytest.raises(EngineError, match=r"leave train\.base unset"):
