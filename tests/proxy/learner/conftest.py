@@ -22,6 +22,7 @@ from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.records import FeedbackDraft, Run
 from tests.proxy.log.exchanges import answered, assistant, capture, user
@@ -38,6 +39,7 @@ class World:
     host: EmbeddedHost
     swap: Swap
     learner: Learner
+    transfer: Transfer
 
     async def ask(self, messages: list[dict[str, Any]], **params: Any) -> tuple[str, str]:
         """Ask what is live, and log it as the relay would; returns the reply and the completion's id."""
@@ -134,7 +136,8 @@ async def world(data: Path, engine_state: Path, train: TrainConfig, **paths: Pat
         )
         await learner.start()
         stack.push_async_callback(learner.stop)
-        yield World(data, log, registry, host, swap, learner)
+        transfer = Transfer(registry, "smollm2", host.base_digest, model, cache_dir() / "weights")
+        yield World(data, log, registry, host, swap, learner, transfer)
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ REJECTED = {"outcome": "rejected", "reason": "gibberish", "checks": []}
 
 @asynccontextmanager
 async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    routes = learner_routes(world.learner, world.registry, world.log)
+    routes = learner_routes(world.learner, world.registry, world.transfer, world.log)
     handlers: Any = {BurnishError: on_burnish_error, HTTPException: on_http_error}
     app = Starlette(routes=routes, exception_handlers=handlers)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish") as http:
