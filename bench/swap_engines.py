@@ -48,7 +48,7 @@ class Kind:
 
 @asynccontextmanager
 async def embedded(folder: Path) -> AsyncIterator[Engine]:
-    """burnish's own; the host here boots children of its own, as burnish does."""
+    """Burnish's own; the host here boots children of its own, as burnish does."""
     host = EmbeddedHost(ensure_small_model(), base_model=SMALL_MODEL, state_dir=folder / "engine")
     try:
         yield Engine(host, [])
@@ -80,7 +80,7 @@ async def llamacpp(folder: Path) -> AsyncIterator[Engine]:
 
 @asynccontextmanager
 async def vllm(folder: Path) -> AsyncIterator[Engine]:
-    """vLLM in float32, with room for three adapters in a batch: else new requests wait for the last old stream."""
+    """Run vLLM in float32, with room for three adapters in a batch: new requests would else wait for old streams."""
     weights = await asyncio.to_thread(
         prepared_weights, ensure_small_model(), SMALL_MODEL_DIGEST, cache_dir() / "weights"
     )
