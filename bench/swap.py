@@ -92,7 +92,8 @@ class Bench:
     async def unloaded(self, version: int) -> None:
         """Return when a version is not loaded."""
         async with asyncio.timeout(DRAIN_LIMIT_S):
-            while version in (await self.http.get("/burnish/status")).json()["live"]["resident"]:
+            # Another process, which sets no event of ours.
+            while version in (await self.http.get("/burnish/status")).json()["live"]["resident"]:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
     async def turn(self, new: int) -> None:
