@@ -1,12 +1,13 @@
 """Swaps under load: clients stream without pause while versions go live one after the other.
 
-``python -m bench.swap [--swaps 20] [--clients 8]`` prints a table and, as its last line, JSON; it exits 1 when a
-limit is exceeded. First the versions are staged, as they are when the gate has passed them (it judges the loaded
-version); then each swap is cold, as a rollback is, and boots an engine first. The limit is on the former.
+``python -m bench.swap [--engine embedded|llamacpp|vllm] [--swaps N] [--clients 8]`` prints a table and, as its last
+line, JSON; it exits 1 when an answer failed, was cut, mixed or stale, when the proxy's memory grew, or when a swap
+took longer than its limit.
 
-Three versions each say one word of their own for ever, the bare model answers as it does: so an answer that
-mixes two versions, or that none of them gives alone on a quiet engine, cannot be overlooked. Clients stream through
-the proxy's own relay, log on.
+burnish runs as a user starts it, a process of its own in front of a real engine, and is swapped over HTTP. Of three
+swaps one is cold: the version is not loaded. Two are staged: it is still loaded, because a stream holds it, as a
+candidate is that the gate has judged; the limit is on those. Between the swaps, the clients pause for the check of
+stale answers.
 """
 
 from __future__ import annotations
@@ -17,193 +18,171 @@ import json
 import statistics
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import httpx
+import psutil
 
-from bench.prompts import PROMPTS
-from burnish.adapters.hosts.base import Endpoint
-from burnish.adapters.hosts.embedded import EmbeddedHost
-from burnish.adapters.hosts.fetch import SMALL_MODEL, ensure_small_model
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from bench.swap_clients import ASKED, Clients, Tally, held, live, said
+from bench.swap_engines import KINDS, Engine, Kind
+from bench.swap_prefix import MARGIN, Continuation, apart, continuation, fresh, least_apart
+from burnish.adapters.hosts.fetch import ensure_small_model
+from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.registry import Registry
-from burnish.adapters.route import LiveRoute
-from burnish.adapters.swap import Swap
-from burnish.proxy.config import load_config
-from burnish.proxy.feedback import Command
-from burnish.proxy.log import Log
-from burnish.proxy.relay.guard import Guard
-from burnish.proxy.relay.pool import Pool
-from burnish.proxy.relay.relay import Relay
-from burnish.proxy.relay.routing import LearningUpstream
-from burnish.proxy.surfaces import SURFACES
-from tests.support.engine import answer, deltas
-from tests.support.inprocess import listening
-from tests.support.lora import parrot_lora, write_peft
+from tests.support.burnish import Burnish, running
+from tests.support.lora import parrot_lora, random_lora, write_peft
 
 WORDS = ("Ġred", "Ġgreen", "Ġblue")
-TOKENS = 24
+PARROTS = range(1, len(WORDS) + 1)
+"""Versions that clients are served: one word each."""
+# Versions for the check of stale answers: a parrot changes nothing that a prefix cache keeps.
+CACHED = range(len(WORDS) + 1, len(WORDS) + 3)
+# The first round warms up: the proxy's memory is compared from its end on.
+ROUNDS = 4
 # The promise of the issue: from "gate passed" to "new requests get it".
 LIMIT_S = 2.0
+# What the proxy's memory may grow by and still be called flat: SQLite's page cache and the allocator's own moods.
+FLAT_MIB = 8.0
+DRAIN_LIMIT_S = 60.0
 
 
 @dataclass
-class Tally:
-    """What the clients saw."""
+class Figures:
+    """What was measured."""
 
-    answers: Counter[int] = field(default_factory=Counter)
-    """Whole answers by version."""
-    spanned: int = 0
-    """Answers during which another version went live."""
-    faults: Counter[str] = field(default_factory=Counter)
-    """failed, cut, mixed"""
-    examples: list[str] = field(default_factory=list)
-
-
-@asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[tuple[Swap, dict[int, AdapterVersion | None]]]:
-    """Run the embedded engine with three versions, each loaded once before, as after the gate."""
-    model = ensure_small_model()
-    host = EmbeddedHost(model, base_model=SMALL_MODEL, state_dir=folder / "engine")
-    registry = Registry(folder / "adapters")
-    swap = Swap(registry, host, LiveRoute())
-    versions: dict[int, AdapterVersion | None] = {BASE_VERSION: None}
-    try:
-        await swap.go_live(None, "start")
-        for word in WORDS:
-            version = register(registry, host, write_peft(folder / word, parrot_lora(word, model), rank=2))
-            await swap.stage(version)
-            await swap.unstage(version.number)
-            versions[version.number] = version
-        yield swap, versions
-    finally:
-        await swap.close()
-        await host.close()
+    staged: list[float] = field(default_factory=list)
+    cold: list[float] = field(default_factory=list)
+    memory: list[float] = field(default_factory=list)
+    """The proxy's resident memory (MiB): at the start, then after each round."""
+    apart: list[float] = field(default_factory=list)
+    """How far (nats) the prefix checks lay from the truth."""
+    versions_apart: float = 0.0
+    """How far the two most similar versions lie from each other."""
 
 
-def register(registry: Registry, host: EmbeddedHost, adapter: Path) -> AdapterVersion:
-    """Keep an adapter as a version."""
-    return registry.register(
-        adapter,
-        base_model=host.base_model,
-        base_digest=host.base_digest,
-        parent=BASE_VERSION,
-        run_id="run_bench",
-        feedback_ids=[],
-        objective="none",
-        hyperparameters={},
-        metrics={},
-    )
+class Bench:
+    """One burnish in front of one engine."""
+
+    def __init__(self, burnish: Burnish, http: httpx.AsyncClient, base_model: str, tally: Tally) -> None:
+        self.burnish, self.http, self.base_model, self.tally = burnish, http, base_model, tally
+        self.figures = Figures()
+        self.live = BASE_VERSION
+
+    async def promote(self, version: int) -> float:
+        """Make a version live by name; returns the seconds until it was."""
+        return await self._change(f"{version}/promote", {"force": True}, version)
+
+    async def roll_back(self, version: int) -> float:
+        """Make a version live that was so before; returns the seconds until it was."""
+        return await self._change("rollback", {"to": version}, version)
+
+    async def _change(self, path: str, body: dict[str, Any], version: int) -> float:
+        began = time.perf_counter()
+        done = await self.http.post(f"/burnish/adapters/{path}", json=body)
+        seconds = time.perf_counter() - began
+        assert done.status_code == httpx.codes.OK, f"{path}: {done.text}"
+        assert done.json()["live"] == version
+        self.live = version
+        self.tally.swaps += 1
+        return seconds
+
+    async def unloaded(self, version: int) -> None:
+        """Return when a version is not loaded."""
+        async with asyncio.timeout(DRAIN_LIMIT_S):
+            # Another process, which sets no event of ours.
+            while version in (await self.http.get("/burnish/status")).json()["live"]["resident"]:  # noqa: ASYNC110
+                await asyncio.sleep(0.1)
+
+    async def turn(self, new: int) -> None:
+        """Three swaps: to a version that is not loaded, back to the one before, and forth again."""
+        old = self.live
+        await self.unloaded(new)
+        async with held(self.burnish.url, self.base_model, old):
+            self.figures.cold.append(await self.promote(new))
+            async with held(self.burnish.url, self.base_model, new):
+                self.figures.staged.append(await self.roll_back(old))
+                self.figures.staged.append(await self.promote(new))
+
+    async def check_stale(self, truth: dict[int, Continuation], tolerance: float) -> None:
+        """Ask each version for the long prefix, twice: the second time it may come from the cache."""
+        for version, expected in truth.items():
+            await self.promote(version)
+            for _ in range(2):
+                got, _ = await continuation(live(self.burnish.url))
+                self.figures.apart.append(apart(got, expected))
+                if self.figures.apart[-1] > tolerance:
+                    self.tally.fault("stale", f"version {version}: {got}, not {expected}")
+
+    def weigh(self) -> None:
+        """Note the proxy's memory, its children's not included."""
+        self.figures.memory.append(psutil.Process(self.burnish.pid).memory_info().rss / 2**20)
 
 
-async def quiet_texts(
-    swap: Swap, versions: dict[int, AdapterVersion | None], prompts: list[str]
-) -> list[dict[str, int]]:
-    """For each prompt, the greedy text of each version on a quiet engine → the version."""
-    texts: list[dict[str, int]] = [{} for _ in prompts]
-    for number, version in versions.items():
-        await swap.go_live(version, "quiet")
-        with swap.route.lease() as lease:
-            for known, prompt in zip(texts, prompts, strict=True):
-                known[await answer(lease.endpoint, prompt, TOKENS)] = number
-        await swap.settled()
-    assert all(len(known) == len(versions) for known in texts), "the versions must be told apart"
+def make_versions(engine: Engine, data_dir: Path, folder: Path) -> dict[int, Path]:
+    """Put versions into a data directory: the parrots, then those of random weights."""
+    registry, base = Registry(data_dir / "adapters"), ensure_small_model()
+    tensors = [(parrot_lora(word, base), 2) for word in WORDS]
+    tensors += [(random_lora(seed, strength=0.1), 4) for seed in CACHED]
+    made = {}
+    for number, (weights, rank) in enumerate(tensors, start=1):
+        made[number] = write_peft(folder / f"made-{number}", weights, rank=rank)
+        version = registry.register(
+            made[number],
+            base_model=engine.host.base_model,
+            base_digest=engine.host.base_digest,
+            parent=BASE_VERSION,
+            run_id="run_bench",
+            feedback_ids=[],
+            objective="none",
+            hyperparameters={},
+            metrics={},
+        )
+        assert version.number == number
+    return made
+
+
+async def quiet_texts(bench: Bench) -> list[dict[str, int]]:
+    """For each question, what each parrot says while nobody else asks → the version."""
+    texts: list[dict[str, int]] = [{} for _ in ASKED]
+    for version in PARROTS:
+        await bench.promote(version)
+        for known, text in zip(texts, await said(bench.burnish.url), strict=True):
+            known[text] = version
+    assert all(len(known) == len(PARROTS) for known in texts), "the versions must be told apart"
     return texts
 
 
-@asynccontextmanager
-async def proxied(swap: Swap, folder: Path) -> AsyncIterator[str]:
-    """Run the proxy's relay in front of the engine; gives its URL."""
-    config = load_config({"data_dir": folder})
-    log, pool = Log.open(folder / "burnish.db"), Pool(config)
-    relay = Relay(
-        pool=pool,
-        upstream=LearningUpstream(SMALL_MODEL, swap.route),
-        guard=Guard(config),
-        log=log,
-        surfaces={surface.path: surface for surface in SURFACES.values()},
-        answer=nobody_rates,
-        max_body_bytes=config.max_body_bytes,
-    )
-    try:
-        async with listening(relay) as url:
-            yield url
-    finally:
-        await pool.close()
-        log.close()
-
-
-async def nobody_rates(
-    command: Command, messages: list[dict[str, Any]], *, caller: str, session: str | None
-) -> str:
-    """The bench's clients type no commands."""
-    raise AssertionError(f"nobody typed {command}")
-
-
-async def client(
-    swap: Swap, url: str, prompts: list[str], texts: list[dict[str, int]], tally: Tally, stop: asyncio.Event
-) -> None:
-    """Stream answers without pause, and judge each."""
-    turn = 0
-    while not stop.is_set():
-        turn += 1
-        place = turn % len(prompts)
-        before = swap.route.live
-        try:
-            parts = [part async for part in deltas(Endpoint(url, "default", 0), prompts[place], TOKENS)]
-        except (aiohttp.ClientPayloadError, AssertionError) as error:
-            note(tally, "cut", error)
-            continue
-        except (aiohttp.ClientError, OSError) as error:
-            note(tally, "failed", error)
-            continue
-        models, text = {part.model for part in parts}, "".join(part.text for part in parts)
-        version = texts[place].get(text)
-        if version is None or models != {served_name(version)}:
-            note(tally, "mixed", f"{models} said {text!r}")
-            continue
-        tally.answers[version] += 1
-        tally.spanned += swap.route.live != before
-
-
-def served_name(version: int) -> str:
-    """What a version calls itself in every chunk."""
-    return f"{SMALL_MODEL}@v{version}" if version else SMALL_MODEL
-
-
-def note(tally: Tally, fault: str, example: object) -> None:
-    """Count a fault, and keep what it looked like."""
-    tally.faults[fault] += 1
-    tally.examples.append(f"{fault}: {example!r}")
-
-
-async def swap_under_load(swaps: int, clients: int) -> tuple[list[float], list[float], Tally]:
-    """Return the seconds of each staged swap, of each cold one, and what the clients saw."""
-    prompts, tally, stop = list(PROMPTS[:6]), Tally(), asyncio.Event()
-    staged, cold = list[float](), list[float]()
-    with tempfile.TemporaryDirectory() as folder:
-        async with serving(Path(folder)) as (swap, versions):
-            texts = await quiet_texts(swap, versions, prompts)
-            async with proxied(swap, Path(folder)) as url, asyncio.TaskGroup() as tasks:
-                for _ in range(clients):
-                    tasks.create_task(client(swap, url, prompts, texts, tally, stop))
-                trained = [version for version in versions.values() if version]
-                for turn in range(swaps):
-                    version = trained[turn % len(trained)]
-                    await swap.stage(version)
-                    staged.append((await swap.go_live(version, f"gate passed {turn}")).seconds)
-                    await swap.settled()
-                for turn in range(swaps):
-                    done = await swap.go_live(versions[turn % len(versions)], f"rolled back {turn}")
-                    cold.append(done.seconds)
-                    await swap.settled()
-                stop.set()
-    return staged, cold, tally
+async def swap_under_load(kind: Kind, turns: int, clients: int) -> tuple[Figures, Tally]:
+    """Swap three times a turn under load; return what was measured, and what the clients saw."""
+    tally = Tally()
+    with tempfile.TemporaryDirectory() as name:
+        folder, data_dir = Path(name), Path(name) / "data"
+        async with kind.boot(folder) as engine:
+            made = make_versions(engine, data_dir, folder)
+            truth = await fresh(
+                engine, {BASE_VERSION: None, **{number: made[number] for number in CACHED}}, folder
+            )
+            base_model = engine.host.base_model
+            with running(data_dir, env=dict(engine.env)) as burnish:
+                async with httpx.AsyncClient(base_url=burnish.url, trust_env=False, timeout=120) as http:
+                    bench = Bench(burnish, http, base_model, tally)
+                    bench.figures.versions_apart = least_apart(truth)
+                    bench.weigh()
+                    crowd = Clients(burnish.url, base_model, await quiet_texts(bench), tally)
+                    tally.swaps = 0
+                    for part in range(ROUNDS):
+                        await bench.promote(PARROTS[-1] if part == 0 else bench.live)
+                        async with crowd.streaming(clients):
+                            for turn in range(turns * part // ROUNDS, turns * (part + 1) // ROUNDS):
+                                await bench.turn(PARROTS[turn % len(PARROTS)])
+                        last = bench.live
+                        await bench.check_stale(truth, kind.tolerance)
+                        await bench.promote(last)
+                        bench.weigh()
+    return bench.figures, tally
 
 
 def main() -> int:
@@ -211,28 +190,51 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--swaps", type=int, default=20)
+    parser.add_argument("--engine", choices=sorted(KINDS), default="embedded")
+    parser.add_argument(
+        "--swaps", type=int, help="under load, a third of them cold; at least 12 (default: by engine)"
+    )
     parser.add_argument("--clients", type=int, default=8)
     given = parser.parse_args()
-    staged, cold, tally = asyncio.run(swap_under_load(given.swaps, given.clients))
+    kind = KINDS[given.engine]
+    turns = max(ROUNDS, -(-(given.swaps or kind.swaps) // 3))
+    figures, tally = asyncio.run(swap_under_load(kind, turns, given.clients))
+    start, warm, end = figures.memory[0], figures.memory[1], figures.memory[-1]
     result = {
-        "swaps": 2 * given.swaps,
+        "engine": given.engine,
+        "swaps_under_load": len(figures.cold) + len(figures.staged),
+        "swaps": tally.swaps,
         "clients": given.clients,
-        "gate_passed_to_live_median_s": round(statistics.median(staged), 3),
-        "gate_passed_to_live_max_s": round(max(staged), 3),
+        "gate_passed_to_live_median_s": round(statistics.median(figures.staged), 3),
+        "gate_passed_to_live_max_s": round(max(figures.staged), 3),
         "limit_s": LIMIT_S,
-        "cold_to_live_median_s": round(statistics.median(cold), 3),
-        "cold_to_live_max_s": round(max(cold), 3),
+        "cold_to_live_median_s": round(statistics.median(figures.cold), 3),
+        "cold_to_live_max_s": round(max(figures.cold), 3),
         "answers": sum(tally.answers.values()),
-        "answers_that_outlived_a_swap": tally.spanned,
-        **{fault: tally.faults[fault] for fault in ("failed", "cut", "mixed")},
+        "answers_that_outlived_a_swap": tally.outlived,
+        **{fault: tally.faults[fault] for fault in ("failed", "cut", "mixed", "stale")},
+        "prefix_checks": len(figures.apart),
+        "prefix_apart_max_nats": round(max(figures.apart), 6),
+        "prefix_tolerance_nats": kind.tolerance,
+        "versions_apart_min_nats": round(figures.versions_apart, 3),
+        "proxy_memory_start_mib": round(start, 1),
+        "proxy_memory_warm_mib": round(warm, 1),
+        "proxy_memory_end_mib": round(end, 1),
+        "proxy_memory_growth_mib": round(end - warm, 1),
+        "proxy_memory_flat_within_mib": FLAT_MIB,
     }
     for name, value in result.items():
         print(f"{name:>30}  {value}")
+    print(f"memory by round: {[round(each, 1) for each in figures.memory]}", file=sys.stderr)
     for example in tally.examples[:5]:
         print(example, file=sys.stderr)
     print(json.dumps(result))
-    return int(max(staged) > LIMIT_S or bool(tally.faults))
+    return int(
+        bool(tally.faults)
+        or max(figures.staged) > LIMIT_S
+        or end - warm > FLAT_MIB
+        or figures.versions_apart < MARGIN * kind.tolerance
+    )
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ ENVIRONMENT = {
 
 
 @contextmanager
-def vllm_server(weights: Path, name: str, max_rank: int, log: Path) -> Iterator[str]:
-    """Boot vLLM in float32 on a Hugging Face directory; gives its URL."""
+def vllm_server(weights: Path, name: str, max_rank: int, log: Path, *, max_loras: int = 2) -> Iterator[str]:
+    """Boot vLLM in float32 on a Hugging Face directory; gives its URL. ``max_loras``: adapters in one batch."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -38,7 +38,8 @@ def vllm_server(weights: Path, name: str, max_rank: int, log: Path) -> Iterator[
         *("--host", "127.0.0.1", "--port", str(port)),
         *("--model", str(weights), "--served-model-name", name, "--dtype", "float32"),
         *("--max-model-len", "2048", "--max-num-seqs", "8", "--enforce-eager"),
-        *("--enable-lora", "--max-loras", "2", "--max-cpu-loras", "4", "--max-lora-rank", str(max_rank)),
+        *("--enable-lora", "--max-loras", str(max_loras), "--max-cpu-loras", "4"),
+        *("--max-lora-rank", str(max_rank)),
     ]
     with log.open("wb") as output:
         # A session of its own, so that its workers end with it.

@@ -1,0 +1,105 @@
+"""The engines that ``bench.swap`` can put behind burnish, each a real one, booted for the bench alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from burnish.adapters.hosts.base import AdapterHost
+from burnish.adapters.hosts.detect import weights_digest
+from burnish.adapters.hosts.embedded import EmbeddedHost
+from burnish.adapters.hosts.fetch import SMALL_MODEL, SMALL_MODEL_DIGEST, cache_dir, ensure_small_model
+from burnish.adapters.hosts.llamacpp import LlamaCppHost
+from burnish.adapters.hosts.vllm import VllmHost
+from burnish.adapters.manifest import AdapterVersion
+from burnish.training.weights import prepared_weights
+from tests.support.llama_server import LlamaServer
+from tests.support.vllm_server import vllm_server
+
+NAME = "smollm2"
+MAX_RANK = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A running engine: how burnish is put in front of it, and a host to ask it without burnish."""
+
+    host: AdapterHost
+    known: list[AdapterVersion]
+    """What that host takes for the registry's versions."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the burnish in front of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of engine, and what holds for it."""
+
+    boot: Callable[[Path], AbstractAsyncContextManager[Engine]]
+    """Boots one that keeps its files in a folder."""
+    swaps: int
+    """By default."""
+    tolerance: float
+    """How far (nats) the same version's logprobs may lie apart: rounding, not a stale cache."""
+
+
+@asynccontextmanager
+async def embedded(folder: Path) -> AsyncIterator[Engine]:
+    """Burnish's own; the host here boots children of its own, as burnish does."""
+    host = EmbeddedHost(ensure_small_model(), base_model=SMALL_MODEL, state_dir=folder / "engine")
+    try:
+        yield Engine(host, [])
+    finally:
+        await host.close()
+
+
+@asynccontextmanager
+async def llamacpp(folder: Path) -> AsyncIterator[Engine]:
+    """A llama-server in router mode; each version becomes a process of its own."""
+    model, preset, known = ensure_small_model(), folder / "models.ini", list[AdapterVersion]()
+    preset.write_text(f"[{NAME}]\nmodel = {model}\nctx-size = 8192\nparallel = 8\nfit = off\n")
+    arguments = ["--models-preset", str(preset), "--models-max", "0", "--cache-ram", "0"]
+    with LlamaServer(arguments, folder / "llama-server.log") as server:
+        host = LlamaCppHost(
+            server.url,
+            base_model=NAME,
+            base_digest=SMALL_MODEL_DIGEST,
+            base_path=model,
+            preset=preset,
+            state_dir=folder / "converted",
+            versions=lambda: known,
+        )
+        try:
+            yield Engine(host, known, foreign(server.url, model) | {"BURNISH_MODELS_PRESET": str(preset)})
+        finally:
+            await host.close()
+
+
+@asynccontextmanager
+async def vllm(folder: Path) -> AsyncIterator[Engine]:
+    """Run vLLM in float32, with room for three adapters in a batch: new requests would else wait for old streams."""
+    weights = await asyncio.to_thread(
+        prepared_weights, ensure_small_model(), SMALL_MODEL_DIGEST, cache_dir() / "weights"
+    )
+    known = list[AdapterVersion]()
+    with vllm_server(weights, NAME, MAX_RANK, folder / "vllm.log", max_loras=3) as url:
+        host = VllmHost(url, base_model=NAME, base_digest=weights_digest(weights), versions=lambda: known)
+        try:
+            yield Engine(host, known, foreign(url, weights))
+        finally:
+            await host.close()
+
+
+def foreign(url: str, weights: Path) -> dict[str, str]:
+    """Settings of a burnish in front of an engine that somebody else runs."""
+    return {"BURNISH_UPSTREAM": url, "BURNISH_TRAIN__BASE": str(weights)}
+
+
+KINDS = {
+    "embedded": Kind(embedded, swaps=20, tolerance=0.05),
+    "llamacpp": Kind(llamacpp, swaps=100, tolerance=0.05),
+    "vllm": Kind(vllm, swaps=20, tolerance=1e-3),
+}
