@@ -18,19 +18,23 @@ from burnish.adapters.hosts.base import Endpoint
 from tests.support.engine import body, headers
 from tests.support.lora import version_of
 
-# More than 500 tokens.
-PREFIX = "Read these questions, then answer the last one. " + " ".join(PROMPTS[:90])
-TOKENS = 8
-# Two versions that differ must lie further apart than this many tolerances, or the check could not fail.
-MARGIN = 10
+# As many as every engine gives.
+CANDIDATES = 10
+# The first of them computes the whole prefix, the others find it in the cache: the same but for rounding.
+REPEATS = 3
+# Two versions must lie this many tolerances apart, or the check could not fail.
+MARGIN = 5
 
-Continuation = list[tuple[str, float]]
-"""Tokens, each with its logprob."""
+Candidates = dict[str, float]
+"""The likeliest first tokens after the prefix → log-probability (nats)."""
 
 
-async def continuation(endpoint: Endpoint) -> tuple[Continuation, int]:
-    """What a version makes of the prefix, and how many tokens the prefix has."""
-    asked = body(PREFIX, TOKENS, model=endpoint.model, logprobs=True, **dict(endpoint.fields))
+async def candidates(endpoint: Endpoint, questions: int) -> Candidates:
+    """How a version would go on after a long prefix, that many questions."""
+    prefix = "Read these questions, then answer the last one. " + " ".join(PROMPTS[:questions])
+    asked = body(
+        prefix, 1, model=endpoint.model, logprobs=True, top_logprobs=CANDIDATES, **dict(endpoint.fields)
+    )
     url = f"{endpoint.url}/v1/chat/completions"
     async with (
         aiohttp.ClientSession() as session,
@@ -38,22 +42,23 @@ async def continuation(endpoint: Endpoint) -> tuple[Continuation, int]:
     ):
         response.raise_for_status()
         answer = await response.json()
-    steps = answer["choices"][0]["logprobs"]["content"]
-    return [(step["token"], step["logprob"]) for step in steps], answer["usage"]["prompt_tokens"]
+    assert answer["usage"]["prompt_tokens"] >= 6 * questions
+    (step,) = answer["choices"][0]["logprobs"]["content"]
+    return {each["token"]: each["logprob"] for each in step["top_logprobs"]}
 
 
-def apart(one: Continuation, other: Continuation) -> float:
-    """How far two continuations lie apart: the largest difference of a logprob (nats); another token counts as 1."""
-    furthest = 0.0
-    for (token, logprob), (other_token, other_logprob) in zip(one, other, strict=True):
-        furthest = max(furthest, abs(logprob - other_logprob))
-        if token != other_token:
-            return max(furthest, 1.0)
-    return furthest
+def apart(one: Candidates, other: Candidates) -> float:
+    """How far (nats) the log-probability of any token differs; of one that is no candidate, at least so much."""
+    return max(
+        abs(one.get(token, min(one.values())) - other.get(token, min(other.values())))
+        for token in one | other
+    )
 
 
-async def fresh(engine: Engine, adapters: dict[int, Path | None], folder: Path) -> dict[int, Continuation]:
-    """The truth: what each adapter (None: the bare model) makes of the prefix where nothing was asked before."""
+async def fresh(
+    engine: Engine, adapters: dict[int, Path | None], folder: Path, questions: int
+) -> dict[int, list[Candidates]]:
+    """The truth: what each adapter (None: the bare model) makes of the prefix where nothing else was asked before."""
     truth = {}
     for number, adapter in adapters.items():
         version = None
@@ -61,12 +66,18 @@ async def fresh(engine: Engine, adapters: dict[int, Path | None], folder: Path) 
             copy = shutil.copytree(adapter, folder / f"fresh-{number}")
             version = version_of(copy, 100 + number, engine.host.base_digest, engine.host.base_model)
             engine.known.append(version)
-        truth[number], tokens = await continuation(await engine.host.load(version))
-        assert tokens >= 500, f"the prefix has only {tokens} tokens"
+        endpoint = await engine.host.load(version)
+        truth[number] = [await candidates(endpoint, questions) for _ in range(REPEATS)]
         await engine.host.unload(version.number if version else 0)
     return truth
 
 
-def least_apart(truth: dict[int, Continuation]) -> float:
+def noise(truth: dict[int, list[Candidates]]) -> float:
+    """How far the same version lies from itself."""
+    return max(apart(one, other) for each in truth.values() for one in each for other in each)
+
+
+def least_apart(truth: dict[int, list[Candidates]]) -> float:
     """How far the two most similar versions lie apart."""
-    return min(apart(one, other) for one, other in itertools.combinations(truth.values(), 2))
+    firsts = [each[0] for each in truth.values()]
+    return min(apart(one, other) for one, other in itertools.combinations(firsts, 2))
