@@ -38,7 +38,7 @@ def open_host(
         raise EngineError(f"{api.url} is no engine that burnish can load versions into")
     if not weights.exists():
         raise EngineError(
-            f"train.base {weights} does not exist; name a GGUF file or a Hugging Face directory"
+            f"train.base {weights} does not exist; name the GGUF file or Hugging Face directory that the engine serves"
         )
     own: dict[str, Any] = {
         "base_digest": weights_digest(weights),

@@ -82,7 +82,9 @@ def greedy(model: Any, prompt: list[int], tokens: int) -> list[int]:
 
 def tiny_base(path: Path, shape: Shape, model: Any, **more: Any) -> Path:
     """The model as a GGUF in fp32; ``more``: as tiny_gguf.of_model."""
-    return tiny_gguf.of_model(path, shape, {name: t.numpy() for name, t in model.state_dict().items()}, **more)
+    return tiny_gguf.of_model(
+        path, shape, {name: t.numpy() for name, t in model.state_dict().items()}, **more
+    )
 
 
 def tiny_lora(shape: Shape, seed: int, rank: int = 4) -> dict[str, NDArray[np.float32]]:
