@@ -214,3 +214,13 @@ def test_factors_where_llama_cpp_takes_none_are_refused(
 ) -> None:
     with pytest.raises(JobError, match=f"it holds {ROPE_FREQS}, which only a llama without other scaling"):
         completed(tmp_path, architecture, keys, llama3_factors(32, 8.0))
+
+
+def test_a_llama_that_transformers_takes_for_a_mistral_has_no_window(tmp_path: Path) -> None:
+    from transformers import MistralConfig
+
+    path = tiny_gguf.write(tmp_path / "base.gguf", Shape("llama", head_dim=16), {})
+    config = MistralConfig(hidden_size=64, num_attention_heads=4, head_dim=16)
+    assert config.sliding_window
+    complete(config, path)
+    assert config.sliding_window is None
