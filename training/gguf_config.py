@@ -192,8 +192,6 @@ def _complete_gemma(config: Any, file: _File) -> None:
             raise file.refused(f"its local layers have a rope of their own ({base:g})")
     if (found := file.number("attention.sliding_window_pattern", full_every)) != full_every:
         raise file.refused(f"every {found}th of its layers looks at everything, not every {full_every}th")
-    heads = file.number("attention.head_count")
     wide = layers == _LAYERS_OF_27B[file.architecture]
-    config.query_pre_attn_scalar = (
-        file.number("embedding_length") // heads if wide else file.number("attention.key_length")
-    )
+    heads = file.number("attention.head_count")
+    config.query_pre_attn_scalar = file.number("embedding_length") // heads if wide else config.head_dim

@@ -109,9 +109,12 @@ def _is_still_right(gguf: Path, target: Path) -> bool:
     with _reading(gguf):
         from transformers import AutoConfig
 
-        config = AutoConfig.from_pretrained(target, local_files_only=True)
-    before = config.to_dict()
-    complete(config, gguf)
+        try:
+            config = AutoConfig.from_pretrained(target, local_files_only=True)
+        except (OSError, ValueError):  # none, or a damaged one
+            return False
+        before = config.to_dict()
+        complete(config, gguf)
     return bool(config.to_dict() == before)
 
 

@@ -51,7 +51,6 @@ ROPE_FREQS = "rope_freqs.weight"
     [
         pytest.param("llama", 2, {}, {ROPE_FREQS: llama3_factors(16, 8.0)}, id="llama 3"),
         pytest.param("llama", 2, {"rope.scale_linear": 4.0}, {}, id="linear by its old name"),
-        pytest.param("llama", 2, LINEAR | {"rope.scaling.type": "none"}, {}, id="a factor of nothing"),
         pytest.param("qwen2", 2, YARN | DEFAULTS, {}, id="yarn"),
         pytest.param("qwen3", 2, YARN, {}, id="yarn, and narrow heads"),
         pytest.param(
@@ -224,3 +223,8 @@ def test_a_llama_that_transformers_takes_for_a_mistral_has_no_window(tmp_path: P
     assert config.sliding_window
     complete(config, path)
     assert config.sliding_window is None
+
+
+def test_a_factor_of_no_scaling_means_nothing(tmp_path: Path) -> None:
+    config = completed(tmp_path, "llama", LINEAR | {"rope.scaling.type": "none"})
+    assert config.rope_parameters == {"rope_type": "default", "rope_theta": 1e4}
