@@ -28,7 +28,14 @@ _LLAMA_3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_posit
 _FACTOR_TOLERANCE = 1e-4
 _SCALING = "rope.scaling."
 _HARMLESS_SCALING = {"type", "factor", "original_context_length", "finetuned"}
-_YARN = {"yarn_beta_fast": "beta_fast", "yarn_beta_slow": "beta_slow"}
+# What yarn computes with anyway. Other values are refused: llama-server does not act on all of them (measured).
+_YARN_DEFAULTS = {
+    "attn_factor": 1.0,
+    "yarn_attn_factor": 1.0,
+    "yarn_beta_fast": 32.0,
+    "yarn_beta_slow": 1.0,
+    "yarn_ext_factor": 1.0,
+}
 _DEFAULT_THETA = 10_000.0
 
 
@@ -65,8 +72,8 @@ def complete(config: Any, path: Path) -> None:
     file = _read(path)
     if file.architecture not in ARCHITECTURES:
         raise JobError(
-            f"cannot train on {path}: the architecture {file.architecture} is not supported from a GGUF; "
-            f"those that are: {', '.join(ARCHITECTURES)}"
+            f"cannot train on {path}: the architecture {file.architecture} is not supported from a GGUF, only "
+            f"{', '.join(ARCHITECTURES)}; serve its Hugging Face directory with vLLM, SGLang or MLX"
         )
     _complete_heads(config, file)
     rope = {"rope_theta": float(file.number("rope.freq_base", _DEFAULT_THETA))} | _scaling(file)
@@ -132,9 +139,10 @@ def _scaling(file: _File) -> dict[str, Any]:
     """The rope's scaling, as transformers calls it."""
     kind = file.keys.get(f"{_SCALING}type", "linear")
     factor = float(file.number(f"{_SCALING}factor", file.number("rope.scale_linear", 0)) or 1)
-    understood = _HARMLESS_SCALING | (set(_YARN) if kind == "yarn" else set())
+    neutral = _YARN_DEFAULTS if kind == "yarn" else {}
     for key, value in file.keys.items():
-        if key.startswith(_SCALING) and key.removeprefix(_SCALING) not in understood:
+        name = key.removeprefix(_SCALING)
+        if name != key and name not in _HARMLESS_SCALING and neutral.get(name) != value:
             raise file.refused(
                 f"{file.architecture}.{key} is {value!r}, which is not understood for {kind!r}"
             )
@@ -150,8 +158,7 @@ def _scaling(file: _File) -> dict[str, Any]:
     if kind == "linear":
         return {"rope_type": "linear", "factor": factor}
     trained = file.number(f"{_SCALING}original_context_length", file.number("context_length"))
-    more = {ours: file.number(_SCALING + key) for key, ours in _YARN.items() if _SCALING + key in file.keys}
-    return {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": trained, **more}
+    return {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": trained}
 
 
 def _check_rope_factors(config: Any, file: _File) -> None:
@@ -174,7 +181,8 @@ def _check_rope_factors(config: Any, file: _File) -> None:
 def _complete_gemma(config: Any, file: _File) -> None:
     layers, full_every = file.number("block_count"), _FULL_EVERY[file.architecture]
     if file.architecture == "gemma3":
-        file.number("attention.sliding_window")  # without, it is another model: all layers look at everything
+        if not file.number("attention.sliding_window", 0):
+            raise file.refused("it has no sliding window, so all its layers look at everything")
         if file.number("final_logit_softcapping", 0):
             raise file.refused("its logits are capped, which no released Gemma 3 does")
     else:
@@ -184,8 +192,6 @@ def _complete_gemma(config: Any, file: _File) -> None:
             raise file.refused(f"its local layers have a rope of their own ({base:g})")
     if (found := file.number("attention.sliding_window_pattern", full_every)) != full_every:
         raise file.refused(f"every {found}th of its layers looks at everything, not every {full_every}th")
-    heads = file.number("attention.head_count")
     wide = layers == _LAYERS_OF_27B[file.architecture]
-    config.query_pre_attn_scalar = (
-        file.number("embedding_length") // heads if wide else file.number("attention.key_length")
-    )
+    heads = file.number("attention.head_count")
+    config.query_pre_attn_scalar = file.number("embedding_length") // heads if wide else config.head_dim

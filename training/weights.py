@@ -65,7 +65,9 @@ def _is_current(target: Path) -> bool:
 
 def _checked_directory(path: Path) -> Path:
     if not (path / "config.json").is_file():
-        raise JobError(f"{path} has no config.json: name a GGUF file or a Hugging Face model directory")
+        raise JobError(
+            f"{path} has no config.json: name the GGUF file or Hugging Face directory that the engine serves"
+        )
     if not any(path.glob("*.safetensors")):
         raise JobError(f"{path} has no *.safetensors file: other weight formats can run code and are refused")
     return path
@@ -78,7 +80,9 @@ def _check_gguf(path: Path) -> None:
     except OSError as error:
         raise JobError(f"cannot read the base weights {path}: {error}") from error
     if magic != GGUF_MAGIC:
-        raise JobError(f"{path} is no GGUF file: name a GGUF file or a Hugging Face model directory")
+        raise JobError(
+            f"{path} is no GGUF file: name the GGUF file or Hugging Face directory that the engine serves"
+        )
 
 
 @contextmanager
@@ -105,9 +109,12 @@ def _is_still_right(gguf: Path, target: Path) -> bool:
     with _reading(gguf):
         from transformers import AutoConfig
 
-        config = AutoConfig.from_pretrained(target, local_files_only=True)
-    before = config.to_dict()
-    complete(config, gguf)
+        try:
+            config = AutoConfig.from_pretrained(target, local_files_only=True)
+        except (OSError, ValueError):  # none, or a damaged one
+            return False
+        before = config.to_dict()
+        complete(config, gguf)
     return bool(config.to_dict() == before)
 
 
@@ -140,9 +147,9 @@ def _dequantise(gguf: Path, target: Path) -> None:
         import torch
         from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **where)
         config = AutoConfig.from_pretrained(gguf.parent, **where)
         complete(config, gguf)
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **where)
         model = AutoModelForCausalLM.from_pretrained(
             gguf.parent,
             config=config,

@@ -73,7 +73,9 @@ def weights_digest(weights: Path) -> str:
         return _digest(weights, weights.stat().st_mtime_ns)
     files = sorted(weights.glob("*.safetensors"))
     if not files:
-        raise EngineError(f"{weights} holds no *.safetensors: name a GGUF file or a Hugging Face directory")
+        raise EngineError(
+            f"{weights} holds no *.safetensors: name the GGUF file or Hugging Face directory that the engine serves"
+        )
     content = repr([(path.name, _digest(path, path.stat().st_mtime_ns)) for path in files])
     return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 

@@ -164,7 +164,10 @@ def write(
     for name, value in keys.items():
         key = f"{shape.architecture}.{name}"
         writer.kv_data[0].pop(key, None)
-        writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
+        kind = gguf.GGUFValueType.get_type(value)  # llama.cpp wants whole numbers without a sign
+        writer.add_key_value(
+            key, value, gguf.GGUFValueType.UINT32 if kind is gguf.GGUFValueType.INT32 else kind
+        )
     for name, array in tensors.items():
         writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
     writer.write_header_to_file()
