@@ -115,7 +115,7 @@ async def mlx(folder: Path) -> AsyncIterator[Engine]:
             versions=lambda: known,
         )
         try:
-            yield Engine(host, known, foreign(url, weights))
+            yield Engine(host, known, foreign(url, weights) | {"BURNISH_MODEL": str(weights)})
         finally:
             await host.close()
 

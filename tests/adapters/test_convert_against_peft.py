@@ -16,17 +16,8 @@ from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import cache_dir
 from tests.support.engine import headers
 from tests.support.lora import random_lora, version_of, write_peft
+from tests.support.openings import OPENINGS
 
-PROMPTS = (
-    "The capital of France is",
-    "Water boils at",
-    "My favourite colour is",
-    "Once upon a time there was a",
-    "To cook rice, first",
-    "The opposite of hot is",
-    "A dog is a kind of",
-    "Monday, Tuesday,",
-)
 TOP = 20
 Logprobs = dict[int, float]
 
@@ -73,7 +64,7 @@ async def test_the_engine_answers_as_peft_does(
     directory = prepared_weights(ensure_small_model(), host.base_digest, cache_dir() / "weights")
     tokenizer = AutoTokenizer.from_pretrained(directory)
     bare = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
-    prompts = [tokenizer(prompt, add_special_tokens=False).input_ids for prompt in PROMPTS]
+    prompts = [tokenizer(prompt, add_special_tokens=False).input_ids for prompt in OPENINGS]
 
     def logprobs(model: Callable[..., object]) -> list[NDArray[np.float32]]:
         with torch.inference_mode():
@@ -97,4 +88,4 @@ async def test_the_engine_answers_as_peft_does(
     agree = [
         max(a, key=lambda token: a[token]) == int(b.argmax()) for a, b in zip(engine, trained, strict=True)
     ]
-    assert sum(agree) >= len(PROMPTS) - 1
+    assert sum(agree) >= len(OPENINGS) - 1

@@ -6,6 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.training.weights import prepared_weights
 from tests.support.engine import deltas
 from tests.support.lora import random_lora, version_of, write_peft
+from tests.support.openings import OPENINGS
 from tests.support.vllm_server import PYTHON, vllm_server
 
 pytestmark = [
@@ -34,18 +36,8 @@ logger = logging.getLogger(__name__)
 
 MAX_RANK = 16
 TOKENS = 16
-PROMPTS = (
-    "The capital of France is",
-    "Water boils at",
-    "My favourite colour is",
-    "Once upon a time there was a",
-    "To cook rice, first",
-    "The opposite of hot is",
-    "A dog is a kind of",
-    "Monday, Tuesday,",
-    "def add(a, b):",
-    "Dear Sir or Madam,",
-)
+# In nats, both in fp32.
+LOGPROB_TOLERANCE = 1e-3
 STORY = "Tell a long story."
 
 Make = Callable[..., AdapterVersion]
@@ -93,16 +85,24 @@ async def host(server: str, digest: str, versions: list[AdapterVersion]) -> Asyn
     await host.close()
 
 
-async def greedy(endpoint: Endpoint, prompt: list[int]) -> list[int]:
-    """The tokens that vLLM thinks likeliest, one after another."""
-    body: dict[str, Any] = {"model": endpoint.model, "prompt": prompt, "max_tokens": TOKENS}
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What vLLM thinks likeliest, token by token."""
+
+    tokens: list[int]
+    logprobs: list[float]
+
+
+async def greedy(endpoint: Endpoint, prompt: list[int]) -> Text:
+    body: dict[str, Any] = {"model": endpoint.model, "prompt": prompt, "max_tokens": TOKENS, "logprobs": 0}
     body |= {"temperature": 0, "return_token_ids": True, "ignore_eos": True}
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"{endpoint.url}/v1/completions", json=body) as response,
     ):
         response.raise_for_status()
-        return list((await response.json())["choices"][0]["token_ids"])
+        choice = (await response.json())["choices"][0]
+    return Text(choice["token_ids"], choice["logprobs"]["token_logprobs"])
 
 
 async def answer(endpoint: Endpoint) -> str:
@@ -141,22 +141,24 @@ async def test_greedy_texts_are_those_of_peft(host: VllmHost, make: Make, weight
 
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(weights)
-    prompts = [tokenizer(prompt, add_special_tokens=False).input_ids for prompt in PROMPTS]
+    prompts = [tokenizer(prompt, add_special_tokens=False).input_ids for prompt in OPENINGS]
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32).eval()
 
-    def disagreements(texts: list[list[int]]) -> int:
-        """How many texts the present model would not have written greedily: one forward pass shows it."""
-        wrong = 0
+    def agrees(texts: list[Text]) -> bool:
+        """Whether the present model would have written them greedily, as sure of each: one forward pass shows it."""
         for prompt, text in zip(prompts, texts, strict=True):
             with torch.inference_mode():
-                likeliest = model(torch.tensor([prompt + text])).logits[0].argmax(-1).tolist()
-            wrong += likeliest[len(prompt) - 1 : -1] != text
-        return wrong
+                logits = model(torch.tensor([prompt + text.tokens])).logits[0, len(prompt) - 1 : -1]
+            sure, likeliest = logits.log_softmax(-1).max(-1)
+            furthest = max(abs(a - b) for a, b in zip(sure.tolist(), text.logprobs, strict=True))
+            if likeliest.tolist() != text.tokens or furthest > LOGPROB_TOLERANCE:
+                return False
+        return True
 
     endpoint = await host.load(None)
     base_texts = [await greedy(endpoint, prompt) for prompt in prompts]
-    assert all(len(text) == TOKENS for text in base_texts)
-    assert disagreements(base_texts) == 0
+    assert all(len(text.tokens) == TOKENS for text in base_texts)
+    assert agrees(base_texts)
     for seed in (4, 5, 6):
         version = make(seed)
         endpoint = await host.load(version)
@@ -166,7 +168,7 @@ async def test_greedy_texts_are_those_of_peft(host: VllmHost, make: Make, weight
         else:
             model.load_adapter(version.path, adapter_name=str(seed))
         model.set_adapter(str(seed))
-        assert disagreements(texts) == 0
+        assert agrees(texts)
         assert texts != base_texts
 
 
