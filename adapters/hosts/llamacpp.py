@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import EngineError, EngineRefused
 from burnish.adapters.hosts import llamacpp_preset
-from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
-from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted, open_state
+from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted
+from burnish.adapters.hosts.gguf_host import MAX_RANK, GgufHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
-# llama.cpp itself knows no limit; beyond this an adapter is no smaller than the layers it changes.
-MAX_RANK = 256
 # The router's own default (--models-max).
 MAX_RESIDENT = 4
 # The small model takes one to three seconds, a big one on a slow disk minutes.
@@ -31,40 +28,19 @@ _RUNNING = frozenset({"loading", "loaded", "sleeping"})
 _SERVING = frozenset({"loaded", "sleeping"})
 
 
-class LlamaCppHost:
+class LlamaCppHost(GgufHost):
     """AdapterHost over a running ``llama-server --models-preset``. Serves ``<base>`` and ``<base>@v<n>-<content>``.
 
     The server and its other models are left alone; only sections that we added are ever removed.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        base_model: str,
-        base_digest: str,
-        base_path: Path,
-        preset: Path,
-        state_dir: Path,
-        versions: Callable[[], Sequence[AdapterVersion]],
-        api_key: str | None = None,
-    ) -> None:
-        """Take note; nothing is asked yet.
-
-        ``base_model`` is the base's section in ``preset``, the file that the server was started with, and
-        ``base_path`` its GGUF. ``state_dir`` (made 0700) keeps converted adapters, where the server must be able
-        to read them. ``versions`` tells which versions there are.
+    def __init__(self, url: str, *, preset: Path, **own: Any) -> None:
+        """Take note, as GgufHost does. ``preset`` is the file that the server was started with, and ``base_model`` the
+        base's section in it; the server must be able to read ``state_dir``.
         """
-        self.base_model = base_model
-        self.base_digest = base_digest
-        self._base_path = base_path
+        super().__init__(url, **own)
         self._preset = preset
-        self._state = state_dir
-        self._versions = versions
-        self._api = EngineApi(url, api_key)
-        self._lock = asyncio.Lock()
         self._loaded: dict[int, str] = {}
-        open_state(state_dir)
 
     @property
     def limits(self) -> Limits:
@@ -120,14 +96,6 @@ class LlamaCppHost:
             for name, number in names.items()
             if models.get(name, {}).get("value") in _SERVING
         }
-
-    async def probe(self, endpoint: Endpoint) -> None:
-        """Generate a few tokens for real. Raises ProbeFailed."""
-        await self._api.probe(endpoint)
-
-    async def close(self) -> None:
-        """Close our connections; the router is the user's, and goes on."""
-        await self._api.close()
 
     def _endpoint(self, name: str, number: int) -> Endpoint:
         return Endpoint(self._api.url, name, number, self._api.api_key)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import EngineError, NeedsRestart
-from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
-from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted, open_state
+from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted
+from burnish.adapters.hosts.gguf_host import MAX_RANK, GgufHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
-# llama.cpp itself knows no limit; beyond this an adapter is no smaller than the layers it changes.
-MAX_RANK = 256
 # As many as one line of a terminal holds; the server itself has no limit.
 MAX_RESIDENT = 8
 
 
-class LlamaCppGivenHost:
+class LlamaCppGivenHost(GgufHost):
     """AdapterHost over a ``llama-server`` that was started with ``--lora-scaled FILE:0`` for each version to serve.
 
     A version that it was not given is converted, and the error says with which options to start the server again;
@@ -27,29 +24,10 @@ class LlamaCppGivenHost:
     request before it left in the cache, whatever adapter that had. So nobody else should ask such a server.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        base_model: str,
-        base_digest: str,
-        base_path: Path,
-        state_dir: Path,
-        versions: Callable[[], Sequence[AdapterVersion]],
-        api_key: str | None = None,
-    ) -> None:
-        """Take note; nothing is asked yet.
-
-        ``base_path`` is the GGUF that the server serves as ``base_model``; ``state_dir`` (made 0700) keeps converted
-        adapters, where the server must be able to read them. ``versions`` tells which versions there are.
-        """
-        self.base_model = base_model
-        self.base_digest = base_digest
-        self._base_path = base_path
-        self._state = state_dir
-        self._versions = versions
-        self._api = EngineApi(url, api_key)
-        open_state(state_dir)
+    def __init__(self, url: str, **own: Any) -> None:
+        """Take note, as GgufHost does; the server must be able to read ``state_dir``."""
+        super().__init__(url, **own)
+        self._given_up: set[int] = set()
 
     @property
     def limits(self) -> Limits:
@@ -68,6 +46,7 @@ class LlamaCppGivenHost:
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Find a version among the adapters that the server was given; see AdapterHost.load."""
         given = await self._given()
+        self._given_up.discard(version.number if version else BASE_VERSION)
         if version is None:
             return self._endpoint(BASE_VERSION, given, None)
         check_base(version, self.base_digest, self.base_model)
@@ -81,7 +60,8 @@ class LlamaCppGivenHost:
         return self._endpoint(version.number, given, file)
 
     async def unload(self, version: int) -> None:
-        """Nothing can be unloaded; what no request names applies to none."""
+        """Nothing can be unloaded; a version counts as served no more until it is loaded again."""
+        self._given_up.add(version)
 
     async def served(self) -> dict[int, Endpoint]:
         """Ask the server what it was given; none when it is down."""
@@ -92,17 +72,11 @@ class LlamaCppGivenHost:
         ours = {
             version.number: self._endpoint(version.number, given, self._file(version))
             for version in self._versions()
-            if version.manifest.base_digest == self.base_digest and str(self._file(version)) in given
+            if version.number not in self._given_up
+            and version.manifest.base_digest == self.base_digest
+            and str(self._file(version)) in given
         }
         return {BASE_VERSION: self._endpoint(BASE_VERSION, given, None)} | ours
-
-    async def probe(self, endpoint: Endpoint) -> None:
-        """Generate a few tokens for real. Raises ProbeFailed."""
-        await self._api.probe(endpoint)
-
-    async def close(self) -> None:
-        """Close our connections; the server is the user's, and goes on."""
-        await self._api.close()
 
     async def _given(self) -> dict[str, int]:
         """Path → number of each adapter, as the server was started. Raises EngineError."""

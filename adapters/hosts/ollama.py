@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,11 @@ from typing import Any
 import orjson
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
-from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
-from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted, open_state
+from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted
+from burnish.adapters.hosts.gguf_host import MAX_RANK, GgufHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
-# llama.cpp, which Ollama runs, knows no limit; beyond this an adapter is no smaller than the layers it changes.
-MAX_RANK = 256
 # Ollama's own default for one processor or graphics card (OLLAMA_MAX_LOADED_MODELS).
 MAX_RESIDENT = 3
 # An adapter has tens of megabytes, and Ollama may run on another machine.
@@ -37,37 +35,16 @@ _NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
 _NO_ADAPTERS = "adapters are no longer supported"
 
 
-class OllamaHost:
+class OllamaHost(GgufHost):
     """AdapterHost over a running Ollama. Serves ``<base>`` and ``<base>-burnish:v<n>-<content>``.
 
     Its other models are left alone; only models that we created are ever deleted.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        base_model: str,
-        base_digest: str,
-        base_path: Path,
-        state_dir: Path,
-        versions: Callable[[], Sequence[AdapterVersion]],
-        api_key: str | None = None,
-    ) -> None:
-        """Take note; nothing is asked yet.
-
-        ``base_model`` is the base's name in Ollama and ``base_path`` its GGUF. ``state_dir`` (made 0700) holds
-        adapters until they are uploaded. ``versions`` tells which versions there are.
-        """
-        self.base_model = base_model
-        self.base_digest = base_digest
-        self._base_path = base_path
-        self._state = state_dir
-        self._versions = versions
-        self._api = EngineApi(url, api_key)
-        self._lock = asyncio.Lock()
+    def __init__(self, url: str, **own: Any) -> None:
+        """Take note, as GgufHost does; converted adapters are kept until they are uploaded."""
+        super().__init__(url, **own)
         self._loaded: dict[int, str] = {}
-        open_state(state_dir)
 
     @property
     def limits(self) -> Limits:
@@ -121,14 +98,6 @@ class OllamaHost:
         names = {self.base_model: BASE_VERSION}
         names |= {ollama_name(self.base_model, version): version.number for version in self._versions()}
         return {n: self._endpoint(name, n) for name, n in names.items() if _full(name) in models}
-
-    async def probe(self, endpoint: Endpoint) -> None:
-        """Generate a few tokens for real, which loads the model into memory. Raises ProbeFailed."""
-        await self._api.probe(endpoint)
-
-    async def close(self) -> None:
-        """Close our connections; Ollama is the user's, and goes on."""
-        await self._api.close()
 
     def _endpoint(self, name: str, number: int) -> Endpoint:
         return Endpoint(self._api.url, name, number, self._api.api_key)

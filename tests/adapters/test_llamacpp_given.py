@@ -98,7 +98,9 @@ async def test_a_version_is_served_once_the_server_was_started_with_it(
     for endpoint in (bare, first, second):
         await host.probe(endpoint)
     await host.unload(1)
-    assert 1 in await host.served(), "it is there until the server is started without it"
+    assert sorted(await host.served()) == [0, 2], "given up, though the server still has it"
+    assert await host.load(make(1)) == first
+    assert sorted(await host.served()) == [0, 1, 2]
 
 
 async def test_weights_trained_on_another_base_are_refused(host: LlamaCppGivenHost, make: Make) -> None:

@@ -1,0 +1,53 @@
+"""What the hosts of engines that read GGUF share: a base file, converted versions, an API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import Endpoint
+from burnish.adapters.hosts.converted import open_state
+from burnish.adapters.manifest import AdapterVersion
+
+# llama.cpp, which all of them run, knows no limit; beyond this an adapter is no smaller than the layers it changes.
+MAX_RANK = 256
+
+
+class GgufHost:
+    """The common part of an AdapterHost over llama-server or Ollama; a subclass loads, unloads and lists."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        base_model: str,
+        base_digest: str,
+        base_path: Path,
+        state_dir: Path,
+        versions: Callable[[], Sequence[AdapterVersion]],
+        api_key: str | None = None,
+    ) -> None:
+        """Take note; nothing is asked yet.
+
+        ``base_model`` is the base's name in the engine, ``base_digest`` "sha256:<hex>" of the weights that versions
+        are trained on, and ``base_path`` the GGUF that says how adapters must look. ``state_dir`` (made 0700) keeps
+        converted versions, ``versions`` tells which there are.
+        """
+        self.base_model = base_model
+        self.base_digest = base_digest
+        self._base_path = base_path
+        self._state = state_dir
+        self._versions = versions
+        self._api = EngineApi(url, api_key)
+        self._lock = asyncio.Lock()
+        open_state(state_dir)
+
+    async def probe(self, endpoint: Endpoint) -> None:
+        """Generate a few tokens for real. Raises ProbeFailed."""
+        await self._api.probe(endpoint)
+
+    async def close(self) -> None:
+        """Close our connections; the engine is the user's, and goes on."""
+        await self._api.close()
