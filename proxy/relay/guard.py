@@ -20,7 +20,8 @@ KEY_HEADER = b"x-burnish-key"
 MANAGEMENT = (
     # vLLM, SGLang: adapters, weights, sleep
     "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/load_lora_adapter", "/unload_lora_adapter",
-    "/sleep", "/wake_up", "/release_kv_cache_memory", "/update_weights", "/reset_prefix_cache", "/flush_cache", "/pause", "/resume",
+    "/sleep", "/wake_up", "/release_kv_cache_memory", "/update_weights", "/reset_prefix_cache", "/flush_cache",
+    "/pause", "/resume",
     "/init_weights_update_group", "/release_memory_occupation", "/resume_memory_occupation", "/collective_rpc",
     "/server_info", "/start_profile", "/stop_profile", "/abort_request", "/scale_elastic_ep",
     # llama.cpp
