@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Event
-from types import FrameType
 from typing import Annotated, Any
 
 import httpx
@@ -18,6 +14,7 @@ from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
+from burnish.proxy.cli.interrupt import ctrl_c
 from burnish.proxy.cli.rate import read_rating
 from burnish.proxy.cli.terminal import Url, console, plain, verdict
 from burnish.proxy.surfaces.sse import SseParser
@@ -83,27 +80,11 @@ def _turn(talk: _Talk, text: str) -> bool:
     return text.startswith("/rl") or _rate(talk, completion)
 
 
-@contextmanager
-def _ctrl_c() -> Iterator[Event]:
-    """Take note of Ctrl-C besides raising it: Python drops a KeyboardInterrupt that meets a finaliser."""
-    pressed, before = Event(), signal.getsignal(signal.SIGINT)
-
-    def note(number: int, frame: FrameType | None) -> None:
-        pressed.set()
-        signal.default_int_handler(number, frame)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield pressed
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _answer(talk: _Talk) -> str | None:
     """Stream the answer to the terminal; return its completion id. Ctrl-C keeps what was said so far."""
     said: list[str] = []
     body = {"model": talk.model, "messages": talk.messages, "stream": True}
-    with _ctrl_c() as pressed, talk.proxy.stream("/v1/chat/completions", body) as response:
+    with ctrl_c() as pressed, talk.proxy.stream("/v1/chat/completions", body) as response:
         completion: str | None = response.headers.get("x-burnish-completion-id")
         try:
             console.print("[bold]model ›[/] ", end="")

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed, Interrupted
+from burnish.proxy.cli.interrupt import ctrl_c
 from burnish.proxy.cli.terminal import Json, Url, console, print_json
 
 POLL_S = 0.5
@@ -60,11 +61,14 @@ def follow(proxy: Proxy, run_id: str, *, quiet: bool = False) -> dict[str, Any]:
         TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
     )
-    with Progress(
-        *columns, console=console, disable=quiet or not console.is_terminal, transient=True
-    ) as bars:
+    with (
+        ctrl_c() as pressed,
+        Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as bars,
+    ):
         bar = bars.add_task("starting", total=None, note="")
         while True:
+            if pressed.is_set():
+                raise KeyboardInterrupt
             run = _run(proxy, run_id)
             if run and run["ended_at"]:
                 return run

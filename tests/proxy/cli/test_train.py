@@ -64,12 +64,16 @@ def _begin_and_leave(rated: Burnish) -> str:
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "burnish", "train", "--wait", "--url", rated.url]
     process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
-    screen = Screen(ours)
-    screen.until("training", RUN_LIMIT_S)
-    screen.until("loss", RUN_LIMIT_S)
-    process.send_signal(signal.SIGINT)
-    screen.until("goes on without you")
-    assert process.wait(30) == 130
+    try:
+        screen = Screen(ours)
+        screen.until("training", RUN_LIMIT_S)
+        screen.until("loss", RUN_LIMIT_S)
+        process.send_signal(signal.SIGINT)
+        screen.until("goes on without you")
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.wait()
     runs = httpx.get(rated.url + "/burnish/runs").json()["runs"]
     assert runs[0]["ended_at"] is None
     return str(runs[0]["id"])
