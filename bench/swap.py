@@ -43,8 +43,6 @@ PARROTS = range(1, len(WORDS) + 1)
 CACHED = range(len(WORDS) + 1, len(WORDS) + 3)
 # What the proxy's memory may grow by and still be called flat: SQLite's page cache and the allocator's own moods.
 FLAT_MIB = 8.0
-# With fewer, the worker threads' allocators still warm up.
-ROUNDS_TO_JUDGE_MEMORY = 4
 DRAIN_LIMIT_S = 60.0
 
 
@@ -247,7 +245,7 @@ def main() -> int:
     return int(
         bool(tally.faults)
         or (kind.limit_s is not None and max(figures.staged) > kind.limit_s)
-        or (kind.rounds >= ROUNDS_TO_JUDGE_MEMORY and end - warm > FLAT_MIB)
+        or end - warm > FLAT_MIB
         or figures.versions_apart < MARGIN * kind.tolerance
     )
 
