@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
 from burnish.adapters.convert.peft_gguf import convert
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.one_thread import in_one_thread
 
 
 def open_state(state_dir: Path) -> None:
@@ -39,7 +39,7 @@ def check_base(version: AdapterVersion, base_digest: str, served: str) -> None:
 
 async def ensure_converted(version: AdapterVersion, base: Path, target: Path) -> None:
     """Convert a version, unless that is done; the event loop stays free. Raises as convert_once does."""
-    await asyncio.to_thread(convert_once, version.path, base, target, version.served_name)
+    await in_one_thread(convert_once, version.path, base, target, version.served_name)
 
 
 def convert_once(adapter: Path, base: Path, target: Path, name: str) -> None:

@@ -28,6 +28,7 @@ from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
 from burnish.adapters.hosts.converted import check_base, converted_path, open_state
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.one_thread import in_one_thread
 
 # mlx-lm knows no limit; beyond this an adapter is no smaller than the layers it changes.
 MAX_RANK = 256
@@ -109,7 +110,7 @@ class MlxHost:
             target = self._converted(version)
             try:
                 if not target.exists():
-                    await asyncio.to_thread(to_mlx, version.path, base, target)
+                    await in_one_thread(to_mlx, version.path, base, target)
             except OSError as error:
                 raise EngineError(
                     f"cannot write {version.served_name} for MLX into {target.parent}: "

@@ -15,6 +15,7 @@ from burnish.adapters.errors import NeedsRestart
 from burnish.adapters.gate import Evidence, HeldOutReply, SampledReply, Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.nap import while_asleep
+from burnish.adapters.one_thread import in_one_thread
 from burnish.adapters.registry import Registry, spoken
 from burnish.adapters.swap import Swap
 from burnish.adapters.taste import RatedReply
@@ -144,7 +145,7 @@ class Cycle:
         job = self.job(plan.run_id)
         await asyncio.to_thread(self._write, job, plan)
         await self._run_step("train", job)
-        version = await asyncio.to_thread(self._register, job, plan)
+        version = await in_one_thread(self._register, job, plan)
         await report("evaluating", version.number)
         try:
             try:

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
+from burnish.adapters.one_thread import in_one_thread
 from burnish.adapters.registry import Registry, spoken
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.json_http import json_response, page_limit, read_json, validated
@@ -109,13 +110,13 @@ def learner_routes(learner: Learner, registry: Registry, transfer: Transfer, log
 
     async def import_(request: Request) -> Response:
         body = validated(ImportRequest, await read_json(request, MAX_BODY_BYTES))
-        version = await asyncio.to_thread(transfer.bring_in, _absolute(body.path), body.reason)
+        version = await in_one_thread(transfer.bring_in, _absolute(body.path), body.reason)
         return json_response(_summary(version), 201)
 
     async def export(request: Request) -> Response:
         body = validated(ExportRequest, await read_json(request, MAX_BODY_BYTES))
         target = _absolute(body.path)
-        await asyncio.to_thread(transfer.give_out, request.path_params["n"], body.format, target)
+        await in_one_thread(transfer.give_out, request.path_params["n"], body.format, target)
         return json_response({"path": str(target), "format": body.format})
 
     return [
