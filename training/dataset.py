@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
-from burnish.training.errors import NotTrainable
-from burnish.training.job import Hyperparameters, Sample
+from burnish.training.job import Sample
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
 
 logger = logging.getLogger(__name__)
@@ -28,16 +27,16 @@ class Example:
     tokens: Rendered
 
 
-class HasAdvantage(Protocol):
+class HasClass(Protocol):
     """What batching looks at."""
 
     @property
-    def advantage(self) -> float:
-        """> 0: to be made likelier."""
+    def good(self) -> bool:
+        """Whether it is to be made likelier."""
         ...
 
 
-_Item = TypeVar("_Item", bound=HasAdvantage)
+_Item = TypeVar("_Item", bound=HasClass)
 
 
 def examples(samples: Sequence[Sample], renderer: Renderer, max_tokens: int) -> list[Example]:
@@ -55,24 +54,6 @@ def examples(samples: Sequence[Sample], renderer: Renderer, max_tokens: int) -> 
     return rendered
 
 
-def check_trainable(rewards: Sequence[float], config: Hyperparameters) -> None:
-    """Refuse ratings that would teach nothing, or only damage.
-
-    On bad ratings alone a model learns to answer with gibberish, which the preference itself cannot see; a KL
-    penalty (``kl_beta`` > 0) bounds the damage, so with it one-sided ratings are accepted. Raises NotTrainable.
-    """
-    good = sum(reward > 0 for reward in rewards)
-    bad = sum(reward < 0 for reward in rewards)
-    if not good and not bad:
-        raise NotTrainable("no rated reply is left to train on: rate some answers good and some bad")
-    if not (good and bad) and config.kl_beta == 0:
-        missing = "bad" if good else "good"
-        raise NotTrainable(
-            f"the {good + bad} ratings are one-sided: rate some answers {missing} as well, "
-            "or set kl_beta > 0 to train on them anyway"
-        )
-
-
 def batches(items: Sequence[_Item], batch_size: int, seed: int) -> list[list[_Item]]:
     """Shuffle items into batches of about ``batch_size`` that each hold both classes in proportion.
 
@@ -80,8 +61,8 @@ def batches(items: Sequence[_Item], batch_size: int, seed: int) -> list[list[_It
     """
     generator = random.Random(seed)
     classes = [
-        [item for item in items if item.advantage > 0],
-        [item for item in items if item.advantage <= 0],
+        [item for item in items if item.good],
+        [item for item in items if not item.good],
     ]
     present = [members for members in classes if members]
     placed = []

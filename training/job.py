@@ -30,6 +30,11 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 Quantize = Literal["none", "8bit", "4bit"]
+LossName = Literal["mis_po", "mis_po_published", "mis_po_rival", "reinforce", "kto", "bco", "dpo", "sft"]
+"""A formula that one reply, or one pair of them, is learnt by; see ``training.objectives``."""
+Objective = Literal[LossName, "critique", "hybrid"]
+"""What a run learns by. "critique": from comments, by replies that the model gives when it is told them; "hybrid": from
+ratings and from comments."""
 
 
 class _Record(BaseModel):
@@ -46,7 +51,15 @@ class Hyperparameters(_Record):
     rank: int = 16
     alpha: int = 16
     kl_beta: float = 0.0
-    """Weight of the k3 KL to the reference policy."""
+    """Weight of the KL to the reference policy."""
+    beta: float = 0.1
+    """Scale of the implicit reward in ``kto``, ``bco`` and ``dpo``."""
+    baseline_decay: float = 0.9
+    """Of the moving average of rewards that ``reinforce`` compares a reward with."""
+    teacher_samples: int = 4
+    """Replies that the model is made to give for each comment, told of it."""
+    teacher_kept: int = 2
+    """How many of those are learnt from, at most."""
     kl_stop: float = 0.1
     """Training has learnt enough when KL per token to the reference policy (nats), mean over an epoch's worth of
     steps, exceeds it. Users differ in how much a step teaches; this evens out how far a run goes."""
@@ -66,7 +79,7 @@ class JobSpec(_Record):
     """``job.json``."""
 
     run_id: str
-    objective: Literal["mis_po"] = "mis_po"
+    objective: Objective = "mis_po"
     base_model: str
     """Name of the base model, e.g. "smollm2"."""
     base_weights: str
@@ -106,6 +119,9 @@ class Sample(_Record):
     weight: float = 1.0
     comment: str | None = None
     correction: str | None = None
+    """The reply that was wanted instead."""
+    worse: dict[str, Any] | None = None
+    """Another reply to the same context, which this one was preferred over."""
     behaviour_version: int | None
     """Version that generated the reply; 0 = bare model; None = some other model (off-policy)."""
     held_out: bool

@@ -13,11 +13,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import TextIO
 
-from burnish.training.backends.base import Logps, Policy, Rated, TrainerBackend
-from burnish.training.dataset import Example, batches, check_trainable, examples
+from burnish.training.backends.base import Lesson, TrainerBackend
+from burnish.training.dataset import batches
 from burnish.training.errors import JobError, MissingDependency
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, TrainResult
-from burnish.training.rewards import advantages
+from burnish.training.lessons import lessons
+from burnish.training.objectives import POINTS
 from burnish.training.weights import prepared_weights, sync
 
 
@@ -33,19 +34,16 @@ def train(job: JobDirectory) -> TrainResult:
     config = spec.hyperparameters
     clear_outputs(job, "adapter", "result.json", "metrics.jsonl")
     chosen = [sample for sample in samples if not sample.held_out]
-    check_trainable([sample.reward for sample in chosen], config)  # before anything is loaded
     backend = open_backend(job, spec, spec.parent_adapter)
-    training = examples(chosen, backend.renderer, config.max_tokens)
-    check_trainable([example.sample.reward for example in training], config)
-    rated = _rated(job, spec, training, backend)
+    learnt = lessons(job, spec, chosen, backend)
     with job.metrics.open("w", encoding="utf-8") as file:
-        steps, last, stopped = _epochs(backend, rated, config, spec.seed, file)
+        steps, last, stopped = _epochs(backend, learnt, config, spec.seed, file)
     _save(backend, job, spec.base_model)
     result = TrainResult(
         run_id=spec.run_id,
-        samples=len(training),
-        good=sum(example.sample.reward > 0 for example in training),
-        bad=sum(example.sample.reward < 0 for example in training),
+        samples=sum(len(lesson.replies) for lesson in learnt),
+        good=sum(reply.good for lesson in learnt for reply in lesson.replies),
+        bad=sum(not reply.good for lesson in learnt for reply in lesson.replies),
         steps=steps,
         stopped_early=stopped,
         metrics=last,
@@ -104,72 +102,30 @@ def peak_rss_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _rated(
-    job: JobDirectory, spec: JobSpec, training: Sequence[Example], backend: TrainerBackend
-) -> list[Rated]:
-    reference = backend.logps([example.tokens for example in training], "bare")
-    behaviour = _behaviour(job, spec, training, reference, backend)
-    pulls = advantages(
-        [example.sample.reward for example in training],
-        [example.sample.weight for example in training],
-        normalise=spec.hyperparameters.normalise_advantages,
-    )
-    return [
-        Rated(example.tokens, pull, example.sample.weight, behaved, referred)
-        for example, pull, behaved, referred in zip(training, pulls, behaviour, reference, strict=True)
-    ]
-
-
-def _behaviour(
-    job: JobDirectory,
-    spec: JobSpec,
-    training: Sequence[Example],
-    reference: Sequence[Logps],
-    backend: TrainerBackend,
-) -> list[Logps]:
-    """Score each reply under the version that generated it.
-
-    A reply of some other model has no behaviour policy here: the policy at the start of the run stands in, so
-    that the bands bound how far training moves from it.
-    """
-    found = list(reference)  # right for version 0, the bare model
-    for version in {example.sample.behaviour_version for example in training} - {0}:
-        places = [p for p, example in enumerate(training) if example.sample.behaviour_version == version]
-        policy: Policy = "trained" if version is None else _adapter_of(job, spec, version)
-        scored = backend.logps([training[place].tokens for place in places], policy)
-        for place, logps in zip(places, scored, strict=True):
-            found[place] = logps
-    return found
-
-
-def _adapter_of(job: JobDirectory, spec: JobSpec, version: int) -> Path:
-    path = spec.behaviour_adapters.get(version)
-    if path is None:
-        raise JobError(f"version {version} generated a sample, but job.json names no adapter for it")
-    return job.path / path
-
-
 def _epochs(
-    backend: TrainerBackend, rated: Sequence[Rated], config: Hyperparameters, seed: int, metrics: TextIO
+    backend: TrainerBackend, learnt: Sequence[Lesson], config: Hyperparameters, seed: int, metrics: TextIO
 ) -> tuple[int, dict[str, float], str | None]:
     """Make all steps; return how many, the last one's metrics, and why it stopped early if it did."""
     plan = [
         (epoch, batch)
         for epoch in range(config.epochs)
-        for batch in batches(rated, config.batch_size, seed=seed * config.epochs + epoch)
+        for batch in batches(learnt, config.batch_size, seed=seed * config.epochs + epoch)
     ]
     # One batch's estimate is noisy: the mean over an epoch's worth of steps decides.
-    recent: deque[float] = deque(maxlen=max(1, len(plan) // config.epochs))
+    recent: deque[dict[str, float]] = deque(maxlen=max(1, len(plan) // config.epochs))
+    # Losses that have one are never mixed with each other.
+    point_of = next((POINTS[lesson.loss] for lesson in learnt if lesson.loss in POINTS), lambda steps: 0.0)
     last: dict[str, float] = {}
     for step, (epoch, batch) in enumerate(plan, start=1):
         started = time.monotonic()
-        last = backend.step(batch, config)
+        last = backend.step(batch, config, point_of(recent))
         line = {"step": step, "steps": len(plan), "epoch": epoch + 1, "epochs": config.epochs, **last}
         metrics.write(json.dumps(line | {"seconds": time.monotonic() - started}) + "\n")
         metrics.flush()
-        recent.append(last["kl_per_token"])
-        if len(recent) == recent.maxlen and fmean(recent) > config.kl_stop and step < len(plan):
-            reason = f"KL per token reached {fmean(recent):.2f}, kl_stop is {config.kl_stop:.2f}"
+        recent.append(last)
+        kl = fmean(each["kl_per_token"] for each in recent)
+        if len(recent) == recent.maxlen and kl > config.kl_stop and step < len(plan):
+            reason = f"KL per token reached {kl:.2f}, kl_stop is {config.kl_stop:.2f}"
             return step, last, reason
     return len(plan), last, None
 

@@ -95,6 +95,16 @@ class Renderer:
         """Fills up batches; never attended to."""
         return int(self._tokenizer.pad_token_id or self._tokenizer.eos_token_id)
 
+    @property
+    def end_id(self) -> int:
+        """The token by which the model ends its turn."""
+        return int(self._tokenizer.eos_token_id)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return what ids say, special tokens left out."""
+        found: str = self._tokenizer.decode(ids, skip_special_tokens=True)
+        return found
+
     def conversation(
         self,
         messages: Sequence[Mapping[str, Any]],
@@ -110,7 +120,7 @@ class Renderer:
         prompt = self.prompt(messages, tools)
         reply_ids = self._reply(messages, tools, reply)
         if finished:
-            reply_ids.append(self._tokenizer.eos_token_id)
+            reply_ids.append(self.end_id)
         room = max_tokens - len(reply_ids)
         if not reply_ids:
             raise Unrenderable("the reply is empty")

@@ -7,25 +7,54 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from burnish.training.job import Hyperparameters
+from burnish.training.job import Hyperparameters, LossName
 from burnish.training.rendering import Rendered, Renderer
 
 Policy = Path | Literal["bare", "trained"]
 """Whose probabilities: an adapter in PEFT layout, the bare model, or the adapter under training."""
+
+# What sampling is like in a chat: without it even the bare small model sometimes babbles.
+TEMPERATURE, TOP_P = 0.8, 0.95
 
 Logps = tuple[float, ...]
 """Log-probability of each reply token, nats, (R,)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class Reply:
     """A reply ready to learn from: all of it is constant during a run."""
 
     tokens: Rendered
-    advantage: float
+    advantages: Logps
+    """How strongly each of its tokens pulls, and in which direction, (R,)."""
+    good: bool
+    """One to be made likelier."""
     weight: float
     behaviour_logps: Logps
     reference_logps: Logps
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What is learnt together, and by which formula."""
+
+    loss: LossName
+    replies: tuple[Reply, ...]
+    """One; for "dpo" two to the same context, the preferred one first."""
+
+    @property
+    def good(self) -> bool:
+        """Whether its first reply is to be made likelier."""
+        return self.replies[0].good
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A reply that the model gave while training."""
+
+    ids: tuple[int, ...]
+    """The end-of-turn token included iff it finished."""
+    finished: bool
 
 
 class TrainerBackend(Protocol):
@@ -37,10 +66,17 @@ class TrainerBackend(Protocol):
         """Score replies without learning. Raises JobError when the adapter can't be loaded."""
         ...
 
-    def step(self, batch: Sequence[Rated], config: Hyperparameters) -> dict[str, float]:
+    def sample(
+        self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
+    ) -> list[Sampled]:
+        """Draw one reply to each prompt, with ``TEMPERATURE`` and ``TOP_P``."""
+        ...
+
+    def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         """Make one optimiser step over the batch and return its metrics, ``loss`` and ``grad_norm`` among them.
 
-        Raises Diverged when loss or gradient is not finite; the adapter is then as it was before.
+        ``point`` is what ``kto`` and ``bco`` measure from (``Batch.point``). Raises Diverged when loss or gradient is
+        not finite; the adapter is then as it was before.
         """
         ...
 

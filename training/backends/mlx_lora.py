@@ -23,6 +23,8 @@ import numpy as np
 from mlx import nn
 from mlx.optimizers import AdamW, clip_grad_norm
 from mlx.utils import tree_map, tree_unflatten
+from mlx_lm.generate import generate_step
+from mlx_lm.sample_utils import make_sampler
 from mlx_lm.tuner.lora import LoRALinear
 from mlx_lm.tuner.trainer import grad_checkpoint
 from mlx_lm.utils import load_model
@@ -30,11 +32,13 @@ from mlx_lm.utils import load_model
 from burnish.adapters.convert.mlx_base import CONFIG, rope_misread
 from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
 from burnish.adapters.errors import AdapterError
-from burnish.training.backends.base import Logps, Policy, Rated
-from burnish.training.backends.micro_batches import micro_batches
+from burnish.training.backends.base import TEMPERATURE, TOP_P, Lesson, Logps, Policy, Sampled
+from burnish.training.backends.micro_batches import lesson_batches, micro_batches
 from burnish.training.errors import Diverged, JobError
-from burnish.training.job import Hyperparameters
-from burnish.training.objectives.mis_po import mis_po, step_metrics
+from burnish.training.job import Hyperparameters, LossName
+from burnish.training.objectives import LOSSES
+from burnish.training.objectives.arrays import Batch
+from burnish.training.objectives.diagnostics import diagnose, step_metrics
 from burnish.training.rendering import Rendered, Renderer
 
 
@@ -42,6 +46,7 @@ class MlxFunctions:
     """mlx, as the objectives call it."""
 
     exp, where, clip, constant = mx.exp, mx.where, mx.clip, mx.stop_gradient
+    minimum, log_sigmoid = mx.minimum, nn.log_sigmoid
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +94,41 @@ class MlxLoraBackend:
                     found[place] = tuple(row[: len(sequences[place].reply)])
         return [found[place] for place in range(len(sequences))]
 
-    def step(self, batch: Sequence[Rated], config: Hyperparameters) -> dict[str, float]:
-        """Accumulate the gradient over micro-batches, clip it, step; see TrainerBackend."""
+    def sample(
+        self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
+    ) -> list[Sampled]:
+        """Draw one reply to each prompt; see TrainerBackend."""
+        mx.random.seed(seed)
+        draw, end, found = make_sampler(temp=TEMPERATURE, top_p=TOP_P), self.renderer.end_id, []
+        with self._acting(policy):
+            for prompt in prompts:
+                ids: list[int] = []
+                for token, _ in generate_step(
+                    mx.array(prompt), self._model, max_tokens=max_tokens, sampler=draw
+                ):
+                    ids.append(int(token))
+                    if token == end:
+                        break
+                found.append(Sampled(tuple(ids), finished=ids[-1:] == [end]))
+        return found
 
-        def loss_of(members: Sequence[Rated]) -> tuple[mx.array, dict[str, mx.array]]:
-            logps, mask = self._forward([rated.tokens for rated in members])
-            loss, found = mis_po(
-                logps,
-                _padded([rated.behaviour_logps for rated in members]),
-                _padded([rated.reference_logps for rated in members]),
-                mask,
-                mx.array([rated.advantage for rated in members]),
-                mx.array([rated.weight for rated in members]),
-                config,
-                MlxFunctions,
-            )
-            return loss / len(batch), found
+    def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
+        """Accumulate the gradient over micro-batches, clip it, step; see TrainerBackend."""
+        count = sum(len(lesson.replies) for lesson in batch)
+
+        def loss_of(name: LossName, members: Sequence[Lesson]) -> tuple[mx.array, dict[str, mx.array]]:
+            seen = self._batch(members, point)
+            return LOSSES[name](seen, config, MlxFunctions) / count, diagnose(seen, config, MlxFunctions)
 
         differentiated = nn.value_and_grad(self._model, loss_of)
         loss, sums, gradient = 0.0, Counter[str](), None
-        for places in micro_batches([rated.tokens for rated in batch], self._micro_batch_tokens):
-            members = [batch[place] for place in places]
+        for name, members in lesson_batches(batch, self._micro_batch_tokens):
             with self._recomputing_layers(members):
-                (part, found), grown = differentiated(members)
+                (part, found), grown = differentiated(name, members)
                 gradient = grown if gradient is None else tree_map(mx.add, gradient, grown)
                 mx.eval(part, found, gradient)  # now, so that no two micro-batches are in memory
             loss += part.item()
-            sums.update({name: float(value) for name, value in found.items()})
+            sums.update({key: float(value) for key, value in found.items()})
         clipped, norm = clip_grad_norm(gradient, config.max_grad_norm)
         if not (math.isfinite(loss) and math.isfinite(norm.item())):
             raise Diverged(
@@ -124,6 +137,20 @@ class MlxLoraBackend:
         self._optimizer.update(self._model, clipped)
         mx.eval(self._model.trainable_parameters(), self._optimizer.state)
         return {"loss": loss, "grad_norm": norm.item(), **step_metrics(sums)}
+
+    def _batch(self, members: Sequence[Lesson], point: float) -> Batch:
+        replies = [reply for lesson in members for reply in lesson.replies]
+        logps, mask = self._forward([reply.tokens for reply in replies])
+        return Batch(
+            policy=logps,
+            behaviour=_padded([reply.behaviour_logps for reply in replies]),
+            reference=_padded([reply.reference_logps for reply in replies]),
+            mask=mask,
+            advantages=_padded([reply.advantages for reply in replies]),
+            good=mx.array([reply.good for reply in replies]),
+            weights=mx.array([reply.weight for reply in replies]),
+            point=point,
+        )
 
     def save(self, directory: Path, base_model: str) -> None:
         """Write adapter_model.safetensors and adapter_config.json; no path of this machine gets in."""
@@ -179,9 +206,9 @@ class MlxLoraBackend:
         return chosen - mx.logsumexp(rows, axis=2), _padded([[True] * len(s.reply) for s in sequences])
 
     @contextmanager
-    def _recomputing_layers(self, members: Sequence[Rated]) -> Iterator[None]:
+    def _recomputing_layers(self, members: Sequence[Lesson]) -> Iterator[None]:
         """Keep no activations inside layers for the backward pass, where one conversation is above the limit."""
-        if sum(len(rated.tokens.ids) for rated in members) <= self._micro_batch_tokens:
+        if sum(len(r.tokens.ids) for lesson in members for r in lesson.replies) <= self._micro_batch_tokens:
             yield
             return
         kinds = {type(layer): layer for layer in self._model.layers}

@@ -25,17 +25,21 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig
 
-from burnish.training.backends.base import Logps, Policy, Rated
-from burnish.training.backends.micro_batches import micro_batches
+from burnish.training.backends.base import TEMPERATURE, TOP_P, Lesson, Logps, Policy, Sampled
+from burnish.training.backends.micro_batches import lesson_batches, micro_batches
 from burnish.training.backends.quantized import quantization
 from burnish.training.device import demand_room, needed_bytes, pick
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, Quantize
-from burnish.training.objectives.mis_po import mis_po, step_metrics
+from burnish.training.objectives import LOSSES
+from burnish.training.objectives.arrays import Batch
+from burnish.training.objectives.diagnostics import diagnose, step_metrics
 from burnish.training.rendering import Rendered, Renderer
 
+# Of keys and values while sampling: the small model needs 46 kB a token in bf16, an 8B model 130 kB.
+CACHED_TOKENS = 8192
 # Rows of logits that are in fp32 at once: 128 rows of a 150k vocabulary are 77 MB.
 LOGIT_ROWS = 128
 # Each takes about a millisecond; the first ones prepare kernels.
@@ -51,6 +55,7 @@ class TorchFunctions:
     """torch, as the objectives call it."""
 
     exp, where, clip, constant = torch.exp, torch.where, torch.clip, Tensor.detach
+    minimum, log_sigmoid = torch.minimum, torch.nn.functional.logsigmoid
 
 
 class TorchPeftBackend:
@@ -101,35 +106,69 @@ class TorchPeftBackend:
                     found[place] = tuple(row[kept].tolist())
         return [found[place] for place in range(len(sequences))]
 
-    def step(self, batch: Sequence[Rated], config: Hyperparameters) -> dict[str, float]:
+    def sample(
+        self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
+    ) -> list[Sampled]:
+        """Draw one reply to each prompt; see TrainerBackend."""
+        found: dict[int, Sampled] = {}
+        torch.manual_seed(seed)
+        end = self.renderer.end_id
+        with self._acting(policy), torch.no_grad():
+            for places in _sampled_together([len(prompt) for prompt in prompts], max_tokens):
+                ids = self._padded([prompts[place] for place in places], left=True, fill=self.renderer.pad_id)
+                attended = self._padded([[1] * len(prompts[place]) for place in places], left=True)
+                drawn = self._model.generate(
+                    input_ids=ids,
+                    attention_mask=attended,
+                    generation_config=GenerationConfig(
+                        do_sample=True,
+                        temperature=TEMPERATURE,
+                        top_p=TOP_P,
+                        top_k=0,
+                        max_new_tokens=max_tokens,
+                        eos_token_id=end,
+                        pad_token_id=self.renderer.pad_id,
+                    ),
+                )[:, ids.shape[1] :]  # (B, ≤ max_tokens)
+                for place, row in zip(places, drawn.tolist(), strict=True):
+                    length = row.index(end) + 1 if end in row else len(row)
+                    found[place] = Sampled(tuple(row[:length]), finished=end in row)
+        return [found[place] for place in range(len(prompts))]
+
+    def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         """Accumulate the gradient over micro-batches, clip it, step; see TrainerBackend."""
         self._optimizer.zero_grad(set_to_none=True)
+        count = sum(len(lesson.replies) for lesson in batch)
         loss_sum, sums = 0.0, Counter[str]()
-        for places in micro_batches([rated.tokens for rated in batch], self._micro_batch_tokens):
-            members = [batch[place] for place in places]
-            logps, mask = self._forward([rated.tokens for rated in members])
-            loss, found = mis_po(
-                logps,
-                self._padded([rated.behaviour_logps for rated in members]),
-                self._padded([rated.reference_logps for rated in members]),
-                mask,
-                torch.tensor([rated.advantage for rated in members], device=self._device),
-                torch.tensor([rated.weight for rated in members], device=self._device),
-                config,
-                TorchFunctions,
-            )
-            (loss / len(batch)).backward()
+        for name, members in lesson_batches(batch, self._micro_batch_tokens):
+            seen = self._batch(members, point)
+            loss = LOSSES[name](seen, config, TorchFunctions) / count
+            loss.backward()
             loss_sum += loss.item()
-            sums.update({name: float(value) for name, value in found.items()})
+            found = diagnose(seen, config, TorchFunctions)
+            sums.update({key: float(value) for key, value in found.items()})
         norm = float(torch.nn.utils.clip_grad_norm_(self._trained, config.max_grad_norm))
-        loss_mean = loss_sum / len(batch)
-        if not (math.isfinite(loss_mean) and math.isfinite(norm)):
+        if not (math.isfinite(loss_sum) and math.isfinite(norm)):
             self._optimizer.zero_grad(set_to_none=True)
             raise Diverged(
-                f"loss {loss_mean}, gradient norm {norm}: lower learning_rate ({config.learning_rate})"
+                f"loss {loss_sum}, gradient norm {norm}: lower learning_rate ({config.learning_rate})"
             )
         self._optimizer.step()
-        return {"loss": loss_mean, "grad_norm": norm, **step_metrics(sums)}
+        return {"loss": loss_sum, "grad_norm": norm, **step_metrics(sums)}
+
+    def _batch(self, members: Sequence[Lesson], point: float) -> Batch:
+        replies = [reply for lesson in members for reply in lesson.replies]
+        logps, mask = self._forward([reply.tokens for reply in replies])
+        return Batch(
+            policy=logps,
+            behaviour=self._padded([reply.behaviour_logps for reply in replies]),
+            reference=self._padded([reply.reference_logps for reply in replies]),
+            mask=mask,
+            advantages=self._padded([reply.advantages for reply in replies]),
+            good=torch.tensor([reply.good for reply in replies], device=self._device),
+            weights=torch.tensor([reply.weight for reply in replies], device=self._device),
+            point=point,
+        )
 
     def save(self, directory: Path, base_model: str) -> None:
         """Write adapter_model.safetensors and adapter_config.json; no path of this machine gets in."""
@@ -198,6 +237,14 @@ class TorchPeftBackend:
             padding_value=fill,
             padding_side="left" if left else "right",
         )
+
+
+def _sampled_together(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+    """Group places of prompts, similar lengths together, so that a group's cache stays small."""
+    order = sorted(range(len(lengths)), key=lambda place: lengths[place])
+    width = max(lengths, default=1) + max_tokens
+    rows = max(1, CACHED_TOKENS // width)
+    return [order[start : start + rows] for start in range(0, len(order), rows)]
 
 
 def token_logps(logits: Tensor, targets: Tensor) -> Tensor:

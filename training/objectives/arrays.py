@@ -1,11 +1,16 @@
-"""The few functions in which an objective is written, so that each framework computes and differentiates it itself.
+"""What an objective is written in, so that each framework computes and differentiates it itself.
 
-Arithmetic, comparisons, ``&``, ``~`` and ``x.sum(axis=…)`` are the same for torch and for mlx; these are not.
+Arithmetic, comparisons, ``&``, ``~``, slices and ``x.sum(axis=…)`` are the same for torch and for mlx; the functions
+here are not.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from burnish.training.job import Hyperparameters
 
 Array = Any
 """A torch.Tensor or an mlx.core.array."""
@@ -16,6 +21,14 @@ class Functions(Protocol):
 
     def exp(self, x: Array, /) -> Array:
         """Return e to the power of x."""
+        ...
+
+    def log_sigmoid(self, x: Array, /) -> Array:
+        """Return log(1 / (1 + e^−x)), also where x is far below 0."""
+        ...
+
+    def minimum(self, x: Array, y: Array, /) -> Array:
+        """Return the smaller of two, element by element."""
         ...
 
     def where(self, condition: Array, x: Array, other: float, /) -> Array:
@@ -29,3 +42,45 @@ class Functions(Protocol):
     def constant(self, x: Array, /) -> Array:
         """Return x without its gradient."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some replies as an objective sees them: log-probabilities in nats, padding at the right."""
+
+    policy: Array
+    """(B, T): log π of each reply token, of the adapter under training; carries the gradient."""
+    behaviour: Array
+    """(B, T): log μ, of the version that generated the reply."""
+    reference: Array
+    """(B, T): log π_ref, of the bare model."""
+    mask: Array
+    """(B, T): True at reply tokens, False at padding."""
+    advantages: Array
+    """(B, T): how strongly each token pulls, and in which direction."""
+    good: Array
+    """(B,): True where the reply is one to be made likelier."""
+    weights: Array
+    """(B,): of the ratings."""
+    point: float = 0.0
+    """What an implicit reward is measured from (nats a reply); only ``kto`` and ``bco`` look at it."""
+
+    def tokens(self, xp: Functions) -> Array:
+        """Return how many tokens each reply has, at least 1, (B,)."""
+        return xp.clip(self.mask.sum(axis=1), 1, None)
+
+    def log_ratio(self, other: Array, xp: Functions) -> Array:
+        """Return log π − log of another policy, 0 at padding, (B, T)."""
+        return xp.where(self.mask, self.policy - other, 0.0)
+
+    def k3(self, xp: Functions) -> Array:
+        """Return r − 1 − log r with r = π_ref / π, ≥ 0: an estimate of KL(π ‖ π_ref) a token, (B, T).
+
+        Source: J. Schulman, "Approximating KL divergence" (2020), estimator k3.
+        """
+        log_r = -self.log_ratio(self.reference, xp)
+        return xp.exp(log_r) - 1 - log_r
+
+
+Loss = Callable[[Batch, Hyperparameters, Functions], Array]
+"""Returns the summed loss of a batch's replies, each already multiplied with its weight: a scalar."""

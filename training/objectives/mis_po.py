@@ -5,7 +5,8 @@ with ``x_t = π(y_t) / μ(y_t)`` (policy / behaviour) and ``ρ = (Π_t x_t)^(1/T
 
     loss = −E[ 1(x_t in token_band) · 1(ρ in trajectory_band) · A · log π(y_t) ].
 
-Where we differ: a reply whose ρ has left the trajectory band is *scaled* by how far out it is, not dropped,
+That is ``mis_po_published``. In ``mis_po``, our default, a reply whose ρ has left the band is *scaled* by how
+far out it is, not dropped,
 
     s(ρ) = min(1, ρ / low, high / ρ),          taken as a constant (detached).
 
@@ -14,94 +15,74 @@ ratings and pass over them several times: after the first steps nearly every rep
 dropping would end the run there. s is detached because its own gradient undoes the learning: above the band
 ``d(s · log π)`` cancels, so good replies stop teaching, and below it bad ones count double.
 
-Both filters look at the ratio only, not at the sign of the advantage, as in the paper.
+``mis_po_rival`` is what an earlier tool (reinforceclaw 0.1.0) computes under this name: a clipped ratio as in PPO
+instead of the token filter, and s(ρ) against the *reference*, with its gradient. It is here to be compared with.
+
+The filters look at the ratio only, not at the sign of the advantage, as in the paper. All losses of this package are
+``Σ_i w_i · (mean over the reply's tokens)``, so that a long reply counts as much as a short one, plus
+``kl_beta · mean_t k3``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.arrays import Array, Functions
+from burnish.training.objectives.arrays import Array, Batch, Functions
 
 
-def mis_po(  # noqa: PLR0917 - the arrays come in the order of the formula
-    policy_logps: Array,
-    behaviour_logps: Array,
-    reference_logps: Array,
-    mask: Array,
-    advantages: Array,
-    weights: Array,
-    config: Hyperparameters,
-    xp: Functions,
-) -> tuple[Array, dict[str, Array]]:
-    """Return the summed loss of some replies, and sums from which ``step_metrics`` makes means.
+def mis_po(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return ``Σ_i w_i · mean_t( −A_it · s_i · m_it · log π_it + kl_beta · k3_it )``; m is the token filter."""
+    distance = distance_from(log_rho(batch, batch.behaviour, xp), config.trajectory_band, xp)
+    return _filtered(batch, xp.exp(-distance), config, xp)
 
-    ``loss = Σ_i w_i · mean_t( −A_i · s_i · m_it · log π_it + kl_beta · k3_it )``, the mean over the reply's
-    tokens, so that a long reply counts as much as a short one; ``m`` is the token filter and
-    ``k3 = r − 1 − log r`` with ``r = π_ref / π``.
 
-    ``policy_logps`` (B, T): log π of each reply token; carries the gradient. ``behaviour_logps`` (B, T): log μ,
-    of the version that generated the reply. ``reference_logps`` (B, T): log π_ref, of the bare model. ``mask``
-    (B, T): True at reply tokens, False at padding. ``advantages`` (B,). ``weights`` (B,): of the ratings. ``xp``:
-    functions of the framework that the arrays belong to.
+def mis_po_published(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return the same with the paper's 1(ρ in band) in place of s."""
+    distance = distance_from(log_rho(batch, batch.behaviour, xp), config.trajectory_band, xp)
+    return _filtered(batch, xp.where(distance == 0, xp.exp(distance), 0.0), config, xp)
+
+
+def mis_po_rival(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return ``Σ_i w_i · ( −s(ρ_ref,i) · mean_t min(x_it A_it, clip(x_it) A_it) + kl_beta · mean_t k3_it )``.
+
+    Nothing is detached: s has a gradient, that of ``ρ_ref = exp(mean_t log(π / π_ref))``.
     """
-    tokens = xp.clip(mask.sum(axis=1), 1, None)  # (B,)
-    policy_logps = xp.where(mask, policy_logps, 0.0)
-    now = xp.constant(policy_logps)
-    log_ratio = xp.where(mask, now - behaviour_logps, 0.0)  # (B, T)
-    log_rho = log_ratio.sum(axis=1) / tokens  # (B,)
-    token_low, token_high = (math.log(edge) for edge in config.token_band)
-    kept = mask & (log_ratio >= token_low) & (log_ratio <= token_high)  # (B, T)
-    distance = distance_from(log_rho, config.trajectory_band, xp)
-    scale = xp.exp(-distance)  # (B,), without gradient: made of `now`
+    ratio = xp.exp(batch.log_ratio(batch.behaviour, xp))  # (B, T)
+    clipped = xp.clip(ratio, *config.token_band)
+    surrogate = xp.where(batch.mask, xp.minimum(ratio * batch.advantages, clipped * batch.advantages), 0.0)
+    log_rho_reference = batch.log_ratio(batch.reference, xp).sum(axis=1) / batch.tokens(xp)
+    scale = xp.exp(-distance_from(log_rho_reference, config.trajectory_band, xp))  # (B,), with its gradient
+    loss = -scale * surrogate.sum(axis=1) / batch.tokens(xp)
+    return (batch.weights * (loss + penalty(batch, config, xp))).sum()
 
-    gain = (policy_logps * kept).sum(axis=1) / tokens
-    loss = -advantages * scale * gain
-    log_r = xp.where(mask, reference_logps - policy_logps, 0.0)
-    k3 = xp.exp(log_r) - 1 - log_r  # (B, T), ≥ 0
-    if config.kl_beta:
-        loss = loss + config.kl_beta * k3.sum(axis=1) / tokens
 
-    good, bad = advantages > 0, advantages < 0
-    sums = {
-        "tokens": mask.sum(),
-        "sequences": mask.any(axis=1).sum(),
-        # Of KL(π ‖ π_ref): k3, importance-weighted because the replies are the behaviour's, not the policy's. The
-        # weight is truncated (Ionides 2008): one token that became a hundred times likelier would be the estimate.
-        "kl": (xp.exp(xp.clip(log_ratio, None, token_high)) * xp.constant(k3)).sum(),
-        "ratio": (xp.exp(log_ratio) * mask).sum(),
-        "clipped": (mask & ~kept).sum(),
-        "in_band": (distance == 0).sum(),
-        "good": good.sum(),
-        "bad": bad.sum(),
-        "good_shift": xp.where(good, log_rho, 0.0).sum(),
-        "bad_shift": xp.where(bad, log_rho, 0.0).sum(),
-    }
-    return (weights * loss).sum(), sums
+def _filtered(batch: Batch, scale: Array, config: Hyperparameters, xp: Functions) -> Array:
+    pull = xp.where(token_filter(batch, config, xp), batch.policy * batch.advantages, 0.0)
+    gain = xp.constant(scale) * pull.sum(axis=1) / batch.tokens(xp)
+    return (batch.weights * (penalty(batch, config, xp) - gain)).sum()
+
+
+def penalty(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return ``kl_beta · mean_t k3``, (B,), or 0.0 without a computation."""
+    if not config.kl_beta:
+        return 0.0
+    return config.kl_beta * batch.k3(xp).sum(axis=1) / batch.tokens(xp)
+
+
+def log_rho(batch: Batch, other: Array, xp: Functions) -> Array:
+    """Return the mean log ratio of each reply's tokens, detached, (B,)."""
+    return xp.constant(batch.log_ratio(other, xp).sum(axis=1) / batch.tokens(xp))
+
+
+def token_filter(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return where the ratio policy / behaviour lies inside ``token_band``, (B, T)."""
+    low, high = (math.log(edge) for edge in config.token_band)
+    log_ratio = xp.constant(batch.log_ratio(batch.behaviour, xp))
+    return batch.mask & (log_ratio >= low) & (log_ratio <= high)
 
 
 def distance_from(log_rho: Array, band: tuple[float, float], xp: Functions) -> Array:
     """Return how far (nats, ≥ 0) each log ratio lies outside the band, (B,)."""
     low, high = (math.log(edge) for edge in band)
     return xp.clip(low - log_rho, 0, None) + xp.clip(log_rho - high, 0, None)
-
-
-def step_metrics(sums: Mapping[str, float]) -> dict[str, float]:
-    """Turn sums over a step's replies into the means that ``metrics.jsonl`` shows.
-
-    kl_per_token (nats, to the bare model), ratio_mean (policy / behaviour), clip_share (of tokens without
-    gradient), in_band_share (of replies), good_shift and bad_shift (mean log ratio per token of the replies that
-    are made likelier and of the others).
-    """
-    tokens, sequences = max(sums["tokens"], 1.0), max(sums["sequences"], 1.0)
-    return {
-        "tokens": sums["tokens"],
-        "kl_per_token": sums["kl"] / tokens,
-        "ratio_mean": sums["ratio"] / tokens,
-        "clip_share": sums["clipped"] / tokens,
-        "in_band_share": sums["in_band"] / sequences,
-        "good_shift": sums["good_shift"] / max(sums["good"], 1.0),
-        "bad_shift": sums["bad_shift"] / max(sums["bad"], 1.0),
-    }

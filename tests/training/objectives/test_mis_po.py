@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,27 +12,14 @@ from hypothesis import strategies as st
 
 from burnish.training.backends.torch_peft import TorchFunctions
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.mis_po import mis_po, step_metrics
-
-CONFIG = Hyperparameters()
-B, T = 4, 6
-
-
-def case(seed: int, spread: float = 0.3) -> dict[str, np.ndarray]:
-    draw = np.random.default_rng(seed)
-    lengths = draw.integers(1, T + 1, B)
-    behaviour = -draw.exponential(1.5, (B, T))
-    return {
-        "policy": behaviour + draw.normal(0, spread, (B, T)),
-        "behaviour": behaviour,
-        "reference": behaviour + draw.normal(0, spread, (B, T)),
-        "mask": np.arange(T)[None] < lengths[:, None],
-        "advantages": draw.normal(0, 1, B),
-        "weights": draw.uniform(0.5, 2, B),
-    }
+from burnish.training.objectives.arrays import Loss
+from burnish.training.objectives.diagnostics import diagnose, step_metrics
+from burnish.training.objectives.mis_po import mis_po, mis_po_published, mis_po_rival
+from tests.support import batches
+from tests.support.batches import CONFIG, B, Case, T, batch, case, one
 
 
-def expected(c: dict[str, np.ndarray], config: Hyperparameters) -> float:
+def expected(c: Case, config: Hyperparameters, *, drop: bool = False) -> float:
     """The loss, reply by reply and token by token."""
     total = 0.0
     for i in range(len(c["advantages"])):
@@ -41,40 +27,24 @@ def expected(c: dict[str, np.ndarray], config: Hyperparameters) -> float:
         ratios = np.exp(c["policy"][i, places] - c["behaviour"][i, places])
         rho = float(np.prod(ratios) ** (1 / len(places)))
         low, high = config.trajectory_band
-        scale = min(1.0, rho / low, high / rho)
+        scale = float(low <= rho <= high) if drop else min(1.0, rho / low, high / rho)
         terms = []
         for t, x in zip(places, ratios, strict=True):
             kept = config.token_band[0] <= x <= config.token_band[1]
             r = math.exp(c["reference"][i, t] - c["policy"][i, t])
             k3 = r - 1 - math.log(r)
-            terms.append(-c["advantages"][i] * scale * kept * c["policy"][i, t] + config.kl_beta * k3)
+            terms.append(-c["advantages"][i, t] * scale * kept * c["policy"][i, t] + config.kl_beta * k3)
         total += c["weights"][i] * np.mean(terms)
     return total
 
 
 def run(
-    c: dict[str, np.ndarray], config: Hyperparameters = CONFIG
-) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+    c: Case, config: Hyperparameters = CONFIG, loss: Loss = mis_po
+) -> tuple[torch.Tensor, torch.Tensor, dict[str, float]]:
     """Return loss, gradient with respect to the policy's log-probabilities, and sums."""
-    tensors = {name: torch.tensor(value) for name, value in c.items()}
-    policy = tensors.pop("policy").requires_grad_()
-    loss, sums = mis_po(policy, *tensors.values(), config, TorchFunctions)
-    loss.backward()
-    assert policy.grad is not None
-    return loss.detach(), policy.grad, {name: float(value) for name, value in sums.items()}
-
-
-def one(policy: float, advantage: float, behaviour: float = -1.0, tokens: int = 3) -> dict[str, np.ndarray]:
-    """One reply whose tokens all have the same log-probability."""
-    row = np.ones((1, tokens))
-    return {
-        "policy": row * policy,
-        "behaviour": row * behaviour,
-        "reference": row * behaviour,
-        "mask": row > 0,
-        "advantages": np.array([advantage]),
-        "weights": np.ones(1),
-    }
+    found, gradient = batches.run(loss, c, config)
+    sums = diagnose(batch(c), config, TorchFunctions)
+    return found, gradient, {name: float(value) for name, value in sums.items()}
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])
@@ -83,6 +53,51 @@ def test_agrees_with_numpy_in_float64(seed: int, beta: float):
     config = Hyperparameters(kl_beta=beta)
     loss, _, _ = run(case(seed), config)
     assert loss.item() == pytest.approx(expected(case(seed), config), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_published_form_drops_replies_out_of_band(seed: int):
+    config = Hyperparameters(trajectory_band=(0.8, 1.3), kl_beta=0.1)
+    loss, _, _ = run(case(seed), config, mis_po_published)
+    assert loss.item() == pytest.approx(expected(case(seed), config, drop=True), rel=1e-9)
+    _, gradient, _ = run(one(-0.5, 1.0), CONFIG, mis_po_published)
+    assert (gradient == 0).all()
+
+
+def rivals(policy: torch.Tensor, c: Case, config: Hyperparameters) -> torch.Tensor:
+    """reinforceclaw 0.1.0, ``_make_loss_fn_torch`` and ``_trajectory_scale_torch``, reply by reply."""
+    total = torch.zeros((), dtype=torch.float64)
+    (low, high), one_ = config.trajectory_band, torch.ones((), dtype=torch.float64)
+    for i in range(len(c["good"])):
+        kept = torch.tensor(c["mask"][i])
+        new = policy[i][kept]
+        old, ref = (torch.tensor(c[name][i])[kept] for name in ("behaviour", "reference"))
+        advantage = float(c["advantages"][i, 0])
+        ratio = torch.exp(new - old)
+        actor = -torch.minimum(ratio * advantage, ratio.clamp(*config.token_band) * advantage).mean()
+        kl = (torch.exp(ref - new) - (ref - new) - 1).mean()
+        trajectory = torch.exp((new - ref).mean())
+        scale = torch.minimum(one_, torch.minimum(trajectory / low, high / trajectory))
+        total = total + float(c["weights"][i]) * (actor * scale + config.kl_beta * kl)
+    return total
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_rivals_form_is_theirs_gradient_included(seed: int):
+    config, c = Hyperparameters(kl_beta=0.001), case(seed)
+    loss, gradient, _ = run(c, config, mis_po_rival)
+    policy = torch.tensor(c["policy"], requires_grad=True)
+    theirs = rivals(policy, c, config)
+    theirs.backward()
+    assert loss.item() == pytest.approx(theirs.item(), rel=1e-9)
+    assert policy.grad is not None
+    assert gradient.numpy() == pytest.approx(policy.grad.numpy(), abs=1e-12)
+
+
+def test_the_rivals_scale_undoes_what_a_good_reply_above_the_band_teaches():
+    _, rival, _ = run(one(-0.9, 1.0), CONFIG, mis_po_rival)
+    _, ours, _ = run(one(-0.9, 1.0), CONFIG)
+    assert rival.abs().max() < 1e-12 < ours.abs().max()
 
 
 def test_by_hand():
@@ -185,6 +200,8 @@ def test_metrics_of_a_policy_that_has_not_moved():
         {
             "tokens": float(c["mask"].sum()),
             "kl_per_token": 0,
+            "kl_per_reply": 0,
+            "implicit_reward": 0,
             "ratio_mean": 1,
             "clip_share": 0,
             "in_band_share": 1,
@@ -206,7 +223,8 @@ def test_kl_is_estimated_without_bias_from_the_behaviours_replies():
         "behaviour": behaviour[picks],
         "reference": reference[picks],
         "mask": np.ones_like(picks, dtype=bool),
-        "advantages": np.zeros(shape),
+        "advantages": np.zeros(picks.shape),
+        "good": np.zeros(shape, dtype=bool),
         "weights": np.ones(shape),
     }
     assert step_metrics(run(c)[2])["kl_per_token"] == pytest.approx(exact, rel=0.02)
@@ -227,7 +245,8 @@ def test_one_token_that_became_a_hundred_times_likelier_is_not_the_whole_estimat
         "behaviour": np.full((1, T), rare),
         "reference": np.full((1, T), rare),
         "mask": np.ones((1, T), dtype=bool),
-        "advantages": np.ones(1),
+        "advantages": np.ones((1, T)),
+        "good": np.ones(1, dtype=bool),
         "weights": np.ones(1),
     }
     k3 = 0.01 - 1 + math.log(100)

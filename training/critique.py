@@ -1,0 +1,121 @@
+"""Learning from words: the model, told what was wanted, answers anew and teaches the model that isn't told.
+
+For each comment the policy at the start of the run is sampled with the comment in its prompt. Of what it says, the
+replies that the comment explains best are kept – by pointwise mutual information a token,
+
+    PMI = mean_t [ log π(y_t | prompt, comment) − log π(y_t | prompt) ],
+
+and learnt as replies to the prompt *without* the comment, against the reply that was criticised.
+
+Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
+contrast are ours. It needs neither a good rating nor a second model.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
+from burnish.training.backends.base import Lesson, Reply, Sampled, TrainerBackend
+from burnish.training.errors import NotTrainable
+from burnish.training.job import JobSpec, Sample
+from burnish.training.rendering import Rendered, Unrenderable, flattened
+
+logger = logging.getLogger(__name__)
+
+# As long as the answers of a chat mostly are; a longer one doesn't finish and is not learnt from.
+TEACHER_TOKENS = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Criticised:
+    """A reply that somebody said something about."""
+
+    sample: Sample
+    plain: tuple[int, ...]
+    """The prompt that the reply was given to."""
+    told: tuple[int, ...]
+    """The same, with what was said about the reply."""
+
+
+def told(messages: Sequence[Mapping[str, Any]], comment: str) -> list[dict[str, Any]]:
+    """Return a context whose last user message ends with a comment."""
+    found = [flattened(message) for message in messages]
+    last = max(place for place, message in enumerate(found) if message["role"] == "user")
+    found[last]["content"] = f"{found[last]['content']}\n\n({comment})"
+    return found
+
+
+def taught(spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend) -> list[Lesson]:
+    """Return what the comments teach. Raises NotTrainable when there is none, or the model can't follow any."""
+    criticised = _criticised(samples, backend)
+    if not criticised:
+        raise NotTrainable("no comment is left to learn from: say of some answers what was wrong with them")
+    kept = _best(criticised, spec, backend)
+    if not kept:
+        raise NotTrainable(
+            "told what you said, the model gives no usable answer either: it is too small for it"
+        )
+    return _lessons(criticised, kept, backend)
+
+
+def _criticised(samples: Sequence[Sample], backend: TrainerBackend) -> list[Criticised]:
+    found = []
+    for sample in samples:
+        if not sample.comment or sample.tools:
+            continue
+        try:
+            plain = backend.renderer.prompt(sample.messages)
+            heard = backend.renderer.prompt(told(sample.messages, sample.comment))
+        except (Unrenderable, ValueError) as error:
+            logger.warning("the comment on completion %s is left out: %s", sample.completion_id, error)
+        else:
+            found.append(Criticised(sample, tuple(plain), tuple(heard)))
+    return found
+
+
+def _best(
+    criticised: Sequence[Criticised], spec: JobSpec, backend: TrainerBackend
+) -> list[tuple[Criticised, Sampled]]:
+    """Sample replies to each told prompt, and keep those that the comment explains best."""
+    config = spec.hyperparameters
+    asked = [each for each in criticised for _ in range(config.teacher_samples)]
+    answers = backend.sample([each.told for each in asked], "trained", TEACHER_TOKENS, spec.seed)
+    usable = [
+        (each, answer) for each, answer in zip(asked, answers, strict=True) if _usable(each, answer, backend)
+    ]
+    informed = backend.logps([Rendered(each.told, answer.ids) for each, answer in usable], "trained")
+    plain = backend.logps([Rendered(each.plain, answer.ids) for each, answer in usable], "trained")
+    scored: dict[str, list[tuple[float, Criticised, Sampled]]] = {}
+    for (each, answer), with_it, without in zip(usable, informed, plain, strict=True):
+        pmi = fmean(with_it) - fmean(without)
+        scored.setdefault(each.sample.completion_id, []).append((pmi, each, answer))
+    best = [sorted(found, key=lambda entry: -entry[0])[: config.teacher_kept] for found in scored.values()]
+    return [(each, answer) for found in best for pmi, each, answer in found if pmi > 0]
+
+
+def _usable(each: Criticised, answer: Sampled, backend: TrainerBackend) -> bool:
+    if not answer.finished:
+        return False
+    text = backend.renderer.text(answer.ids)
+    question = flattened(next(m for m in reversed(each.sample.messages) if m.get("role") == "user"))[
+        "content"
+    ]
+    stems = topics(question)
+    return not (near_empty(text) or repetitive(text)) and (not stems or on_topic(text, stems))
+
+
+def _lessons(
+    criticised: Sequence[Criticised], kept: Sequence[tuple[Criticised, Sampled]], backend: TrainerBackend
+) -> list[Lesson]:
+    good = [Rendered(each.plain, answer.ids) for each, answer in kept]
+    return [
+        Lesson("sft", (Reply(tokens, (1.0,) * len(tokens.reply), True, 1.0, logps, reference),))
+        for tokens, logps, reference in zip(
+            good, backend.logps(good, "trained"), backend.logps(good, "bare"), strict=True
+        )
+    ]

@@ -1,0 +1,170 @@
+"""Rated completions → lessons: what is learnt, by which formula, how strongly. Knows no framework."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
+from burnish.training.critique import taught
+from burnish.training.dataset import Example, examples
+from burnish.training.errors import JobError, NotTrainable
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Sample
+from burnish.training.rendering import Rendered, Unrenderable
+from burnish.training.rewards import above_baseline, advantages, balanced
+
+logger = logging.getLogger(__name__)
+
+BY_REWARD: frozenset[LossName] = frozenset({"mis_po", "mis_po_published", "mis_po_rival"})
+"""Losses that normalise their advantages, which balances the classes; the others' classes are balanced by weight."""
+
+
+def lessons(
+    job: JobDirectory, spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend
+) -> list[Lesson]:
+    """Return what a run learns from the samples that it may train on.
+
+    Raises NotTrainable (they can't teach by this objective), JobError (an adapter that is needed isn't named).
+    """
+    if spec.objective == "dpo":
+        return _pairs(spec, samples, backend)
+    if spec.objective == "critique":
+        return taught(spec, samples, backend)
+    loss: LossName = "mis_po" if spec.objective == "hybrid" else spec.objective
+    rated = _rated(job, spec, loss, samples, backend)
+    return rated + taught(spec, samples, backend) if spec.objective == "hybrid" else rated
+
+
+def _rated(
+    job: JobDirectory, spec: JobSpec, loss: LossName, samples: Sequence[Sample], backend: TrainerBackend
+) -> list[Lesson]:
+    """Each rated reply is a lesson."""
+    config = spec.hyperparameters
+    training = examples([s for s in samples if s.reward], backend.renderer, config.max_tokens)
+    check_classes([example.sample.reward for example in training], loss, config)
+    if loss == "sft":
+        training = [example for example in training if example.sample.reward > 0]
+    reference = backend.logps([example.tokens for example in training], "bare")
+    behaviour = _behaviour(job, spec, training, reference, backend)
+    pulls, weights = _pulls(loss, training, config)
+    return [
+        Lesson(loss, (_reply(example.tokens, pull, weight, behaved, referred),))
+        for example, pull, weight, behaved, referred in zip(
+            training, pulls, weights, behaviour, reference, strict=True
+        )
+    ]
+
+
+def _reply(tokens: Rendered, pull: float, weight: float, behaviour: Logps, reference: Logps) -> Reply:
+    return Reply(tokens, (pull,) * len(tokens.reply), pull > 0, weight, behaviour, reference)
+
+
+def _pulls(
+    loss: LossName, training: Sequence[Example], config: Hyperparameters
+) -> tuple[list[float], list[float]]:
+    """Return advantages and weights, (N,) each."""
+    rewards = [example.sample.reward for example in training]
+    weights = [example.sample.weight for example in training]
+    if loss in BY_REWARD:
+        return advantages(rewards, weights, normalise=config.normalise_advantages), weights
+    if loss == "reinforce":
+        # Completion ids sort by time.
+        order = sorted(range(len(training)), key=lambda place: training[place].sample.completion_id)
+        above = above_baseline([rewards[place] for place in order], config.baseline_decay)
+        return [above[order.index(place)] for place in range(len(training))], weights
+    strength = [weight * abs(reward) for weight, reward in zip(weights, rewards, strict=True)]
+    return rewards, balanced([reward > 0 for reward in rewards], strength)
+
+
+def _pairs(spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend) -> list[Lesson]:
+    """A correction and a reply that was preferred are lessons in pairs."""
+    found: list[tuple[Sample, Rendered, Rendered]] = []
+    for sample in samples:
+        for better, worse in _better_and_worse(sample):
+            try:
+                found.append((sample, _render(better, spec, backend), _render(worse, spec, backend)))
+            except Unrenderable as error:
+                logger.warning("a pair of completion %s is left out: %s", sample.completion_id, error)
+    if not found:
+        raise NotTrainable("no pair is left to learn from: correct a reply, or prefer one over another")
+    reference = backend.logps([tokens for _, *pair in found for tokens in pair], "bare")
+    start = (
+        reference
+        if spec.parent_adapter is None
+        else backend.logps([tokens for _, *pair in found for tokens in pair], "trained")
+    )
+    return [
+        Lesson(
+            "dpo",
+            (
+                _reply(better, 1.0, sample.weight, start[2 * place], reference[2 * place]),
+                _reply(worse, -1.0, sample.weight, start[2 * place + 1], reference[2 * place + 1]),
+            ),
+        )
+        for place, (sample, better, worse) in enumerate(found)
+    ]
+
+
+def _better_and_worse(sample: Sample) -> list[tuple[Sample, Sample]]:
+    pairs = []
+    if sample.correction:
+        wanted = {"role": "assistant", "content": sample.correction}
+        pairs.append((sample.model_copy(update={"reply": wanted, "finished": True}), sample))
+    if sample.worse:
+        pairs.append((sample, sample.model_copy(update={"reply": sample.worse, "finished": True})))
+    return pairs
+
+
+def _render(sample: Sample, spec: JobSpec, backend: TrainerBackend) -> Rendered:
+    return backend.renderer.conversation(
+        sample.messages, sample.tools, sample.reply, sample.finished, spec.hyperparameters.max_tokens
+    )
+
+
+def _behaviour(
+    job: JobDirectory,
+    spec: JobSpec,
+    training: Sequence[Example],
+    reference: Sequence[Logps],
+    backend: TrainerBackend,
+) -> list[Logps]:
+    """Score each reply under the version that generated it.
+
+    A reply of some other model has no behaviour policy here: the policy at the start of the run stands in, so
+    that the bands bound how far training moves from it.
+    """
+    found = list(reference)  # right for version 0, the bare model
+    for version in {example.sample.behaviour_version for example in training} - {0}:
+        places = [p for p, example in enumerate(training) if example.sample.behaviour_version == version]
+        policy: Policy = "trained" if version is None else _adapter_of(job, spec, version)
+        scored = backend.logps([training[place].tokens for place in places], policy)
+        for place, logps in zip(places, scored, strict=True):
+            found[place] = logps
+    return found
+
+
+def _adapter_of(job: JobDirectory, spec: JobSpec, version: int) -> Policy:
+    path = spec.behaviour_adapters.get(version)
+    if path is None:
+        raise JobError(f"version {version} generated a sample, but job.json names no adapter for it")
+    return job.path / path
+
+
+def check_classes(rewards: Sequence[float], loss: LossName, config: Hyperparameters) -> None:
+    """Refuse ratings that would teach nothing, or only damage.
+
+    On bad ratings alone a model learns to answer with gibberish, which the preference itself cannot see; a KL
+    penalty (``kl_beta`` > 0) bounds the damage, so with it one-sided ratings are accepted. Raises NotTrainable.
+    """
+    good = sum(reward > 0 for reward in rewards)
+    bad = sum(reward < 0 for reward in rewards)
+    if not good and not bad:
+        raise NotTrainable("no rated reply is left to train on: rate some answers good and some bad")
+    if loss == "sft" and good:
+        return
+    if not (good and bad) and config.kl_beta == 0:
+        missing = "bad" if good else "good"
+        raise NotTrainable(
+            f"the {good + bad} ratings are one-sided: rate some answers {missing} as well, "
+            "or set kl_beta > 0 to train on them anyway"
+        )
