@@ -26,7 +26,7 @@ from burnish.proxy.cli import demo_report
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, Outcome, User, summarise
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
-from burnish.proxy.cli.questions import PROMPTS
+from burnish.bench.questions import PROMPTS
 from burnish.proxy.cli.terminal import Json, console, print_json
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.serve import SERVER_FILE

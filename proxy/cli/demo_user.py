@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from burnish.adapters.replies import near_empty, on_topic, topics
-from burnish.proxy.cli.questions import BRIEFLY, PROMPTS
+from burnish.bench.questions import BRIEFLY, PROMPTS
 
 SHORT_CHARACTERS = 130
 """A finished answer below this satisfies."""

@@ -1,0 +1,71 @@
+"""A burnish of its own for a demo or a bench, started as anyone would, on a free port."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+# The model is fetched on the very first start.
+BOOT_LIMIT_S = 900.0
+STOP_LIMIT_S = 30.0
+POLL_S = 0.2
+# What of the person's own settings says where things are, and nothing else.
+KEPT = ("BURNISH_CACHE_DIR", "BURNISH_UPSTREAM_API_KEY", "BURNISH_MODELS_PRESET", "BURNISH_TRAIN__BASE")
+SERVER_FILE = "server.json"
+
+
+class DidNotStart(RuntimeError):
+    """burnish ended, or never answered, while it was starting."""
+
+
+@contextmanager
+def burnish(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
+    """Run ``burnish up`` on a data directory and yield its URL; ``settings`` are environment variables.
+
+    The person's own configuration has no say. Raises DidNotStart with what it printed.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
+    own |= {name: os.environ[name] for name in KEPT if name in os.environ}
+    nothing = folder / "config.toml"
+    nothing.touch()
+    (folder / SERVER_FILE).unlink(missing_ok=True)
+    command = [sys.executable, "-m", "burnish", "up", "--port", "0", "--data-dir", str(folder)]
+    with (folder / "output.txt").open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            env=own | {"BURNISH_CONFIG": str(nothing)} | dict(settings),
+        )
+    try:
+        yield _wait_for_url(folder, process)
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait_for_url(folder: Path, process: subprocess.Popen[bytes]) -> str:
+    deadline = time.monotonic() + BOOT_LIMIT_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            url = str(json.loads((folder / SERVER_FILE).read_text(encoding="utf-8"))["url"])
+            httpx.get(url + "/healthz", trust_env=False).raise_for_status()
+            return url
+        except (OSError, ValueError, KeyError, httpx.HTTPError):
+            time.sleep(POLL_S)
+    raise DidNotStart((folder / "output.txt").read_text(errors="replace"))
