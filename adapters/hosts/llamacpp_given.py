@@ -95,8 +95,10 @@ class LlamaCppGivenHost(GgufHost):
         scales: list[dict[str, Any]] = [
             {"id": given[path], "scale": 1.0 if path == str(file) else 0.0} for path in given
         ]
-        fields = (("lora", scales),) if scales else ()
-        return Endpoint(self._api.url, self.base_model, number, self._api.api_key, fields)
+        # Said also where there is none: the server may have been started anew with one, a moment ago. An empty list
+        # would count as nothing said; a number that is no adapter's does no harm.
+        said = scales or [{"id": 0, "scale": 0.0}]
+        return Endpoint(self._api.url, self.base_model, number, self._api.api_key, (("lora", said),))
 
     def _options(self, file: Path, given: dict[str, int]) -> str:
         """The options that keep what it has of ours and add a version; what others gave it is theirs to name."""

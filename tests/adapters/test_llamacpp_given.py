@@ -83,7 +83,6 @@ async def test_a_version_is_served_once_the_server_was_started_with_it(
     host: LlamaCppGivenHost, server: LlamaServer, make: Make
 ) -> None:
     base = await host.load(None)
-    assert base.fields == ()
     untouched = await answer(base, PROMPT)
     for seed in (1, 2):
         await given(host, server, make(seed))
@@ -101,6 +100,17 @@ async def test_a_version_is_served_once_the_server_was_started_with_it(
     assert sorted(await host.served()) == [0, 2], "given up, though the server still has it"
     assert await host.load(make(1)) == first
     assert sorted(await host.served()) == [0, 1, 2]
+
+
+async def test_the_bare_model_answers_as_itself_right_after_a_restart_that_brought_an_adapter(
+    host: LlamaCppGivenHost, server: LlamaServer, make: Make
+) -> None:
+    base = await host.load(None)
+    untouched = await answer(base, PROMPT)
+    await given(host, server, make(1))
+    adapted = await answer(await host.load(make(1)), PROMPT)
+    # As before the restart: nobody has told the route yet that there is an adapter now.
+    assert await answer(base, PROMPT) == untouched != adapted
 
 
 async def test_weights_trained_on_another_base_are_refused(host: LlamaCppGivenHost, make: Make) -> None:
