@@ -31,6 +31,7 @@ from pydantic_settings import (
 from pydantic_settings.exceptions import SettingsError
 
 from burnish.proxy.errors import ConfigError
+from burnish.training.job import Objective
 
 ENV_PREFIX = "BURNISH_"
 
@@ -54,6 +55,9 @@ class TrainConfig(BaseModel):
 
     enabled: bool = Field(True, description="Train in the background at all (--no-train: off).")
     min_ratings: int = Field(32, ge=2, description="New ratings before a run starts by itself.")
+    min_comments: int = Field(
+        16, ge=4, description="Or so many of them with a comment that says what was wrong, good ones or not."
+    )
     min_good: int = Field(8, ge=1, description="Good ratings among the ready ones before a run may start.")
     min_bad: int = Field(4, ge=1, description="Bad ratings among the ready ones before a run may start.")
     schedule: str = Field(
@@ -78,6 +82,9 @@ class TrainConfig(BaseModel):
         "none",
         description="How the base weights are kept while training on a GPU; needs the extra quantize. Less memory, "
         "slower.",
+    )
+    objective: Literal["auto", Objective] = Field(
+        "auto", description='What to learn by; "auto" chooses by what the ratings hold (docs/learning.md).'
     )
     preset: Literal["careful", "balanced", "aggressive"] = Field(
         "balanced", description="Hyper-parameters to start from."

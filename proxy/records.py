@@ -133,10 +133,13 @@ class RatedCompletion:
     completion: Completion
     """With messages, params and reply."""
     reward: float
+    """0 when it was only commented on, corrected or compared."""
     weight: float
     feedback_ids: tuple[str, ...]
     comment: str | None
     correction: str | None
+    worse: dict[str, Any] | None = None
+    """The reply of another completion to the same context, which this one was preferred over."""
 
 
 @dataclass(frozen=True, slots=True)

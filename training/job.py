@@ -153,6 +153,8 @@ class TrainResult(_Record):
     metrics: dict[str, float]
     """Last values: loss, kl_per_token, clip_share, grad_norm, …"""
     seconds: float
+    cpu_seconds: float
+    """Of all its threads."""
     peak_rss_bytes: int
 
 

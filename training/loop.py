@@ -48,6 +48,7 @@ def train(job: JobDirectory) -> TrainResult:
         stopped_early=stopped,
         metrics=last,
         seconds=time.monotonic() - started,
+        cpu_seconds=time.process_time(),
         peak_rss_bytes=peak_rss_bytes(),
     )
     job.finish(result)

@@ -1,13 +1,13 @@
 """What simulated users secretly want: rules that a reply keeps or breaks, and the words in which they say so.
 
 The users never show the rule to burnish, only ratings, comments or a next message. Base rates – how often the small
-model keeps a rule by itself – stand in docs/learning.md: a rule that it always or never keeps teaches nothing by thumbs.
+model keeps a rule by itself – stand in docs/learning.md: of a rule that it always or never keeps, thumbs teach nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from burnish.adapters.replies import near_empty
@@ -27,7 +27,8 @@ _HEDGE = re.compile(
 )
 _MARKUP = re.compile(r"\*\*|^\s*(?:[-*•]|\d+[.)])\s|\\boxed", re.MULTILINE)
 _WARM = re.compile(
-    r"\b(great|good|wonderful|happy|glad|love|lovely|nice|excellent|enjoy|proud|well done|awesome)\b", re.IGNORECASE
+    r"\b(great|good|wonderful|happy|glad|love|lovely|nice|excellent|enjoy|proud|well done|awesome)\b",
+    re.IGNORECASE,
 )
 
 Rule = Callable[[str, bool], bool]
@@ -66,7 +67,7 @@ def _careful(text: str, _: bool) -> bool:
 
 def _plain_words(text: str, _: bool) -> bool:
     words = _WORD.findall(text)
-    return len(words) >= 3 and sum(map(len, words)) / len(words) < PLAIN_LETTERS  # noqa: PLR2004
+    return len(words) >= 3 and sum(map(len, words)) / len(words) < PLAIN_LETTERS
 
 
 def _one_paragraph(text: str, finished: bool) -> bool:

@@ -22,11 +22,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from burnish.adapters.manifest import BASE_VERSION
+from burnish.bench.questions import PROMPTS
 from burnish.proxy.cli import demo_report
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, Outcome, User, summarise
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
-from burnish.bench.questions import PROMPTS
 from burnish.proxy.cli.terminal import Json, console, print_json
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.serve import SERVER_FILE

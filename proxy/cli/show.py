@@ -49,7 +49,7 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
             (
                 "ready",
                 f"{ready['new']} new of {needed['new']}, {ready['good']} good of {needed['good']}, "
-                f"{ready['bad']} bad of {needed['bad']}",
+                f"{ready['bad']} bad of {needed['bad']}; or {ready['comments']} comments of {needed['comments']}",
             )
         )
     lines.append(("training", f"{learner['state']}: {escape(learner['reason'])}"))

@@ -24,6 +24,7 @@ from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
+from burnish.training.choosing import choose
 from burnish.training.job import (
     Evaluation,
     Hyperparameters,
@@ -35,7 +36,6 @@ from burnish.training.job import (
 )
 from burnish.training.presets import hyperparameters
 
-OBJECTIVE: Literal["mis_po"] = "mis_po"
 # Enough to look into what went wrong lately; each holds an adapter, some 20 MB with the small model.
 KEPT_JOBS = 10
 # On ratings of one kind the pull to the bare model is all that keeps a model speaking.
@@ -124,7 +124,7 @@ class Cycle:
         settings, note = self._hyperparameters(one_sided=one_sided)
         spec = JobSpec(
             run_id=run_id,
-            objective=OBJECTIVE,
+            objective=choose(samples) if self.train.objective == "auto" else self.train.objective,
             base_model=self.swap.host.base_model,
             base_weights=str(self._base_weights.absolute()),
             base_digest=self.swap.host.base_digest,

@@ -76,7 +76,8 @@ def hold_out(rated: Sequence[RatedCompletion]) -> frozenset[str]:
     """Choose conversations to hold out whole, about a quarter of those of each class.
 
     They are taken in the order of a hash of their id, so that the same ones are chosen again next time as far as
-    the counts allow, and never so many that less than half of a class would be left to learn from.
+    the counts allow, and never so many that less than half of a class would be left to learn from. Where that leaves
+    too few of a class to judge by, none are: nothing would be gained by not learning from them.
     """
     classes: dict[str, set[str]] = {}
     for each in rated:
@@ -85,6 +86,8 @@ def hold_out(rated: Sequence[RatedCompletion]) -> frozenset[str]:
             kinds.add(GOOD if each.reward > 0 else BAD)
     totals = {kind: sum(kind in kinds for kinds in classes.values()) for kind in (GOOD, BAD)}
     most = {kind: int(total * MAX_HELD_OUT_SHARE) for kind, total in totals.items()}
+    if min(most.values()) < MIN_HELD_OUT:
+        return frozenset()
     wanted = {
         kind: min(most[kind], max(MIN_HELD_OUT, round(total * HELD_OUT_SHARE)))
         for kind, total in totals.items()
@@ -122,6 +125,7 @@ def _sample(rated: RatedCompletion, held_out: bool, adapters: Collection[int]) -
         weight=rated.weight,
         comment=rated.comment,
         correction=rated.correction,
+        worse=rated.worse,
         behaviour_version=version if known else None,
         held_out=held_out,
     )

@@ -51,6 +51,7 @@ class _Ready:
     good: int = 0
     bad: int = 0
     neutral: int = 0
+    comments: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,14 @@ class Learner:
         self._log = log
         self._registry = registry
         self._swap = swap
-        self._policy = Policy(train.enabled, train.min_ratings, train.min_good, train.min_bad, train.schedule)
+        self._policy = Policy(
+            train.enabled,
+            train.min_ratings,
+            train.min_comments,
+            train.min_good,
+            train.min_bad,
+            train.schedule,
+        )
         self._cycle = Cycle(
             log=log,
             registry=registry,
@@ -142,6 +150,7 @@ class Learner:
                 "new": self._policy.min_ratings,
                 "good": self._policy.min_good,
                 "bad": self._policy.min_bad,
+                "comments": self._policy.min_comments,
             },
             "schedule": self._policy.schedule,
             "failures": self._failures,
@@ -347,6 +356,7 @@ class Learner:
             good=sum(each.reward > 0 for each in ready),
             bad=sum(each.reward < 0 for each in ready),
             neutral=sum(each.reward == 0 for each in ready),
+            comments=sum(each.comment is not None and each.reward <= 0 for each in ready),
         )
         return rated
 
@@ -355,6 +365,7 @@ class Learner:
             new=self._ready.new,
             good=self._ready.good,
             bad=self._ready.bad,
+            comments=self._ready.comments,
             active=self._active.id if self._active else None,
             failures=self._failures,
             failed_at=self._failed_at,

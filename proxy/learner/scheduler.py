@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, time
 
+from burnish.training.choosing import MIN_COMMENTS
+
 # After a failure: a minute, two, four, … A broken set-up must neither spin nor be forgotten for days.
 BACK_OFF_S = 60.0
 MAX_BACK_OFF_S = 6 * 3600.0
@@ -20,6 +22,7 @@ class Policy:
 
     enabled: bool = True
     min_ratings: int = 32
+    min_comments: int = 16
     min_good: int = 8
     min_bad: int = 4
     schedule: str = "auto"
@@ -37,6 +40,8 @@ class State:
     good: int
     """Ready ones (not learnt by the live version), with a reward above 0."""
     bad: int
+    comments: int = 0
+    """Ready ones with a comment on a reply that was not good."""
     active: str | None = None
     """The run that is under way."""
     failures: int = 0
@@ -86,13 +91,13 @@ def _never(state: State, policy: Policy) -> str | None:
         return "training is switched off (--no-train, or enabled = false under [train])"
     if state.active:
         return f"{state.active} is under way"
-    if not state.good and not state.bad:
+    if not state.good and not state.bad and not state.comments:
         return "no rating is ready: rate some answers good and some bad"
-    if not (state.good and state.bad) and not state.one_sided:
+    if not (state.good and state.bad) and not state.one_sided and state.comments < MIN_COMMENTS:
         missing, there = ("bad", "good") if state.good else ("good", "bad")
         return (
             f"all {state.good + state.bad} ready ratings are {there}, which teaches only damage: "
-            f"rate some answers {missing} as well"
+            f"rate some answers {missing} as well, or say what was wrong with {MIN_COMMENTS} of them"
         )
     return None
 
@@ -101,15 +106,20 @@ def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
     """What stands in the way of a run that starts by itself."""
     if policy.schedule == "manual":
         return "the schedule is manual: start a run with `burnish train`"
-    missing = [
-        f"{lack} {what}"
-        for lack, what in (
-            (policy.min_ratings - state.new, "new ratings"),
-            (policy.min_good - state.good, "good ones"),
-            (policy.min_bad - state.bad, "bad ones"),
-        )
-        if lack > 0
-    ]
+    worded = min(state.new, state.comments)
+    missing = (
+        []
+        if worded >= policy.min_comments
+        else [
+            f"{lack} {what}"
+            for lack, what in (
+                (policy.min_ratings - state.new, "new ratings"),
+                (policy.min_good - state.good, "good ones"),
+                (policy.min_bad - state.bad, "bad ones"),
+            )
+            if lack > 0
+        ]
+    )
     if missing:
         return f"waiting for {', '.join(missing)} more"
     if policy.schedule != "auto" and not in_window(policy.schedule, now.time()):

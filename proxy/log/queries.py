@@ -77,26 +77,36 @@ def resolve_history(
 
 
 def rated(connection: sqlite3.Connection) -> list[RatedCompletion]:
-    """Return every completion that has a reward and a reply, earliest first, with all that training needs."""
+    """Return every completion with feedback and a reply, earliest first, with all that training needs."""
     ratings = feedback.effective_ratings(connection)
     reader = Reader(connection)
     found: list[RatedCompletion] = []
     for completion_id, rating in sorted(ratings.items()):
-        if rating.reward is None:
-            continue
         record = reader.completion(row_of(connection, completion_id), rating.reward, full=True)
-        if record.reply is not None and record.messages:
-            found.append(
-                RatedCompletion(
-                    record,
-                    rating.reward,
-                    rating.weight,
-                    rating.feedback_ids,
-                    rating.comment,
-                    rating.correction,
-                )
+        if record.reply is None or not record.messages:
+            continue
+        found.append(
+            RatedCompletion(
+                completion=record,
+                reward=rating.reward or 0.0,
+                weight=rating.weight if rating.reward is not None else 1.0,
+                feedback_ids=rating.feedback_ids,
+                comment=rating.comment,
+                correction=rating.correction,
+                worse=_worse(connection, reader, record, rating.preferred_over),
             )
+        )
     return found
+
+
+def _worse(
+    connection: sqlite3.Connection, reader: Reader, better: Completion, completion_id: str | None
+) -> dict[str, Any] | None:
+    """Return the reply that was found worse, if it answers the same context."""
+    if completion_id is None:
+        return None
+    other = reader.completion(row_of(connection, completion_id), None, full=True)
+    return other.reply if other.messages == better.messages else None
 
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:

@@ -48,6 +48,8 @@ class Effective:
     feedback_ids: tuple[str, ...]
     comment: str | None
     correction: str | None
+    preferred_over: str | None
+    """Id of another completion."""
 
 
 def effective(feedback: Sequence[Feedback], places: Iterable[Place]) -> dict[str, Effective]:
@@ -81,11 +83,15 @@ def _summed(levels: list[list[Feedback]]) -> Effective:
     total = sum(each.draft.weight * (each.draft.reward or 0.0) for each in counting)
     comment = next((each for level in levels for each in reversed(level) if each.draft.comment), None)
     correction = next((each for level in levels for each in reversed(level) if each.draft.correction), None)
-    used = [*counting, *(each for each in (comment, correction) if each)]
+    preferred = next(
+        (each for level in levels for each in reversed(level) if each.draft.preferred_over), None
+    )
+    used = [*counting, *(each for each in (comment, correction, preferred) if each)]
     return Effective(
         reward=total / weight if counting else None,
         weight=weight,
         feedback_ids=tuple(dict.fromkeys(each.id for each in used)),
         comment=comment.draft.comment if comment else None,
         correction=correction.draft.correction if correction else None,
+        preferred_over=preferred.draft.preferred_over if preferred else None,
     )

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.training.dataset import batches, check_trainable, examples
-from burnish.training.errors import NotTrainable
-from burnish.training.job import Hyperparameters
+from burnish.training.dataset import batches, examples
 from burnish.training.rendering import Renderer
 from tests.support.jobs import sample
 
@@ -18,11 +16,11 @@ from tests.support.jobs import sample
 @dataclass(frozen=True)
 class Item:
     number: int
-    advantage: float
+    good: bool
 
 
 def items(good: int, bad: int) -> list[Item]:
-    return [Item(n, 1.0 if n < good else -1.0) for n in range(good + bad)]
+    return [Item(n, n < good) for n in range(good + bad)]
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 12), st.integers(0, 9))
@@ -35,7 +33,7 @@ def test_each_epoch_sees_each_sample_once(good: int, bad: int, size: int, seed: 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(2, 12), st.integers(0, 9))
 def test_classes_are_spread_over_the_batches(good: int, bad: int, size: int, seed: int):
     found = batches(items(good, bad), size, seed)
-    shares = [sum(item.advantage > 0 for item in batch) for batch in found]
+    shares = [sum(item.good for item in batch) for batch in found]
     fair = good / len(found)
     assert all(abs(share - fair) <= 2 for share in shares)
 
@@ -43,7 +41,7 @@ def test_classes_are_spread_over_the_batches(good: int, bad: int, size: int, see
 def test_the_default_run_has_good_and_bad_in_every_batch():
     for seed in range(50):
         for batch in batches(items(8, 24), 8, seed):
-            assert {item.advantage for item in batch} == {1.0, -1.0}
+            assert {item.good for item in batch} == {True, False}
 
 
 def test_batches_are_of_equal_size_and_repeat_by_seed():
@@ -55,17 +53,6 @@ def test_batches_are_of_equal_size_and_repeat_by_seed():
 
 def test_two_good_replies_make_two_batches_at_most():
     assert len(batches(items(2, 30), 8, seed=0)) == 2
-
-
-@pytest.mark.parametrize("rewards", [(), (0.0, 0.0), (1.0, 0.5), (-1.0, -1.0, 0.0)])
-def test_one_sided_or_missing_ratings_are_refused(rewards: tuple[float, ...]):
-    with pytest.raises(NotTrainable, match="rate some answers"):
-        check_trainable(rewards, Hyperparameters())
-
-
-def test_one_sided_ratings_pass_with_a_kl_penalty_and_both_kinds_without():
-    check_trainable([-1.0, -0.5], Hyperparameters(kl_beta=0.1))
-    check_trainable([0.5, -1.0], Hyperparameters())
 
 
 def test_what_cannot_be_rendered_is_left_out_and_logged(weights: Path, caplog: pytest.LogCaptureFixture):

@@ -38,6 +38,9 @@ def test_enough_ratings_and_quiet_start_a_run() -> None:
         (State(5, 3, 2), "waiting for 27 new ratings, 5 good ones, 2 bad ones more"),
         (State(40, 40, 0), "all 40 ready ratings are good, which teaches only damage: rate some answers bad"),
         (State(40, 0, 40), "all 40 ready ratings are bad"),
+        (State(40, 0, 40, comments=3), "or say what was wrong with 4 of them"),
+        (State(16, 0, 16, comments=15), "waiting for 16 new ratings, 8 good ones more"),
+        (State(10, 0, 40, comments=40), "waiting for 22 new ratings, 8 good ones more"),
         (replace(ENOUGH, active="run_7"), "run_7 is under way"),
         (replace(ENOUGH, failures=1, failed_at=NOW_S - 59), "the last run failed, next try in 1 s"),
         (replace(ENOUGH, failures=3, failed_at=NOW_S - 60), "the last 3 runs failed, next try in 180 s"),
@@ -55,6 +58,8 @@ def test_what_stands_in_the_way(state: State, reason: str) -> None:
 @pytest.mark.parametrize(
     "state",
     [
+        State(16, 0, 16, comments=16),
+        State(16, 0, 0, comments=16),
         replace(ENOUGH, busy_at=NOW_S - 3),
         replace(ENOUGH, busy_at=NOW_S, due_since=NOW_S - 600),
         replace(ENOUGH, failures=1, failed_at=NOW_S - 60),

@@ -85,7 +85,8 @@ async def test_words_without_a_rating_are_kept_beside_the_rating(tmp_path: Path)
         await rate(log, rated_id, -1.0)
         await rate(log, rated_id, None, comment="too long")
         await rate(log, rated_id, None, correction="short")
-        (rated,) = await log.rated()
+        said, rated = await log.rated()
+    assert (said.completion.id, said.reward, said.weight, said.comment) == (commented, 0.0, 1.0, "hm")
     assert rated.completion.id == rated_id
     assert (rated.comment, rated.correction, len(rated.feedback_ids)) == ("too long", "short", 3)
 
@@ -237,4 +238,14 @@ def test_what_is_undone_never_counts(given_feedback: list[Feedback]):
 def test_nothing_is_rated_outside_the_conversation():
     rated = Feedback("fb_1", 9.0, "conv0", FeedbackDraft("c0", "rl", reward=1.0, scope="conversation"))
     found = effective([rated], places)
-    assert found == {f"c{n}": Effective(1.0, 1.0, ("fb_1",), None, None) for n in range(4)}
+    assert found == {f"c{n}": Effective(1.0, 1.0, ("fb_1",), None, None, None) for n in range(4)}
+
+
+async def test_a_preference_brings_the_worse_reply_where_the_context_is_the_same(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first, second = (capture(log, [user("a")], reply=text) for text in ("one", "two"))
+        elsewhere = capture(log, [user("b")], reply="three")
+        await log.add_feedback(FeedbackDraft(second, "completion_id", preferred_over=first))
+        await log.add_feedback(FeedbackDraft(elsewhere, "completion_id", preferred_over=first))
+        found = {each.completion.id: each.worse for each in await log.rated()}
+        assert found == {second: {"role": "assistant", "content": "one"}, elsewhere: None}

@@ -13,10 +13,10 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from burnish.adapters.weights_file import check_adapter
-from burnish.training.backends.base import Logps, Rated
+from burnish.training.backends.base import Lesson, Logps, Reply
 from burnish.training.backends.torch_peft import LOGIT_ROWS, TorchPeftBackend, faster_dtype, token_logps
 from burnish.training.errors import Diverged, JobError
-from burnish.training.job import Hyperparameters
+from burnish.training.job import Hyperparameters, LossName
 from burnish.training.rendering import Rendered
 from tests.support.jobs import LONG, SHORT, TOPICS, context
 
@@ -46,11 +46,15 @@ def replies(backend: TorchPeftBackend, count: int = 4) -> list[Rendered]:
     ]
 
 
-def rated(backend: TorchPeftBackend, count: int = 4) -> list[Rated]:
+def lesson(tokens: Rendered, logps: Logps, advantage: float, loss: LossName = "mis_po") -> Lesson:
+    return Lesson(loss, (Reply(tokens, (advantage,) * len(tokens.reply), advantage > 0, 1.0, logps, logps),))
+
+
+def rated(backend: TorchPeftBackend, count: int = 4) -> list[Lesson]:
     tokens = replies(backend, count)
     logps = backend.logps(tokens, "bare")
     return [
-        Rated(reply, -1.0 if n % 2 else 1.0, 1.0, row, row)
+        lesson(reply, row, -1.0 if n % 2 else 1.0)
         for n, (reply, row) in enumerate(zip(tokens, logps, strict=True))
     ]
 
@@ -106,30 +110,33 @@ def test_order_and_grouping_do_not_matter(fresh: TorchPeftBackend):
 def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_model_alone(weights: Path):
     backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
     batch = rated(backend)
-    tokens = [item.tokens for item in batch]
+    tokens = [item.replies[0].tokens for item in batch]
     for _ in range(3):
-        metrics = backend.step(batch, CONFIG)
+        metrics = backend.step(batch, CONFIG, 0.0)
     after = backend.logps(tokens, "trained")
     for item, row in zip(batch, after, strict=True):
-        assert (mean(row) - mean(item.reference_logps)) * item.advantage > 0.02
+        assert (mean(row) - mean(item.replies[0].reference_logps)) * item.replies[0].advantages[0] > 0.02
     assert metrics["good_shift"] > 0 > metrics["bad_shift"]
     assert metrics["kl_per_token"] > 0
-    assert difference(backend.logps(tokens, "bare"), [item.reference_logps for item in batch]) < BF16_MEAN
+    assert (
+        difference(backend.logps(tokens, "bare"), [item.replies[0].reference_logps for item in batch])
+        < BF16_MEAN
+    )
 
 
 def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(weights: Path, tmp_path: Path):
     backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
     batch = rated(backend)
-    tokens = [item.tokens for item in batch]
-    backend.step(batch, CONFIG)
+    tokens = [item.replies[0].tokens for item in batch]
+    backend.step(batch, CONFIG, 0.0)
     trained = backend.logps(tokens, "trained")
     backend.save(tmp_path, "smollm2")
-    assert difference(trained, [item.reference_logps for item in batch]) > 0.05
+    assert difference(trained, [item.replies[0].reference_logps for item in batch]) > 0.05
     assert difference(backend.logps(tokens, tmp_path), trained) == 0
     assert difference(backend.logps(tokens, "trained"), trained) == 0
     child = TorchPeftBackend(weights, tmp_path, CONFIG, seed=1)
     assert difference(child.logps(tokens, "trained"), trained) == 0
-    child.step(batch, CONFIG)
+    child.step(batch, CONFIG, 0.0)
     assert difference(child.logps(tokens, "trained"), trained) > 0.05
     assert difference(child.logps(tokens, tmp_path), trained) == 0
 
@@ -138,7 +145,7 @@ def test_the_saved_adapter_is_safe_and_tells_nothing_of_this_machine(
     fresh: TorchPeftBackend, weights: Path, tmp_path: Path
 ):
     backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
-    backend.step(rated(backend, 2), CONFIG)
+    backend.step(rated(backend, 2), CONFIG, 0.0)
     backend.save(tmp_path, "smollm2")
     check_adapter(tmp_path)
     text = (tmp_path / "adapter_config.json").read_text()
@@ -164,7 +171,7 @@ def test_micro_batches_and_recomputed_layers_make_the_same_step(weights: Path):
     together = TorchPeftBackend(weights, None, CONFIG, seed=0)
     batch = rated(together, 2)
     apart = TorchPeftBackend(weights, None, Hyperparameters(micro_batch_tokens=8), seed=0)
-    left, right = together.step(batch, CONFIG), apart.step(batch, CONFIG)
+    left, right = together.step(batch, CONFIG, 0.0), apart.step(batch, CONFIG, 0.0)
     assert right["tokens"] == left["tokens"]
     assert right["loss"] == pytest.approx(left["loss"], rel=0.02)
     assert right["grad_norm"] == pytest.approx(left["grad_norm"], rel=0.05)
@@ -174,13 +181,12 @@ def test_micro_batches_and_recomputed_layers_make_the_same_step(weights: Path):
 def test_a_loss_that_is_not_finite_changes_nothing(weights: Path, advantage: float):
     backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
     sound = rated(backend, 2)
-    broken = [
-        Rated(item.tokens, advantage, 1.0, item.behaviour_logps, item.reference_logps) for item in sound
-    ]
-    before = backend.logps([item.tokens for item in sound], "trained")
+    tokens = [item.replies[0].tokens for item in sound]
+    broken = [lesson(item.replies[0].tokens, item.replies[0].reference_logps, advantage) for item in sound]
+    before = backend.logps(tokens, "trained")
     with pytest.raises(Diverged, match="lower learning_rate"):
-        backend.step(broken, CONFIG)
-    assert backend.logps([item.tokens for item in sound], "trained") == before
+        backend.step(broken, CONFIG, 0.0)
+    assert backend.logps(tokens, "trained") == before
 
 
 def test_an_adapter_without_safetensors_is_refused(fresh: TorchPeftBackend, tmp_path: Path):

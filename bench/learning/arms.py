@@ -1,0 +1,43 @@
+"""What is compared: an objective, its settings, and what the users tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to learn."""
+
+    name: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables of the burnish under test."""
+    comments: bool = False
+    """The user says in words what was wrong with a bad reply."""
+    pairs: bool = False
+    """The user asks each question twice, and says which reply is better when only one of them pleases."""
+
+
+def _objective(name: str, **more: str) -> dict[str, str]:
+    return {"BURNISH_TRAIN__OBJECTIVE": name} | {f"BURNISH_TRAIN__{key.upper()}": v for key, v in more.items()}
+
+
+ARMS: Mapping[str, Arm] = {
+    arm.name: arm
+    for arm in (
+        Arm("mis_po", _objective("mis_po")),
+        Arm("mis_po_published", _objective("mis_po_published")),
+        # Their mathematics with our learning rate and passes: with their own (8e-6 on this size) nothing moves.
+        Arm("mis_po_rival", _objective("mis_po_rival", kl_beta="0.001")),
+        Arm("reinforce", _objective("reinforce", kl_beta="0.01")),
+        Arm("kto", _objective("kto")),
+        Arm("bco", _objective("bco")),
+        Arm("sft", _objective("sft")),
+        Arm("dpo", _objective("dpo"), pairs=True),
+        Arm("critique", _objective("critique"), comments=True),
+        Arm("hybrid", _objective("hybrid"), comments=True),
+        Arm("auto", _objective("auto")),
+        Arm("auto_words", _objective("auto"), comments=True),
+    )
+}

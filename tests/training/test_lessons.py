@@ -1,0 +1,108 @@
+"""From samples to lessons, on the real small model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from burnish.training.backends.base import Lesson
+from burnish.training.backends.torch_peft import TorchPeftBackend
+from burnish.training.errors import NotTrainable
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
+from burnish.training.lessons import check_classes, lessons
+from tests.support.jobs import LONG, SHORT, TOPICS, sample
+
+RATED: tuple[LossName, ...] = (
+    "mis_po", "mis_po_published", "mis_po_rival", "reinforce", "kto", "bco",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def backend(weights: Path) -> TorchPeftBackend:
+    """Not to be trained."""
+    return TorchPeftBackend(weights, None, Hyperparameters(), seed=0)
+
+
+def learnt(
+    backend: TorchPeftBackend, objective: Objective, samples: list[Sample], **more: object
+) -> list[Lesson]:
+    spec = JobSpec(
+        run_id="run_test",
+        objective=objective,
+        base_model="smollm2",
+        base_weights="unused",
+        base_digest="sha256:0",
+        weights_cache="unused",
+        hyperparameters=Hyperparameters(**more),
+    )
+    return lessons(JobDirectory(Path("unused")), spec, samples, backend)
+
+
+def one_good_of_four() -> list[Sample]:
+    return [sample(n, good=n == 0) for n in range(4)]
+
+
+@pytest.mark.parametrize("loss", RATED)
+def test_every_rated_reply_is_a_lesson_and_no_class_outweighs_the_other(
+    backend: TorchPeftBackend, loss: LossName
+) -> None:
+    found = learnt(backend, loss, one_good_of_four())
+    assert [lesson.loss for lesson in found] == [loss] * 4
+    (good, *bad) = [reply for lesson in found for reply in lesson.replies]
+    assert good.good
+    assert not any(reply.good for reply in bad)
+    assert all(
+        len(reply.advantages) == len(reply.tokens.reply) == len(reply.reference_logps) for reply in bad
+    )
+    if loss != "reinforce":
+        pull = [
+            reply.weight * (abs(reply.advantages[0]) if loss.startswith("mis") else 1)
+            for reply in (good, *bad)
+        ]
+        assert pull[0] == pytest.approx(sum(pull[1:]))
+
+
+def test_reinforce_compares_a_rating_with_those_before_it(backend: TorchPeftBackend) -> None:
+    found = learnt(backend, "reinforce", one_good_of_four(), baseline_decay=0.5)
+    pulls = [lesson.replies[0].advantages[0] for lesson in found]
+    # After 1: mean 1; after 1, -1 with decay .5: (.25 - .5) / .75 = -1/3; then (.125 - .25 - .5) / .875 = -5/7.
+    assert pulls == pytest.approx([1.0, -2.0, -1 + 1 / 3, -1 + 5 / 7])
+
+
+def test_sft_learns_the_good_ones_only(backend: TorchPeftBackend) -> None:
+    (only,) = learnt(backend, "sft", one_good_of_four())
+    assert only.good
+
+
+def test_a_correction_and_a_preference_are_pairs(backend: TorchPeftBackend) -> None:
+    wanted = SHORT.format(TOPICS[1])
+    corrected = sample(1, good=False).model_copy(update={"correction": wanted, "reward": 0.0})
+    other = {"role": "assistant", "content": LONG.format(TOPICS[2])}
+    preferred = sample(2, good=True).model_copy(update={"worse": other})
+    found = learnt(backend, "dpo", [corrected, preferred, sample(3, good=True)])
+    texts = [[backend.renderer.text(reply.tokens.reply) for reply in lesson.replies] for lesson in found]
+    assert texts == [[wanted, LONG.format(TOPICS[1])], [SHORT.format(TOPICS[2]), LONG.format(TOPICS[2])]]
+    assert [[reply.good for reply in lesson.replies] for lesson in found] == [[True, False]] * 2
+
+
+@pytest.mark.parametrize(
+    ("objective", "missing"),
+    [("dpo", "no pair is left"), ("critique", "no comment is left"), ("sft", "one-sided")],
+)
+def test_what_an_objective_lacks_is_said(
+    backend: TorchPeftBackend, objective: Objective, missing: str
+) -> None:
+    with pytest.raises(NotTrainable, match=missing):
+        learnt(backend, objective, [sample(1, good=False)])
+
+
+@pytest.mark.parametrize("rewards", [(), (0.0, 0.0), (1.0, 0.5), (-1.0, -1.0, 0.0)])
+def test_one_sided_or_missing_ratings_are_refused(rewards: tuple[float, ...]) -> None:
+    with pytest.raises(NotTrainable, match="rate some answers"):
+        check_classes(rewards, "mis_po", Hyperparameters())
+
+
+def test_one_sided_ratings_pass_with_a_kl_penalty_and_both_kinds_without() -> None:
+    check_classes([-1.0, -0.5], "mis_po", Hyperparameters(kl_beta=0.1))
+    check_classes([0.5, -1.0], "kto", Hyperparameters())
