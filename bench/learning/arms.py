@@ -20,7 +20,9 @@ class Arm:
 
 
 def _objective(name: str, **more: str) -> dict[str, str]:
-    return {"BURNISH_TRAIN__OBJECTIVE": name} | {f"BURNISH_TRAIN__{key.upper()}": v for key, v in more.items()}
+    return {"BURNISH_TRAIN__OBJECTIVE": name} | {
+        f"BURNISH_TRAIN__{key.upper()}": v for key, v in more.items()
+    }
 
 
 ARMS: Mapping[str, Arm] = {

@@ -7,12 +7,12 @@ model keeps a rule by itself – stand in docs/learning.md: of a rule that it al
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from burnish.adapters.replies import near_empty
+from burnish.bench.questions import BRIEFLY
 
-BRIEFLY = "Answer in one short sentence"
 SHORT_CHARACTERS = 130
 """As in the demo: a finished answer below this is brief."""
 PLAIN_LETTERS = 4.6
@@ -90,3 +90,24 @@ _TOO_LONG = (
     "just the answer in a few words",
     "shorter!",
 )
+
+PREFERENCES: Mapping[str, Preference] = {
+    preference.name: preference
+    for preference in (
+        Preference("brief", "a short answer, where the program asks for one", _brief, _TOO_LONG, BRIEFLY),
+        Preference("brief-cold", "a short answer, though nobody asks for one", _brief, _TOO_LONG),
+        Preference(
+            "second-person",
+            "to be addressed",
+            _second_person,
+            (
+                "talk to me: say you",
+                "address me directly",
+                "Please speak to me, use the word you.",
+                "too impersonal, tell me what it means for you and your life",
+                "say 'you', as if we talked",
+            ),
+            BRIEFLY,
+        ),
+    )
+}

@@ -15,6 +15,8 @@ from burnish.bench.preferences import Preference
 
 # As chat clients set it; the small model's long answers are cut here.
 MAX_TOKENS, TEMPERATURE, TOP_P = 96, 0.8, 0.95
+# Enough for a fact.
+PLAIN_TOKENS = 40
 TIMEOUT_S = 300.0
 # The embedded engine's slots.
 AT_ONCE = 4
@@ -74,18 +76,30 @@ class User:
                 finish = chunk.choices[0].finish_reason or finish
         return Answered(question, "".join(parts).strip(), finish == "stop", response_id)
 
-    def ask_all(
-        self, questions: Sequence[str], model: str, tick: Callable[[], None] = lambda: None
-    ) -> list[Answered]:
+    def ask_all(self, questions: Sequence[str], model: str, *, first_seed: int) -> list[Answered]:
         """Ask several questions, a few at once; each has dice of its own, so that models can be compared."""
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            return list(
+                threads.map(
+                    lambda place: self.ask(questions[place], model, seed=first_seed + place),
+                    range(len(questions)),
+                )
+            )
 
-        def one(place: int) -> Answered:
-            answered = self.ask(questions[place], model, seed=place)
-            tick()
-            return answered
+    def ask_plainly(self, questions: Sequence[str]) -> list[str]:
+        """Ask what is live, without any system message and without dice."""
+
+        def one(question: str) -> str:
+            answer = self._client.chat.completions.create(
+                model="default",
+                messages=[{"role": "user", "content": question}],
+                max_tokens=PLAIN_TOKENS,
+                temperature=0,
+            )
+            return str(answer.choices[0].message.content or "")
 
         with ThreadPoolExecutor(AT_ONCE) as threads:
-            return list(threads.map(one, range(len(questions))))
+            return list(threads.map(one, questions))
 
     def pleased(self, answered: Answered) -> bool:
         """Whether an answer keeps the rule."""
@@ -96,6 +110,13 @@ class User:
         said: dict[str, Any] = {"response_id": answered.response_id, "rating": "good" if good else "bad"}
         if comment and not good:
             said["comment"] = self._dice.choice(self.preference.comments)
+        self._say(said)
+
+    def prefer(self, better: Answered, worse: Answered) -> None:
+        """Say which of two answers is better."""
+        self._say({"response_id": better.response_id, "preferred_over": worse.response_id})
+
+    def _say(self, said: dict[str, Any]) -> None:
         httpx.post(
             self._url + "/v1/feedback", json=said, timeout=TIMEOUT_S, trust_env=False
         ).raise_for_status()

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,31 +12,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import httpx
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from burnish.adapters.manifest import BASE_VERSION
-from burnish.bench.questions import PROMPTS
+from burnish.bench.running import DidNotStart, burnish
 from burnish.proxy.cli import demo_report
 from burnish.proxy.cli.client import Proxy
-from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, Outcome, User, summarise
+from burnish.proxy.cli.demo_user import HELD_OUT, QUESTIONS, SAMPLES, Outcome, User, summarise
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, console, print_json
 from burnish.proxy.config import TrainConfig
-from burnish.proxy.serve import SERVER_FILE
 
-# The model is fetched on the very first start.
-BOOT_LIMIT_S = 900.0
 # Long past what the slowest machine needs; a run that takes longer hangs.
 LEARN_LIMIT_S = 3600.0
 # A run starts a few seconds after the last request.
 START_LIMIT_S = 120.0
-STOP_LIMIT_S = 30.0
 POLL_S = 0.5
-# What of the person's own settings says where things are, and nothing else.
-KEPT = ("BURNISH_CACHE_DIR", "BURNISH_UPSTREAM_API_KEY", "BURNISH_MODELS_PRESET", "BURNISH_TRAIN__BASE")
 FEWEST_RATINGS = 16
 # With fewer ratings than the default wants, a run starts after this share: an empty answer, say, teaches nothing.
 ENOUGH_SHARE = 0.8
@@ -128,45 +117,16 @@ def run(seed: int, ratings: int, *, upstream: str | None = None, quiet: bool = F
 
 @contextmanager
 def _burnish(folder: Path, seed: int, ratings: int, upstream: str | None) -> Iterator[Proxy]:
-    """Run ``burnish up`` as anyone would, on a free port and an empty data directory."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
-    own |= {name: os.environ[name] for name in KEPT if name in os.environ}
+    """Run ``burnish up`` as anyone would, on a free port and an empty data directory. Raises CommandFailed."""
     enough = min(TrainConfig().min_ratings, int(ENOUGH_SHARE * ratings))
-    nothing = folder / "config.toml"  # the person's own settings have no say
-    nothing.touch()
-    own |= {
-        "BURNISH_CONFIG": str(nothing),
-        "BURNISH_TRAIN__MIN_RATINGS": str(enough),
-        "BURNISH_TRAIN__SEED": str(seed),
-    }
+    settings = {"BURNISH_TRAIN__MIN_RATINGS": str(enough), "BURNISH_TRAIN__SEED": str(seed)}
     if upstream:
-        own["BURNISH_UPSTREAM"] = upstream
-    command = [sys.executable, "-m", "burnish", "up", "--port", "0", "--data-dir", str(folder)]
-    with (folder / "output.txt").open("wb") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, env=own
-        )
+        settings["BURNISH_UPSTREAM"] = upstream
     try:
-        yield Proxy(_wait_for_url(folder, process))
-    finally:
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait_for_url(folder: Path, process: subprocess.Popen[bytes]) -> str:
-    deadline = time.monotonic() + BOOT_LIMIT_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            url = str(json.loads((folder / SERVER_FILE).read_text(encoding="utf-8"))["url"])
-            httpx.get(url + "/healthz", trust_env=False).raise_for_status()
-            return url
-        except (OSError, ValueError, KeyError, httpx.HTTPError):
-            time.sleep(POLL_S)
-    raise CommandFailed(f"burnish did not start:\n{(folder / 'output.txt').read_text(errors='replace')}")
+        with burnish(folder, settings) as url:
+            yield Proxy(url)
+    except DidNotStart as error:
+        raise CommandFailed(f"burnish did not start:\n{error}") from error
 
 
 def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, seed: int) -> None:
@@ -215,5 +175,7 @@ def _check(ratings: int) -> None:
     missing = [name for name in ("openai", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandFailed(f'the demo needs {", ".join(missing)}: pip install "burnish[demo]"')
-    if ratings > len(PROMPTS) - HELD_OUT:
-        raise WrongUsage(f"there are questions for {len(PROMPTS) - HELD_OUT} ratings at most, not {ratings}")
+    if ratings > len(QUESTIONS) - HELD_OUT:
+        raise WrongUsage(
+            f"there are questions for {len(QUESTIONS) - HELD_OUT} ratings at most, not {ratings}"
+        )

@@ -17,6 +17,7 @@ SHORT_CHARACTERS = 130
 # As chat clients set it; the small model's long answers are cut here, and a cut answer does not satisfy.
 MAX_TOKENS, TEMPERATURE, TOP_P = 96, 0.8, 0.95
 HELD_OUT = 40
+QUESTIONS = PROMPTS[:120]
 SAMPLES = 2
 """Answers asked for each held-out question: halves the noise of sampling."""
 TIMEOUT_S = 120.0
@@ -52,7 +53,7 @@ class User:
         """Choose the questions to rate and, distinct from them, the held-out ones."""
         from openai import DefaultHttpxClient, OpenAI
 
-        order = random.Random(seed).sample(PROMPTS, len(PROMPTS))
+        order = random.Random(seed).sample(QUESTIONS, len(QUESTIONS))
         self.rated, self.held_out = order[:ratings], order[-HELD_OUT:]
         self._url = url
         self._client: Any = OpenAI(
