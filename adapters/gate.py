@@ -1,9 +1,10 @@
 """May a candidate go live? A pure decision on evidence that others gathered.
 
 Two things are asked. *Is it better?* shown by held-out ratings (it finds good ones likelier and bad ones less so than
-the incumbent does), or by what the engine answers with it (those replies would please more, by a taste learnt from
-all ratings); either proof will do, and neither may speak against it. *Is it sound?* shown by its distance from the
-bare model, by ordinary text, and by the share of replies that are empty, repetitive, cut or off the topic.
+the incumbent does), or by what the engine answers with it: those replies would please more, by a taste learnt from
+all ratings, or they fit better what the users said in words. One proof will do, and none may speak against it. *Is it
+sound?* shown by its distance from the bare model, by ordinary text, and by the share of replies that are empty,
+repetitive, cut or off the topic.
 
 A check fails, holds, or has too little to go by: one failure rejects, and too little leaves it to the user.
 """
@@ -52,6 +53,14 @@ class SampledReply:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldApart:
+    """How well the two replies to one prompt fit what the users said in words, by the bare model (nats per token)."""
+
+    candidate_pmi: float
+    incumbent_pmi: float
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """All that the gate looks at."""
 
@@ -60,6 +69,8 @@ class Evidence:
     """All replies with a rating, also those that training saw: what pleases is a fact about the raters."""
     candidate: tuple[SampledReply, ...]
     incumbent: tuple[SampledReply, ...]
+    words: tuple[ToldApart, ...]
+    """A prompt each; empty when nobody said anything."""
     kl_per_token: float
     """KL(candidate ‖ bare model) per token on the candidate's own replies, nats."""
     general_loss: float
@@ -78,9 +89,9 @@ class Limits:
     """Conversations with good held-out replies, and with bad ones."""
     min_sampled: int = 8
     """Prompts that both versions answered."""
-    # There are two ways to be proved better, so each gets half of the error of one chance in twenty.
-    confidence: float = 0.975
-    """Of the one-sided bounds of both proofs."""
+    # There are three ways to be proved better, so each gets a third of the error of one chance in twenty.
+    confidence: float = 0.983
+    """Of the one-sided bounds of the proofs."""
     resamples: int = 4000
     seed: int = 0
     # Healthy runs reach .38–.47, collapsed ones .88, the best coherent one .56: necessary, not sufficient.
@@ -125,7 +136,11 @@ def judge(evidence: Evidence, limits: Limits | None = None) -> Verdict:
     """Weigh the evidence: any failed check rejects; without one, unproved or unknown leaves it open."""
     limits = limits or Limits()
     pairs = _pairs(evidence)
-    proofs = (_ratings(evidence.held_out, limits), _taste(evidence.rated, pairs, limits))
+    proofs = (
+        _ratings(evidence.held_out, limits),
+        _taste(evidence.rated, pairs, limits),
+        _words(evidence.words, limits),
+    )
     soundness = (_kl(evidence, pairs, limits), *_shares(pairs, limits), _general(evidence, limits))
     checks = (*proofs, *soundness, _length(pairs))
     proved = [check.text for check in proofs if check.passed]
@@ -260,6 +275,28 @@ def _taste(rated: Sequence[RatedReply], pairs: Sequence[_Pair], limits: Limits) 
 
 def _pleases(taste: Taste, reply: SampledReply) -> float:
     return taste.pleases(reply.prompt, reply.text, reply.finished)
+
+
+_FITS = {
+    True: "its replies fit what you said better",
+    None: "its replies do not reliably fit what you said better",
+    False: "its replies fit what you said less",
+}
+
+
+def _words(words: Sequence[ToldApart], limits: Limits) -> Check:
+    """Compare the replies as the model itself does when it is told the comments."""
+    if len(words) < limits.min_sampled:
+        text = "you have not said in words what was wrong, or too few replies were sampled to compare"
+        return Check(name="words", passed=None, value=None, limit=0.0, text=text)
+    gains = np.array([[each.candidate_pmi - each.incumbent_pmi] for each in words])  # (n, 1)
+    if not np.isfinite(gains).all():
+        text = "its replies have a probability that is no number"
+        return Check(name="words", passed=False, value=None, limit=0.0, text=text)
+    drawn = _resampled(gains, np.random.default_rng(limits.seed), limits)[:, 0] / len(words)
+    gain = _interval(gains.mean(axis=0), drawn, limits)
+    text = f"{_FITS[gain.sign]} ({gain.estimate:+.3f} nats per token, {gain.lower:+.3f} to {gain.upper:+.3f})"
+    return Check(name="words", passed=gain.sign, value=gain.lower, limit=0.0, text=text)
 
 
 _Pair = tuple[SampledReply, SampledReply]

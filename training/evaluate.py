@@ -8,14 +8,16 @@ from importlib.resources import files
 from pathlib import Path
 
 from burnish.training.backends.base import Logps, Policy, TrainerBackend
+from burnish.training.critique import told
 from burnish.training.dataset import examples
 from burnish.training.errors import JobError
-from burnish.training.job import Evaluation, HeldOutScore, JobDirectory, Rollout, Sample
+from burnish.training.job import Evaluation, HeldOutScore, JobDirectory, Rollout, Sample, WordsScore
 from burnish.training.loop import clear_outputs, open_backend, peak_rss_bytes
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
 
 # Ours, written for this, so that nobody's licence and no training set is in it. About 350 tokens.
 GENERAL_TEXT = "general_text.txt"
+_POLICIES = ("candidate", "incumbent")
 
 
 def evaluate(job: JobDirectory) -> Evaluation:
@@ -35,6 +37,7 @@ def evaluate(job: JobDirectory) -> Evaluation:
     evaluation = Evaluation(
         run_id=spec.run_id,
         held_out=_held_out(backend, [s for s in samples if s.held_out], job.adapter, incumbent, limit),
+        words=_words(backend, samples, rollouts, limit),
         kl_per_token=_kl(backend, _rendered(rollouts, "candidate", backend.renderer, limit), job.adapter),
         incumbent_kl_per_token=_kl(
             backend, _rendered(rollouts, "incumbent", backend.renderer, limit), incumbent
@@ -68,6 +71,33 @@ def _held_out(
             reference_logp=_mean([reference[place]]),
         )
         for place, example in enumerate(held)
+    )
+
+
+def _words(
+    backend: TrainerBackend, samples: Sequence[Sample], rollouts: Sequence[Rollout], max_tokens: int
+) -> tuple[WordsScore, ...]:
+    """Score each pair of replies by a comment: its own prompt's, else one of the others in turn."""
+    own = {s.completion_id: s.comment for s in samples if s.comment and s.reward <= 0}
+    comments = list(own.values())
+    found: dict[str, dict[str, float]] = {}
+    for place, rollout in enumerate(rollouts if comments else ()):
+        comment = own.get(rollout.prompt_id) or comments[place % (len(rollouts) // 2) % len(comments)]
+        reply = {"role": "assistant", "content": rollout.reply}
+        contexts = (rollout.messages, told(rollout.messages, comment))
+        try:
+            plain, informed = (
+                backend.renderer.conversation(each, rollout.tools, reply, rollout.finished, max_tokens)
+                for each in contexts
+            )
+        except (Unrenderable, ValueError):
+            continue
+        with_it, without = backend.logps([informed, plain], "bare")
+        found.setdefault(rollout.prompt_id, {})[rollout.policy] = _mean([with_it]) - _mean([without])
+    return tuple(
+        WordsScore(prompt_id=prompt, candidate_pmi=pair["candidate"], incumbent_pmi=pair["incumbent"])
+        for prompt, pair in found.items()
+        if len(pair) == len(_POLICIES)
     )
 
 

@@ -171,11 +171,25 @@ class HeldOutScore(_Record):
     reference_logp: float
 
 
+class WordsScore(_Record):
+    """How well both policies' replies to one prompt fit what the users said in words.
+
+    Pointwise mutual information of reply and comment by the bare model, mean per token (nats):
+    log π_ref(y | prompt, comment) − log π_ref(y | prompt).
+    """
+
+    prompt_id: str
+    candidate_pmi: float
+    incumbent_pmi: float
+
+
 class Evaluation(_Record):
     """``evaluation.json``: what only a model can measure; adapters.gate judges it."""
 
     run_id: str
     held_out: tuple[HeldOutScore, ...]
+    words: tuple[WordsScore, ...] = ()
+    """Empty when nobody said anything."""
     kl_per_token: float
     """Candidate's own rollouts, KL(candidate ‖ bare model) per token, nats: mean of log π_c − log π_ref."""
     incumbent_kl_per_token: float

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from burnish.adapters.errors import NeedsRestart
-from burnish.adapters.gate import Evidence, HeldOutReply, SampledReply, Verdict, judge
+from burnish.adapters.gate import Evidence, HeldOutReply, SampledReply, ToldApart, Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.nap import while_asleep
 from burnish.adapters.one_thread import in_one_thread
@@ -256,6 +256,7 @@ def evidence(
     return Evidence(
         held_out=held_out,
         rated=tuple(_rated_reply(each) for each in rated),
+        words=tuple(ToldApart(each.candidate_pmi, each.incumbent_pmi) for each in evaluation.words),
         candidate=sampled["candidate"],
         incumbent=sampled["incumbent"],
         kl_per_token=evaluation.kl_per_token,

@@ -14,6 +14,7 @@ from burnish.adapters.gate import (
     HeldOutReply,
     Limits,
     SampledReply,
+    ToldApart,
     Verdict,
     allowance,
     judge,
@@ -72,6 +73,7 @@ HEALTHY = Evidence(
     rated=(),
     candidate=sampled(sensible()),
     incumbent=sampled(sensible()),
+    words=(),
     kl_per_token=0.24,
     general_loss=3.0,
     general_loss_reference=2.99,
@@ -93,6 +95,7 @@ def test_a_healthy_candidate_passes_and_says_why() -> None:
     assert [check.name for check in verdict.checks] == [
         "ratings",
         "taste",
+        "words",
         "kl",
         "near_empty",
         "repetitive",
@@ -261,6 +264,35 @@ def test_too_few_sampled_replies_leave_it_to_the_user(count: int) -> None:
 
 def test_damage_rejects_even_when_the_ratings_are_too_few() -> None:
     assert judge(replace(HEALTHY, held_out=(), kl_per_token=0.88)).outcome == "rejected"
+
+
+# What was said in words.
+
+
+def fitting(gain: float, count: int = 12, spread: float = 0.1) -> tuple[ToldApart, ...]:
+    dice = np.random.default_rng(0)
+    return tuple(ToldApart(float(gain + draw), 0.0) for draw in dice.normal(0, spread, count))
+
+
+UNRATED = replace(HEALTHY, held_out=())
+
+
+def test_words_alone_prove_a_candidate_whose_replies_fit_them() -> None:
+    assert judge(UNRATED).outcome == "undecided"
+    verdict = judge(replace(UNRATED, words=fitting(0.2)))
+    assert verdict.outcome == "passed"
+    assert "fit what you said better (+0.2" in verdict.reason
+
+
+@pytest.mark.parametrize("words", [fitting(0.2, count=7), fitting(0.0), fitting(0.2, spread=1.0)])
+def test_a_few_or_doubtful_words_prove_nothing(words: tuple[ToldApart, ...]) -> None:
+    assert judge(replace(UNRATED, words=words)).outcome == "undecided"
+
+
+@pytest.mark.parametrize("words", [fitting(-0.2), fitting(nan)])
+def test_words_can_speak_against_a_candidate_that_the_ratings_like(words: tuple[ToldApart, ...]) -> None:
+    verdict = judge(replace(HEALTHY, words=words))
+    assert (verdict.outcome, failed(verdict)) == ("rejected", {"words"})
 
 
 # Damage that the ratings don't see.
