@@ -1,0 +1,103 @@
+"""Learning from words, on the real small model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from burnish.adapters.replies import near_empty, on_topic, topics
+from burnish.training.backends.base import Lesson
+from burnish.training.backends.torch_peft import TorchPeftBackend
+from burnish.training.critique import taught, told
+from burnish.training.errors import NotTrainable
+from burnish.training.job import Hyperparameters, JobSpec, Sample
+from tests.support.jobs import LONG, TOPICS, sample
+
+SPEC = JobSpec(
+    run_id="run_test",
+    objective="critique",
+    base_model="smollm2",
+    base_weights="unused",
+    base_digest="sha256:0",
+    weights_cache="unused",
+    hyperparameters=Hyperparameters(teacher_samples=3, teacher_kept=2),
+)
+
+
+@pytest.fixture(scope="module")
+def backend(weights: Path) -> TorchPeftBackend:
+    """Not to be trained."""
+    return TorchPeftBackend(weights, None, Hyperparameters(), seed=0)
+
+
+def criticised(number: int, comment: str | None = "too long, one short sentence please") -> Sample:
+    asked = ({"role": "user", "content": f"What is {TOPICS[number].lower()}?"},)
+    return sample(number, good=False).model_copy(update={"comment": comment, "messages": asked})
+
+
+@pytest.fixture(scope="module")
+def lessons(backend: TorchPeftBackend) -> list[Lesson]:
+    return taught(
+        SPEC, [criticised(n) for n in range(6)] + [sample(7, good=True), sample(8, good=False)], backend
+    )
+
+
+def texts(backend: TorchPeftBackend, lessons: list[Lesson], *, good: bool) -> list[str]:
+    replies = [reply for lesson in lessons for reply in lesson.replies if reply.good is good]
+    return [backend.renderer.text(reply.tokens.reply) for reply in replies]
+
+
+def test_a_comment_goes_to_the_end_of_the_question_and_the_original_stays_as_it_is() -> None:
+    messages = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": [{"type": "text", "text": "What is"}, {"type": "text", "text": "rain?"}]},
+        {"role": "assistant", "content": "Water."},
+        {"role": "user", "content": "And snow?"},
+    ]
+    found = told(messages, "too long")
+    assert [message["content"] for message in found] == [
+        "Be kind.",
+        "What is\nrain?",
+        "Water.",
+        "And snow?\n\n(too long)",
+    ]
+    assert messages[-1]["content"] == "And snow?"
+
+
+def test_the_model_that_was_told_teaches_the_one_that_was_not(
+    backend: TorchPeftBackend, lessons: list[Lesson]
+) -> None:
+    taught_to = {reply.tokens.prompt for lesson in lessons for reply in lesson.replies if reply.good}
+    plain = {tuple(backend.renderer.prompt(criticised(n).messages)) for n in range(6)}
+    assert taught_to
+    assert taught_to <= plain, "the comment is not in the prompt that is learnt"
+    assert len(texts(backend, lessons, good=True)) <= 6 * SPEC.hyperparameters.teacher_kept
+
+
+def test_what_is_taught_is_whole_and_on_topic(backend: TorchPeftBackend, lessons: list[Lesson]) -> None:
+    for lesson in lessons:
+        for reply in lesson.replies:
+            if reply.good:
+                text = backend.renderer.text(reply.tokens.reply)
+                question = backend.renderer.text(reply.tokens.prompt)
+                assert reply.tokens.reply[-1] == backend.renderer.end_id
+                assert not near_empty(text)
+                assert on_topic(text, topics(question))
+
+
+def test_told_that_it_was_too_long_it_teaches_shorter_replies(
+    backend: TorchPeftBackend, lessons: list[Lesson]
+) -> None:
+    found = texts(backend, lessons, good=True)
+    assert sum(map(len, found)) / len(found) < 0.8 * len(LONG)
+
+
+def test_the_same_seed_teaches_the_same(backend: TorchPeftBackend) -> None:
+    once, again = (taught(SPEC, [criticised(n) for n in range(2)], backend) for _ in range(2))
+    assert once == again
+
+
+def test_without_a_comment_there_is_nothing_to_learn(backend: TorchPeftBackend) -> None:
+    with pytest.raises(NotTrainable, match="no comment is left"):
+        taught(SPEC, [criticised(0, comment=None), sample(1, good=True)], backend)
