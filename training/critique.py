@@ -1,6 +1,7 @@
 """Learning from words: the model, told what was wanted, answers anew and teaches the model that isn't told.
 
-For each comment the policy at the start of the run is sampled with the comment in its prompt. Of what it says, the
+For each comment the policy at the start of the run is sampled with the comment in its prompt, and with a few others'
+beside it: people say the same wish in many ways, and a small model understands some of them. Of what it says, the
 replies that the comment explains best are kept – by pointwise mutual information a token,
 
     PMI = mean_t [ log π(y_t | prompt, comment) − log π(y_t | prompt) ],
@@ -14,6 +15,7 @@ contrast are ours. It needs neither a good rating nor a second model.
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -29,6 +31,8 @@ logger = logging.getLogger(__name__)
 
 # As long as the answers of a chat mostly are; a longer one doesn't finish and is not learnt from.
 TEACHER_TOKENS = 160
+# With three of ten wordings of "too long", the small model follows as often as with one, and stays on topic.
+POOLED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +46,17 @@ class Criticised:
     """The same, with what was said about the reply."""
 
 
-def told(messages: Sequence[Mapping[str, Any]], comment: str) -> list[dict[str, Any]]:
-    """Return a context whose last user message ends with a comment."""
+def told(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> list[dict[str, Any]]:
+    """Return a context whose last user message ends with comments. Raises ValueError when there is no such message."""
     found = [flattened(message) for message in messages]
     last = max(place for place, message in enumerate(found) if message["role"] == "user")
-    found[last]["content"] = f"{found[last]['content']}\n\n({comment})"
+    found[last]["content"] = f"{found[last]['content']}\n\n({'; '.join(comments)})"
     return found
 
 
 def taught(spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend) -> list[Lesson]:
     """Return what the comments teach. Raises NotTrainable when there is none, or the model can't follow any."""
-    criticised = _criticised(samples, backend)
+    criticised = _criticised(samples, spec.seed, backend)
     if not criticised:
         raise NotTrainable("no comment is left to learn from: say of some answers what was wrong with them")
     kept = _best(criticised, spec, backend)
@@ -63,14 +67,24 @@ def taught(spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend) ->
     return _lessons(criticised, kept, backend)
 
 
-def _criticised(samples: Sequence[Sample], backend: TrainerBackend) -> list[Criticised]:
-    found = []
+def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
+    """Return for each sample with a comment on a reply that was not good, by id: its comment and a few others."""
+    said = {s.completion_id: s.comment for s in samples if s.comment and s.reward <= 0}
+    dice, found = random.Random(seed), {}
+    for completion_id, own in said.items():
+        others = sorted(set(said.values()) - {own})
+        found[completion_id] = [own, *dice.sample(others, min(POOLED - 1, len(others)))]
+    return found
+
+
+def _criticised(samples: Sequence[Sample], seed: int, backend: TrainerBackend) -> list[Criticised]:
+    comments, found = pooled(samples, seed), []
     for sample in samples:
-        if not sample.comment or sample.tools:
+        if sample.completion_id not in comments or sample.tools:
             continue
         try:
             plain = backend.renderer.prompt(sample.messages)
-            heard = backend.renderer.prompt(told(sample.messages, sample.comment))
+            heard = backend.renderer.prompt(told(sample.messages, comments[sample.completion_id]))
         except (Unrenderable, ValueError) as error:
             logger.warning("the comment on completion %s is left out: %s", sample.completion_id, error)
         else:

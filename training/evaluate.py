@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from burnish.training.backends.base import Logps, Policy, TrainerBackend
-from burnish.training.critique import told
+from burnish.training.critique import pooled, told
 from burnish.training.dataset import examples
 from burnish.training.errors import JobError
 from burnish.training.job import Evaluation, HeldOutScore, JobDirectory, Rollout, Sample, WordsScore
@@ -78,13 +78,13 @@ def _words(
     backend: TrainerBackend, samples: Sequence[Sample], rollouts: Sequence[Rollout], max_tokens: int
 ) -> tuple[WordsScore, ...]:
     """Score each pair of replies by a comment: its own prompt's, else one of the others in turn."""
-    own = {s.completion_id: s.comment for s in samples if s.comment and s.reward <= 0}
+    own = pooled(samples, seed=0)
     comments = list(own.values())
     found: dict[str, dict[str, float]] = {}
     for place, rollout in enumerate(rollouts if comments else ()):
-        comment = own.get(rollout.prompt_id) or comments[place % (len(rollouts) // 2) % len(comments)]
+        said = own.get(rollout.prompt_id) or comments[place % (len(rollouts) // 2) % len(comments)]
         reply = {"role": "assistant", "content": rollout.reply}
-        contexts = (rollout.messages, told(rollout.messages, comment))
+        contexts = (rollout.messages, told(rollout.messages, said))
         try:
             plain, informed = (
                 backend.renderer.conversation(each, rollout.tools, reply, rollout.finished, max_tokens)

@@ -55,12 +55,12 @@ def test_a_comment_goes_to_the_end_of_the_question_and_the_original_stays_as_it_
         {"role": "assistant", "content": "Water."},
         {"role": "user", "content": "And snow?"},
     ]
-    found = told(messages, "too long")
+    found = told(messages, ["too long", "shorter!"])
     assert [message["content"] for message in found] == [
         "Be kind.",
         "What is\nrain?",
         "Water.",
-        "And snow?\n\n(too long)",
+        "And snow?\n\n(too long; shorter!)",
     ]
     assert messages[-1]["content"] == "And snow?"
 
