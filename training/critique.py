@@ -6,7 +6,8 @@ replies that the comment explains best are kept – by pointwise mutual informat
 
     PMI = mean_t [ log π(y_t | prompt, comment) − log π(y_t | prompt) ],
 
-and learnt as replies to the prompt *without* the comment, against the reply that was criticised.
+and learnt as replies to the prompt *without* the comment; the reply that was criticised is unlearnt with the same
+weight. On the small model that keeps replies on the topic, from which imitation alone drifts (docs/learning.md).
 
 Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
 contrast are ours. It needs neither a good rating nor a second model.
@@ -30,7 +31,7 @@ from burnish.training.rendering import Rendered, Unrenderable, flattened
 logger = logging.getLogger(__name__)
 
 # As long as the answers of a chat mostly are; a longer one doesn't finish and is not learnt from.
-TEACHER_TOKENS = 160
+TEACHER_TOKENS = 128
 # With three of ten wordings of "too long", the small model follows as often as with one, and stays on topic.
 POOLED = 3
 
@@ -44,6 +45,8 @@ class Criticised:
     """The prompt that the reply was given to."""
     told: tuple[int, ...]
     """The same, with what was said about the reply."""
+    criticised: Rendered | None
+    """The reply itself; None when there is none to render, e.g. an empty one."""
 
 
 def told(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> list[dict[str, Any]]:
@@ -56,7 +59,7 @@ def told(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> list
 
 def taught(spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend) -> list[Lesson]:
     """Return what the comments teach. Raises NotTrainable when there is none, or the model can't follow any."""
-    criticised = _criticised(samples, spec.seed, backend)
+    criticised = _criticised(samples, spec, backend)
     if not criticised:
         raise NotTrainable("no comment is left to learn from: say of some answers what was wrong with them")
     kept = _best(criticised, spec, backend)
@@ -64,7 +67,7 @@ def taught(spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend) ->
         raise NotTrainable(
             "told what you said, the model gives no usable answer either: it is too small for it"
         )
-    return _lessons(criticised, kept, backend)
+    return _lessons(kept, spec, backend)
 
 
 def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
@@ -77,8 +80,8 @@ def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
     return found
 
 
-def _criticised(samples: Sequence[Sample], seed: int, backend: TrainerBackend) -> list[Criticised]:
-    comments, found = pooled(samples, seed), []
+def _criticised(samples: Sequence[Sample], spec: JobSpec, backend: TrainerBackend) -> list[Criticised]:
+    comments, found = pooled(samples, spec.seed), []
     for sample in samples:
         if sample.completion_id not in comments or sample.tools:
             continue
@@ -88,14 +91,24 @@ def _criticised(samples: Sequence[Sample], seed: int, backend: TrainerBackend) -
         except (Unrenderable, ValueError) as error:
             logger.warning("the comment on completion %s is left out: %s", sample.completion_id, error)
         else:
-            found.append(Criticised(sample, tuple(plain), tuple(heard)))
+            reply = _reply_to(sample, spec.hyperparameters.max_tokens, backend)
+            found.append(Criticised(sample, tuple(plain), tuple(heard), reply))
     return found
+
+
+def _reply_to(sample: Sample, max_tokens: int, backend: TrainerBackend) -> Rendered | None:
+    try:
+        return backend.renderer.conversation(
+            sample.messages, sample.tools, sample.reply, sample.finished, max_tokens
+        )
+    except Unrenderable:
+        return None
 
 
 def _best(
     criticised: Sequence[Criticised], spec: JobSpec, backend: TrainerBackend
-) -> list[tuple[Criticised, Sampled]]:
-    """Sample replies to each told prompt, and keep those that the comment explains best."""
+) -> list[tuple[Criticised, list[Sampled]]]:
+    """Sample replies to each told prompt, and keep those that the comment explains best, if there are any."""
     config = spec.hyperparameters
     asked = [each for each in criticised for _ in range(config.teacher_samples)]
     answers = backend.sample([each.told for each in asked], "trained", TEACHER_TOKENS, spec.seed)
@@ -104,12 +117,20 @@ def _best(
     ]
     informed = backend.logps([Rendered(each.told, answer.ids) for each, answer in usable], "trained")
     plain = backend.logps([Rendered(each.plain, answer.ids) for each, answer in usable], "trained")
-    scored: dict[str, list[tuple[float, Criticised, Sampled]]] = {}
-    for (each, answer), with_it, without in zip(usable, informed, plain, strict=True):
-        pmi = fmean(with_it) - fmean(without)
-        scored.setdefault(each.sample.completion_id, []).append((pmi, each, answer))
-    best = [sorted(found, key=lambda entry: -entry[0])[: config.teacher_kept] for found in scored.values()]
-    return [(each, answer) for found in best for pmi, each, answer in found if pmi > 0]
+    gains = [fmean(with_it) - fmean(without) for with_it, without in zip(informed, plain, strict=True)]
+    found = []
+    for each in criticised:
+        explained = sorted(
+            (
+                (gain, answer)
+                for gain, (asker, answer) in zip(gains, usable, strict=True)
+                if asker is each and gain > 0
+            ),
+            key=lambda entry: -entry[0],
+        )
+        if explained:
+            found.append((each, [answer for _, answer in explained[: config.teacher_kept]]))
+    return found
 
 
 def _usable(each: Criticised, answer: Sampled, backend: TrainerBackend) -> bool:
@@ -124,12 +145,18 @@ def _usable(each: Criticised, answer: Sampled, backend: TrainerBackend) -> bool:
 
 
 def _lessons(
-    criticised: Sequence[Criticised], kept: Sequence[tuple[Criticised, Sampled]], backend: TrainerBackend
+    kept: Sequence[tuple[Criticised, list[Sampled]]], spec: JobSpec, backend: TrainerBackend
 ) -> list[Lesson]:
-    good = [Rendered(each.plain, answer.ids) for each, answer in kept]
+    """Make what it said when told likelier, and what was criticised less likely, with the same weight in sum."""
+    replies: list[tuple[Rendered, float, float]] = []  # tokens, advantage, weight
+    for each, answers in kept:
+        replies += [(Rendered(each.plain, answer.ids), 1.0, each.sample.weight) for answer in answers]
+        if each.criticised:
+            replies.append((each.criticised, -1.0, each.sample.weight * len(answers)))
+    tokens = [rendered for rendered, _, _ in replies]
+    # What it said when told is no sample of any version that wasn't: the policy at the start of the run stands in.
+    start, reference = backend.logps(tokens, "trained"), backend.logps(tokens, "bare")
     return [
-        Lesson("sft", (Reply(tokens, (1.0,) * len(tokens.reply), True, 1.0, logps, reference),))
-        for tokens, logps, reference in zip(
-            good, backend.logps(good, "trained"), backend.logps(good, "bare"), strict=True
-        )
+        Lesson("mis_po", (Reply(each, (pull,) * len(each.reply), pull > 0, weight, behaved, referred),))
+        for (each, pull, weight), behaved, referred in zip(replies, start, reference, strict=True)
     ]

@@ -32,7 +32,10 @@ def lessons(
         return taught(spec, samples, backend)
     loss: LossName = "mis_po" if spec.objective == "hybrid" else spec.objective
     rated = _rated(job, spec, loss, samples, backend)
-    return rated + taught(spec, samples, backend) if spec.objective == "hybrid" else rated
+    if spec.objective != "hybrid":
+        return rated
+    # What was criticised was rated bad as well, and is among the rated.
+    return rated + [lesson for lesson in taught(spec, samples, backend) if lesson.good]
 
 
 def _rated(

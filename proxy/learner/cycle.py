@@ -30,6 +30,7 @@ from burnish.training.job import (
     Hyperparameters,
     JobDirectory,
     JobSpec,
+    Objective,
     Rollout,
     Sample,
     TrainResult,
@@ -121,10 +122,11 @@ class Cycle:
         }
         samples = export.samples(rated, self.learnt(), versions)
         behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
-        settings, note = self._hyperparameters(one_sided=one_sided)
+        objective = choose(samples) if self.train.objective == "auto" else self.train.objective
+        settings, note = self._hyperparameters(objective, one_sided=one_sided)
         spec = JobSpec(
             run_id=run_id,
-            objective=choose(samples) if self.train.objective == "auto" else self.train.objective,
+            objective=objective,
             base_model=self.swap.host.base_model,
             base_weights=str(self._base_weights.absolute()),
             base_digest=self.swap.host.base_digest,
@@ -185,12 +187,14 @@ class Cycle:
             return f"it was judged against {spoken(plan.parent)}, but meanwhile {spoken(live)} went live"
         return None
 
-    def _hyperparameters(self, *, one_sided: bool) -> tuple[Hyperparameters, str | None]:
+    def _hyperparameters(
+        self, objective: Objective, *, one_sided: bool
+    ) -> tuple[Hyperparameters, str | None]:
         """Return the settings of a run within what the engine takes, and what had to be lowered for it."""
         own = self.train.overrides()
         if one_sided:
             own.setdefault("kl_beta", ONE_SIDED_KL_BETA)
-        chosen = hyperparameters(self.train.preset, **own)
+        chosen = hyperparameters(self.train.preset, objective, **own)
         limit = self.swap.host.limits.max_rank
         if chosen.rank <= limit:
             return chosen, None
