@@ -15,16 +15,14 @@ MIN_COMMENTS = 4
 def choose(samples: Sequence[Sample]) -> Objective:
     """Return what to learn these samples by; held-out ones don't count.
 
-    Pairs alone → ``dpo``. Comments where good replies are rare or missing → ``critique``; beside enough of both
-    classes → ``hybrid``. Anything else, bare ratings above all → ``mis_po``.
+    Comments where good replies are rare or missing → ``critique``. Corrections and preferences without a rating among
+    them → ``dpo``. Anything else → ``mis_po``.
     """
     training = [sample for sample in samples if not sample.held_out]
     good = sum(sample.reward > 0 for sample in training)
     bad = sum(sample.reward < 0 for sample in training)
     comments = sum(bool(sample.comment) and sample.reward <= 0 for sample in training)
+    if comments >= MIN_COMMENTS and good <= RARE * (good + bad):
+        return "critique"
     pairs = sum(bool(sample.correction or sample.worse) for sample in training)
-    if comments >= MIN_COMMENTS:
-        return "critique" if good < RARE * (good + bad) or not good else "hybrid"
-    if pairs > good + bad - pairs:
-        return "dpo"
-    return "mis_po"
+    return "dpo" if pairs and not good + bad else "mis_po"

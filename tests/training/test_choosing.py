@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from burnish.training.choosing import MIN_COMMENTS, choose
+from burnish.training.job import Objective, Sample
+from tests.support.jobs import sample
+
+
+def rated(good: int, bad: int, comments: int = 0, **more: object) -> list[Sample]:
+    samples = [sample(n, good=n < good) for n in range(good + bad)]
+    return [
+        each.model_copy(update={"comment": "too long" if good <= n < good + comments else None} | more)
+        for n, each in enumerate(samples)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("samples", "objective"),
+    [
+        (rated(16, 16), "mis_po"),
+        (rated(16, 16, comments=16), "mis_po"),
+        (rated(1, 31), "mis_po"),
+        (rated(1, 15, comments=15), "critique"),
+        (rated(0, MIN_COMMENTS, comments=MIN_COMMENTS), "critique"),
+        (rated(0, MIN_COMMENTS, comments=MIN_COMMENTS - 1), "mis_po"),
+        (rated(0, 16, comments=16, reward=0.0), "critique"),
+        (rated(0, 16, comments=16, held_out=True), "mis_po"),
+        (rated(0, 8, reward=0.0, correction="shorter"), "dpo"),
+        (rated(8, 8, correction="shorter"), "mis_po"),
+        ([], "mis_po"),
+    ],
+)
+def test_the_objective_follows_from_what_the_data_holds(samples: list[Sample], objective: Objective) -> None:
+    assert choose(samples) == objective
