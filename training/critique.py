@@ -31,7 +31,7 @@ from burnish.training.rendering import Rendered, Unrenderable, flattened
 logger = logging.getLogger(__name__)
 
 # As long as the answers of a chat mostly are; a longer one doesn't finish and is not learnt from.
-TEACHER_TOKENS = 128
+TEACHER_TOKENS = 96
 # With three of ten wordings of "too long", the small model follows as often as with one, and stays on topic.
 POOLED = 3
 

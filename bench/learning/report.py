@@ -16,7 +16,7 @@ Point = Mapping[str, Any]
 
 # Student's t, two-sided 95 %, by degrees of freedom: the interval of a mean over so few seeds.
 T_95 = {1: 12.7, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36}
-QUICK_LIMITS = {"brief": 0.70, "brief-cold": 0.30}
+QUICK_LIMITS = {"brief": 0.45, "brief-cold": 0.12}
 """Least joint share after the last count, for one seed and 40 questions: far below the means that docs/learning.md
 shows, so that chance does not fail it."""
 QUICK_EMPTY = 0.1

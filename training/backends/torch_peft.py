@@ -39,7 +39,7 @@ from burnish.training.objectives.diagnostics import diagnose, step_metrics
 from burnish.training.rendering import Rendered, Renderer
 
 # Of keys and values while sampling: the small model needs 46 kB a token in bf16, an 8B model 130 kB.
-CACHED_TOKENS = 8192
+CACHED_TOKENS = 4096
 # Rows of logits that are in fp32 at once: 128 rows of a 150k vocabulary are 77 MB.
 LOGIT_ROWS = 128
 # Each takes about a millisecond; the first ones prepare kernels.
