@@ -25,8 +25,8 @@ balanced .92 at .23.
 
 BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
     {
-        # What is learnt was said by a model that was told: it starts some way off, and three passes bring it home.
-        "critique": {"epochs": 3, "kl_stop": 0.4},
+        # What is learnt was said by a model that was told: it starts some way off, and six passes bring it home.
+        "critique": {"epochs": 6, "kl_stop": 0.4},
         # At twice this, replies of the small model leave the topic: .49 of them stay on it, of mis_po's .88.
         "dpo": {"learning_rate": 1e-4},
     }
