@@ -97,6 +97,7 @@ def _write_note(note: Path, content: dict[str, object]) -> None:
     temporary = note.with_name(f"{note.name}.{os.getpid()}")
     try:
         temporary.write_text(json.dumps(content))
+        temporary.chmod(0o600)
         os.replace(temporary, note)
     except OSError:
         return  # a model in a read-only folder is hashed at every start

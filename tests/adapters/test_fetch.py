@@ -108,6 +108,7 @@ def test_a_torn_note_is_not_believed(tmp_path: Path) -> None:
     path.write_bytes(b"one")
     digest = file_digest(path)
     [note] = [other for other in tmp_path.iterdir() if other != path]
+    assert note.stat().st_mode & 0o777 == 0o600
     for torn in (b"", b"{", b"[]", b'{"stamp": []}', note.read_bytes()[:-3]):
         note.write_bytes(torn)
         assert file_digest(path) == digest
