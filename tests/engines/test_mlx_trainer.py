@@ -18,12 +18,15 @@ from transformers import AutoModelForCausalLM
 from burnish.adapters.convert.peft import read_peft
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.weights_file import check_adapter
+from burnish.training.backends.torch_peft import TorchFunctions
 from burnish.training.job import Hyperparameters, JobDirectory
+from burnish.training.objectives import LOSSES
+from burnish.training.objectives.diagnostics import diagnose
 from burnish.training.rendering import Renderer
+from tests.support.batches import batch, case, run
 from tests.support.jobs import brief_samples, context, write_job
 from tests.support.lora import random_lora, write_peft
 from tests.support.mlx_server import ENVIRONMENT, PYTHON
-from tests.training.objectives.test_mis_po import case, run
 
 pytestmark = [
     pytest.mark.engine,
@@ -45,14 +48,19 @@ import mlx.core as mx
 import numpy as np
 from burnish.training.backends.mlx_lora import MlxFunctions
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.mis_po import mis_po
+from burnish.training.objectives import LOSSES
+from burnish.training.objectives.arrays import Batch
+from burnish.training.objectives.diagnostics import diagnose
 mx.set_default_device(mx.cpu)
 case = {name: mx.array(value) for name, value in np.load(sys.argv[1]).items()}
-policy = case.pop("policy")
-def loss(policy):
-    return mis_po(policy, *case.values(), Hyperparameters(kl_beta=0.1), MlxFunctions)
-(value, sums), gradient = mx.value_and_grad(loss)(policy)
-np.savez(sys.argv[2], loss=value, gradient=gradient, **{name: np.array(each) for name, each in sums.items()})
+policy, config = case.pop("policy"), Hyperparameters(kl_beta=0.1)
+for name, loss in LOSSES.items():
+    def of(policy):
+        return loss(Batch(policy, **case), config, MlxFunctions)
+    value, gradient = mx.value_and_grad(of)(policy)
+    np.savez(f"{sys.argv[2]}/{name}.npz", loss=value, gradient=gradient)
+sums = diagnose(Batch(policy, **case), config, MlxFunctions)
+np.savez(f"{sys.argv[2]}/sums.npz", **{name: np.array(each) for name, each in sums.items()})
 """
 
 SCORES = """
@@ -72,6 +80,9 @@ try:
 except JobError as error:
     scores["refused"] = str(error)
 scores["again"] = backend.logps([reply], "trained")[0]
+drawn = [backend.sample([reply.prompt] * 2, "trained", 6, seed=3) for _ in range(2)]
+scores["sampled"] = [[[each.ids, each.finished] for each in both] for both in drawn]
+scores["end"] = backend.renderer.end_id
 print(json.dumps(scores))
 """
 
@@ -93,17 +104,21 @@ def _run(command: list[str], environment: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_objective_and_its_gradient_are_the_same_on_both(seed: int, tmp_path: Path) -> None:
+def test_every_objective_and_its_gradient_are_the_same_on_both(seed: int, tmp_path: Path) -> None:
     numbers = {
         name: each.astype(np.float32) if each.dtype == float else each for name, each in case(seed).items()
     }
     np.savez(tmp_path / "in.npz", **numbers)
-    in_mlx("-c", OBJECTIVE, str(tmp_path / "in.npz"), str(tmp_path / "out.npz"))
-    found = dict(np.load(tmp_path / "out.npz"))
-    loss, gradient, sums = run(numbers, Hyperparameters(kl_beta=0.1))
-    assert found.pop("loss") == pytest.approx(loss.item(), rel=1e-5)
-    assert found.pop("gradient") == pytest.approx(gradient.numpy(), rel=1e-4, abs=1e-7)
-    assert {name: float(value) for name, value in found.items()} == pytest.approx(sums, rel=1e-4, abs=1e-6)
+    in_mlx("-c", OBJECTIVE, str(tmp_path / "in.npz"), str(tmp_path))
+    config = Hyperparameters(kl_beta=0.1)
+    for name, objective in LOSSES.items():
+        found = np.load(tmp_path / f"{name}.npz")
+        loss, gradient = run(objective, numbers, config)
+        assert found["loss"] == pytest.approx(loss.item(), rel=1e-5), name
+        assert found["gradient"] == pytest.approx(gradient.numpy(), rel=1e-4, abs=1e-6), name
+    sums = diagnose(batch(numbers), config, TorchFunctions)
+    found = {name: float(value) for name, value in np.load(tmp_path / "sums.npz").items()}
+    assert found == pytest.approx({name: float(each) for name, each in sums.items()}, rel=1e-4, abs=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +187,12 @@ def test_replies_score_as_in_peft_under_every_policy(
     found = json.loads(said.splitlines()[-1])
     assert "no linear layer model.layers.77" in found.pop("refused")
     assert found.pop("again") == found["start"], "what was refused left no trace"
+    once, again, end = *found.pop("sampled"), found.pop("end")
+    assert once == again, "the same seed draws the same"
+    for ids, finished in once:
+        assert 1 <= len(ids) <= 6
+        assert finished == (ids[-1] == end)
+        assert end not in ids[:-1]
 
     reply = {"role": "assistant", "content": "It is water."}
     tokens = Renderer(base).conversation(messages, (), reply, finished=True, max_tokens=99)
