@@ -12,7 +12,7 @@ A check fails, holds, or has too little to go by: one failure rejects, and too l
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, sqrt
 from statistics import fmean
 from typing import Literal
@@ -89,9 +89,11 @@ class Limits:
     """Conversations with good held-out replies, and with bad ones."""
     min_sampled: int = 8
     """Prompts that both versions answered."""
-    # There are three ways to be proved better, so each gets a third of the error of one chance in twenty.
-    confidence: float = 0.983
+    # There are two ways to be proved better, so each gets half of the error of one chance in twenty …
+    confidence: float = 0.975
     """Of the one-sided bounds of the proofs."""
+    # … and a third of it where users said something in words, which is a third way.
+    confidence_of_three: float = 0.983
     resamples: int = 4000
     seed: int = 0
     # Healthy runs reach .38–.47, collapsed ones .88, the best coherent one .56: necessary, not sufficient.
@@ -135,6 +137,8 @@ class Verdict(BaseModel):
 def judge(evidence: Evidence, limits: Limits | None = None) -> Verdict:
     """Weigh the evidence: any failed check rejects; without one, unproved or unknown leaves it open."""
     limits = limits or Limits()
+    if evidence.words:
+        limits = replace(limits, confidence=limits.confidence_of_three)
     pairs = _pairs(evidence)
     proofs = (
         _ratings(evidence.held_out, limits),
