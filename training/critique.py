@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 TEACHER_TOKENS = 96
 # With three of ten wordings of "too long", the small model follows as often as with one, and stays on topic.
 POOLED = 3
+NO_COMMENT = "no comment is left to learn from: say of some answers what was wrong with them"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def taught(spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend) ->
     """Return what the comments teach. Raises NotTrainable when there is none, or the model can't follow any."""
     criticised = _criticised(samples, spec, backend)
     if not criticised:
-        raise NotTrainable("no comment is left to learn from: say of some answers what was wrong with them")
+        raise NotTrainable(NO_COMMENT)
     kept = _best(criticised, spec, backend)
     if not kept:
         raise NotTrainable(

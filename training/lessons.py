@@ -6,15 +6,16 @@ import logging
 from collections.abc import Sequence
 
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
-from burnish.training.critique import taught
+from burnish.training.critique import NO_COMMENT, pooled, taught
 from burnish.training.dataset import Example, examples
 from burnish.training.errors import JobError, NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Sample
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
 from burnish.training.rendering import Rendered, Unrenderable
 from burnish.training.rewards import above_baseline, advantages, balanced
 
 logger = logging.getLogger(__name__)
 
+NO_PAIR = "no pair is left to learn from: correct a reply, or prefer one over another"
 BY_REWARD: frozenset[LossName] = frozenset({"mis_po", "mis_po_published", "mis_po_rival"})
 """Losses that normalise their advantages, which balances the classes; the others' classes are balanced by weight."""
 
@@ -36,6 +37,19 @@ def lessons(
         return rated
     # What was criticised was rated bad as well, and is among the rated.
     return rated + [lesson for lesson in taught(spec, samples, backend) if lesson.good]
+
+
+def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyperparameters) -> None:
+    """Refuse samples that can't teach by an objective, as far as that shows without a model. Raises NotTrainable."""
+    if objective == "dpo":
+        if not any(sample.correction or sample.worse for sample in samples):
+            raise NotTrainable(NO_PAIR)
+    elif objective == "critique":
+        if not pooled(samples, seed=0):
+            raise NotTrainable(NO_COMMENT)
+    else:
+        loss: LossName = "mis_po" if objective == "hybrid" else objective
+        check_classes([sample.reward for sample in samples if sample.reward], loss, config)
 
 
 def _rated(
@@ -89,7 +103,7 @@ def _pairs(spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend) ->
             except Unrenderable as error:
                 logger.warning("a pair of completion %s is left out: %s", sample.completion_id, error)
     if not found:
-        raise NotTrainable("no pair is left to learn from: correct a reply, or prefer one over another")
+        raise NotTrainable(NO_PAIR)
     reference = backend.logps([tokens for _, *pair in found for tokens in pair], "bare")
     start = (
         reference

@@ -17,7 +17,7 @@ from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.dataset import batches
 from burnish.training.errors import JobError, MissingDependency
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, TrainResult
-from burnish.training.lessons import lessons
+from burnish.training.lessons import check_teachable, lessons
 from burnish.training.objectives import POINTS
 from burnish.training.weights import prepared_weights, sync
 
@@ -34,6 +34,7 @@ def train(job: JobDirectory) -> TrainResult:
     config = spec.hyperparameters
     clear_outputs(job, "adapter", "result.json", "metrics.jsonl")
     chosen = [sample for sample in samples if not sample.held_out]
+    check_teachable(spec.objective, chosen, config)  # before anything is loaded
     backend = open_backend(job, spec, spec.parent_adapter)
     learnt = lessons(job, spec, chosen, backend)
     with job.metrics.open("w", encoding="utf-8") as file:
