@@ -50,6 +50,9 @@ class SampledReply:
     text: str
     finished: bool
     """False when a token limit cut it."""
+    related: float | None = None
+    """How much likelier the bare model finds it under its own prompt than under another (nats per token), where that
+    was measured: of replies without a word of the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +103,9 @@ class Limits:
     max_kl_per_token: float = 0.6
     # Healthy runs raise it by up to .08 nats (perplexity 19.8 → 21.4).
     max_general_loss: float = 0.15
+    # "They live in Antarctica" has no word of "Where do penguins live?", and is likelier there than elsewhere.
+    min_related: float = 0.1
+    """Nats per token; see SampledReply.related."""
     max_worse: float = 0.05
     """By how much a share of sampled replies may truly be worse than the incumbent's."""
     # A difference that chance alone would exceed in one of 20 comparisons of equals.
@@ -332,15 +338,21 @@ def _shares(pairs: Sequence[_Pair], limits: Limits) -> list[Check]:
         _share("cut", "cut by the length limit", _each(pairs, lambda reply: not reply.finished), limits),
         _share(
             "off_topic",
-            "without any word of the question",
+            "that have nothing to do with the question",
             [
-                (not on_topic(new.text, stems), not on_topic(old.text, stems))
+                (_off_topic(new, stems, limits), _off_topic(old, stems, limits))
                 for (new, old), stems in with_topic
             ],
             limits,
             enough=len(pairs) >= limits.min_sampled,
         ),
     ]
+
+
+def _off_topic(reply: SampledReply, stems: frozenset[str], limits: Limits) -> bool:
+    """No word of the question comes back, and the bare model doesn't see what it would have to do with it either."""
+    related = reply.related is not None and reply.related > limits.min_related
+    return not related and not on_topic(reply.text, stems)
 
 
 def _each(pairs: Sequence[_Pair], fault: Callable[[SampledReply], bool]) -> list[tuple[bool, bool]]:

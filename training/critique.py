@@ -26,7 +26,7 @@ from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
 from burnish.training.backends.base import Lesson, Reply, Sampled, TrainerBackend
 from burnish.training.errors import NotTrainable
 from burnish.training.job import JobSpec, Sample
-from burnish.training.rendering import Rendered, Unrenderable, flattened
+from burnish.training.rendering import Rendered, Unrenderable, asked, flattened
 
 logger = logging.getLogger(__name__)
 
@@ -138,10 +138,7 @@ def _usable(each: Criticised, answer: Sampled, backend: TrainerBackend) -> bool:
     if not answer.finished:
         return False
     text = backend.renderer.text(answer.ids)
-    question = flattened(next(m for m in reversed(each.sample.messages) if m.get("role") == "user"))[
-        "content"
-    ]
-    stems = topics(question)
+    stems = topics(asked(each.sample.messages))
     return not (near_empty(text) or repetitive(text)) and (not stems or on_topic(text, stems))
 
 

@@ -7,13 +7,22 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from burnish.adapters.replies import on_topic, topics
 from burnish.training.backends.base import Logps, Policy, TrainerBackend
 from burnish.training.critique import pooled, told
 from burnish.training.dataset import examples
 from burnish.training.errors import JobError
-from burnish.training.job import Evaluation, HeldOutScore, JobDirectory, Rollout, Sample, WordsScore
+from burnish.training.job import (
+    Evaluation,
+    HeldOutScore,
+    JobDirectory,
+    Related,
+    Rollout,
+    Sample,
+    WordsScore,
+)
 from burnish.training.loop import clear_outputs, open_backend, peak_rss_bytes
-from burnish.training.rendering import Rendered, Renderer, Unrenderable
+from burnish.training.rendering import Rendered, Renderer, Unrenderable, asked
 
 # Ours, written for this, so that nobody's licence and no training set is in it. About 350 tokens.
 GENERAL_TEXT = "general_text.txt"
@@ -38,6 +47,7 @@ def evaluate(job: JobDirectory) -> Evaluation:
         run_id=spec.run_id,
         held_out=_held_out(backend, [s for s in samples if s.held_out], job.adapter, incumbent, limit),
         words=_words(backend, samples, rollouts, limit),
+        related=_related(backend, rollouts, limit),
         kl_per_token=_kl(backend, _rendered(rollouts, "candidate", backend.renderer, limit), job.adapter),
         incumbent_kl_per_token=_kl(
             backend, _rendered(rollouts, "incumbent", backend.renderer, limit), incumbent
@@ -99,6 +109,30 @@ def _words(
         for prompt, pair in found.items()
         if len(pair) == len(_POLICIES)
     )
+
+
+def _related(backend: TrainerBackend, rollouts: Sequence[Rollout], max_tokens: int) -> tuple[Related, ...]:
+    """Score the replies without a word of their question under their own prompt and under the next one."""
+    contexts = {rollout.prompt_id: rollout.messages for rollout in rollouts}
+    prompts = list(contexts)
+    found = []
+    for rollout in rollouts if len(prompts) > 1 else ():
+        stems = topics(asked(rollout.messages))
+        if not stems or on_topic(rollout.reply, stems):
+            continue
+        other = contexts[prompts[(prompts.index(rollout.prompt_id) + 1) % len(prompts)]]
+        reply = {"role": "assistant", "content": rollout.reply}
+        try:
+            own, elsewhere = (
+                backend.renderer.conversation(each, rollout.tools, reply, rollout.finished, max_tokens)
+                for each in (rollout.messages, other)
+            )
+        except Unrenderable:
+            continue
+        at_home, abroad = backend.logps([own, elsewhere], "bare")
+        pmi = _mean([at_home]) - _mean([abroad])
+        found.append(Related(policy=rollout.policy, prompt_id=rollout.prompt_id, pmi=pmi))
+    return tuple(found)
 
 
 def _kl(backend: TrainerBackend, own: Sequence[Rendered], policy: Policy) -> float:

@@ -183,6 +183,18 @@ class WordsScore(_Record):
     incumbent_pmi: float
 
 
+class Related(_Record):
+    """How much a sampled reply has to do with its own question, by the bare model.
+
+    log π_ref(y | its prompt) − log π_ref(y | another prompt), mean per token (nats). Scored only for replies that have
+    no word of their question.
+    """
+
+    policy: Literal["candidate", "incumbent"]
+    prompt_id: str
+    pmi: float
+
+
 class Evaluation(_Record):
     """``evaluation.json``: what only a model can measure; adapters.gate judges it."""
 
@@ -190,6 +202,7 @@ class Evaluation(_Record):
     held_out: tuple[HeldOutScore, ...]
     words: tuple[WordsScore, ...] = ()
     """Empty when nobody said anything."""
+    related: tuple[Related, ...] = ()
     kl_per_token: float
     """Candidate's own rollouts, KL(candidate ‖ bare model) per token, nats: mean of log π_c − log π_ref."""
     incumbent_kl_per_token: float

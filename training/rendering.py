@@ -59,6 +59,12 @@ def flattened(message: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def asked(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of the last user message, empty where there is none."""
+    last = next((message for message in reversed(messages) if message.get("role") == "user"), None)
+    return str(flattened(last)["content"]) if last else ""
+
+
 def _with_parsed_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
     function = dict(call.get("function") or {})
     # An object already, or what the model wrote is no JSON: then the template gets it as it is.

@@ -249,9 +249,16 @@ def evidence(
         )
         for score in evaluation.held_out
     )
+    related = {(each.policy, each.prompt_id): each.pmi for each in evaluation.related}
     sampled = {
         policy: tuple(
-            SampledReply(each.prompt_id, asked(each.messages), each.reply, each.finished)
+            SampledReply(
+                each.prompt_id,
+                asked(each.messages),
+                each.reply,
+                each.finished,
+                related.get((each.policy, each.prompt_id)),
+            )
             for each in rollouts
             if each.policy == policy
         )
