@@ -103,8 +103,9 @@ class Limits:
     max_kl_per_token: float = 0.6
     # Healthy runs raise it by up to .08 nats (perplexity 19.8 → 21.4).
     max_general_loss: float = 0.15
-    # "They live in Antarctica" has no word of "Where do penguins live?", and is likelier there than elsewhere.
-    min_related: float = 0.1
+    # "They live in Antarctica" has no word of "Where do penguins live?", and is likelier there than elsewhere. Of 48
+    # replies of the small model none had less than .45 under its own prompt; under a wrong one 2 had more than .4.
+    min_related: float = 0.4
     """Nats per token; see SampledReply.related."""
     max_worse: float = 0.05
     """By how much a share of sampled replies may truly be worse than the incumbent's."""

@@ -26,6 +26,8 @@ from burnish.training.rendering import Rendered, Renderer, Unrenderable, asked
 
 # Ours, written for this, so that nobody's licence and no training set is in it. About 350 tokens.
 GENERAL_TEXT = "general_text.txt"
+# One other prompt may happen to suit a short reply.
+OTHER_PROMPTS = 3
 _POLICIES = ("candidate", "incumbent")
 
 
@@ -112,7 +114,7 @@ def _words(
 
 
 def _related(backend: TrainerBackend, rollouts: Sequence[Rollout], max_tokens: int) -> tuple[Related, ...]:
-    """Score the replies without a word of their question under their own prompt and under the next one."""
+    """Score the replies without a word of their question under their own prompt and under a few others."""
     contexts = {rollout.prompt_id: rollout.messages for rollout in rollouts}
     prompts = list(contexts)
     found = []
@@ -120,17 +122,18 @@ def _related(backend: TrainerBackend, rollouts: Sequence[Rollout], max_tokens: i
         stems = topics(asked(rollout.messages))
         if not stems or on_topic(rollout.reply, stems):
             continue
-        other = contexts[prompts[(prompts.index(rollout.prompt_id) + 1) % len(prompts)]]
+        place = prompts.index(rollout.prompt_id)
+        others = [contexts[each] for each in (prompts[place + 1 :] + prompts[:place])[:OTHER_PROMPTS]]
         reply = {"role": "assistant", "content": rollout.reply}
         try:
-            own, elsewhere = (
+            own, *elsewhere = (
                 backend.renderer.conversation(each, rollout.tools, reply, rollout.finished, max_tokens)
-                for each in (rollout.messages, other)
+                for each in (rollout.messages, *others)
             )
         except Unrenderable:
             continue
-        at_home, abroad = backend.logps([own, elsewhere], "bare")
-        pmi = _mean([at_home]) - _mean([abroad])
+        at_home, *abroad = backend.logps([own, *elsewhere], "bare")
+        pmi = _mean([at_home]) - _mean(abroad)
         found.append(Related(policy=rollout.policy, prompt_id=rollout.prompt_id, pmi=pmi))
     return tuple(found)
 

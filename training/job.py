@@ -186,8 +186,8 @@ class WordsScore(_Record):
 class Related(_Record):
     """How much a sampled reply has to do with its own question, by the bare model.
 
-    log π_ref(y | its prompt) − log π_ref(y | another prompt), mean per token (nats). Scored only for replies that have
-    no word of their question.
+    log π_ref(y | its prompt) − mean of log π_ref(y | other prompts), per token (nats). Scored only for replies
+    that have no word of their question.
     """
 
     policy: Literal["candidate", "incumbent"]

@@ -321,6 +321,22 @@ def test_a_collapse_below_the_kl_limit_is_seen_in_the_replies() -> None:
     assert failed(verdict) == {"off_topic"}
 
 
+def elsewhere(related: float | None, count: int = 12) -> tuple[SampledReply, ...]:
+    """Replies without a word of their questions."""
+    return tuple(
+        replace(reply, related=related) for reply in sampled(["They live there, all year round."] * count)
+    )
+
+
+def test_a_reply_without_a_word_of_the_question_is_on_topic_where_the_model_finds_it_at_home() -> None:
+    assert judge(replace(HEALTHY, candidate=elsewhere(0.8))).outcome == "passed"
+
+
+@pytest.mark.parametrize("related", [None, 0.1, -1.0, nan])
+def test_and_else_it_is_not(related: float | None) -> None:
+    assert failed(judge(replace(HEALTHY, candidate=elsewhere(related)))) == {"off_topic"}
+
+
 DAMAGE = {
     "near_empty": sampled([""] * 12),
     "repetitive": sampled([text + " and so on" * 40 for text in sensible()]),
