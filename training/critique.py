@@ -111,10 +111,10 @@ def _best(
 ) -> list[tuple[Criticised, list[Sampled]]]:
     """Sample replies to each told prompt, and keep those that the comment explains best, if there are any."""
     config = spec.hyperparameters
-    asked = [each for each in criticised for _ in range(config.teacher_samples)]
-    answers = backend.sample([each.told for each in asked], "trained", TEACHER_TOKENS, spec.seed)
+    askers = [each for each in criticised for _ in range(config.teacher_samples)]
+    answers = backend.sample([each.told for each in askers], "trained", TEACHER_TOKENS, spec.seed)
     usable = [
-        (each, answer) for each, answer in zip(asked, answers, strict=True) if _usable(each, answer, backend)
+        (each, answer) for each, answer in zip(askers, answers, strict=True) if _usable(each, answer, backend)
     ]
     informed = backend.logps([Rendered(each.told, answer.ids) for each, answer in usable], "trained")
     plain = backend.logps([Rendered(each.plain, answer.ids) for each, answer in usable], "trained")
@@ -152,8 +152,9 @@ def _lessons(
         if each.criticised:
             replies.append((each.criticised, -1.0, each.sample.weight * len(answers)))
     tokens = [rendered for rendered, _, _ in replies]
+    reference = backend.logps(tokens, "bare")
     # What it said when told is no sample of any version that wasn't: the policy at the start of the run stands in.
-    start, reference = backend.logps(tokens, "trained"), backend.logps(tokens, "bare")
+    start = backend.logps(tokens, "trained") if spec.parent_adapter else reference
     return [
         Lesson("mis_po", (Reply(each, (pull,) * len(each.reply), pull > 0, weight, behaved, referred),))
         for (each, pull, weight), behaved, referred in zip(replies, start, reference, strict=True)

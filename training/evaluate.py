@@ -93,8 +93,10 @@ def _words(
     own = pooled(samples, seed=0)
     comments = list(own.values())
     found: dict[str, dict[str, float]] = {}
-    for place, rollout in enumerate(rollouts if comments else ()):
-        said = own.get(rollout.prompt_id) or comments[place % (len(rollouts) // 2) % len(comments)]
+    prompts = list(dict.fromkeys(rollout.prompt_id for rollout in rollouts))
+    for rollout in rollouts if comments else ():
+        # By prompt: both replies to it are told the same.
+        said = own.get(rollout.prompt_id) or comments[prompts.index(rollout.prompt_id) % len(comments)]
         reply = {"role": "assistant", "content": rollout.reply}
         contexts = (rollout.messages, told(rollout.messages, said))
         try:

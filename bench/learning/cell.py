@@ -27,7 +27,6 @@ from burnish.bench.stress import Stress, stressed
 from burnish.bench.user import Answered, User, summarise
 
 HELD_OUT = 80
-MOST_RATINGS = 128
 # A run on 128 ratings takes eight minutes on two quiet cores.
 RUN_LIMIT_S = 3600.0
 POLL_S = 0.5
@@ -50,7 +49,8 @@ class Cell:
     @property
     def key(self) -> str:
         """Its name in the results."""
-        return f"{self.preference}/{self.arm}/{self.stress}/{self.seed}"
+        ratings = "-".join(map(str, self.counts))
+        return f"{self.preference}/{self.arm}/{self.stress}/{ratings}/{self.held_out}/{self.seed}"
 
 
 class NothingLearnt(RuntimeError):

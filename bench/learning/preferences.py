@@ -1,7 +1,7 @@
 """What simulated users secretly want: rules that a reply keeps or breaks, and the words in which they say so.
 
-The users never show the rule to burnish, only ratings, comments or a next message. Base rates – how often the small
-model keeps a rule by itself – stand in docs/learning.md: of a rule that it always or never keeps, thumbs teach nothing.
+The users never show the rule to burnish, only ratings and comments. Of a rule that a model always or never keeps by
+itself, thumbs teach nothing.
 """
 
 from __future__ import annotations
@@ -15,21 +15,8 @@ from burnish.bench.questions import BRIEFLY
 
 SHORT_CHARACTERS = 130
 """As in the demo: a finished answer below this is brief."""
-PLAIN_LETTERS = 4.6
-"""Mean letters in a word; English prose for everybody has 4.3 to 4.7."""
-LONG_TOKENS = 100
 
-_WORD = re.compile(r"[^\W\d_]+")
 _YOU = re.compile(r"\b(you|your|yours|yourself)\b", re.IGNORECASE)
-_EXAMPLE = re.compile(r"\b(for example|for instance|such as|e\.g\.|like an?|including)\b", re.IGNORECASE)
-_HEDGE = re.compile(
-    r"\b(may|might|can|could|often|usually|typically|generally|sometimes|about)\b", re.IGNORECASE
-)
-_MARKUP = re.compile(r"\*\*|^\s*(?:[-*•]|\d+[.)])\s|\\boxed", re.MULTILINE)
-_WARM = re.compile(
-    r"\b(great|good|wonderful|happy|glad|love|lovely|nice|excellent|enjoy|proud|well done|awesome)\b",
-    re.IGNORECASE,
-)
 
 Rule = Callable[[str, bool], bool]
 """(reply, finished) → whether the user is satisfied."""
@@ -55,27 +42,6 @@ def _brief(text: str, finished: bool) -> bool:
 
 def _second_person(text: str, _: bool) -> bool:
     return bool(_YOU.search(text))
-
-
-def _example(text: str, _: bool) -> bool:
-    return bool(_EXAMPLE.search(text))
-
-
-def _careful(text: str, _: bool) -> bool:
-    return bool(_HEDGE.search(text))
-
-
-def _plain_words(text: str, _: bool) -> bool:
-    words = _WORD.findall(text)
-    return len(words) >= 3 and sum(map(len, words)) / len(words) < PLAIN_LETTERS
-
-
-def _one_paragraph(text: str, finished: bool) -> bool:
-    return finished and "\n" not in text.strip() and not near_empty(text)
-
-
-def _numbers(text: str, _: bool) -> bool:
-    return any(character.isdigit() for character in text)
 
 
 _TOO_LONG = (

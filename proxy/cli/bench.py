@@ -21,7 +21,7 @@ app = typer.Typer(help="Measure burnish on this machine.", no_args_is_help=True)
 def learning(
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Two cells with limits, a few minutes; exits 1 when one is missed."),
+        typer.Option("--quick", help="Two cells with limits, some ten minutes; exits 1 when one is missed."),
     ] = False,
     only: Annotated[
         str, typer.Option(help="Only cells whose name contains this, e.g. brief-cold/critique.")
