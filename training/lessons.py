@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import get_args
 
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
 from burnish.training.critique import NO_COMMENT, pooled, taught
 from burnish.training.dataset import Example, examples
 from burnish.training.errors import JobError, NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
+from burnish.training.job import Critique, Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
 from burnish.training.rendering import Rendered, Unrenderable
 from burnish.training.rewards import above_baseline, advantages, balanced
 
@@ -29,7 +30,7 @@ def lessons(
     """
     if spec.objective == "dpo":
         return _pairs(spec, samples, backend)
-    if spec.objective == "critique":
+    if spec.objective in get_args(Critique):
         return taught(spec, samples, backend)
     loss: LossName = "mis_po" if spec.objective == "hybrid" else spec.objective
     rated = _rated(job, spec, loss, samples, backend)
@@ -44,7 +45,7 @@ def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyp
     if objective == "dpo":
         if not any(sample.correction or sample.worse for sample in samples):
             raise NotTrainable(NO_PAIR)
-    elif objective == "critique":
+    elif objective in get_args(Critique):
         if not pooled(samples, seed=0):
             raise NotTrainable(NO_COMMENT)
     else:

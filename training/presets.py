@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from burnish.training.job import Hyperparameters, Objective
+from burnish.training.job import Critique, Hyperparameters, Objective
 
 Preset = Literal["careful", "balanced", "aggressive"]
 
@@ -26,7 +26,7 @@ balanced .92 at .23.
 BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
     {
         # What is learnt was said by a model that was told: it starts some way off, and six passes bring it home.
-        "critique": {"epochs": 6, "kl_stop": 0.4},
+        **dict.fromkeys(get_args(Critique), {"epochs": 6, "kl_stop": 0.4}),
         # At twice this, replies of the small model leave the topic: .49 of them stay on it, of mis_po's .88.
         "dpo": {"learning_rate": 1e-4},
     }
