@@ -11,8 +11,8 @@ weight. On the small model that keeps replies on the topic, from which imitation
 
 Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
 contrast are ours. It needs neither a good rating nor a second model. Two plainer forms are here to be compared with:
-``critique_imitate`` learns the kept replies and unlearns nothing; ``critique_per_token`` samples nothing, and moves each
-token of the criticised reply by how much likelier the told model finds it (arXiv 2601.20802), clipped.
+``critique_imitate`` learns the kept replies and unlearns nothing; ``critique_per_token`` samples nothing, and moves
+each token of the criticised reply by how much likelier the told model finds it (arXiv 2601.20802), clipped.
 """
 
 from __future__ import annotations
