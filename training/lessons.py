@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import get_args
 
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
 from burnish.training.critique import NO_COMMENT, pooled, taught
 from burnish.training.dataset import Example, examples
 from burnish.training.errors import JobError, NotTrainable
-from burnish.training.job import Critique, Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
 from burnish.training.rendering import Rendered, Unrenderable
 from burnish.training.rewards import above_baseline, advantages, balanced
 
@@ -28,29 +27,33 @@ def lessons(
 
     Raises NotTrainable (they can't teach by this objective), JobError (an adapter that is needed isn't named).
     """
-    if spec.objective == "dpo":
-        return _pairs(spec, samples, backend)
-    if spec.objective in get_args(Critique):
-        return taught(spec, samples, backend)
-    loss: LossName = "mis_po" if spec.objective == "hybrid" else spec.objective
-    rated = _rated(job, spec, loss, samples, backend)
-    if spec.objective != "hybrid":
-        return rated
-    # What was criticised was rated bad as well, and is among the rated.
-    return rated + [lesson for lesson in taught(spec, samples, backend) if lesson.good]
+    match spec.objective:
+        case "dpo":
+            return _pairs(spec, samples, backend)
+        case "critique" | "critique_imitate" | "critique_per_token":
+            return taught(spec, samples, backend)
+        case "hybrid":
+            rated = _rated(job, spec, "mis_po", samples, backend)
+            # What was criticised was rated bad as well, and is among the rated.
+            return rated + [lesson for lesson in taught(spec, samples, backend) if lesson.good]
+        case loss:
+            return _rated(job, spec, loss, samples, backend)
 
 
 def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyperparameters) -> None:
     """Refuse samples that can't teach by an objective, as far as that shows without a model. Raises NotTrainable."""
-    if objective == "dpo":
-        if not any(sample.correction or sample.worse for sample in samples):
-            raise NotTrainable(NO_PAIR)
-    elif objective in get_args(Critique):
-        if not pooled(samples, seed=0):
-            raise NotTrainable(NO_COMMENT)
-    else:
-        loss: LossName = "mis_po" if objective == "hybrid" else objective
-        check_classes([sample.reward for sample in samples if sample.reward], loss, config)
+    rewards = [sample.reward for sample in samples if sample.reward]
+    match objective:
+        case "dpo":
+            if not any(sample.correction or sample.worse for sample in samples):
+                raise NotTrainable(NO_PAIR)
+        case "critique" | "critique_imitate" | "critique_per_token":
+            if not pooled(samples, seed=0):
+                raise NotTrainable(NO_COMMENT)
+        case "hybrid":
+            check_classes(rewards, "mis_po", config)
+        case loss:
+            check_classes(rewards, loss, config)
 
 
 def _rated(
