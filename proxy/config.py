@@ -89,7 +89,16 @@ class TrainConfig(BaseModel):
     preset: Literal["careful", "balanced", "aggressive"] = Field(
         "balanced", description="Hyper-parameters to start from."
     )
-    learning_rate: float | None = Field(None, gt=0, lt=1, description="Overrides the preset.")
+    replay: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Ratings that the live version has learnt and a run goes over again, so that they are not "
+        "forgotten: so many for each new one.",
+    )
+    learning_rate: float | None = Field(
+        None, gt=0, lt=1, description="Overrides the preset, which falls with the width of the model."
+    )
     epochs: int | None = Field(None, ge=1, le=100, description="Overrides the preset.")
     batch_size: int | None = Field(None, ge=1, le=512, description="Overrides the preset.")
     rank: int | None = Field(None, ge=1, le=256, description="Overrides the preset: LoRA rank.")

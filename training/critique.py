@@ -15,8 +15,8 @@ contrast are ours. It needs neither a good rating nor a second model.
 
 from __future__ import annotations
 
-import logging
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -24,11 +24,10 @@ from typing import Any
 
 from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
 from burnish.training.backends.base import Lesson, Reply, Sampled, TrainerBackend
+from burnish.training.dataset import check_text, leave_out, rendered
 from burnish.training.errors import NotTrainable
 from burnish.training.job import JobSpec, Sample
 from burnish.training.rendering import Rendered, Unrenderable, asked, flattened
-
-logger = logging.getLogger(__name__)
 
 # As long as the answers of a chat mostly are; a longer one doesn't finish and is not learnt from.
 TEACHER_TOKENS = 96
@@ -51,16 +50,20 @@ class Criticised:
 
 
 def told(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a context whose last user message ends with comments. Raises ValueError when there is no such message."""
+    """Return a context whose last user message ends with comments. Raises Unrenderable when there is none."""
     found = [flattened(message) for message in messages]
-    last = max(place for place, message in enumerate(found) if message["role"] == "user")
+    last = max((place for place, message in enumerate(found) if message.get("role") == "user"), default=None)
+    if last is None:
+        raise Unrenderable("no message of a user comes before the answer")
     found[last]["content"] = f"{found[last]['content']}\n\n({'; '.join(comments)})"
     return found
 
 
-def taught(spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend) -> list[Lesson]:
+def taught(
+    spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: Counter[str] | None = None
+) -> list[Lesson]:
     """Return what the comments teach. Raises NotTrainable when there is none, or the model can't follow any."""
-    criticised = _criticised(samples, spec, backend)
+    criticised = _criticised(samples, spec, backend, left_out)
     if not criticised:
         raise NotTrainable(NO_COMMENT)
     kept = _best(criticised, spec, backend)
@@ -81,16 +84,21 @@ def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
     return found
 
 
-def _criticised(samples: Sequence[Sample], spec: JobSpec, backend: TrainerBackend) -> list[Criticised]:
+def _criticised(
+    samples: Sequence[Sample], spec: JobSpec, backend: TrainerBackend, left_out: Counter[str] | None
+) -> list[Criticised]:
     comments, found = pooled(samples, spec.seed), []
     for sample in samples:
-        if sample.completion_id not in comments or sample.tools:
+        if sample.completion_id not in comments:
             continue
         try:
+            check_text(sample)
+            if sample.tools:
+                raise Unrenderable("a comment on an answer with tools at hand")
             plain = backend.renderer.prompt(sample.messages)
             heard = backend.renderer.prompt(told(sample.messages, comments[sample.completion_id]))
-        except (Unrenderable, ValueError) as error:
-            logger.warning("the comment on completion %s is left out: %s", sample.completion_id, error)
+        except Unrenderable as error:
+            leave_out(f"the comment on completion {sample.completion_id}", error, left_out)
         else:
             reply = _reply_to(sample, spec.hyperparameters.max_tokens, backend)
             found.append(Criticised(sample, tuple(plain), tuple(heard), reply))
@@ -99,9 +107,7 @@ def _criticised(samples: Sequence[Sample], spec: JobSpec, backend: TrainerBacken
 
 def _reply_to(sample: Sample, max_tokens: int, backend: TrainerBackend) -> Rendered | None:
     try:
-        return backend.renderer.conversation(
-            sample.messages, sample.tools, sample.reply, sample.finished, max_tokens
-        )
+        return rendered(sample, backend.renderer, max_tokens)
     except Unrenderable:
         return None
 

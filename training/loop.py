@@ -7,7 +7,7 @@ import resource
 import shutil
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -36,7 +36,8 @@ def train(job: JobDirectory) -> TrainResult:
     chosen = [sample for sample in samples if not sample.held_out]
     check_teachable(spec.objective, chosen, config)  # before anything is loaded
     backend = open_backend(job, spec, spec.parent_adapter)
-    learnt = lessons(job, spec, chosen, backend)
+    left_out = Counter(spec.left_out)
+    learnt = lessons(job, spec, chosen, backend, left_out)
     with job.metrics.open("w", encoding="utf-8") as file:
         steps, last, stopped = _epochs(backend, learnt, config, spec.seed, file)
     _save(backend, job, spec.base_model)
@@ -45,6 +46,9 @@ def train(job: JobDirectory) -> TrainResult:
         samples=sum(len(lesson.replies) for lesson in learnt),
         good=sum(reply.good for lesson in learnt for reply in lesson.replies),
         bad=sum(not reply.good for lesson in learnt for reply in lesson.replies),
+        ratings=len(chosen),
+        replayed=sum(sample.replayed for sample in chosen),
+        left_out=dict(left_out),
         steps=steps,
         stopped_early=stopped,
         metrics=last,

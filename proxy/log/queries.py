@@ -77,14 +77,12 @@ def resolve_history(
 
 
 def rated(connection: sqlite3.Connection) -> list[RatedCompletion]:
-    """Return every completion with feedback and a reply, earliest first, with all that training needs."""
+    """Return every completion with feedback, earliest first, with all that training needs, a reply or not."""
     ratings = feedback.effective_ratings(connection)
     reader = Reader(connection)
     found: list[RatedCompletion] = []
     for completion_id, rating in sorted(ratings.items()):
         record = reader.completion(row_of(connection, completion_id), rating.reward, full=True)
-        if record.reply is None or not record.messages:
-            continue
         found.append(
             RatedCompletion(
                 completion=record,

@@ -41,6 +41,9 @@ from burnish.training.objectives.arrays import Batch
 from burnish.training.objectives.diagnostics import diagnose, step_metrics
 from burnish.training.rendering import Rendered, Renderer
 
+# Of mixtures; their experts are no plain linear layers, and stay as they are, too.
+ROUTERS = (".gate", ".router", ".shared_expert_gate")
+
 
 class MlxFunctions:
     """mlx, as the objectives call it."""
@@ -237,7 +240,9 @@ def _with_lora(model: Any, config: Hyperparameters) -> dict[str, Any]:
     wrapped = {
         name: LoRALinear.from_base(module, r=config.rank, scale=config.alpha / config.rank, dropout=0.0)
         for name, module in model.named_modules()
-        if "layers" in name.split(".") and isinstance(module, nn.Linear | nn.QuantizedLinear)
+        if "layers" in name.split(".")
+        and isinstance(module, nn.Linear | nn.QuantizedLinear)
+        and not name.endswith(ROUTERS)
     }
     model.update_modules(tree_unflatten(list(wrapped.items())))
     return wrapped

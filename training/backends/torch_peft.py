@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 import warnings
 from collections import Counter
@@ -46,6 +47,8 @@ LOGIT_ROWS = 128
 DTYPE_TRIES = 20
 # Without instructions for it, bf16 is several times slower; anything less is noise, and fp32 costs memory.
 CLEARLY_FASTER = 1.5
+# Experts, routers, and the gate of a shared expert, in the mixtures of transformers; no gate_proj.
+MIXTURE = re.compile(r".*\.(experts(\..*)?|gate|router(\..*)?|shared_expert_gate)")
 # peft's own names.
 TRAINED, SCORED = "default", "scored"
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
@@ -87,7 +90,7 @@ class TorchPeftBackend:
             base = _load_base(weights, dtype, self._device, quantized)
         if parent is None:
             with _quiet():
-                self._model = get_peft_model(base, _fresh_lora(config), adapter_name=TRAINED)
+                self._model = get_peft_model(base, _fresh_lora(base, config), adapter_name=TRAINED)
         else:
             _check_adapter(parent)
             with _loading("adapter", parent):
@@ -294,8 +297,15 @@ def faster_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if clearly else torch.bfloat16
 
 
-def _fresh_lora(config: Hyperparameters) -> LoraConfig:
+def _fresh_lora(base: Any, config: Hyperparameters) -> LoraConfig:
+    """All linear layers but the output, and but those of a mixture's experts and routers.
+
+    Experts see few of some thirty replies, and routers must not move with them. (transformers fuses most mixtures'
+    experts into parameters that "all-linear" passes over anyway.)
+    """
+    mixed = any(MIXTURE.fullmatch(name) for name, _ in base.named_modules())
     return LoraConfig(
+        exclude_modules=MIXTURE.pattern if mixed else None,
         task_type="CAUSAL_LM",
         r=config.rank,
         lora_alpha=config.alpha,
