@@ -10,7 +10,7 @@ import os
 import tomllib
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -88,6 +88,11 @@ class TrainConfig(BaseModel):
     )
     preset: Literal["careful", "balanced", "aggressive"] = Field(
         "balanced", description="Hyper-parameters to start from."
+    )
+    rater_weights: dict[str, Annotated[float, Field(ge=0, le=100)]] = Field(
+        default_factory=dict,
+        description="How much raters count, by the name in their feedback, e.g. { alice = 2.0, judge-1 = 0.3 }; others "
+        "count 1, and 0 is not heard.",
     )
     replay: float = Field(
         0.5,

@@ -83,6 +83,7 @@ class Learner:
         self._log = log
         self._registry = registry
         self._swap = swap
+        self._rater_weights = train.rater_weights
         self._policy = Policy(
             train.enabled,
             train.min_ratings,
@@ -371,7 +372,7 @@ class Learner:
         """Read all ratings and count the ready ones. Raises Unavailable."""
         self._stale = False
         try:
-            rated = await self._log.rated()
+            rated = await self._log.rated(self._rater_weights)
             learnt = await asyncio.to_thread(self._cycle.learnt)
         except BaseException:
             self._stale = True

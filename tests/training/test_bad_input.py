@@ -49,7 +49,7 @@ def test_a_reply_longer_than_there_is_room_for_is_left_out_and_a_long_question_i
     renderer: Renderer,
 ) -> None:
     with pytest.raises(
-        Unrenderable, match="the reply is too long: it has \\d+ tokens, max_tokens is 32"
+        Unrenderable, match=r"the reply is too long: it has \d+ tokens, max_tokens is 32"
     ) as found:
         rendered(sample(reply=said("tea " * 60)), renderer, 32)
     assert found.value.why == "the reply is too long", "so that they can be counted"
