@@ -6,6 +6,7 @@
     samples.jsonl   one Sample a line            in
     rollouts.jsonl  one Rollout a line           in, for "evaluate": replies sampled from the engine
     metrics.jsonl   one dict a step              out, appended live
+    checkpoint/     see training.checkpoint      while "train" runs, and after it was killed
     adapter/        PEFT layout, safetensors     out of "train"
     result.json     TrainResult                  out of "train", written last and atomically
     evaluation.json Evaluation                   out of "evaluate", written last and atomically
@@ -18,6 +19,7 @@ Importable without torch.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -268,6 +270,19 @@ class JobDirectory:
     def metrics(self) -> Path:
         """The live metrics."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where training notes how far it is; gone when it is done."""
+        return self.path / "checkpoint"
+
+    def inputs(self) -> str:
+        """Return a digest of all that decides what training does; two runs of equal inputs come to the same.
+
+        Raises JobError.
+        """
+        spec = self.spec().model_copy(update={"run_id": ""}).model_dump_json()
+        return hashlib.sha256(f"{spec}\n{self._text('samples.jsonl')}".encode()).hexdigest()
 
     def write_job(self, spec: JobSpec, samples: list[Sample]) -> None:
         """Create the directory (0700) with its inputs; job.json last, so that a torn job has none."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
 from burnish.training.choosing import choose, teaches
+from burnish.training.errors import JobError
 from burnish.training.job import (
     Evaluation,
     Hyperparameters,
@@ -240,6 +242,16 @@ class Cycle:
         for old in sorted(self._jobs.glob("run_*"))[: -KEPT_JOBS + 1]:
             shutil.rmtree(old, ignore_errors=True)
         job.write_job(plan.spec, list(plan.samples))
+        self._take_over(job)
+
+    def _take_over(self, job: JobDirectory) -> None:
+        """Go on where a run ended that was to do just the same, e.g. when burnish was stopped."""
+        for path in sorted(self._jobs.glob("run_*"), reverse=True):
+            old = JobDirectory(path)
+            with suppress(JobError, OSError):  # a damaged job is nothing to go on from
+                if path != job.path and old.checkpoint.is_dir() and old.inputs() == job.inputs():
+                    old.checkpoint.rename(job.checkpoint)
+                    return
 
     def _register(self, job: JobDirectory, plan: Plan) -> AdapterVersion:
         learnt = [i for sample in plan.training if not sample.replayed for i in sample.feedback_ids]

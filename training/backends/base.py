@@ -80,6 +80,14 @@ class TrainerBackend(Protocol):
         """
         ...
 
+    def checkpoint(self, path: Path) -> None:
+        """Write a file from which ``restore`` goes on: adapter and optimiser."""
+        ...
+
+    def restore(self, path: Path) -> None:
+        """Go on where another process, of the same job, wrote this. Raises JobError when it is damaged."""
+        ...
+
     def save(self, directory: Path, base_model: str) -> None:
         """Write the adapter under training in PEFT layout (safetensors) into an existing directory."""
         ...

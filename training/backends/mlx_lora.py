@@ -22,7 +22,7 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 from mlx.optimizers import AdamW, clip_grad_norm
-from mlx.utils import tree_map, tree_unflatten
+from mlx.utils import tree_flatten, tree_map, tree_unflatten
 from mlx_lm.generate import generate_step
 from mlx_lm.sample_utils import make_sampler
 from mlx_lm.tuner.lora import LoRALinear
@@ -154,6 +154,23 @@ class MlxLoraBackend:
             weights=mx.array([reply.weight for reply in replies]),
             point=point,
         )
+
+    def checkpoint(self, path: Path) -> None:
+        """Write adapter and optimiser; see TrainerBackend."""
+        state = {"trained": self._model.trainable_parameters(), "optimizer": self._optimizer.state}
+        with path.open("wb") as file:
+            mx.save_safetensors(file, dict(tree_flatten(state)))
+
+    def restore(self, path: Path) -> None:
+        """Read them; see TrainerBackend."""
+        try:
+            with path.open("rb") as file:
+                state = tree_unflatten(list(mx.load(file, format="safetensors").items()))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise JobError(f"cannot load the checkpoint {path}: {error}") from error
+        self._model.update(state["trained"])
+        self._optimizer.state = state["optimizer"]
+        mx.eval(self._model.trainable_parameters(), self._optimizer.state)
 
     def save(self, directory: Path, base_model: str) -> None:
         """Write adapter_model.safetensors and adapter_config.json; no path of this machine gets in."""

@@ -173,6 +173,18 @@ class TorchPeftBackend:
             point=point,
         )
 
+    def checkpoint(self, path: Path) -> None:
+        """Write adapter and optimiser; see TrainerBackend."""
+        torch.save({"trained": self._trained, "optimizer": self._optimizer.state_dict()}, path)
+
+    def restore(self, path: Path) -> None:
+        """Read them; see TrainerBackend."""
+        with _loading("checkpoint", path), torch.no_grad():
+            state = torch.load(path, map_location=self._device, weights_only=True)
+            self._optimizer.load_state_dict(state["optimizer"])
+            for parameter, saved in zip(self._trained, state["trained"], strict=True):
+                parameter.copy_(saved)
+
     def save(self, directory: Path, base_model: str) -> None:
         """Write adapter_model.safetensors and adapter_config.json; no path of this machine gets in."""
         state = get_peft_model_state_dict(self._model, adapter_name=TRAINED, save_embedding_layers=False)

@@ -170,3 +170,20 @@ async def test_ratings_of_what_was_no_answer_are_counted_in_the_plan_and_in_the_
         status = (await burnish.http.get("/burnish/status")).json()
         assert status["learner"]["left_out"] == expected
         assert (await burnish.job()).spec().left_out == expected
+
+
+async def test_a_run_goes_on_where_one_stopped_that_was_to_do_the_same(tmp_path: Path, weights: Path) -> None:
+    async with rated(tmp_path, weights) as burnish:
+        await burnish.rate("good", "bad")
+        first = await burnish.job()
+        first.checkpoint.mkdir()
+        (first.checkpoint / "progress.json").write_text("{}")
+        second = await burnish.job()
+        assert second.inputs() == first.inputs()
+        assert (second.checkpoint / "progress.json").exists()
+        assert not first.checkpoint.exists()
+        await burnish.rate("good")
+        third = await burnish.job()
+        assert third.inputs() != second.inputs()
+        assert not third.checkpoint.exists()
+        assert second.checkpoint.exists()
