@@ -47,8 +47,8 @@ LOGIT_ROWS = 128
 DTYPE_TRIES = 20
 # Without instructions for it, bf16 is several times slower; anything less is noise, and fp32 costs memory.
 CLEARLY_FASTER = 1.5
-# Experts, routers, and the gate of a shared expert, in the mixtures of transformers; no gate_proj.
-MIXTURE = re.compile(r".*\.(experts(\..*)?|gate|router(\..*)?|shared_expert_gate)")
+# As transformers calls it.
+ATTENTION = re.compile(r"\.(self_attn|attn|attention|linear_attn)\.")
 # peft's own names.
 TRAINED, SCORED = "default", "scored"
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
@@ -310,20 +310,30 @@ def faster_dtype(device: torch.device) -> torch.dtype:
 
 
 def _fresh_lora(base: Any, config: Hyperparameters) -> LoraConfig:
-    """All linear layers but the output, and but those of a mixture's experts and routers.
-
-    Experts see few of some thirty replies, and routers must not move with them. (transformers fuses most mixtures'
-    experts into parameters that "all-linear" passes over anyway.)
-    """
-    mixed = any(MIXTURE.fullmatch(name) for name, _ in base.named_modules())
     return LoraConfig(
-        exclude_modules=MIXTURE.pattern if mixed else None,
         task_type="CAUSAL_LM",
         r=config.rank,
         lora_alpha=config.alpha,
         lora_dropout=0.0,
-        target_modules="all-linear",
+        target_modules=targets(base),
     )
+
+
+def targets(base: Any) -> str | list[str]:
+    """Return which modules a fresh LoRA changes: all linear layers, but in a mixture of experts only the attention's.
+
+    There, peft's "all-linear" takes the fused experts and the routers, too (0.21, Mixtral, Qwen 3 and DeepSeek), and so
+    it does as soon as a single gate_proj is named. But an expert sees few of some thirty replies, and a router must not
+    move with them. Raises JobError when nothing in a mixture is called attention.
+    """
+    names = [name for name, _ in base.named_modules()]
+    if not any(name.endswith(".experts") for name in names):
+        return "all-linear"
+    linear = {name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)}
+    found = {name.rpartition(".")[2] for name in linear if ATTENTION.search(name)}
+    if not found:
+        raise JobError("the model is a mixture of experts, and none of its layers is called attention")
+    return sorted(found)
 
 
 def _load_base(
