@@ -16,7 +16,7 @@ def teaches(sample: Sample, objective: Objective) -> bool:
     """Whether an objective has a use for what was said of a reply."""
     if objective == "dpo":
         return bool(sample.correction or sample.worse)
-    if objective == "critique":
+    if objective.startswith("critique"):
         return bool(sample.comment) and sample.reward <= 0
     if objective == "sft":
         return sample.reward > 0

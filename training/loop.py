@@ -16,7 +16,7 @@ from typing import TextIO
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import batches
-from burnish.training.errors import JobError, MissingDependency
+from burnish.training.errors import JobError, MissingDependency, NotTrainable
 from burnish.training.job import JobDirectory, JobSpec, TrainResult
 from burnish.training.lessons import check_teachable, lessons
 from burnish.training.objectives import POINTS
@@ -37,14 +37,13 @@ def train(job: JobDirectory) -> TrainResult:
     spec, samples = job.spec(), job.samples()
     config = spec.hyperparameters
     clear_outputs(job, "adapter", "result.json", "metrics.jsonl")
-    checkpoint = Checkpoint(job)
+    checkpoint, left_out = Checkpoint(job), Counter(spec.left_out)
     chosen = [sample for sample in samples if not sample.held_out]
     check_teachable(spec.objective, chosen, config)  # before anything is loaded
     backend = open_backend(job, spec, spec.parent_adapter)
-    left_out = Counter(spec.left_out)
     learnt = checkpoint.lessons(left_out)
     if learnt is None:
-        learnt = lessons(job, spec, chosen, backend, left_out)
+        learnt = _lessons(job, spec, chosen, backend, left_out)
         checkpoint.keep(learnt, left_out)
     with job.metrics.open("w", encoding="utf-8") as file:
         steps, stopped = _epochs(backend, learnt, spec, checkpoint, file)
@@ -115,6 +114,20 @@ def peak_rss_bytes() -> int:
     except (OSError, LookupError):
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def _lessons(
+    job: JobDirectory,
+    spec: JobSpec,
+    chosen: Sequence[Sample],
+    backend: TrainerBackend,
+    left_out: Counter[str],
+) -> list[Lesson]:
+    try:
+        return lessons(job, spec, chosen, backend, left_out)
+    except NotTrainable as error:
+        missing = "; ".join(f"{count} × {why}" for why, count in left_out.items())
+        raise NotTrainable(f"{error} (left out: {missing})" if missing else str(error)) from error
 
 
 def _epochs(
