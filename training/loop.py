@@ -17,7 +17,7 @@ from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import batches
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
-from burnish.training.job import JobDirectory, JobSpec, TrainResult
+from burnish.training.job import JobDirectory, JobSpec, Sample, TrainResult
 from burnish.training.lessons import check_teachable, lessons
 from burnish.training.objectives import POINTS
 from burnish.training.weights import prepared_weights, sync
