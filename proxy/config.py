@@ -10,7 +10,7 @@ import os
 import tomllib
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -89,7 +89,21 @@ class TrainConfig(BaseModel):
     preset: Literal["careful", "balanced", "aggressive"] = Field(
         "balanced", description="Hyper-parameters to start from."
     )
-    learning_rate: float | None = Field(None, gt=0, lt=1, description="Overrides the preset.")
+    rater_weights: dict[str, Annotated[float, Field(ge=0, le=100)]] = Field(
+        default_factory=dict,
+        description="How much raters count, by the name in their feedback, e.g. { alice = 2.0, judge-1 = 0.3 }; others "
+        "count 1, and 0 is not heard.",
+    )
+    replay: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Ratings that the live version has learnt and a run goes over again, so that they are not "
+        "forgotten: so many for each new one.",
+    )
+    learning_rate: float | None = Field(
+        None, gt=0, lt=1, description="Overrides the preset, which falls with the width of the model."
+    )
     epochs: int | None = Field(None, ge=1, le=100, description="Overrides the preset.")
     batch_size: int | None = Field(None, ge=1, le=512, description="Overrides the preset.")
     rank: int | None = Field(None, ge=1, le=256, description="Overrides the preset: LoRA rank.")

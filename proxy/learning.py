@@ -77,7 +77,7 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
             return
         elsewhere = RemoteUpstream(config, pool, host.base_model)
     async with _beside(host, registry, config, log, weights) as (learner, engine, route):
-        upstream = LearningUpstream(host.base_model, route, elsewhere)
+        upstream = LearningUpstream(host.base_model, host.base_digest, route, elsewhere)
         transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
         yield Learning(upstream, learner, registry, transfer, engine)
 

@@ -49,6 +49,8 @@ class Exchange:
     """x-burnish-session, or a session id that a known client sends."""
     retry: int = 0
     """x-stainless-retry-count."""
+    base_digest: str | None = None
+    """"sha256:<hex>" of the base weights that answered; None = not a model that burnish trains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class Completion:
     completion_tokens: int | None
     first_byte_s: float | None
     total_s: float
+    base_digest: str | None = None
+    """Of the base weights that answered; None when that is not known."""
     messages: tuple[dict[str, Any], ...] = ()
     """The context; empty in listings."""
     params: dict[str, Any] = field(default_factory=dict)
@@ -131,7 +135,7 @@ class RatedCompletion:
     """A completion with what counts of its feedback: what training is made of."""
 
     completion: Completion
-    """With messages, params and reply."""
+    """With messages, params and, where there is one, reply."""
     reward: float
     """0 when it was only commented on, corrected or compared."""
     weight: float

@@ -12,6 +12,17 @@ RARE = 0.2
 MIN_COMMENTS = 4
 
 
+def teaches(sample: Sample, objective: Objective) -> bool:
+    """Whether an objective has a use for what was said of a reply."""
+    if objective == "dpo":
+        return bool(sample.correction or sample.worse)
+    if objective.startswith("critique"):
+        return bool(sample.comment) and sample.reward <= 0
+    if objective == "sft":
+        return sample.reward > 0
+    return sample.reward != 0 or (objective == "hybrid" and bool(sample.comment))
+
+
 def choose(samples: Sequence[Sample]) -> Objective:
     """Return what to learn these samples by; held-out ones don't count.
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
 from burnish.training.job import Sample
-from burnish.training.rendering import Rendered, Renderer, Unrenderable
+from burnish.training.rendering import Rendered, Renderer, Unrenderable, all_text, flattened
 
 logger = logging.getLogger(__name__)
 
@@ -39,19 +40,38 @@ class HasClass(Protocol):
 _Item = TypeVar("_Item", bound=HasClass)
 
 
-def examples(samples: Sequence[Sample], renderer: Renderer, max_tokens: int) -> list[Example]:
-    """Render samples; those that the template can't express, or that are too long, are left out and logged."""
-    rendered = []
+def rendered(sample: Sample, renderer: Renderer, max_tokens: int) -> Rendered:
+    """Return a sample as tokens. Raises Unrenderable when that can't be done, or there is nothing to learn from it."""
+    check_text(sample)
+    if not sample.reply.get("tool_calls") and not str(flattened(sample.reply)["content"]).strip():
+        raise Unrenderable("the reply is empty")
+    return renderer.conversation(sample.messages, sample.tools, sample.reply, sample.finished, max_tokens)
+
+
+def check_text(sample: Sample) -> None:
+    """Refuse a conversation with images: without them, a reply about one would teach the model to make things up."""
+    if not all(map(all_text, (*sample.messages, sample.reply))):
+        raise Unrenderable("there are images, audio or files in the conversation")
+
+
+def examples(
+    samples: Sequence[Sample], renderer: Renderer, max_tokens: int, left_out: Counter[str] | None = None
+) -> list[Example]:
+    """Render samples; those that can't be are logged, and counted by reason in ``left_out``."""
+    found = []
     for sample in samples:
         try:
-            tokens = renderer.conversation(
-                sample.messages, sample.tools, sample.reply, sample.finished, max_tokens
-            )
+            found.append(Example(sample, rendered(sample, renderer, max_tokens)))
         except Unrenderable as error:
-            logger.warning("completion %s is left out: %s", sample.completion_id, error)
-        else:
-            rendered.append(Example(sample, tokens))
-    return rendered
+            leave_out(f"completion {sample.completion_id}", error, left_out)
+    return found
+
+
+def leave_out(what: str, error: Unrenderable, left_out: Counter[str] | None) -> None:
+    """Log and count something that is not learnt from."""
+    logger.warning("%s is left out: %s", what, error)
+    if left_out is not None:
+        left_out[error.why] += 1
 
 
 def batches(items: Sequence[_Item], batch_size: int, seed: int) -> list[list[_Item]]:

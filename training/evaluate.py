@@ -42,7 +42,8 @@ def evaluate(job: JobDirectory) -> Evaluation:
         raise JobError(f"{job.adapter} is missing: run  python -m burnish.training train {job.path}  first")
     clear_outputs(job, "evaluation.json")
     backend = open_backend(job, spec, None)
-    incumbent: Policy = job.path / spec.parent_adapter if spec.parent_adapter else "bare"
+    before = spec.incumbent_adapter or spec.parent_adapter
+    incumbent: Policy = job.path / before if before else "bare"
     limit = spec.hyperparameters.max_tokens
     general = _general(backend.renderer)
     evaluation = Evaluation(
@@ -98,13 +99,13 @@ def _words(
         # By prompt: both replies to it are told the same.
         said = own.get(rollout.prompt_id) or comments[prompts.index(rollout.prompt_id) % len(comments)]
         reply = {"role": "assistant", "content": rollout.reply}
-        contexts = (rollout.messages, told(rollout.messages, said))
         try:
+            contexts = (rollout.messages, told(rollout.messages, said))
             plain, informed = (
                 backend.renderer.conversation(each, rollout.tools, reply, rollout.finished, max_tokens)
                 for each in contexts
             )
-        except (Unrenderable, ValueError):
+        except Unrenderable:
             continue
         with_it, without = backend.logps([informed, plain], "bare")
         found.setdefault(rollout.prompt_id, {})[rollout.policy] = _mean([with_it]) - _mean([without])

@@ -6,6 +6,7 @@
     samples.jsonl   one Sample a line            in
     rollouts.jsonl  one Rollout a line           in, for "evaluate": replies sampled from the engine
     metrics.jsonl   one dict a step              out, appended live
+    checkpoint/     see training.checkpoint      while "train" runs, and after it was killed
     adapter/        PEFT layout, safetensors     out of "train"
     result.json     TrainResult                  out of "train", written last and atomically
     evaluation.json Evaluation                   out of "evaluate", written last and atomically
@@ -18,6 +19,7 @@ Importable without torch.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -76,6 +78,18 @@ class Hyperparameters(_Record):
     """Tokens in one forward pass; bounds the memory. A single conversation may be longer: it then trains slower."""
 
 
+class ModelSize(_Record):
+    """What of a base model the hyper-parameters depend on."""
+
+    hidden: int
+    """Width of the residual stream."""
+    layers: int
+    parameters: int
+    """All of them, also those that a token does not pass."""
+    experts: int = 0
+    """In each layer of a mixture; 0 = a dense model."""
+
+
 class JobSpec(_Record):
     """``job.json``."""
 
@@ -89,11 +103,19 @@ class JobSpec(_Record):
     """"sha256:<hex>" of the GGUF (or of the directory's weights)."""
     weights_cache: str
     """Directory where dequantised weights are kept between runs."""
+    size: ModelSize | None = None
+    """Of the base model; None when its files do not say."""
     parent_adapter: str | None = None
     """PEFT directory whose weights training starts from; None = a fresh LoRA."""
+    incumbent_adapter: str | None = None
+    """What the outcome is compared with, where that is not the parent: the live version while all is learnt anew."""
     behaviour_adapters: dict[int, str] = {}
     """Version → PEFT directory, for every version that generated a sample. 0 (bare model) needs none."""
     hyperparameters: Hyperparameters = Hyperparameters()
+    notes: tuple[str, ...] = ()
+    """What of the settings was not the user's choice, and why, in words."""
+    left_out: dict[str, int] = {}
+    """How many rated answers are not among the samples, by reason."""
     seed: int = 0
     threads: int = 1
     device: str = "auto"
@@ -127,6 +149,8 @@ class Sample(_Record):
     """Version that generated the reply; 0 = bare model; None = some other model (off-policy)."""
     held_out: bool
     """True: never trained on, judged on by the gate. Whole conversations are held out."""
+    replayed: bool = False
+    """Learnt by the parent or one before it already, and gone over again so that it is not forgotten."""
 
 
 class Rollout(_Record):
@@ -148,7 +172,13 @@ class TrainResult(_Record):
     samples: int
     good: int
     bad: int
+    ratings: int = 0
+    """It was given to learn from."""
+    replayed: int = 0
+    """Of these, learnt before."""
     steps: int
+    left_out: dict[str, int] = {}
+    """How many ratings were not learnt from, by reason; ``JobSpec.left_out`` included."""
     stopped_early: str | None
     """Why training stopped before its last step, if it did."""
     metrics: dict[str, float]
@@ -241,6 +271,19 @@ class JobDirectory:
     def metrics(self) -> Path:
         """The live metrics."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where training notes how far it is; gone when it is done."""
+        return self.path / "checkpoint"
+
+    def inputs(self) -> str:
+        """Return a digest of all that decides what training does; two runs of equal inputs come to the same.
+
+        Raises JobError.
+        """
+        spec = self.spec().model_copy(update={"run_id": ""}).model_dump_json()
+        return hashlib.sha256(f"{spec}\n{self._text('samples.jsonl')}".encode()).hexdigest()
 
     def write_job(self, spec: JobSpec, samples: list[Sample]) -> None:
         """Create the directory (0700) with its inputs; job.json last, so that a torn job has none."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
+from collections import Counter
 from collections.abc import Sequence
 
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
+from burnish.training.choosing import teaches
 from burnish.training.critique import NO_COMMENT, pooled, taught
-from burnish.training.dataset import Example, examples
+from burnish.training.dataset import Example, examples, leave_out, rendered
 from burnish.training.errors import JobError, NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
 from burnish.training.rendering import Rendered, Unrenderable
 from burnish.training.rewards import above_baseline, advantages, balanced
-
-logger = logging.getLogger(__name__)
 
 NO_PAIR = "no pair is left to learn from: correct a reply, or prefer one over another"
 BY_REWARD: frozenset[LossName] = frozenset({"mis_po", "mis_po_published", "mis_po_rival"})
@@ -21,23 +20,30 @@ BY_REWARD: frozenset[LossName] = frozenset({"mis_po", "mis_po_published", "mis_p
 
 
 def lessons(
-    job: JobDirectory, spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend
+    job: JobDirectory,
+    spec: JobSpec,
+    samples: Sequence[Sample],
+    backend: TrainerBackend,
+    left_out: Counter[str] | None = None,
 ) -> list[Lesson]:
-    """Return what a run learns from the samples that it may train on.
+    """Return what a run learns from the samples that it may train on; what it doesn't is counted in ``left_out``.
 
     Raises NotTrainable (they can't teach by this objective), JobError (an adapter that is needed isn't named).
     """
+    left_out = Counter() if left_out is None else left_out
+    if unused := sum(not teaches(sample, spec.objective) for sample in samples):
+        left_out[f"nothing in it that {spec.objective} learns from"] += unused
     match spec.objective:
         case "dpo":
-            return _pairs(spec, samples, backend)
+            return _pairs(spec, samples, backend, left_out)
         case "critique" | "critique_imitate" | "critique_per_token":
-            return taught(spec, samples, backend)
+            return taught(spec, samples, backend, left_out)
         case "hybrid":
-            rated = _rated(job, spec, "mis_po", samples, backend)
+            rated = _rated(job, spec, "mis_po", samples, backend, left_out=left_out)
             # What was criticised was rated bad as well, and is among the rated.
-            return rated + [lesson for lesson in taught(spec, samples, backend) if lesson.good]
+            return rated + [lesson for lesson in taught(spec, samples, backend, left_out) if lesson.good]
         case loss:
-            return _rated(job, spec, loss, samples, backend)
+            return _rated(job, spec, loss, samples, backend, left_out=left_out)
 
 
 def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyperparameters) -> None:
@@ -57,11 +63,17 @@ def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyp
 
 
 def _rated(
-    job: JobDirectory, spec: JobSpec, loss: LossName, samples: Sequence[Sample], backend: TrainerBackend
+    job: JobDirectory,
+    spec: JobSpec,
+    loss: LossName,
+    samples: Sequence[Sample],
+    backend: TrainerBackend,
+    *,
+    left_out: Counter[str],
 ) -> list[Lesson]:
     """Each rated reply is a lesson."""
     config = spec.hyperparameters
-    training = examples([s for s in samples if s.reward], backend.renderer, config.max_tokens)
+    training = examples([s for s in samples if s.reward], backend.renderer, config.max_tokens, left_out)
     check_classes([example.sample.reward for example in training], loss, config)
     if loss == "sft":
         training = [example for example in training if example.sample.reward > 0]
@@ -97,15 +109,19 @@ def _pulls(
     return rewards, balanced([reward > 0 for reward in rewards], strength)
 
 
-def _pairs(spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend) -> list[Lesson]:
+def _pairs(
+    spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: Counter[str]
+) -> list[Lesson]:
     """A correction and a reply that was preferred are lessons in pairs."""
+    limit = spec.hyperparameters.max_tokens
     found: list[tuple[Sample, Rendered, Rendered]] = []
     for sample in samples:
         for better, worse in _better_and_worse(sample):
             try:
-                found.append((sample, _render(better, spec, backend), _render(worse, spec, backend)))
+                pair = [rendered(each, backend.renderer, limit) for each in (better, worse)]
+                found.append((sample, pair[0], pair[1]))
             except Unrenderable as error:
-                logger.warning("a pair of completion %s is left out: %s", sample.completion_id, error)
+                leave_out(f"a pair of completion {sample.completion_id}", error, left_out)
     if not found:
         raise NotTrainable(NO_PAIR)
     reference = backend.logps([tokens for _, *pair in found for tokens in pair], "bare")
@@ -134,12 +150,6 @@ def _better_and_worse(sample: Sample) -> list[tuple[Sample, Sample]]:
     if sample.worse:
         pairs.append((sample, sample.model_copy(update={"reply": sample.worse, "finished": True})))
     return pairs
-
-
-def _render(sample: Sample, spec: JobSpec, backend: TrainerBackend) -> Rendered:
-    return backend.renderer.conversation(
-        sample.messages, sample.tools, sample.reply, sample.finished, spec.hyperparameters.max_tokens
-    )
 
 
 def _behaviour(

@@ -7,52 +7,64 @@ import resource
 import shutil
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TextIO
 
 from burnish.training.backends.base import Lesson, TrainerBackend
+from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import batches
-from burnish.training.errors import JobError, MissingDependency
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, TrainResult
+from burnish.training.errors import JobError, MissingDependency, NotTrainable
+from burnish.training.job import JobDirectory, JobSpec, Sample, TrainResult
 from burnish.training.lessons import check_teachable, lessons
 from burnish.training.objectives import POINTS
 from burnish.training.weights import prepared_weights, sync
+
+PLACE = ("step", "steps", "epoch", "epochs", "seconds")
+"""Of a line of metrics, what says where it stands."""
 
 
 def train(job: JobDirectory) -> TrainResult:
     """Run a job: train on the samples that are not held out, write ``adapter/``, then ``result.json``.
 
-    A job that failed or was killed can be run again; it starts anew. Raises JobError (the directory, or what it
-    names, is damaged or missing), NotTrainable (the ratings can't teach anything as they are), Diverged (the loss
-    was not finite; there is no ``adapter/`` then), MissingDependency.
+    A job that was killed can be run again: it goes on from its latest checkpoint, and comes to the same. Raises
+    JobError (the directory, or what it names, is damaged or missing), NotTrainable (the ratings can't teach anything
+    as they are), Diverged (the loss was not finite; there is no ``adapter/`` then), MissingDependency.
     """
     started = time.monotonic()
     spec, samples = job.spec(), job.samples()
     config = spec.hyperparameters
     clear_outputs(job, "adapter", "result.json", "metrics.jsonl")
+    checkpoint, left_out = Checkpoint(job), Counter(spec.left_out)
     chosen = [sample for sample in samples if not sample.held_out]
     check_teachable(spec.objective, chosen, config)  # before anything is loaded
     backend = open_backend(job, spec, spec.parent_adapter)
-    learnt = lessons(job, spec, chosen, backend)
+    learnt = checkpoint.lessons(left_out)
+    if learnt is None:
+        learnt = _lessons(job, spec, chosen, backend, left_out)
+        checkpoint.keep(learnt, left_out)
     with job.metrics.open("w", encoding="utf-8") as file:
-        steps, last, stopped = _epochs(backend, learnt, config, spec.seed, file)
+        steps, stopped = _epochs(backend, learnt, spec, checkpoint, file)
     _save(backend, job, spec.base_model)
     result = TrainResult(
         run_id=spec.run_id,
         samples=sum(len(lesson.replies) for lesson in learnt),
         good=sum(reply.good for lesson in learnt for reply in lesson.replies),
         bad=sum(not reply.good for lesson in learnt for reply in lesson.replies),
-        steps=steps,
+        ratings=len(chosen),
+        replayed=sum(sample.replayed for sample in chosen),
+        left_out=dict(left_out),
+        steps=len(steps),
         stopped_early=stopped,
-        metrics=last,
+        metrics={name: value for name, value in steps[-1].items() if name not in PLACE} if steps else {},
         seconds=time.monotonic() - started,
         cpu_seconds=time.process_time(),
         peak_rss_bytes=peak_rss_bytes(),
     )
     job.finish(result)
+    checkpoint.clear()
     return result
 
 
@@ -104,32 +116,57 @@ def peak_rss_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
+def _lessons(
+    job: JobDirectory,
+    spec: JobSpec,
+    chosen: Sequence[Sample],
+    backend: TrainerBackend,
+    left_out: Counter[str],
+) -> list[Lesson]:
+    try:
+        return lessons(job, spec, chosen, backend, left_out)
+    except NotTrainable as error:
+        missing = "; ".join(f"{count} × {why}" for why, count in left_out.items())
+        raise NotTrainable(f"{error} (left out: {missing})" if missing else str(error)) from error
+
+
 def _epochs(
-    backend: TrainerBackend, learnt: Sequence[Lesson], config: Hyperparameters, seed: int, metrics: TextIO
-) -> tuple[int, dict[str, float], str | None]:
-    """Make all steps; return how many, the last one's metrics, and why it stopped early if it did."""
+    backend: TrainerBackend,
+    learnt: Sequence[Lesson],
+    spec: JobSpec,
+    checkpoint: Checkpoint,
+    metrics: TextIO,
+) -> tuple[list[dict[str, float]], str | None]:
+    """Make all steps that are left; return the metrics of each step, and why it stopped early if it did."""
+    config = spec.hyperparameters
     plan = [
         (epoch, batch)
         for epoch in range(config.epochs)
-        for batch in batches(learnt, config.batch_size, seed=seed * config.epochs + epoch)
+        for batch in batches(learnt, config.batch_size, seed=spec.seed * config.epochs + epoch)
     ]
+    made = checkpoint.restore(backend)
+    metrics.writelines(json.dumps(line) + "\n" for line in made)
     # One batch's estimate is noisy: the mean over an epoch's worth of steps decides.
-    recent: deque[dict[str, float]] = deque(maxlen=max(1, len(plan) // config.epochs))
+    recent = deque(made, maxlen=max(1, len(plan) // config.epochs))
     # Losses that have one are never mixed with each other.
     point_of = next((POINTS[lesson.loss] for lesson in learnt if lesson.loss in POINTS), lambda steps: 0.0)
-    last: dict[str, float] = {}
-    for step, (epoch, batch) in enumerate(plan, start=1):
+    for step, (epoch, batch) in enumerate(plan[len(made) :], start=len(made) + 1):
         started = time.monotonic()
-        last = backend.step(batch, config, point_of(recent))
-        line = {"step": step, "steps": len(plan), "epoch": epoch + 1, "epochs": config.epochs, **last}
-        metrics.write(json.dumps(line | {"seconds": time.monotonic() - started}) + "\n")
+        found = backend.step(batch, config, point_of(recent))
+        line = {"step": step, "steps": len(plan), "epoch": epoch + 1, "epochs": config.epochs, **found}
+        line["seconds"] = time.monotonic() - started
+        metrics.write(json.dumps(line) + "\n")
         metrics.flush()
-        recent.append(last)
+        made.append(line)
+        recent.append(line)
+        if step == len(plan):
+            break
         kl = fmean(each["kl_per_token"] for each in recent)
-        if len(recent) == recent.maxlen and kl > config.kl_stop and step < len(plan):
-            reason = f"KL per token reached {kl:.2f}, kl_stop is {config.kl_stop:.2f}"
-            return step, last, reason
-    return len(plan), last, None
+        if len(recent) == recent.maxlen and kl > config.kl_stop:
+            return made, f"KL per token reached {kl:.2f}, kl_stop is {config.kl_stop:.2f}"
+        if plan[step][0] != epoch or checkpoint.due():
+            checkpoint.save(backend, made)
+    return made, None
 
 
 def _save(backend: TrainerBackend, job: JobDirectory, base_model: str) -> None:

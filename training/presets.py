@@ -1,11 +1,16 @@
-"""Named starting points for hyper-parameters; the user's own values always win. Importable without torch."""
+"""Starting points for hyper-parameters. Importable without torch.
+
+In this order, later ones win: the defaults of ``Hyperparameters``, what the objective needs, the preset, the model's
+size (which scales whatever learning rate these have come to), and the user's own values.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from burnish.training.job import Critique, Hyperparameters, Objective
+from burnish.training.job import Critique, Hyperparameters, ModelSize, Objective
 
 Preset = Literal["careful", "balanced", "aggressive"]
 
@@ -34,13 +39,47 @@ BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
 """What an objective needs otherwise than the defaults; a preset goes over it."""
 
 
+# Where the learning rates above were measured: the small model.
+MEASURED_HIDDEN = 576
+# "LoRA Without Regret" (Thinking Machines, 2025): with alpha fixed the best rate of a LoRA hardly depends on its rank,
+# and falls with the model's width to the power of .781 for Llama, .0775 for Qwen. Relative to what we measured, Qwen's
+# own formula asks for up to 1.7 times as much as Llama's between widths of 1024 and 4096; the smaller is the safer one,
+# and kl_stop ends a run by how far it has come, not by how fast.
+WIDTH_EXPONENT = 0.78
+# Nothing is known of models beyond 12,000 wide, nor of any below the small one.
+LEAST_SCALE, MOST_SCALE = 0.1, 1.0
+
+
+def rate_scale(size: ModelSize) -> float:
+    """Return by what learning rates are multiplied for a model of this size."""
+    return min(MOST_SCALE, max(LEAST_SCALE, (MEASURED_HIDDEN / size.hidden) ** WIDTH_EXPONENT))
+
+
 def hyperparameters(
-    preset: Preset = "balanced", objective: Objective = "mis_po", **own: Any
+    preset: Preset = "balanced",
+    objective: Objective = "mis_po",
+    size: ModelSize | None = None,
+    **own: Any,
 ) -> Hyperparameters:
-    """Return a preset with the user's own values over it.
+    """Return the preset for a model of this size (None: as for the small one) with the user's own values over it.
 
     Raises ValueError when there is no such preset, or a value is wrong (pydantic names the field).
     """
     if preset not in OVERRIDES:
         raise ValueError(f"preset is {preset!r}, expected one of {', '.join(get_args(Preset))}")
-    return Hyperparameters(**BY_OBJECTIVE.get(objective, {}) | OVERRIDES[preset] | own)
+    chosen = Hyperparameters(**BY_OBJECTIVE.get(objective, {}) | OVERRIDES[preset])
+    scaled = {"learning_rate": chosen.learning_rate * (rate_scale(size) if size else 1.0)}
+    return Hyperparameters(**chosen.model_dump() | scaled | own)
+
+
+def reasons(size: ModelSize | None, config: Hyperparameters, own: Collection[str]) -> list[str]:
+    """Say in words what the model's size has changed."""
+    said = []
+    if size and rate_scale(size) != 1 and "learning_rate" not in own:
+        said.append(
+            f"learning rate {config.learning_rate:.1e}: {rate_scale(size):.2f} of that for a model "
+            f"{MEASURED_HIDDEN} wide, this one is {size.hidden}"
+        )
+    if size and size.experts:
+        said.append(f"a mixture of {size.experts} experts: neither they nor their routers are trained")
+    return said

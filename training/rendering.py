@@ -24,6 +24,11 @@ _PARKED = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
 class Unrenderable(ValueError):
     """The model's chat template cannot express this conversation, or it does not fit."""
 
+    def __init__(self, why: str, detail: str = "") -> None:
+        """``why`` is the same for all of its kind, so that they can be counted; ``detail`` is this one's own."""
+        super().__init__(f"{why}: {detail}" if detail else why)
+        self.why = why
+
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
@@ -52,11 +57,21 @@ def flattened(message: Mapping[str, Any]) -> dict[str, Any]:
     """
     content = message.get("content")
     if isinstance(content, list):
-        content = "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
+        content = "\n".join(part["text"] for part in content if _is_text(part))
     flat = {**message, "content": content or ""}
     if calls := message.get("tool_calls"):
         flat["tool_calls"] = [_with_parsed_arguments(call) for call in calls]
     return flat
+
+
+def all_text(message: Mapping[str, Any]) -> bool:
+    """Whether nothing is lost when a message is flattened: it has no images, no audio, no files."""
+    content = message.get("content")
+    return not isinstance(content, list) or all(map(_is_text, content))
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
 
 
 def asked(messages: Sequence[Mapping[str, Any]]) -> str:
@@ -131,7 +146,9 @@ class Renderer:
         if not reply_ids:
             raise Unrenderable("the reply is empty")
         if room < 1:
-            raise Unrenderable(f"the reply has {len(reply_ids)} tokens, max_tokens is {max_tokens}")
+            raise Unrenderable(
+                "the reply is too long", f"it has {len(reply_ids)} tokens, max_tokens is {max_tokens}"
+            )
         return Rendered(tuple(prompt[-room:]), tuple(reply_ids))
 
     def prompt(
@@ -156,7 +173,7 @@ class Renderer:
         reply: Mapping[str, Any],
     ) -> list[int]:
         if not reply.get("tool_calls"):
-            return self.plain(flattened(reply)["content"])
+            return self.plain(str(flattened(reply)["content"]))
         # How calls are written is the template's own business: what it adds for them is the reply.
         before = self._text(messages, tools, add_generation_prompt=True)
         after = self._text([*messages, reply], tools, add_generation_prompt=False)
@@ -164,7 +181,11 @@ class Renderer:
             raise Unrenderable(
                 "the chat template writes the prompt anew when a reply with tool calls follows"
             )
-        return self._ids(after[len(before) :].rpartition(self._tokenizer.eos_token)[0])
+        written = after[len(before) :].rpartition(self._tokenizer.eos_token)[0]
+        names = [str((call.get("function") or {}).get("name")) for call in reply["tool_calls"]]
+        if not all(name in written for name in names):  # a template without tools passes over them in silence
+            raise Unrenderable("the chat template does not write tool calls")
+        return self._ids(written)
 
     def _text(
         self,
@@ -175,16 +196,16 @@ class Renderer:
     ) -> str:
         from jinja2.exceptions import TemplateError
 
-        parked = [self._park(flattened(message)) for message in messages]
         try:
+            parked = [self._park(flattened(message)) for message in messages]
             text: str = self._tokenizer.apply_chat_template(
                 parked,
                 tools=[self._park(tool) for tool in tools] or None,
                 add_generation_prompt=add_generation_prompt,
                 tokenize=False,
             )
-        except (TemplateError, TypeError, ValueError, KeyError, IndexError) as error:
-            raise Unrenderable(f"the chat template refuses this conversation: {error}") from error
+        except (TemplateError, TypeError, ValueError, LookupError, AttributeError) as error:
+            raise Unrenderable("the chat template refuses this conversation", str(error)) from error
         return text
 
     def _park(self, value: Any) -> Any:

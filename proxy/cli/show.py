@@ -10,6 +10,7 @@ from rich.table import Table
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.terminal import Json, Url, clock, console, print_json, short, verdict
+from burnish.proxy.cli.train import left_out
 
 SHOWN_LEAST = 20
 """Characters of a question and of an answer that are shown on the narrowest terminal."""
@@ -52,6 +53,8 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
                 f"{ready['bad']} bad of {needed['bad']}; or {ready['comments']} comments of {needed['comments']}",
             )
         )
+        if missing := left_out(learner):
+            lines.append(("", escape(missing)))
     lines.append(("training", f"{learner['state']}: {escape(learner['reason'])}"))
     if step := (learner.get("run") or {}).get("progress"):
         lines.append(("progress", f"step {step['step']} of {step['steps']}, KL {step['kl_per_token']:.3f}"))

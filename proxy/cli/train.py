@@ -26,15 +26,18 @@ def train(
         bool, typer.Option("--wait", help="Stay until the run has ended, with a progress bar.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Also when all ratings say the same.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Start from the bare model and learn all ratings anew.")
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Train now. Ctrl-C while waiting leaves the run alone."""
-    proxy = Proxy(url)
+    proxy, wanted = Proxy(url), {"force": force, "refresh": refresh}
     if dry_run:
-        _dry_run(proxy, force, as_json)
+        _dry_run(proxy, wanted, as_json)
         return
-    run_id = proxy.post("/burnish/train", {"force": force})["run_id"]
+    run_id = proxy.post("/burnish/train", wanted)["run_id"]
     if not wait:
         if as_json:
             print_json({"run_id": run_id})
@@ -49,6 +52,8 @@ def train(
         print_json(run)
     elif run["status"] not in FAILED:
         console.print(f"[bold]{_spoken(run)}[/]: {escape(run['reason'])}")
+        for line in _learnt(run["result"]):
+            console.print(escape(line))
     if run["status"] in FAILED:
         raise CommandFailed(f"the run {run['status']}: {run['reason']}")
 
@@ -91,8 +96,8 @@ def _run(proxy: Proxy, run_id: str) -> dict[str, Any] | None:
     return next((run for run in found if run["id"] == run_id), None)
 
 
-def _dry_run(proxy: Proxy, force: bool, as_json: bool) -> None:
-    plan = proxy.post("/burnish/train", {"dry_run": True, "force": force})
+def _dry_run(proxy: Proxy, wanted: dict[str, bool], as_json: bool) -> None:
+    plan = proxy.post("/burnish/train", wanted | {"dry_run": True})
     if as_json:
         print_json(plan)
         return
@@ -101,11 +106,30 @@ def _dry_run(proxy: Proxy, force: bool, as_json: bool) -> None:
     console.print(f"{would}: {escape(plan['why'])}")
     console.print(f"by itself: {escape(plan['by_itself'])}")
     console.print(
-        f"on {on['good']} good and {on['bad']} bad ratings, judged on {plan['held_out']} more, "
+        f"on {on['good']} good and {on['bad']} bad ratings{_replayed(plan)}, judged on {plan['held_out']} more, "
         f"with {plan['objective']}, starting from {'v' + str(plan['parent']) if plan['parent'] else 'the bare model'}"
     )
-    if plan["note"]:
-        console.print(escape(plan["note"]))
+    for line in (plan["note"], left_out(plan)):
+        if line:
+            console.print(escape(line))
+
+
+def left_out(counts: dict[str, Any]) -> str | None:
+    """Say which ratings teach nothing, and why; None when all do."""
+    reasons = [f"{count} × {why}" for why, count in counts["left_out"].items()]
+    return f"left out: {'; '.join(reasons)}" if reasons else None
+
+
+def _replayed(counts: dict[str, Any]) -> str:
+    return f", {counts['replayed']} older ones once more" if counts["replayed"] else ""
+
+
+def _learnt(result: dict[str, Any] | None) -> list[str]:
+    """Say what a run has learnt from, if its job is still there."""
+    if result is None:
+        return []
+    new = f"learnt from {result['ratings'] - result['replayed']} new ratings{_replayed(result)}"
+    return [new, *filter(None, (left_out(result),))]
 
 
 def _spoken(run: dict[str, Any]) -> str:

@@ -6,8 +6,9 @@ import asyncio
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,18 +25,21 @@ from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
-from burnish.training.choosing import choose
+from burnish.training.choosing import choose, teaches
+from burnish.training.errors import JobError
 from burnish.training.job import (
     Evaluation,
     Hyperparameters,
     JobDirectory,
     JobSpec,
+    ModelSize,
     Objective,
     Rollout,
     Sample,
     TrainResult,
 )
-from burnish.training.presets import hyperparameters
+from burnish.training.model_size import model_size
+from burnish.training.presets import hyperparameters, reasons
 
 # Enough to look into what went wrong lately; each holds an adapter, some 20 MB with the small model.
 KEPT_JOBS = 10
@@ -57,13 +61,23 @@ class Plan:
 
     run_id: str
     parent: int
-    """What is live, and is trained on."""
+    """The version that training starts from; 0 = the bare model."""
+    incumbent: int
+    """What is live, and is to be beaten: the parent, unless all is learnt anew."""
     samples: tuple[Sample, ...]
     spec: JobSpec
     rated: tuple[RatedCompletion, ...]
     """Everything rated that can be learnt from, also what was learnt already."""
-    note: str | None = None
-    """What the engine cannot take, and what is done instead."""
+
+    @property
+    def note(self) -> str | None:
+        """What of the settings was not the user's choice, and why."""
+        return "; ".join(self.spec.notes) or None
+
+    @property
+    def training(self) -> list[Sample]:
+        """What it learns from."""
+        return [sample for sample in self.samples if not sample.held_out]
 
     @property
     def held_out(self) -> list[RatedCompletion]:
@@ -112,18 +126,30 @@ class Cycle:
         manifests = {version.number: version.manifest for version in self.registry.versions()}
         return export.learnt_by(self.registry.live(), manifests)
 
-    def plan(self, run_id: str, rated: Sequence[RatedCompletion], *, one_sided: bool) -> Plan:
-        """Work out what a run would train on and how; writes nothing. Raises AdapterError."""
-        parent = self.registry.live()
+    def plan(
+        self, run_id: str, rated: Sequence[RatedCompletion], *, one_sided: bool, refresh: bool = False
+    ) -> Plan:
+        """Work out what a run would train on and how; writes nothing. Raises AdapterError.
+
+        ``refresh``: from the bare model, on all ratings, whatever the live version has learnt.
+        """
+        incumbent = self.registry.live()
+        parent = BASE_VERSION if refresh else incumbent
         versions = {
             version.number: version
             for version in self.registry.versions()
             if version.manifest.base_digest == self.swap.host.base_digest
         }
-        samples = export.samples(rated, self.learnt(), versions)
-        behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
+        learnt = frozenset[str]() if refresh else self.learnt()
+        policies = export.Policies(self.swap.host.base_digest, versions)
+        samples = export.samples(rated, learnt, policies)
         objective = choose(samples) if self.train.objective == "auto" else self.train.objective
-        settings, note = self._hyperparameters(objective, one_sided=one_sided)
+        new = sum(teaches(sample, objective) for sample in samples if not sample.held_out)
+        samples += export.replayed(rated, learnt, policies, objective, round(new * self.train.replay))
+        behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
+        settings, notes = self._hyperparameters(objective, one_sided=one_sided)
+        if refresh:
+            notes.append("all ratings are learnt anew, from the bare model")
         spec = JobSpec(
             run_id=run_id,
             objective=objective,
@@ -131,16 +157,27 @@ class Cycle:
             base_weights=str(self._base_weights.absolute()),
             base_digest=self.swap.host.base_digest,
             weights_cache=str(self._weights_cache.absolute()),
-            parent_adapter=None if parent == BASE_VERSION else str(self.registry.get(parent).path.absolute()),
+            size=self._size,
+            parent_adapter=self._adapter(parent),
+            incumbent_adapter=self._adapter(incumbent) if incumbent != parent else None,
             behaviour_adapters={n: str(versions[n].path.absolute()) for n in sorted(behaviour)},
             hyperparameters=settings,
+            notes=tuple(notes),
+            left_out=export.left_out(rated, learnt),
             seed=self.train.seed,
             threads=self.train.threads or max(1, _cores() // CORES_SHARE),
             device=self.train.device,
             quantize=self.train.quantize,
         )
-        usable = tuple(each for each in rated if export.usable(each))
-        return Plan(run_id, parent, tuple(samples), spec, usable, note)
+        usable = tuple(each for each in rated if not export.unusable(each))
+        return Plan(run_id, parent, incumbent, tuple(samples), spec, usable)
+
+    @cached_property
+    def _size(self) -> ModelSize | None:
+        return model_size(self._base_weights)  # reading a large vocabulary takes a second
+
+    def _adapter(self, version: int) -> str | None:
+        return None if version == BASE_VERSION else str(self.registry.get(version).path.absolute())
 
     async def run(self, plan: Plan, report: Report) -> Ended:
         """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; nothing is live then."""
@@ -183,33 +220,41 @@ class Cycle:
         """Why a candidate that was not rejected does not go live by itself."""
         if verdict.outcome == "undecided":
             return f"{verdict.reason}; it waits for `burnish adapters promote`"
-        if (live := self.registry.live()) != plan.parent:
-            return f"it was judged against {spoken(plan.parent)}, but meanwhile {spoken(live)} went live"
+        if (live := self.registry.live()) != plan.incumbent:
+            return f"it was judged against {spoken(plan.incumbent)}, but meanwhile {spoken(live)} went live"
         return None
 
-    def _hyperparameters(
-        self, objective: Objective, *, one_sided: bool
-    ) -> tuple[Hyperparameters, str | None]:
-        """Return the settings of a run within what the engine takes, and what had to be lowered for it."""
+    def _hyperparameters(self, objective: Objective, *, one_sided: bool) -> tuple[Hyperparameters, list[str]]:
+        """Return the settings of a run within what the engine takes, and in words what of them has its reason."""
         own = self.train.overrides()
         if one_sided:
             own.setdefault("kl_beta", ONE_SIDED_KL_BETA)
-        chosen = hyperparameters(self.train.preset, objective, **own)
+        chosen = hyperparameters(self.train.preset, objective, self._size, **own)
+        notes = reasons(self._size, chosen, own)
         limit = self.swap.host.limits.max_rank
-        if chosen.rank <= limit:
-            return chosen, None
-        note = f"rank {chosen.rank} lowered to {limit}, the most that the engine takes"
-        return chosen.model_copy(update={"rank": limit}), note
+        if chosen.rank > limit:
+            notes.append(f"rank {chosen.rank} lowered to {limit}, the most that the engine takes")
+            chosen = chosen.model_copy(update={"rank": limit})
+        return chosen, notes
 
     def _write(self, job: JobDirectory, plan: Plan) -> None:
         self._jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
         for old in sorted(self._jobs.glob("run_*"))[: -KEPT_JOBS + 1]:
             shutil.rmtree(old, ignore_errors=True)
         job.write_job(plan.spec, list(plan.samples))
+        self._take_over(job)
+
+    def _take_over(self, job: JobDirectory) -> None:
+        """Go on where a run ended that was to do just the same, e.g. when burnish was stopped."""
+        for path in sorted(self._jobs.glob("run_*"), reverse=True):
+            old = JobDirectory(path)
+            with suppress(JobError, OSError):  # a damaged job is nothing to go on from
+                if path != job.path and old.checkpoint.is_dir() and old.inputs() == job.inputs():
+                    old.checkpoint.rename(job.checkpoint)
+                    return
 
     def _register(self, job: JobDirectory, plan: Plan) -> AdapterVersion:
-        result = job.result()
-        learnt = [i for sample in plan.samples if not sample.held_out for i in sample.feedback_ids]
+        learnt = [i for sample in plan.training if not sample.replayed for i in sample.feedback_ids]
         return self.registry.register(
             job.adapter,
             base_model=plan.spec.base_model,
@@ -219,7 +264,7 @@ class Cycle:
             feedback_ids=list(dict.fromkeys(learnt)),
             objective=plan.spec.objective,
             hyperparameters=plan.spec.hyperparameters.model_dump(mode="json"),
-            metrics=_figures(result),
+            metrics=_figures(job.result()) | {"notes": list(plan.spec.notes)},
         )
 
     async def _judge(self, job: JobDirectory, plan: Plan, version: AdapterVersion) -> Verdict:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import zip_longest
 
 from burnish.adapters.manifest import BASE_VERSION, Manifest
-from burnish.proxy.records import RatedCompletion
-from burnish.training.job import Sample
+from burnish.proxy.records import Completion, RatedCompletion
+from burnish.training.choosing import teaches
+from burnish.training.job import Objective, Sample
 
 # A quarter judges, three quarters teach …
 HELD_OUT_SHARE = 0.25
@@ -20,15 +24,38 @@ MAX_HELD_OUT_SHARE = 0.5
 GOOD, BAD = "good", "bad"
 
 
-def usable(rated: RatedCompletion) -> bool:
-    """Whether an answer ended as it should and holds a reply; only such ones teach what the model does."""
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """Which models' probabilities the trainer can compute. A reply of any other one is off-policy."""
+
+    base_digest: str
+    """Of the base weights that it trains on."""
+    versions: Collection[int] = ()
+    """Adapters on them whose weights are at hand."""
+
+    def behind(self, completion: Completion) -> int | None:
+        """Return the version that gave an answer, 0 for the bare model; None when it was some other model."""
+        version = completion.adapter_version
+        if completion.base_digest not in (None, self.base_digest):  # None: logged before that was noted
+            return None
+        return version if version == BASE_VERSION or version in self.versions else None
+
+
+def unusable(rated: RatedCompletion) -> str | None:
+    """Return why an answer teaches nothing of what the model does; None when it does."""
     completion = rated.completion
-    return (
-        completion.outcome == "complete"
-        and completion.status == HTTPStatus.OK
-        and completion.reply is not None
-        and bool(completion.messages)
-    )
+    if completion.outcome != "complete":
+        return "the answer was cut off or never came"
+    if completion.status != HTTPStatus.OK:
+        return "the engine answered with an error"
+    if completion.reply is None or not completion.messages:
+        return "there is no reply, or no question, in words"
+    return None
+
+
+def left_out(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> dict[str, int]:
+    """Count what was rated, was not learnt, and cannot be, by reason."""
+    return dict(Counter(why for each in rated if not is_learnt(each, learnt) and (why := unusable(each))))
 
 
 def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]:
@@ -47,7 +74,7 @@ def is_learnt(rated: RatedCompletion, learnt: Collection[str]) -> bool:
 
 def ready(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> list[RatedCompletion]:
     """Return what the next run would learn from: usable, and not learnt yet."""
-    return [each for each in rated if usable(each) and not is_learnt(each, learnt)]
+    return [each for each in rated if not unusable(each) and not is_learnt(each, learnt)]
 
 
 def new_since(rated: Sequence[RatedCompletion], run_id: str | None) -> int:
@@ -58,18 +85,34 @@ def new_since(rated: Sequence[RatedCompletion], run_id: str | None) -> int:
     return sum(any(each.partition("_")[2] > begun for each in item.feedback_ids) for item in rated)
 
 
-def samples(
-    rated: Sequence[RatedCompletion], learnt: Collection[str], adapters: Collection[int]
-) -> list[Sample]:
+def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies: Policies) -> list[Sample]:
     """Turn what is ready of all effective ratings into samples, some of them held out.
 
     ``learnt`` are the feedback ids that the live version has learnt; their conversations are not held out any more.
-    ``adapters`` are the versions whose weights are at hand; replies of others count as some other model's.
     """
     chosen = ready(rated, learnt)
     seen = {each.completion.conversation_id for each in rated if is_learnt(each, learnt)}
     held_out = hold_out([each for each in chosen if each.completion.conversation_id not in seen])
-    return [_sample(each, each.completion.conversation_id in held_out, adapters) for each in chosen]
+    return [_sample(each, policies, held_out=each.completion.conversation_id in held_out) for each in chosen]
+
+
+def replayed(
+    rated: Sequence[RatedCompletion],
+    learnt: Collection[str],
+    policies: Policies,
+    objective: Objective,
+    count: int,
+) -> list[Sample]:
+    """Choose up to ``count`` samples to go over again: learnt before, of use to the objective, and the latest ones.
+
+    Good and bad ones take turns as long as there are both. None was ever held out: those are not learnt, but ready.
+    """
+    old = [each for each in rated if is_learnt(each, learnt) and not unusable(each)]
+    latest = sorted(old, key=lambda each: each.completion.id, reverse=True)
+    again = [_sample(each, policies, held_out=False, replayed=True) for each in latest]
+    useful = [sample for sample in again if teaches(sample, objective)]
+    kinds = [[sample for sample in useful if (sample.reward > 0) is good] for good in (True, False)]
+    return [sample for turn in zip_longest(*kinds) for sample in turn if sample][:count]
 
 
 def hold_out(rated: Sequence[RatedCompletion]) -> frozenset[str]:
@@ -108,11 +151,9 @@ def _hash(conversation_id: str) -> bytes:
     return hashlib.sha256(conversation_id.encode()).digest()
 
 
-def _sample(rated: RatedCompletion, held_out: bool, adapters: Collection[int]) -> Sample:
+def _sample(rated: RatedCompletion, policies: Policies, *, held_out: bool, replayed: bool = False) -> Sample:
     completion = rated.completion
     assert completion.reply is not None  # ready() left the others out
-    version = completion.adapter_version
-    known = version == BASE_VERSION or version in adapters
     return Sample(
         completion_id=completion.id,
         conversation_id=completion.conversation_id,
@@ -126,6 +167,7 @@ def _sample(rated: RatedCompletion, held_out: bool, adapters: Collection[int]) -
         comment=rated.comment,
         correction=rated.correction,
         worse=rated.worse,
-        behaviour_version=version if known else None,
+        behaviour_version=policies.behind(completion),
         held_out=held_out,
+        replayed=replayed,
     )

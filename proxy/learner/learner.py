@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -28,7 +29,7 @@ from burnish.proxy.learner.trainer import progress
 from burnish.proxy.learner.versions import Versions
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion, Run
-from burnish.training.errors import TrainingError
+from burnish.training.errors import JobError, TrainingError
 from burnish.training.job import JobDirectory
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class _Asked:
     """The user wants a run."""
 
     one_sided: bool
+    refresh: bool
     started: asyncio.Future[str]
     """The run's id, once it is in the log; Conflict or Unavailable when there will be none."""
 
@@ -81,6 +83,7 @@ class Learner:
         self._log = log
         self._registry = registry
         self._swap = swap
+        self._rater_weights = train.rater_weights
         self._policy = Policy(
             train.enabled,
             train.min_ratings,
@@ -100,6 +103,9 @@ class Learner:
         )
         self._versions = Versions(registry, swap)
         self._ready = _Ready()
+        self._all = _Ready()
+        """The same if nothing had been learnt yet."""
+        self._left_out: dict[str, int] = {}
         self._stale = True
         self._asked: _Asked | None = None
         self._active: Run | None = None
@@ -146,6 +152,7 @@ class Learner:
             "reason": run.reason if run else self._decision.reason,
             "run": self.shown(run) if run else None,
             "ready": asdict(self._ready),
+            "left_out": self._left_out,
             "needed": {
                 "new": self._policy.min_ratings,
                 "good": self._policy.min_good,
@@ -157,39 +164,53 @@ class Learner:
         }
 
     def shown(self, run: Run) -> dict[str, Any]:
-        """Return a run as the API shows it, with live progress."""
-        return asdict(run) | {"progress": progress(self.job(run.id))}
+        """Return a run as the API shows it, with live progress, and what came of its training."""
+        job = self.job(run.id)
+        try:
+            result = job.result().model_dump(mode="json", exclude={"run_id"})
+        except JobError:
+            result = None
+        return asdict(run) | {"progress": progress(job), "result": result}
 
     def job(self, run_id: str) -> JobDirectory:
         """Return a run's job directory; those of old runs are gone."""
         return self._cycle.job(run_id)
 
-    async def train_now(self, *, force_one_sided: bool = False) -> str:
-        """Start a run whatever the counts and the clock say; return its id. Raises Conflict, Unavailable."""
+    async def train_now(self, *, force_one_sided: bool = False, refresh: bool = False) -> str:
+        """Start a run whatever the counts and the clock say; return its id. Raises Conflict, Unavailable.
+
+        ``refresh``: from the bare model, on all ratings.
+        """
         await self._count()
-        decision = decide(self._state(asked=True, one_sided=force_one_sided), self._policy, _now())
+        asked = _Asked(force_one_sided, refresh, asyncio.get_running_loop().create_future())
+        decision = decide(self._state(asked), self._policy, _now())
         if not decision.start:
             raise _not_started(decision)
         if self._asked is None:
-            self._asked = _Asked(force_one_sided, asyncio.get_running_loop().create_future())
+            self._asked = asked
             self._changed.set()
         return await asyncio.shield(self._asked.started)
 
-    async def dry_run(self, *, force_one_sided: bool = False) -> dict[str, Any]:
+    async def dry_run(self, *, force_one_sided: bool = False, refresh: bool = False) -> dict[str, Any]:
         """Return what ``train_now`` would do, and why or why not; changes nothing."""
         rated = await self._count()
-        decision = decide(self._state(asked=True, one_sided=force_one_sided), self._policy, _now())
-        plan = self._cycle.plan("run_", rated, one_sided=force_one_sided)
-        training = [sample for sample in plan.samples if not sample.held_out]
+        asked = _Asked(force_one_sided, refresh, asyncio.get_running_loop().create_future())
+        decision = decide(self._state(asked), self._policy, _now())
+        plan = await asyncio.to_thread(
+            self._cycle.plan, "run_", rated, one_sided=force_one_sided, refresh=refresh
+        )
+        new = [sample for sample in plan.training if not sample.replayed]
         return {
             "would_train": decision.start,
             "why": decision.reason,
             "by_itself": decide(self._state(), self._policy, _now()).reason,
             "ready": asdict(self._ready),
             "trains_on": {
-                "good": sum(sample.reward > 0 for sample in training),
-                "bad": sum(sample.reward < 0 for sample in training),
+                "good": sum(sample.reward > 0 for sample in new),
+                "bad": sum(sample.reward < 0 for sample in new),
             },
+            "replayed": len(plan.training) - len(new),
+            "left_out": plan.spec.left_out,
             "held_out": len(plan.held_out),
             "parent": plan.parent,
             "objective": plan.spec.objective,
@@ -262,21 +283,27 @@ class Learner:
         route = self._swap.route
         if any(route.in_flight(version) for version in route.resident()):
             self._busy_at = now.timestamp()
-        state = self._state(asked=asked is not None, one_sided=bool(asked and asked.one_sided))
+        state = self._state(asked)
         self._decision = decide(state, self._policy, now)
         self._due_since = (self._due_since or now.timestamp()) if self._decision.due else None
         return self._decision
 
     async def _run(self, reason: str, rated: list[RatedCompletion], asked: _Asked | None) -> None:
         """Carry one run out and record how it ended."""
-        count = self._ready.good + self._ready.bad + self._ready.neutral
+        ready = self._of(asked)
+        count = ready.good + ready.bad + ready.neutral
         self._active = Run(ids.run_id(), time.time(), None, "training", reason, None, count)
         try:
             await self._log.start_run(self._active)
             if asked:
                 _settle(asked, self._active.id)
-            one_sided = bool(asked and asked.one_sided)
-            plan = await asyncio.to_thread(self._cycle.plan, self._active.id, rated, one_sided=one_sided)
+            plan = await asyncio.to_thread(
+                self._cycle.plan,
+                self._active.id,
+                rated,
+                one_sided=bool(asked and asked.one_sided),
+                refresh=bool(asked and asked.refresh),
+            )
             await self._remark(plan.note)
             await self._conclude(await self._cycle.run(plan, self._report))
         except asyncio.CancelledError:
@@ -345,35 +372,45 @@ class Learner:
         """Read all ratings and count the ready ones. Raises Unavailable."""
         self._stale = False
         try:
-            rated = await self._log.rated()
+            rated = await self._log.rated(self._rater_weights)
             learnt = await asyncio.to_thread(self._cycle.learnt)
         except BaseException:
             self._stale = True
             raise
-        ready = export.ready(rated, learnt)
-        self._ready = _Ready(
-            new=export.new_since(ready, self._concluded),
-            good=sum(each.reward > 0 for each in ready),
-            bad=sum(each.reward < 0 for each in ready),
-            neutral=sum(each.reward == 0 for each in ready),
-            comments=sum(each.comment is not None and each.reward <= 0 for each in ready),
-        )
+        self._ready = _counted(export.ready(rated, learnt), self._concluded)
+        self._all = _counted(export.ready(rated, ()), self._concluded)
+        self._left_out = export.left_out(rated, learnt)
         return rated
 
-    def _state(self, *, asked: bool = False, one_sided: bool = False) -> State:
+    def _of(self, asked: _Asked | None) -> _Ready:
+        """Return the counts of what a run would learn from."""
+        return self._all if asked and asked.refresh else self._ready
+
+    def _state(self, asked: _Asked | None = None) -> State:
+        ready = self._of(asked)
         return State(
-            new=self._ready.new,
-            good=self._ready.good,
-            bad=self._ready.bad,
-            comments=self._ready.comments,
+            new=ready.new,
+            good=ready.good,
+            bad=ready.bad,
+            comments=ready.comments,
             active=self._active.id if self._active else None,
             failures=self._failures,
             failed_at=self._failed_at,
             busy_at=self._busy_at,
             due_since=self._due_since,
-            asked=asked,
-            one_sided=one_sided,
+            asked=asked is not None,
+            one_sided=bool(asked and asked.one_sided),
         )
+
+
+def _counted(ready: Sequence[RatedCompletion], concluded: str | None) -> _Ready:
+    return _Ready(
+        new=export.new_since(ready, concluded),
+        good=sum(each.reward > 0 for each in ready),
+        bad=sum(each.reward < 0 for each in ready),
+        neutral=sum(each.reward == 0 for each in ready),
+        comments=sum(each.comment is not None and each.reward <= 0 for each in ready),
+    )
 
 
 def _settle(asked: _Asked, outcome: str | BurnishError) -> None:

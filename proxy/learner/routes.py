@@ -41,6 +41,8 @@ class TrainRequest(_Body):
     dry_run: StrictBool = False
     force: StrictBool = False
     """Train on one-sided ratings too."""
+    refresh: StrictBool = False
+    """Train from the bare model on all ratings, whatever the live version has learnt."""
 
 
 class PromoteRequest(_Body):
@@ -79,8 +81,10 @@ def learner_routes(learner: Learner, registry: Registry, transfer: Transfer, log
     async def train(request: Request) -> Response:
         body = validated(TrainRequest, await read_json(request, MAX_BODY_BYTES))
         if body.dry_run:
-            return json_response(await learner.dry_run(force_one_sided=body.force))
-        return json_response({"run_id": await learner.train_now(force_one_sided=body.force)}, 202)
+            plan = await learner.dry_run(force_one_sided=body.force, refresh=body.refresh)
+            return json_response(plan)
+        run_id = await learner.train_now(force_one_sided=body.force, refresh=body.refresh)
+        return json_response({"run_id": run_id}, 202)
 
     async def runs(request: Request) -> Response:
         return json_response({"runs": [learner.shown(run) for run in await log.runs(page_limit(request))]})

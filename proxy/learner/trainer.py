@@ -39,7 +39,7 @@ async def run_step(step: Literal["train", "evaluate"], job: JobDirectory) -> Non
         status = await process.wait()
     finally:
         if process.returncode is None:
-            process.kill()  # there is nothing to save: a job is run again from its inputs
+            process.kill()  # what it has done since its last checkpoint is done again
             await process.wait()
     if status:
         raise TrainingError(_reason(job, step, status))

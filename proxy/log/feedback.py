@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import orjson
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
-from burnish.proxy.log.ratings import Effective, Place, effective
+from burnish.proxy.log.ratings import Effective, Place, effective, heard
 from burnish.proxy.records import Feedback, FeedbackDraft
 
 MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})
@@ -127,9 +127,14 @@ def _record(row: tuple[Any, ...]) -> Feedback:
 
 
 def effective_ratings(
-    connection: sqlite3.Connection, conversations: Iterable[str] | None = None
+    connection: sqlite3.Connection,
+    conversations: Iterable[str] | None = None,
+    rater_weights: Mapping[str, float] | None = None,
 ) -> dict[str, Effective]:
-    """Return the effective ratings in some conversations (None: in all), by completion id."""
+    """Return the effective ratings in some conversations (None: in all), by completion id.
+
+    With ``rater_weights`` as training hears them, which needs all conversations; else as they were given.
+    """
     if conversations is None:
         feedback = select(connection, "1")
     else:
@@ -142,6 +147,8 @@ def effective_ratings(
         WHERE conversation_id IN (SELECT value FROM json_each(?))""",
         (rated,),
     )
+    if rater_weights is not None:
+        feedback = heard(feedback, rater_weights)
     targets = {each.draft.completion_id for each in feedback}
     return effective(
         feedback,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from burnish.proxy.errors import NotFound, Unavailable
@@ -17,6 +18,8 @@ from burnish.proxy.log.writer import Writer
 from burnish.proxy.records import Completion, Exchange, Feedback, FeedbackDraft, RatedCompletion, Run
 
 Result = TypeVar("Result")
+EQUAL: Mapping[str, float] = MappingProxyType({})
+"""Each rater counts as much as any other."""
 Query = Callable[[sqlite3.Connection], Result]
 
 
@@ -148,9 +151,12 @@ class Log:
         """Return feedback, latest first, undone and superseded ones too; ``before`` is an id to go on from."""
         return await self._read(lambda db: feedback.latest(db, completion_id, conversation_id, limit, before))
 
-    async def rated(self) -> list[RatedCompletion]:
-        """Return all completions with an effective rating, earliest first, with context, parameters and reply."""
-        return await self._read(queries.rated)
+    async def rated(self, rater_weights: Mapping[str, float] = EQUAL) -> list[RatedCompletion]:
+        """Return all completions with an effective rating, earliest first, with context, parameters and reply.
+
+        Rated as training hears it, raters counted by their weights; see ``ratings.heard``.
+        """
+        return await self._read(partial(queries.rated, rater_weights=rater_weights))
 
     # Training runs
 

@@ -117,6 +117,8 @@ MIGRATIONS: tuple[Migration, ...] = (
             )""",
         ),
     ),
+    # A version number says nothing of the base under it, which may be replaced by another one of the same name.
+    Migration("base weights", ("ALTER TABLE completion ADD COLUMN base_digest TEXT",)),
 )
 
 

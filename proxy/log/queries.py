@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from burnish.proxy.errors import Conflict, NotFound
@@ -80,15 +80,13 @@ def resolve_history(
     return completion(connection, answer_before(connection, messages, caller, session))
 
 
-def rated(connection: sqlite3.Connection) -> list[RatedCompletion]:
-    """Return every completion with feedback and a reply, earliest first, with all that training needs."""
-    ratings = feedback.effective_ratings(connection)
+def rated(connection: sqlite3.Connection, rater_weights: Mapping[str, float]) -> list[RatedCompletion]:
+    """Return every completion with feedback, earliest first, with all that training needs, a reply or not."""
+    ratings = feedback.effective_ratings(connection, rater_weights=rater_weights)
     reader = Reader(connection)
     found: list[RatedCompletion] = []
     for completion_id, rating in sorted(ratings.items()):
         record = reader.completion(row_of(connection, completion_id), rating.reward, full=True)
-        if record.reply is None or not record.messages:
-            continue
         found.append(
             RatedCompletion(
                 completion=record,

@@ -72,6 +72,7 @@ def _facts(captured: Captured) -> dict[str, Any]:
         "completion_tokens": _tokens(answer.usage, "completion_tokens"),
         "first_byte_s": exchange.first_byte_s,
         "total_s": exchange.total_s,
+        "base_digest": exchange.base_digest,
     }
 
 

@@ -78,6 +78,7 @@ class Flight:
             model_asked=self.model or "",
             model_served=(target and target.model) or self.model or "",
             adapter_version=target.version if target else None,
+            base_digest=target.base_digest if target else None,
             caller=self.caller,
             session=self.session,
             retry=self.retry,

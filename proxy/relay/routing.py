@@ -48,6 +48,8 @@ class Target:
     """Members that the body must have there."""
     leased: bool = False
     """It is a version that reconciling brings back when it is lost."""
+    base_digest: str | None = None
+    """Of the base weights that the version is served on."""
 
 
 class Upstream(Protocol):
@@ -144,8 +146,11 @@ class LearningUpstream:
     untouched, and so do those for the base while no version can be had. Without it, only versions are served.
     """
 
-    def __init__(self, base_model: str, route: LiveRoute, elsewhere: RemoteUpstream | None = None) -> None:
+    def __init__(
+        self, base_model: str, base_digest: str, route: LiveRoute, elsewhere: RemoteUpstream | None = None
+    ) -> None:
         self._base = base_model
+        self._base_digest = base_digest
         self._route = route
         self._elsewhere = elsewhere
 
@@ -201,7 +206,8 @@ class LearningUpstream:
 
     async def _bare(self, elsewhere: RemoteUpstream) -> Target:
         """The bare model, which an engine that is not ours serves whether we have asked for it or not."""
-        return replace(await elsewhere.target(DEFAULT_MODEL), version=BASE_VERSION)
+        target = await elsewhere.target(DEFAULT_MODEL)
+        return replace(target, version=BASE_VERSION, base_digest=self._base_digest)
 
     def _version(self, model: str) -> int:
         base, _, version = model.rpartition("@")
@@ -219,6 +225,7 @@ class LearningUpstream:
             endpoint.model,
             endpoint.version,
             key,
+            base_digest=self._base_digest,
             keep_caller_authorization=shared,
             reuse_connections=shared,
             fields=endpoint.fields,

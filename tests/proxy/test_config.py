@@ -60,3 +60,16 @@ def test_keys_do_not_show_in_messages_or_repr() -> None:
     config = load_config({"api_key": "geheim", "upstream_api_key": "sk-secret"})
     assert "geheim" not in repr(config)
     assert "sk-secret" not in str(config)
+
+
+def test_raters_are_weighed_in_the_file_and_in_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "config.toml"
+    file.write_text('[train]\nrater_weights = { alice = 2.0, "judge-1" = 0.3 }\n')
+    assert load_config(file=file).train.rater_weights == {"alice": 2.0, "judge-1": 0.3}
+    monkeypatch.setenv("BURNISH_TRAIN__RATER_WEIGHTS", '{"bob": 0}')
+    assert load_config().train.rater_weights == {"bob": 0}
+    monkeypatch.setenv("BURNISH_TRAIN__RATER_WEIGHTS", '{"bob": -1}')
+    with pytest.raises(ConfigError, match=r"train.rater_weights.bob"):
+        load_config()

@@ -115,6 +115,8 @@ async def test_the_live_version_answers_for_the_base_and_all_else_passes(
         assert (state["live"]["version"], state["engine"]["trouble"]) == (1, None)
         logged = (await http.get("/burnish/completions")).json()["data"]
         assert [each["adapter_version"] for each in logged] == [None, 0, 1, 1, 1]
+        digest = weights_digest(weights)
+        assert [each["base_digest"] for each in logged] == [None, *[digest] * 4]
 
         rolled_back = await http.post("/burnish/adapters/rollback", json={"to": 0})
         assert rolled_back.json()["live"] == 0

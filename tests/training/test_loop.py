@@ -117,7 +117,7 @@ def test_only_unusable_replies_are_not_trainable(make):
     cut = sample(1, good=False).model_copy(
         update={"reply": {"role": "assistant", "content": ""}, "finished": False}
     )
-    with pytest.raises(NotTrainable, match="one-sided"):
+    with pytest.raises(NotTrainable, match=r"one-sided.* \(left out: 1 × the reply is empty\)"):
         train(make([sample(0, good=True), cut]))
 
 
@@ -187,6 +187,64 @@ def test_killed_at_any_moment_it_leaves_no_half_adapter(make):
             check_adapter(job.adapter)
     train(job)
     check_adapter(job.adapter)
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_goes_on_and_comes_to_the_same(make):
+    settings = {"hyperparameters": Hyperparameters(epochs=3, batch_size=4, kl_stop=9.0)}
+    whole, killed = (make(brief_samples(8, 0), name, **settings) for name in ("whole", "killed"))
+    command("train", whole)
+    _kill_after(killed, lines=3)  # of six; the checkpoint is two steps in, or four
+    before = _seconds(killed)
+    made = len(json.loads((killed.checkpoint / "progress.json").read_text())["steps"])
+    assert made >= 2
+    (killed.checkpoint / ".progress.json.tmp").write_text("torn")
+    command("train", killed)
+    assert [line["step"] for line in _metrics(killed)] == [1, 2, 3, 4, 5, 6]
+    assert _seconds(killed)[:made] == before[:made], "these were not made again"
+    weights = [(job.adapter / "adapter_model.safetensors").read_bytes() for job in (whole, killed)]
+    assert weights[0] == weights[1]
+    assert killed.result().metrics == whole.result().metrics
+    assert killed.result().steps == 6
+    assert not killed.checkpoint.exists()
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_other_inputs_or_a_damaged_one_is_not_gone_on_from(make):
+    settings = {"hyperparameters": Hyperparameters(epochs=3, batch_size=4, kl_stop=9.0)}
+    job = make(brief_samples(8, 0), **settings)
+    _kill_after(job, lines=2)
+    before = _seconds(job)
+    for state in job.checkpoint.glob("state-*"):
+        state.write_bytes(b"torn")
+    train(job)
+    assert _seconds(job)[0] != before[0]
+    whole = (job.adapter / "adapter_model.safetensors").read_bytes()
+    _kill_after(job, lines=2)
+    changed = make(brief_samples(4, 0), **settings)
+    assert changed.path == job.path
+    train(changed)
+    assert [line["steps"] for line in _metrics(changed)] == [3] * 3
+    assert (changed.adapter / "adapter_model.safetensors").read_bytes() != whole
+
+
+def _kill_after(job: JobDirectory, lines: int) -> None:
+    """Train until there are so many lines of metrics and a checkpoint, then kill -9."""
+    arguments = [sys.executable, "-m", "burnish.training", "train", str(job.path)]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE) as process:
+        while _lines(job) < lines or not (job.checkpoint / "progress.json").exists():
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.kill()
+    assert not job.adapter.exists()
+
+
+def _metrics(job: JobDirectory) -> list[dict[str, float]]:
+    return [json.loads(line) for line in job.metrics.read_text().splitlines()]
+
+
+def _seconds(job: JobDirectory) -> list[float]:
+    return [line["seconds"] for line in _metrics(job)]
 
 
 def _lines(job: JobDirectory) -> int:

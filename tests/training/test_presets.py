@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from burnish.training.job import Hyperparameters
-from burnish.training.presets import OVERRIDES, hyperparameters
+from burnish.training.job import Hyperparameters, ModelSize, Objective
+from burnish.training.presets import OVERRIDES, Preset, hyperparameters, rate_scale, reasons
 
 
 def test_balanced_is_the_default():
@@ -32,3 +34,42 @@ def test_an_unknown_preset_names_the_known_ones():
 def test_an_unknown_value_is_named():
     with pytest.raises(ValidationError, match="learning_rat"):
         hyperparameters("careful", learning_rat=1)
+
+
+def size(hidden: int, experts: int = 0) -> ModelSize:
+    return ModelSize(hidden=hidden, layers=2, parameters=1, experts=experts)
+
+
+@given(st.integers(1, 30_000), st.integers(1, 30_000))
+def test_the_wider_a_model_the_lower_its_rate_within_bounds(one: int, other: int):
+    narrow, wide = sorted((one, other))
+    assert 0.1 <= rate_scale(size(wide)) <= rate_scale(size(narrow)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("hidden", "scale"), [(64, 1), (576, 1), (1024, 0.638), (2048, 0.372), (4096, 0.217), (16_384, 0.1)]
+)
+def test_the_rate_falls_by_the_power_that_was_published(hidden: int, scale: float):
+    # By hand: exp(0.78 * ln(576 / hidden)).
+    assert rate_scale(size(hidden)) == pytest.approx(scale, abs=1e-3)
+
+
+@pytest.mark.parametrize(("preset", "objective"), [("careful", "mis_po"), ("balanced", "dpo")])
+def test_the_size_scales_what_preset_and_objective_came_to(preset: Preset, objective: Objective):
+    plain, scaled = (hyperparameters(preset, objective, of) for of in (None, size(2048)))
+    assert scaled.learning_rate == pytest.approx(plain.learning_rate * rate_scale(size(2048)))
+    assert scaled.model_copy(update={"learning_rate": plain.learning_rate}) == plain
+
+
+def test_the_users_own_value_wins_over_the_size():
+    assert hyperparameters("careful", "dpo", size(2048), learning_rate=1e-2).learning_rate == 1e-2
+
+
+def test_what_the_size_changed_is_said_and_only_that():
+    assert reasons(None, Hyperparameters(), ()) == []
+    assert reasons(size(576), Hyperparameters(), ()) == []
+    (why,) = reasons(size(2048), hyperparameters(size=size(2048)), ())
+    assert why == "learning rate 1.1e-04: 0.37 of that for a model 576 wide, this one is 2048"
+    assert reasons(size(2048), Hyperparameters(), ("learning_rate",)) == []
+    (mixed,) = reasons(size(576, experts=8), Hyperparameters(), ())
+    assert "mixture of 8 experts" in mixed

@@ -54,6 +54,8 @@ class Sampled:
 
     ids: tuple[int, ...]
     """The end-of-turn token included iff it finished."""
+    logps: Logps
+    """Of its tokens by the policy that drew it, at temperature 1."""
     finished: bool
 
 
@@ -78,6 +80,14 @@ class TrainerBackend(Protocol):
         ``point`` is what ``kto`` and ``bco`` measure from (``Batch.point``). Raises Diverged when loss or gradient is
         not finite; the adapter is then as it was before.
         """
+        ...
+
+    def checkpoint(self, path: Path) -> None:
+        """Write a file from which ``restore`` goes on: adapter and optimiser."""
+        ...
+
+    def restore(self, path: Path) -> None:
+        """Go on where another process, of the same job, wrote this. Raises JobError when it is damaged."""
         ...
 
     def save(self, directory: Path, base_model: str) -> None:

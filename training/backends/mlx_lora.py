@@ -22,7 +22,7 @@ import mlx.core as mx
 import numpy as np
 from mlx import nn
 from mlx.optimizers import AdamW, clip_grad_norm
-from mlx.utils import tree_map, tree_unflatten
+from mlx.utils import tree_flatten, tree_map, tree_unflatten
 from mlx_lm.generate import generate_step
 from mlx_lm.sample_utils import make_sampler
 from mlx_lm.tuner.lora import LoRALinear
@@ -40,6 +40,9 @@ from burnish.training.objectives import LOSSES
 from burnish.training.objectives.arrays import Batch
 from burnish.training.objectives.diagnostics import diagnose, step_metrics
 from burnish.training.rendering import Rendered, Renderer
+
+# Of mixtures; their experts are no plain linear layers, and stay as they are, too.
+ROUTERS = (".gate", ".router", ".shared_expert_gate")
 
 
 class MlxFunctions:
@@ -103,13 +106,15 @@ class MlxLoraBackend:
         with self._acting(policy):
             for prompt in prompts:
                 ids: list[int] = []
-                for token, _ in generate_step(
+                logps: list[float] = []
+                for token, logp in generate_step(
                     mx.array(prompt), self._model, max_tokens=max_tokens, sampler=draw
                 ):
                     ids.append(int(token))
+                    logps.append(float(logp[ids[-1]]))
                     if token == end:
                         break
-                found.append(Sampled(tuple(ids), finished=ids[-1:] == [end]))
+                found.append(Sampled(tuple(ids), tuple(logps), finished=ids[-1:] == [end]))
         return found
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
@@ -151,6 +156,23 @@ class MlxLoraBackend:
             weights=mx.array([reply.weight for reply in replies]),
             point=point,
         )
+
+    def checkpoint(self, path: Path) -> None:
+        """Write adapter and optimiser; see TrainerBackend."""
+        state = {"trained": self._model.trainable_parameters(), "optimizer": self._optimizer.state}
+        with path.open("wb") as file:
+            mx.save_safetensors(file, dict(tree_flatten(state)))
+
+    def restore(self, path: Path) -> None:
+        """Read them; see TrainerBackend."""
+        try:
+            with path.open("rb") as file:
+                state = tree_unflatten(list(mx.load(file, format="safetensors").items()))
+        except (OSError, ValueError, RuntimeError) as error:
+            raise JobError(f"cannot load the checkpoint {path}: {error}") from error
+        self._model.update(state["trained"])
+        self._optimizer.state = state["optimizer"]
+        mx.eval(self._model.trainable_parameters(), self._optimizer.state)
 
     def save(self, directory: Path, base_model: str) -> None:
         """Write adapter_model.safetensors and adapter_config.json; no path of this machine gets in."""
@@ -237,7 +259,9 @@ def _with_lora(model: Any, config: Hyperparameters) -> dict[str, Any]:
     wrapped = {
         name: LoRALinear.from_base(module, r=config.rank, scale=config.alpha / config.rank, dropout=0.0)
         for name, module in model.named_modules()
-        if "layers" in name.split(".") and isinstance(module, nn.Linear | nn.QuantizedLinear)
+        if "layers" in name.split(".")
+        and isinstance(module, nn.Linear | nn.QuantizedLinear)
+        and not name.endswith(ROUTERS)
     }
     model.update_modules(tree_unflatten(list(wrapped.items())))
     return wrapped

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import time
 import warnings
 from collections import Counter
@@ -47,6 +48,8 @@ LOGIT_ROWS = 128
 DTYPE_TRIES = 20
 # Without instructions for it, bf16 is several times slower; anything less is noise, and fp32 costs memory.
 CLEARLY_FASTER = 1.5
+# As transformers calls it.
+ATTENTION = re.compile(r"\.(self_attn|attn|attention|linear_attn)\.")
 # peft's own names.
 TRAINED, SCORED = "default", "scored"
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
@@ -88,7 +91,7 @@ class TorchPeftBackend:
             base = _load_base(weights, dtype, self._device, quantized)
         if parent is None:
             with _quiet():
-                self._model = get_peft_model(base, _fresh_lora(config), adapter_name=TRAINED)
+                self._model = get_peft_model(base, _fresh_lora(base, config), adapter_name=TRAINED)
         else:
             _check_adapter(parent)
             with _loading("adapter", parent):
@@ -119,8 +122,7 @@ class TorchPeftBackend:
                 ids = self._padded([prompts[place] for place in places], left=True, fill=self.renderer.pad_id)
                 attended = self._padded([[1] * len(prompts[place]) for place in places], left=True)
                 drawn = draw(self._model, ids, attended, end, max_tokens)
-                for place, row in zip(places, drawn, strict=True):
-                    found[place] = Sampled(tuple(row), finished=row[-1] == end)
+                found.update(zip(places, drawn, strict=True))
         return [found[place] for place in range(len(prompts))]
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
@@ -157,6 +159,18 @@ class TorchPeftBackend:
             weights=torch.tensor([reply.weight for reply in replies], device=self._device),
             point=point,
         )
+
+    def checkpoint(self, path: Path) -> None:
+        """Write adapter and optimiser; see TrainerBackend."""
+        torch.save({"trained": self._trained, "optimizer": self._optimizer.state_dict()}, path)
+
+    def restore(self, path: Path) -> None:
+        """Read them; see TrainerBackend."""
+        with _loading("checkpoint", path), torch.no_grad():
+            state = torch.load(path, map_location=self._device, weights_only=True)
+            self._optimizer.load_state_dict(state["optimizer"])
+            for parameter, saved in zip(self._trained, state["trained"], strict=True):
+                parameter.copy_(saved)
 
     def save(self, directory: Path, base_model: str) -> None:
         """Write adapter_model.safetensors and adapter_config.json; no path of this machine gets in."""
@@ -282,14 +296,31 @@ def faster_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if clearly else torch.bfloat16
 
 
-def _fresh_lora(config: Hyperparameters) -> LoraConfig:
+def _fresh_lora(base: Any, config: Hyperparameters) -> LoraConfig:
     return LoraConfig(
         task_type="CAUSAL_LM",
         r=config.rank,
         lora_alpha=config.alpha,
         lora_dropout=0.0,
-        target_modules="all-linear",
+        target_modules=targets(base),
     )
+
+
+def targets(base: Any) -> str | list[str]:
+    """Return which modules a fresh LoRA changes: all linear layers, but in a mixture of experts only the attention's.
+
+    There, peft's "all-linear" takes the fused experts and the routers, too (0.21, Mixtral, Qwen 3 and DeepSeek), and so
+    it does as soon as a single gate_proj is named. But an expert sees few of some thirty replies, and a router must not
+    move with them. Raises JobError when nothing in a mixture is called attention.
+    """
+    names = [name for name, _ in base.named_modules()]
+    if not any(name.endswith(".experts") for name in names):
+        return "all-linear"
+    linear = {name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)}
+    found = {name.rpartition(".")[2] for name in linear if ATTENTION.search(name)}
+    if not found:
+        raise JobError("the model is a mixture of experts, and none of its layers is called attention")
+    return sorted(found)
 
 
 def _load_base(

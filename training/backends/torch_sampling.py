@@ -12,16 +12,17 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from burnish.training.backends.base import TEMPERATURE, TOP_P
+from burnish.training.backends.base import TEMPERATURE, TOP_P, Sampled
 
 # Holds 95 % of the probability nearly always; sorting 49k entries costs as much as a layer.
 LIKELY = 256
 
 
-def draw(model: Any, ids: Tensor, attended: Tensor, end_id: int, max_tokens: int) -> list[list[int]]:
-    """Return one sampled reply per row of left-padded prompts, (B, P); it ends with ``end_id`` iff it finished."""
+def draw(model: Any, ids: Tensor, attended: Tensor, end_id: int, max_tokens: int) -> list[Sampled]:
+    """Return one sampled reply per row of left-padded prompts, (B, P)."""
     drawn: list[list[int]] = [[] for _ in ids]
-    rows = torch.arange(len(ids), device=ids.device)  # whose prompts are still answered
+    logps: list[list[float]] = [[] for _ in ids]
+    rows = torch.arange(len(ids), device=ids.device)  # whose prompts are still being answered
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     position = (attended.cumsum(dim=1) - 1).clamp(min=0)  # (B, P)
     for _ in range(max_tokens):
@@ -33,9 +34,12 @@ def draw(model: Any, ids: Tensor, attended: Tensor, end_id: int, max_tokens: int
             use_cache=True,
             logits_to_keep=1,
         ).logits[:, -1]  # (B, V)
-        tokens = from_nucleus(logits.float() / TEMPERATURE, TOP_P)  # (B,)
-        for row, token in zip(rows.tolist(), tokens.tolist(), strict=True):
+        logits = logits.float()
+        tokens = from_nucleus(logits / TEMPERATURE, TOP_P)  # (B,)
+        likely = logits.gather(1, tokens[:, None]).squeeze(1) - logits.logsumexp(dim=1)  # (B,)
+        for row, token, logp in zip(rows.tolist(), tokens.tolist(), likely.tolist(), strict=True):
             drawn[row].append(token)
+            logps[row].append(logp)
         going = (tokens != end_id).nonzero().flatten()
         if not len(going):
             break
@@ -44,7 +48,10 @@ def draw(model: Any, ids: Tensor, attended: Tensor, end_id: int, max_tokens: int
             rows, tokens, attended, position = (each[going] for each in (rows, tokens, attended, position))
         ids, position = tokens[:, None], position[:, -1:] + 1
         attended = torch.cat([attended, torch.ones_like(ids)], dim=1)
-    return drawn
+    return [
+        Sampled(tuple(reply), tuple(scored), finished=reply[-1] == end_id)
+        for reply, scored in zip(drawn, logps, strict=True)
+    ]
 
 
 def from_nucleus(logits: Tensor, top_p: float) -> Tensor:

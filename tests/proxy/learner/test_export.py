@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from burnish.adapters.manifest import Manifest
 from burnish.proxy.ids import feedback_id, run_id
-from burnish.proxy.learner.export import hold_out, learnt_by, new_since, ready, samples
+from burnish.proxy.learner.export import Policies, hold_out, learnt_by, left_out, new_since, ready, samples
 from burnish.proxy.records import Completion, RatedCompletion
 
 PLAIN = Completion(
@@ -35,6 +35,9 @@ PLAIN = Completion(
     messages=({"role": "user", "content": "Hi"},),
     reply={"role": "assistant", "content": "Hello."},
 )
+
+
+POLICIES = Policies("sha256:ours", (2,))
 
 
 def rated(conversation: str, reward: float, number: int = 0, **changes: Any) -> RatedCompletion:
@@ -109,7 +112,7 @@ def test_more_ratings_never_swap_one_old_conversation_for_another(first: int, mo
 
 def test_conversations_are_held_out_whole() -> None:
     talk = [rated(f"c{c}", 1.0 if turn % 2 else -1.0, turn) for c in range(12) for turn in range(4)]
-    found = samples(talk, learnt=(), adapters=())
+    found = samples(talk, (), POLICIES)
     by_conversation = {
         s.conversation_id: {t.held_out for t in found if t.conversation_id == s.conversation_id}
         for s in found
@@ -119,18 +122,23 @@ def test_conversations_are_held_out_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "why"),
     [
-        {"outcome": "cut"},
-        {"outcome": "cancelled"},
-        {"outcome": "failed"},
-        {"status": 429},
-        {"reply": None},
-        {"messages": ()},
+        ({"outcome": "cut"}, "the answer was cut off or never came"),
+        ({"outcome": "cancelled"}, "the answer was cut off or never came"),
+        ({"outcome": "failed"}, "the answer was cut off or never came"),
+        ({"status": 429}, "the engine answered with an error"),
+        ({"reply": None}, "there is no reply, or no question, in words"),
+        ({"messages": ()}, "there is no reply, or no question, in words"),
     ],
 )
-def test_answers_that_did_not_end_well_teach_nothing(changes: dict[str, Any]) -> None:
-    assert ready([rated("c", 1.0, **changes)], ()) == []
+def test_answers_that_did_not_end_well_teach_nothing_and_are_counted(
+    changes: dict[str, Any], why: str
+) -> None:
+    found = [rated("c", 1.0, **changes), rated("d", 1.0)]
+    assert [each.completion.conversation_id for each in ready(found, ())] == ["d"]
+    assert left_out(found, ()) == {why: 1}
+    assert left_out(found, ("fb_c_0",)) == {}
 
 
 def test_a_sample_carries_what_the_trainer_needs() -> None:
@@ -142,7 +150,7 @@ def test_a_sample_carries_what_the_trainer_needs() -> None:
         comment="too long",
         weight=2.0,
     )
-    (sample,) = samples([one], learnt=(), adapters=(2,))
+    (sample,) = samples([one], (), POLICIES)
     assert sample.messages == PLAIN.messages
     assert (sample.reply, sample.tools) == (PLAIN.reply, tuple(tools))
     assert (sample.reward, sample.weight, sample.comment) == (-0.5, 2.0, "too long")
@@ -154,8 +162,16 @@ def test_a_sample_carries_what_the_trainer_needs() -> None:
 def test_replies_of_versions_that_are_gone_and_of_other_models_are_off_policy(
     version: int | None, behaviour: int | None
 ) -> None:
-    (sample,) = samples([rated("c", 1.0, adapter_version=version)], learnt=(), adapters=(2,))
+    (sample,) = samples([rated("c", 1.0, adapter_version=version)], (), POLICIES)
     assert sample.behaviour_version == behaviour
+
+
+def test_the_same_version_of_a_base_that_was_replaced_is_another_model() -> None:
+    for version in (0, 2):
+        digests = (None, "sha256:ours", "sha256:other")
+        talk = [rated(str(d), 1.0, adapter_version=version, base_digest=d) for d in digests]
+        found = [sample.behaviour_version for sample in samples(talk, (), POLICIES)]
+        assert found == [version, version, None]
 
 
 def test_what_the_chain_of_the_live_version_learnt_is_not_learnt_again() -> None:
@@ -181,9 +197,9 @@ def test_a_changed_rating_is_ready_again_and_a_later_comment_is_not() -> None:
 def test_a_conversation_that_was_learnt_from_is_never_held_out() -> None:
     fresh = [rated(f"c{i}", sign, 1) for i in range(20) for sign in (1.0, -1.0)]
     learnt = [rated(f"c{i}", 1.0, 0) for i in range(20)]
-    assert any(sample.held_out for sample in samples(fresh, (), ()))
+    assert any(sample.held_out for sample in samples(fresh, (), POLICIES))
     ids = {each.feedback_ids[0] for each in learnt}
-    assert not any(sample.held_out for sample in samples(fresh + learnt, ids, ()))
+    assert not any(sample.held_out for sample in samples(fresh + learnt, ids, POLICIES))
 
 
 def test_new_is_what_was_rated_after_a_run_began() -> None:

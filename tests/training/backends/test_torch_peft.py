@@ -10,11 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from burnish.adapters.weights_file import check_adapter
 from burnish.training.backends.base import Lesson, Logps, Reply
-from burnish.training.backends.torch_peft import LOGIT_ROWS, TorchPeftBackend, faster_dtype, token_logps
+from burnish.training.backends.torch_peft import (
+    LOGIT_ROWS,
+    TorchPeftBackend,
+    faster_dtype,
+    targets,
+    token_logps,
+)
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.rendering import Rendered
@@ -218,3 +226,39 @@ def test_a_damaged_base_model_is_refused(weights: Path, tmp_path: Path):
 
 def test_the_number_format_is_one_of_two():
     assert faster_dtype(torch.device("cpu")) in (torch.float32, torch.bfloat16)
+
+
+SMALL = {
+    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}  # fmt: skip
+LATENT = {
+    "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8, "n_group": 1,
+    "topk_group": 1, "first_k_dense_replace": 1,
+}  # fmt: skip
+MIXTURES = [
+    (transformers.MixtralConfig, {"num_local_experts": 4}),
+    (transformers.Qwen2MoeConfig, {"num_experts": 4, "shared_expert_intermediate_size": 16}),
+    (transformers.Qwen3MoeConfig, {"num_experts": 4, "moe_intermediate_size": 16}),
+    (transformers.DeepseekV3Config, {"n_routed_experts": 4, "num_experts_per_tok": 2, **LATENT}),
+    (transformers.GptOssConfig, {"num_local_experts": 4, "head_dim": 16}),
+]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft and transformers deprecate each other's names
+@pytest.mark.parametrize(("kind", "sizes"), MIXTURES)
+def test_in_a_mixture_of_experts_only_the_attention_is_changed(kind: type, sizes: dict[str, object]):
+    base = AutoModelForCausalLM.from_config(kind(**SMALL, **sizes))
+    model = get_peft_model(base, LoraConfig(r=2, target_modules=targets(base)))
+    changed = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert changed
+    assert all(".self_attn." in name for name in changed)
+    assert {name.split(".layers.")[1][0] for name in changed} == {"0", "1"}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_in_a_dense_model_all_linear_layers_but_the_output_are_changed():
+    base = AutoModelForCausalLM.from_config(transformers.Qwen3Config(**SMALL, head_dim=16))
+    model = get_peft_model(base, LoraConfig(r=2, target_modules=targets(base)))
+    changed = {name.split(".")[-4] for name, p in model.named_parameters() if p.requires_grad}
+    assert changed == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}

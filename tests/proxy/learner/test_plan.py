@@ -1,0 +1,189 @@
+"""What a run would learn, from where on, and why: the whole application before the double of an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from burnish.adapters.hosts.detect import weights_digest
+from burnish.adapters.registry import Registry
+from burnish.training.job import JobDirectory
+from tests.proxy.test_foreign_engine import Engine, world
+from tests.support.lora import random_lora, write_peft
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    path = tmp_path / "weights"
+    path.mkdir()
+    (path / "model.safetensors").write_bytes(b"the base")
+    return path
+
+
+@dataclass
+class Rated:
+    """A running burnish with ratings."""
+
+    http: httpx.AsyncClient
+    data: Path
+    digest: str
+
+    async def rate(self, *ratings: str) -> list[str]:
+        """Ask something new for each rating, rate the answer, and return the ratings' ids."""
+        made = []
+        for rating in ratings:
+            logged = (await self.http.get("/burnish/completions")).json()["data"]
+            question = {"role": "user", "content": f"Question {len(logged)}, rated {rating}?"}
+            body = {"model": "default", "messages": [question]}
+            answer = await self.http.post("/v1/chat/completions", json=body)
+            target = {"completion_id": answer.headers["x-burnish-completion-id"], "rating": rating}
+            made.append((await self.http.post("/v1/feedback", json=target)).json()["id"])
+        return made
+
+    async def version(self, parent: int, learnt: list[str]) -> int:
+        """Make a version that has learnt ratings live."""
+        registry = Registry(self.data / "adapters")
+        made = registry.register(
+            write_peft(self.data / f"made-{parent}", random_lora(parent)),
+            base_model="smollm2",
+            base_digest=self.digest,
+            parent=parent,
+            run_id=f"run_{parent}",
+            feedback_ids=learnt,
+            objective="mis_po",
+            hyperparameters={},
+            metrics={},
+        )
+        registry.record(made.number, "candidate", "judged", awaits="the test")
+        answer = await self.http.post(f"/burnish/adapters/{made.number}/promote", json={})
+        assert answer.json()["live"] == made.number, answer.text
+        return made.number
+
+    async def plan(self, **wanted: bool) -> dict[str, Any]:
+        answer = await self.http.post("/burnish/train", json={"dry_run": True, **wanted})
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def job(self, **wanted: bool) -> JobDirectory:
+        """Start a run, which fails for want of a real model, and return what it was given."""
+        run_id = (await self.http.post("/burnish/train", json=wanted)).json()["run_id"]
+        async with asyncio.timeout(60):
+            while not (run := (await self.http.get(f"/burnish/runs/{run_id}")).json())["ended_at"]:
+                await asyncio.sleep(0.1)
+        assert (run["status"], run["result"]) == ("failed", None)
+        return JobDirectory(self.data / "jobs" / run_id)
+
+
+@asynccontextmanager
+async def rated(tmp_path: Path, weights: Path, **train: Any) -> AsyncIterator[Rated]:
+    async with world(tmp_path, Engine(), weights, schedule="manual", **train) as http:
+        yield Rated(http, tmp_path / "data", weights_digest(weights))
+
+
+async def test_what_was_learnt_is_gone_over_again_beside_what_is_new(tmp_path: Path, weights: Path) -> None:
+    async with rated(tmp_path, weights) as burnish:
+        old = await burnish.rate(*["good", "bad", "bad", "bad"] * 2)
+        await burnish.version(0, old)
+        await burnish.rate("good", "bad", "bad", "bad")
+        plan = await burnish.plan()
+        assert (plan["parent"], plan["trains_on"], plan["replayed"]) == (1, {"good": 1, "bad": 3}, 2)
+        samples = (await burnish.job()).samples()
+    again = [sample for sample in samples if sample.replayed]
+    assert sorted(sample.reward for sample in again) == [-1, 1], (
+        "balanced, though bad ones are in the majority"
+    )
+    assert [sample.feedback_ids[0] for sample in again] == [old[4], old[7]], "the latest ones"
+    assert [sample.behaviour_version for sample in samples] == [1] * 4 + [0] * 2
+    assert not any(sample.held_out for sample in again)
+
+
+async def test_replay_can_be_switched_off(tmp_path: Path, weights: Path) -> None:
+    async with rated(tmp_path, weights, replay=0) as burnish:
+        await burnish.version(0, await burnish.rate("good", "bad"))
+        await burnish.rate("good", "bad")
+        assert (await burnish.plan())["replayed"] == 0
+
+
+async def test_a_refresh_learns_everything_anew_and_is_compared_with_what_is_live(
+    tmp_path: Path, weights: Path
+) -> None:
+    async with rated(tmp_path, weights) as burnish:
+        await burnish.version(0, await burnish.rate("good", "bad", "bad"))
+        await burnish.version(1, await burnish.rate("good"))
+        nothing = await burnish.http.post("/burnish/train", json={})
+        assert nothing.status_code == 409
+        assert "no rating is ready" in nothing.json()["error"]["message"]
+        plan = await burnish.plan(refresh=True)
+        assert (plan["would_train"], plan["parent"], plan["replayed"]) == (True, 0, 0)
+        assert plan["trains_on"] == {"good": 2, "bad": 2}
+        assert "learnt anew" in plan["note"]
+        job = await burnish.job(refresh=True)
+        spec, samples = job.spec(), job.samples()
+    assert spec.parent_adapter is None
+    assert spec.incumbent_adapter == str((burnish.data / "adapters" / "v0002").absolute())
+    assert [sample.behaviour_version for sample in samples] == [0, 0, 0, 1]
+    assert not any(sample.replayed for sample in samples)
+
+
+async def test_the_learning_rate_follows_the_width_that_the_model_says_and_the_user_s_own_wins(
+    tmp_path: Path, weights: Path
+) -> None:
+    (weights / "model.safetensors").unlink()
+    header = json.dumps({"w": {"dtype": "F32", "shape": [4, 4], "data_offsets": [0, 64]}}).encode()
+    content = len(header).to_bytes(8, "little") + header + bytes(64)
+    (weights / "model.safetensors").write_bytes(content)
+    config = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 2, "num_local_experts": 8}
+    (weights / "config.json").write_text(json.dumps(config))
+    async with rated(tmp_path, weights) as burnish:
+        await burnish.rate("good", "bad")
+        plan = await burnish.plan()
+        spec = (await burnish.job()).spec()
+    assert plan["hyperparameters"]["learning_rate"] == pytest.approx(3e-4 * (576 / 4096) ** 0.78)
+    assert "0.22 of that for a model 576 wide, this one is 4096" in plan["note"]
+    assert "a mixture of 8 experts" in plan["note"]
+    assert spec.size
+    assert (spec.size.hidden, spec.size.layers, spec.size.parameters, spec.size.experts) == (4096, 2, 16, 8)
+    assert "; ".join(spec.notes) == plan["note"]
+    async with rated(tmp_path, weights, learning_rate=1e-3) as burnish:
+        assert (await burnish.plan())["hyperparameters"]["learning_rate"] == 1e-3
+
+
+async def test_ratings_of_what_was_no_answer_are_counted_in_the_plan_and_in_the_status(
+    tmp_path: Path, weights: Path
+) -> None:
+    async with rated(tmp_path, weights) as burnish:
+        await burnish.rate("good", "bad")
+        body = {"model": "smollm2@v9", "messages": [{"role": "user", "content": "Hi?"}]}
+        refused = await burnish.http.post("/v1/chat/completions", json=body)
+        target = {"completion_id": refused.headers["x-burnish-completion-id"], "rating": "bad"}
+        assert (await burnish.http.post("/v1/feedback", json=target)).status_code == 201
+        expected = {"the answer was cut off or never came": 1}
+        assert (await burnish.plan())["left_out"] == expected
+        status = (await burnish.http.get("/burnish/status")).json()
+        assert status["learner"]["left_out"] == expected
+        assert (await burnish.job()).spec().left_out == expected
+
+
+async def test_a_run_goes_on_where_one_stopped_that_was_to_do_the_same(tmp_path: Path, weights: Path) -> None:
+    async with rated(tmp_path, weights) as burnish:
+        await burnish.rate("good", "bad")
+        first = await burnish.job()
+        first.checkpoint.mkdir()
+        (first.checkpoint / "progress.json").write_text("{}")
+        second = await burnish.job()
+        assert second.inputs() == first.inputs()
+        assert (second.checkpoint / "progress.json").exists()
+        assert not first.checkpoint.exists()
+        await burnish.rate("good")
+        third = await burnish.job()
+        assert third.inputs() != second.inputs()
+        assert not third.checkpoint.exists()
+        assert second.checkpoint.exists()

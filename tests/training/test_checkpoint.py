@@ -1,0 +1,49 @@
+"""What a checkpoint keeps of a job; going on from one, with a kill in between, is tested with the loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.training.backends.base import Lesson, Reply
+from burnish.training.checkpoint import Checkpoint
+from burnish.training.job import Hyperparameters, JobDirectory
+from burnish.training.rendering import Rendered
+from tests.support.jobs import brief_samples, write_job
+
+floats = st.floats(allow_nan=False, allow_infinity=False)
+ids = st.lists(st.integers(0, 2**18), min_size=1, max_size=4).map(tuple)
+logps = st.lists(floats, max_size=4).map(tuple)
+replies = st.builds(Reply, st.builds(Rendered, ids, ids), logps, st.booleans(), floats, logps, logps)
+lessons = st.lists(st.builds(Lesson, st.sampled_from(["mis_po", "dpo"]), st.tuples(replies)), max_size=4)
+
+
+def job(path: Path, count: int = 4, **changes: Any) -> JobDirectory:
+    return write_job(path, Path("m.gguf"), "sha256:0", Path("cache"), brief_samples(count, 0), **changes)
+
+
+@given(lessons, st.dictionaries(st.text(max_size=9), st.integers(1, 9), max_size=3))
+def test_lessons_come_back_to_the_last_bit(made: list[Lesson], left_out: dict[str, int]):
+    with TemporaryDirectory() as directory:
+        kept = job(Path(directory) / "job")
+        Checkpoint(kept).keep(made, Counter(left_out))
+        counted = Counter({"of the job itself": 1})
+        assert Checkpoint(kept).lessons(counted) == made
+        assert counted == left_out
+
+
+def test_what_other_inputs_left_is_not_there(tmp_path: Path):
+    first = job(tmp_path / "job")
+    Checkpoint(first).keep([], Counter())
+    assert Checkpoint(first).lessons(Counter()) == []
+    for changes in ({"count": 5}, {"seed": 1}, {"hyperparameters": Hyperparameters(learning_rate=1e-5)}):
+        assert Checkpoint(job(tmp_path / "job", **changes)).lessons(Counter()) is None
+    again = job(tmp_path / "job", run_id="run_2")
+    assert Checkpoint(again).lessons(Counter()) == [], "the run's name decides nothing"
+    (again.checkpoint / "lessons.json").write_text('{"inputs": ')
+    assert Checkpoint(again).lessons(Counter()) is None

@@ -1,0 +1,116 @@
+"""Where a run stands, on the disk, so that one that was killed goes on from there. Knows no framework.
+
+::
+
+    checkpoint/lessons.json     what is learnt: it is scored and sampled before the first step, which takes its time
+    checkpoint/state-<step>     the backend's: adapter and optimiser
+    checkpoint/progress.json    names the state that counts; written last and atomically
+
+The order of the batches follows from the seed, and nothing else in a step is random.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from burnish.training.backends.base import Lesson, TrainerBackend
+from burnish.training.errors import JobError
+from burnish.training.job import JobDirectory, write_atomically
+from burnish.training.weights import sync
+
+logger = logging.getLogger(__name__)
+
+LESSONS, PROGRESS = "lessons.json", "progress.json"
+# Some 60 MB with the small model, most of it the optimiser's: a second's work on a slow disk.
+INTERVAL_S = 30.0
+
+
+class _Lessons(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    inputs: str
+    lessons: tuple[Lesson, ...]
+    left_out: dict[str, int]
+
+
+class _Progress(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    inputs: str
+    state: str
+    steps: tuple[dict[str, float], ...]
+
+
+_Kept = TypeVar("_Kept", _Lessons, _Progress)
+
+
+class Checkpoint:
+    """That of one job. What was left by other inputs, or is damaged, is as if it were not there."""
+
+    def __init__(self, job: JobDirectory) -> None:
+        self._path = job.checkpoint
+        self._inputs = job.inputs()
+        self._saved_at = time.monotonic()
+
+    def lessons(self, left_out: Counter[str]) -> list[Lesson] | None:
+        """Return the lessons of an earlier try, and what was left out of them."""
+        kept = self._read(LESSONS, _Lessons)
+        if kept is None:
+            return None
+        left_out.clear()
+        left_out.update(kept.left_out)
+        return list(kept.lessons)
+
+    def keep(self, lessons: Sequence[Lesson], left_out: Counter[str]) -> None:
+        """Write down what is learnt, in place of whatever was there."""
+        shutil.rmtree(self._path, ignore_errors=True)
+        self._path.mkdir(mode=0o700)
+        kept = _Lessons(inputs=self._inputs, lessons=tuple(lessons), left_out=dict(left_out))
+        write_atomically(self._path / LESSONS, kept.model_dump_json())
+
+    def restore(self, backend: TrainerBackend) -> list[dict[str, float]]:
+        """Put the backend where the earlier try stood; return the metrics of the steps that it has made."""
+        kept = self._read(PROGRESS, _Progress)
+        if kept is None:
+            return []
+        try:
+            backend.restore(self._path / kept.state)
+        except JobError as error:
+            logger.warning("the checkpoint is not used, the run starts anew: %s", error)
+            return []
+        return list(kept.steps)
+
+    def due(self) -> bool:
+        """Whether it is time for the next one, in the middle of an epoch."""
+        return time.monotonic() - self._saved_at > INTERVAL_S
+
+    def save(self, backend: TrainerBackend, steps: Sequence[dict[str, float]]) -> None:
+        """Write down where the backend stands after these steps."""
+        state = self._path / f"state-{len(steps)}"
+        backend.checkpoint(state)
+        state.chmod(0o600)
+        sync(state)
+        kept = _Progress(inputs=self._inputs, state=state.name, steps=tuple(steps))
+        write_atomically(self._path / PROGRESS, kept.model_dump_json())
+        for older in self._path.glob("state-*"):
+            if older != state:
+                older.unlink()
+        self._saved_at = time.monotonic()
+
+    def clear(self) -> None:
+        """Remove it: the run is complete."""
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    def _read(self, name: str, kind: type[_Kept]) -> _Kept | None:
+        try:
+            kept = kind.model_validate_json((self._path / name).read_bytes())
+        except (OSError, ValidationError):
+            return None
+        return kept if kept.inputs == self._inputs else None
