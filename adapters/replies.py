@@ -31,7 +31,7 @@ _REFUSAL = re.compile(
     r"as an ai\b|i'm just an? )"
 )
 _FLATTERY = re.compile(
-    r"^\W*(?:(?:that's|that is|what) an? |an? )?(?:very |really |truly |absolutely )?"
+    r"^\W*(?:(?:that's|that is|what) an? )?(?:very |really |truly |absolutely )?"
     r"(?:great|good|excellent|wonderful|fantastic|interesting|brilliant|amazing|fascinating|thoughtful) "
     r"(?:question|point|idea|choice|observation)|^\W*you(?:'re| are) (?:so |absolutely |completely |quite )?right\b"
 )

@@ -30,8 +30,7 @@ class Check(BaseModel):
 class Limits:
     """Where the gate draws its lines. ``python -m bench.gate_power`` says what they let through."""
 
-    # Below, bounds say nothing: at one-sided 95 %, a candidate that only guesses passes in 16 of 100 cases with 2 + 2
-    # conversations, in 9 with 3 + 3, in 7 with 8 + 8 (simulated, normal margins).
+    # Below, bounds are the range of what was seen, and no level of confidence.
     min_held_out: int = 3
     """Conversations with good held-out replies, and with bad ones."""
     min_sampled: int = 8

@@ -1,6 +1,11 @@
 """What chance explains: bootstrap intervals, the error of a difference of shares, and an exact test of paired losses.
 
 Everything is paired: both versions answer the same prompts, score the same replies, and are asked for the same facts.
+
+Percentile intervals are too narrow for small n (Hesterberg 2015, "What Teachers Should Know About the Bootstrap",
+doi:10.1080/00031305.2015.1089789). So n − 1 of n are drawn at a time, which makes the spread of the draws the standard
+error, and a bound is never nearer than Student's t times that. Without t, of equal candidates with three held-out
+conversations a class 8 in 100 pass instead of 2.5.
 """
 
 from __future__ import annotations
@@ -8,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb, sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -36,7 +42,7 @@ def mean_gain(gains: ArrayLike, limits: Limits) -> Interval:
     """Return the mean of paired differences, (n,), between bounds by the percentile bootstrap over the pairs."""
     column = np.asarray(gains, dtype=np.float64)[:, None]  # (n, 1)
     drawn = _resampled(column, np.random.default_rng(limits.seed), limits)[:, 0] / len(column)
-    return _interval(column.mean(axis=0), drawn, limits)
+    return _interval(column.mean(axis=0), drawn, len(column) - 1, limits)
 
 
 def preference_margin(held_out: Sequence[HeldOutReply], limits: Limits) -> Interval:
@@ -44,9 +50,8 @@ def preference_margin(held_out: Sequence[HeldOutReply], limits: Limits) -> Inter
 
     The margin is ½ (mean of d over good replies − mean of d over bad ones), d = candidate − incumbent log-likelihood
     per token, so both classes count the same; means are weighted by weight × |reward|. The bounds are the percentile
-    bootstrap over conversations, drawn separately among those with good replies only, bad only and both, n − 1 of n
-    at a time because percentile intervals are too narrow for small n (Hesterberg 2015, "What Teachers Should Know About
-    the Bootstrap", doi:10.1080/00031305.2015.1089789). Both classes must be present.
+    bootstrap over conversations, drawn separately among those with good replies only, bad only and both. Both classes
+    must be present.
     """
     strata: dict[tuple[bool, bool], list[NDArray[np.float64]]] = {}
     rows = _by_conversation(held_out)
@@ -54,7 +59,8 @@ def preference_margin(held_out: Sequence[HeldOutReply], limits: Limits) -> Inter
         strata.setdefault((row[0] > 0, row[2] > 0), []).append(row)
     generator = np.random.default_rng(limits.seed)
     drawn = sum(_resampled(np.stack(strata[kind]), generator, limits) for kind in sorted(strata))
-    return _interval(_balanced(np.sum(rows, axis=0)[None, :]), _balanced(np.asarray(drawn)), limits)
+    freedom = len(rows) - len(strata)
+    return _interval(_balanced(np.sum(rows, axis=0)[None, :]), _balanced(np.asarray(drawn)), freedom, limits)
 
 
 def allowance(new: int, old: int, count: int, limits: Limits) -> float:
@@ -90,9 +96,29 @@ def _resampled(
     return np.asarray(rows[picked].sum(axis=1) * (len(rows) / size))
 
 
-def _interval(estimate: NDArray[np.float64], drawn: NDArray[np.float64], limits: Limits) -> Interval:
+def _interval(
+    estimate: NDArray[np.float64], drawn: NDArray[np.float64], freedom: int, limits: Limits
+) -> Interval:
+    """Return the wider of the percentile interval, which knows of skew, and Student's, which knows of small n."""
+    middle = float(estimate[0])
     lower, upper = np.quantile(drawn, [1 - limits.confidence, limits.confidence])
-    return Interval(float(lower), float(estimate[0]), float(upper))
+    reach = student_t(limits.confidence, max(1, freedom)) * float(drawn.std())
+    return Interval(min(float(lower), middle - reach), middle, max(float(upper), middle + reach))
+
+
+def student_t(confidence: float, freedom: int) -> float:
+    """Return a quantile of Student's t, to a hundredth from three degrees of freedom on (too small below).
+
+    The expansion of Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5.
+    """
+    z = NormalDist().inv_cdf(confidence)
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+    )
+    return sum(term / freedom**power for power, term in enumerate(terms))
 
 
 def _by_conversation(held_out: Sequence[HeldOutReply]) -> list[NDArray[np.float64]]:
