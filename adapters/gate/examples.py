@@ -67,7 +67,7 @@ def _faulty(name: str, pairs: Sequence[Pair], limits: Limits) -> list[Example]:
     """Take the first pair whose fault is new."""
     words, fault = FAULTS[name]
     new = [pair for pair in pairs if fault(pair[0], limits) and not fault(pair[1], limits)]
-    return [_example("fault", f"one of the replies {words}", pair) for pair in new[:1]]
+    return [_example("fault", f"one of the {words}", pair) for pair in new[:1]]
 
 
 def _example(kind: ExampleKind, why: str, pair: Pair) -> Example:

@@ -18,10 +18,10 @@ from burnish.adapters.taste import RatedReply
 
 HABITS: Mapping[str, tuple[str, Callable[[str], bool]]] = MappingProxyType(
     {
-        "refusals": ("that refuse", refuses),
-        "questions_back": ("that end in a question", asks_back),
-        "flattery": ("that begin with flattery", flatters),
-        "markup": ("with lists or other markup", marked_up),
+        "refusals": ("replies that refuse", refuses),
+        "questions_back": ("replies that end in a question", asks_back),
+        "flattery": ("replies that begin with flattery", flatters),
+        "markup": ("replies with lists or other markup", marked_up),
     }
 )
 # Fewer say nothing about what goes with what.
@@ -48,7 +48,7 @@ def _habit(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
     new, old = (sum(has(pair[side].text) for pair in pairs) for side in (0, 1))
     count = len(pairs)
     more = (new - old) / count > chance_of_a_share(new, old, count, limits)
-    text = f"replies {words}: {new} of {count}, before {old}{', more than chance explains' if more else ''}"
+    text = f"{words}: {new} of {count}, before {old}{', more than chance explains' if more else ''}"
     return Check(name=name, kind="reported", value=new / count, text=text)
 
 

@@ -31,13 +31,13 @@ def _off_topic(reply: SampledReply, limits: Limits) -> bool:
 
 FAULTS: Mapping[str, tuple[str, Fault]] = MappingProxyType(
     {
-        "near_empty": ("near-empty", lambda reply, _: near_empty(reply.text)),
-        "repetitive": ("repetitive", lambda reply, _: repetitive(reply.text)),
-        "cut": ("cut by the length limit", lambda reply, _: not reply.finished),
-        "off_topic": ("that have nothing to do with the question", _off_topic),
+        "near_empty": ("near-empty replies", lambda reply, _: near_empty(reply.text)),
+        "repetitive": ("repetitive replies", lambda reply, _: repetitive(reply.text)),
+        "cut": ("replies cut by the length limit", lambda reply, _: not reply.finished),
+        "off_topic": ("replies that have nothing to do with the question", _off_topic),
     }
 )
-"""What can be wrong with a reply: its name in words, and how it is told."""
+"""What can be wrong with a reply: what such replies are called, and how one is told."""
 
 
 def _kl(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> Check:
@@ -59,13 +59,13 @@ def _share(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
         return Check(name=name, kind="sound", text=text)
     looked = [pair for pair in pairs if topics(pair[0].prompt)] if name == "off_topic" else pairs
     if not looked:
-        text = f"replies {words}: no sampled question has a word to look for"
+        text = f"{words}: no sampled question has a word to look for"
         return Check(name=name, kind="sound", passed=True, text=text)
     new, old = (sum(fault(pair[side], limits) for pair in looked) for side in (0, 1))
     count = len(looked)
     limit = old / count + allowance(new, old, count, limits)
     passed = new / count <= limit
-    text = f"replies {words}: {new} of {count}, before {old}{'' if passed else ', too many more'}"
+    text = f"{words}: {new} of {count}, before {old}{'' if passed else ', too many more'}"
     return Check(name=name, kind="sound", passed=passed, value=new / count, limit=min(limit, 1.0), text=text)
 
 

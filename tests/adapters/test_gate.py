@@ -537,7 +537,7 @@ def test_a_fault_is_shown_where_it_is_new() -> None:
     texts = [text + " and so on" * 40 if i > 3 else text for i, text in enumerate(sensible())]
     shown = judge(replace(HEALTHY, candidate=sampled(texts))).examples
     assert [each.kind for each in shown] == ["typical", "typical", "typical", "fault"]
-    assert shown[-1].why == "one of the replies repetitive"
+    assert shown[-1].why == "one of the repetitive replies"
     assert shown[-1].after.count(" and so on") > 30
     assert " and so on" not in shown[-1].before
 

@@ -50,9 +50,9 @@ async def test_what_passed_says_why_in_plain_words() -> None:
 
 async def test_what_was_rejected_names_what_speaks_against_it_and_shows_it() -> None:
     text = await shown(replace(HEALTHY, candidate=DAMAGE["repetitive"]), 120)
-    assert "The gate rejected it: replies repetitive: 12 of 12, before 0, too many more" in text
-    assert "✗ replies repetitive" in text
-    assert "one of the replies repetitive" in text
+    assert "The gate rejected it: repetitive replies: 12 of 12, before 0, too many more" in text
+    assert "✗ repetitive replies" in text
+    assert "one of the repetitive replies" in text
 
 
 @pytest.mark.parametrize(
