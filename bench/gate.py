@@ -154,7 +154,7 @@ class Bench:
             base_weights=str(self._model),
             base_digest=self._host.base_digest,
             weights_cache=str(cache_dir() / "weights"),
-            hyperparameters=hyperparameters("balanced", candidate.objective, **candidate.settings),
+            hyperparameters=hyperparameters(candidate.preset, candidate.objective, **candidate.settings),
             seed=candidate.user,
             threads=max(1, (os.cpu_count() or 1) // 2),
         )
@@ -253,7 +253,7 @@ def main() -> int:
     parser.add_argument(
         "--out", type=Path, default=cache_dir() / "bench-gate", help="where it keeps what it did"
     )
-    parser.add_argument("--users", type=int, default=12, help="healthy candidates")
+    parser.add_argument("--users", type=int, default=6, help="two healthy candidates each")
     parser.add_argument("--limit", type=int, default=1000, help="judge no more than so many this time")
     given = parser.parse_args()
     return 0 if asyncio.run(_run(given.out, given.users, given.limit)) else 1

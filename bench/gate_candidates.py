@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from burnish.training.job import Objective, Sample
+from burnish.training.presets import Preset
 
 Tensors = dict[str, NDArray[np.float32]]
 BLOCKS = 30
+# To their names. The aggressive one is not called healthy: it goes as far as the gate's limits.
+_PRESETS: Mapping[Preset, str] = {"balanced": "", "careful": "-careful"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +28,9 @@ class Candidate:
     user: int
     """Seed of the simulated user, whose ratings it is judged by."""
     objective: Objective = "mis_po"
+    preset: Preset = "balanced"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Hyper-parameters other than the defaults."""
+    """Hyper-parameters other than the preset's."""
     taught: Callable[[Sequence[Sample]], list[Sample]] = list
     """What becomes of the ratings that it learns from; those held out stay as they are."""
     spoil: Callable[[Tensors], Tensors] | None = None
@@ -39,10 +43,15 @@ class Candidate:
 
 
 def candidates(users: int) -> list[Candidate]:
-    """Return as many healthy candidates as there are users, and every kind of damage, in turn."""
-    healthy = [Candidate(f"healthy-{user}", True, user) for user in range(users)]
+    """Return two healthy candidates a user, trained by two presets, and every kind of damage, in turn."""
+    healthy = [
+        Candidate(f"healthy-{user}{name}", True, user, preset=preset)
+        for user in range(users)
+        for preset, name in _PRESETS.items()
+    ]
     damaged = [
-        Candidate(name, False, place % users, **made) for place, (name, made) in enumerate(_DAMAGE.items())
+        Candidate(name, False, place // len(_PRESETS) % users, **made)
+        for place, (name, made) in enumerate(_DAMAGE.items())
     ]
     in_turn = [each for pair in zip(healthy, damaged, strict=False) for each in pair]
     return in_turn + healthy[len(damaged) :] + damaged[len(healthy) :]

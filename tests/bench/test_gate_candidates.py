@@ -15,12 +15,12 @@ from burnish.training.presets import hyperparameters
 from tests.support.jobs import brief_samples
 from tests.support.lora import random_lora, write_peft
 
-DAMAGED = [each for each in candidates(12) if not each.healthy]
+DAMAGED = [each for each in candidates(6) if not each.healthy]
 SPOILT = [each for each in DAMAGED if each.spoil]
 
 
 def test_half_of_them_are_damaged_and_each_has_a_name_of_its_own() -> None:
-    made = candidates(12)
+    made = candidates(6)
     assert len({each.name for each in made}) == len(made) >= 20
     assert len(DAMAGED) * 2 == len(made)
 
