@@ -15,7 +15,7 @@ from burnish.proxy.learner.sampling import MAX_PROMPTS
 DRAWS = 20_000
 SHARES = (0.0, 0.02, 0.1, 0.3)
 RISES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3)
-KNOWN = (0.5, 0.8)
+KNOWN = (0.5, 0.9)
 # Of the facts that change sides by themselves when a version learns a style; measured: see docs/learning.md.
 RESTLESS = 0.05
 LOST = (0.0, 0.05, 0.1, 0.2, 0.4)
