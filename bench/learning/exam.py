@@ -72,12 +72,9 @@ def summarise(answers: Sequence[Answered], preference: Preference) -> Summary:
     def share(true: Callable[[Answered], bool]) -> float:
         return sum(map(true, answers)) / len(answers)
 
-    def pleased(each: Answered) -> bool:
-        return preference.satisfied(each.answer, each.finished)
-
     return Summary(
-        satisfied=share(pleased),
-        joint=share(lambda each: pleased(each) and each.on_topic),
+        satisfied=share(lambda each: each.pleases(preference)),
+        joint=share(lambda each: each.pleases(preference) and each.on_topic),
         on_topic=share(lambda each: each.on_topic),
         near_empty=share(lambda each: near_empty(each.answer)),
         repetitive=share(lambda each: repetitive(each.answer)),

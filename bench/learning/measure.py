@@ -23,7 +23,7 @@ from burnish.bench.arms import ARMS
 from burnish.bench.cell import Cell, settled
 from burnish.bench.exam import Exam, marked, sit
 from burnish.bench.learn import learn, leave
-from burnish.bench.preferences import PREFERENCES
+from burnish.bench.preferences import PREFERENCES, Preference
 from burnish.bench.questions import PROMPTS
 from burnish.bench.running import burnish
 from burnish.bench.stress import stressed
@@ -75,7 +75,8 @@ class _Measurement:
             if cell.way == "anew" and done:
                 folder = self._fresh()
             with self._burnish(folder, self.learning | dict(self.arm.settings)) as url:
-                pleased += self._talk(url, folder, 0 if cell.way == "anew" else done, count)
+                with User(url, self.program) as user:
+                    pleased += self._talk(user, folder, 0 if cell.way == "anew" else done, count)
                 if cell.way == "online" and settled(pleased):
                     break
                 self.say(f"learning from {count} ratings")
@@ -87,36 +88,38 @@ class _Measurement:
         content["seconds"] = self.seconds | {"all": round(time.monotonic() - started, 1)}
         return content if cell.way == "anew" else content | {"settled": settled(pleased)}
 
-    def _talk(self, url: str, folder: Path, done: int, count: int) -> list[bool]:
+    def _talk(self, user: User, folder: Path, done: int, count: int) -> list[bool]:
         """Ask and rate; return whether the first answers please those who asked."""
-        users = {name: User(url, PREFERENCES[name], self.cell.seed + done) for name in self.cell.users}
-        firsts, seconds = self._answers(url, folder, done, count)
-        raters = [users[self.cell.rater(place)] for place in range(done, count)]
-        pleased = [rater.pleased(first) for rater, first in zip(raters, firsts, strict=True)]
-        said = stressed(self.cell.stress, pleased, self.cell.seed + done)
-        for place, (rater, first) in enumerate(zip(raters, firsts, strict=True)):
-            if seconds:
-                _compare(rater, first, seconds[place])
-            elif (good := said[place]) is not None:
-                rater.rate(first, good, comment=self.arm.comments)
+        firsts, seconds = self._answers(user, folder, done, count)
+        raters = [PREFERENCES[self.cell.rater(place)] for place in range(done, count)]
+        pleased = [first.pleases(rater) for rater, first in zip(raters, firsts, strict=True)]
+        if self.arm.pairs:
+            for rater, *pair in zip(raters, firsts, seconds, strict=True):
+                _compare(user, rater, pair)
+            return pleased
+        seed = self.cell.seed + done
+        dice = random.Random(seed)
+        for rater, first, good in zip(raters, firsts, stressed(self.cell.stress, pleased, seed), strict=True):
+            comment = dice.choice(rater.comments) if self.arm.comments and good is False else None
+            if good is not None:
+                user.rate(first, good, comment)
         return pleased
 
     def _answers(
-        self, url: str, folder: Path, done: int, count: int
+        self, user: User, folder: Path, done: int, count: int
     ) -> tuple[list[Answered], list[Answered]]:
         """Return first and, where answers are compared, second answers to a round's questions.
 
         Those of the first round are the bare model's, which are in the folder's log already.
         """
         if not done:
-            first, second = json.loads((folder / ANSWERS).read_text())
+            first, second = json.loads((folder / ANSWERS).read_text(encoding="utf-8"))
             return [Answered(**each) for each in first[:count]], [Answered(**each) for each in second[:count]]
         self.say(f"asking questions {done + 1} to {count}")
         with self._timed("asking"):
-            return self._ask(url, done, count)
+            return self._ask(user, done, count)
 
-    def _ask(self, url: str, done: int, count: int) -> tuple[list[Answered], list[Answered]]:
-        user = User(url, self.program, self.cell.seed)
+    def _ask(self, user: User, done: int, count: int) -> tuple[list[Answered], list[Answered]]:
         dice = DICE_OF_A_SEED * (self.cell.seed + 1) + done
         first = list(user.ask_all(self.questions[done:count], dice))
         if not self.arm.pairs:
@@ -133,8 +136,8 @@ class _Measurement:
             shutil.rmtree(asked, ignore_errors=True)
             asked.mkdir(parents=True)
             self.say(f"asking {count} questions")
-            with self._burnish(asked) as url, self._timed("asking"):
-                answers = [[asdict(answered) for answered in each] for each in self._ask(url, 0, count)]
+            with self._burnish(asked) as url, User(url, self.program) as user, self._timed("asking"):
+                answers = [[asdict(answered) for answered in each] for each in self._ask(user, 0, count)]
             (asked / ANSWERS).write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
         return _copied(asked, self.scratch / "cell")
 
@@ -152,8 +155,8 @@ class _Measurement:
     def _exam(self, folder: Path) -> Exam:
         self.say(f"asking {self.cell.held_out} other questions")
         with self._burnish(_copied(folder, self.scratch / "exam")) as url:
-            with self._timed("exam"):
-                exam = sit(User(url, self.program, self.cell.seed), self.held_out)
+            with User(url, self.program) as user, self._timed("exam"):
+                exam = sit(user, self.held_out)
             leave(url)
         return exam
 
@@ -173,11 +176,12 @@ class _Measurement:
         self.seconds[what] = round(self.seconds.get(what, 0.0) + time.monotonic() - began, 1)
 
 
-def _compare(rater: User, first: Answered, second: Answered) -> None:
+def _compare(user: User, rater: Preference, pair: list[Answered]) -> None:
     """Say which of two answers is better, when only one of them pleases."""
-    if rater.pleased(first) != rater.pleased(second):
-        better, worse = (first, second) if rater.pleased(first) else (second, first)
-        rater.prefer(better, worse)
+    better = [each for each in pair if each.pleases(rater)]
+    worse = [each for each in pair if not each.pleases(rater)]
+    if better and worse:
+        user.prefer(better[0], worse[0])
 
 
 def _copied(folder: Path, target: Path) -> Path:

@@ -42,7 +42,8 @@ def rates(names: Sequence[str], scratch: Path, settings: Mapping[str, str], say:
             program = (preference.system, preference.max_tokens)
             if program not in answers:
                 say(f"asking {QUESTIONS} questions, {_spoken(preference)}")
-                answers[program] = list(User(url, preference, SEED).ask_all(questions, first_seed=0))
+                with User(url, preference) as user:
+                    answers[program] = list(user.ask_all(questions, first_seed=0))
     return [_rate(each, answers[each.system, each.max_tokens]) for each in wanted]
 
 

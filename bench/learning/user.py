@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx
 
@@ -37,22 +36,31 @@ class Answered:
         stems = topics(self.question)
         return not stems or on_topic(self.answer, stems)
 
+    def pleases(self, preference: Preference) -> bool:
+        """Whether it keeps a user's rule."""
+        return preference.satisfied(self.answer, self.finished)
+
 
 class User:
-    """One who wants something, and never shows the rule."""
+    """One who wants something, and never shows the rule; closed at the end of a ``with``."""
 
-    def __init__(self, url: str, preference: Preference, seed: int) -> None:
+    def __init__(self, url: str, preference: Preference) -> None:
         from openai import DefaultHttpxClient, OpenAI
 
         self.preference = preference
         self._url = url
-        self._dice = random.Random(seed)
         self._client: Any = OpenAI(
             base_url=url + "/v1",
             api_key="unused",
             timeout=TIMEOUT_S,
             http_client=DefaultHttpxClient(trust_env=False),  # no web proxy between here and here
         )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._client.close()
 
     def ask(self, question: str, seed: int | None = None) -> Answered:
         """Ask what is live one question, streamed."""
@@ -102,20 +110,18 @@ class User:
 
     def pleased(self, answered: Answered) -> bool:
         """Whether an answer keeps the rule."""
-        return self.preference.satisfied(answered.answer, answered.finished)
+        return answered.pleases(self.preference)
 
-    def rate(self, answered: Answered, good: bool, *, comment: bool = False) -> None:
-        """Say good or bad, in words as well where they are bad and ``comment`` is set."""
-        said: dict[str, Any] = {"response_id": answered.response_id, "rating": "good" if good else "bad"}
-        if comment and not good:
-            said["comment"] = self._dice.choice(self.preference.comments)
-        self._say(said)
+    def rate(self, answered: Answered, good: bool, comment: str | None = None) -> None:
+        """Say good or bad, and perhaps in words why."""
+        said = {"response_id": answered.response_id, "rating": "good" if good else "bad"}
+        self._say(said | ({"comment": comment} if comment else {}))
 
     def prefer(self, better: Answered, worse: Answered) -> None:
         """Say which of two answers is better."""
         self._say({"response_id": better.response_id, "preferred_over": worse.response_id})
 
-    def _say(self, said: dict[str, Any]) -> None:
+    def _say(self, said: dict[str, str]) -> None:
         httpx.post(
             self._url + "/v1/feedback", json=said, timeout=TIMEOUT_S, trust_env=False
         ).raise_for_status()

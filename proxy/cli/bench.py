@@ -38,7 +38,8 @@ def learning(
         str, typer.Option(help="Only cells whose name contains this, e.g. brief-cold/critique.")
     ] = "",
     model: Annotated[
-        Path | None, typer.Option(help="A GGUF file to learn on instead of the small model.")
+        str | None,
+        typer.Option(help="A GGUF file to learn on instead of the small model; or the --upstream's model."),
     ] = None,
     upstream: Annotated[
         str | None,
@@ -65,12 +66,11 @@ def learning(
         raise CommandFailed(str(error)) from error
 
 
-def _settings(model: Path | None, upstream: str | None) -> dict[str, str]:
-    if model and upstream:
-        raise WrongUsage("--model is the embedded engine's, and --upstream goes without it: name one of them")
-    if model:
-        return {"BURNISH_MODEL": str(model.expanduser().absolute())}
-    return {"BURNISH_UPSTREAM": upstream} if upstream else {}
+def _settings(model: str | None, upstream: str | None) -> dict[str, str]:
+    if upstream:
+        return {"BURNISH_UPSTREAM": upstream} | ({"BURNISH_MODEL": model} if model else {})
+    # burnish runs in a folder of its own.
+    return {"BURNISH_MODEL": str(Path(model).expanduser().absolute())} if model else {}
 
 
 def _rates(settings: dict[str, str], large: bool, out: Path) -> None:

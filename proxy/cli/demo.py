@@ -90,8 +90,7 @@ def run(seed: int, ratings: int, *, upstream: str | None = None, quiet: bool = F
     rated, held_out = order[:ratings], order[-HELD_OUT:] * SAMPLES
     with tempfile.TemporaryDirectory(prefix="burnish-demo-") as folder, _bars(quiet) as bars:
         bar = bars.add_task(f"seed {seed}: starting", total=None)
-        with _burnish(Path(folder), seed, ratings, upstream) as proxy:
-            user = User(proxy.url, BRIEF, seed)
+        with _burnish(Path(folder), seed, ratings, upstream) as proxy, User(proxy.url, BRIEF) as user:
             bars.update(bar, description=f"seed {seed}: asking before", total=len(held_out))
             before = list(_counted(user.ask_all(held_out), bars, bar))
             bars.reset(bar, description=f"seed {seed}: asking and rating", total=ratings)
