@@ -47,19 +47,23 @@ class Column:
     name: str
     form: str
     of: Callable[[Point], float | None]
+    interval: bool = False
+    """Whether it is what a table is read for; the others are shown without."""
 
     def cell(self, points: Iterable[Point]) -> str:
         """Return the figure's mean over some seeds."""
         values = [value for point in points if (value := self.of(point)) is not None]
-        return mean(values).shown(self.form) if values else NOTHING
+        if not values:
+            return NOTHING
+        return mean(values).shown(self.form) if self.interval else format(fmean(values), self.form)
 
 
 COLUMNS = (
-    Column("satisfied", ".2f", lambda p: p.get("satisfied")),
-    Column("and on topic", ".2f", lambda p: p.get("joint")),
-    Column("on topic", ".2f", lambda p: p.get("on_topic")),
+    Column("satisfied", ".2f", lambda p: p.get("satisfied"), interval=True),
+    Column("joint", ".2f", lambda p: p.get("joint"), interval=True),
+    Column("topic", ".2f", lambda p: p.get("on_topic")),
     Column("empty", ".2f", lambda p: p.get("near_empty")),
-    Column("repetitive", ".2f", lambda p: p.get("repetitive")),
+    Column("repeats", ".2f", lambda p: p.get("repetitive")),
     Column("cut", ".2f", lambda p: p.get("cut")),
     Column("chars", ".0f", lambda p: p.get("mean_characters")),
     Column("facts", ".2f", lambda p: p.get("general")),
@@ -127,7 +131,7 @@ def rows(group: Group, arms: Mapping[str, Seeds]) -> Rows:
 
 
 def _for_user(name: str) -> Column:
-    return Column(name, ".2f", lambda point: point.get("users", {}).get(name))
+    return Column(name, ".2f", lambda point: point.get("users", {}).get(name), interval=True)
 
 
 SETTLED_HEADER = ["user", "arm", "questions", "each seed", "had nothing been learnt"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from burnish.bench.figures import (
@@ -27,7 +28,9 @@ QUICK_LIMITS = {"brief": 0.45, "brief-cold": 0.12}
 """Least joint share after the last count: below what the one run so far reached (.68 and .23; standard error .07)."""
 QUICK_EMPTY = 0.1
 """Most near-empty answers there."""
-RATES_HEADER = ["preference", "wants", "the program asks for", "satisfied", "and on topic"]
+RATES_HEADER = ["preference", "wants", "the program asks for", "satisfied", "joint"]
+# Between the lines of two arms, in ratings.
+BESIDE = 0.4
 # Readable on white and on black; the plot itself is transparent.
 INK = "#808890"
 LINES = (
@@ -90,7 +93,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
 
 def table(title: str, columns: Sequence[str], content: Rows) -> Table:
     """Return a table for the terminal."""
-    found = Table(*columns, title=title, title_style="bold", padding=(0, 0, 0, 1))
+    found = Table(*columns, title=title, title_style="bold", box=box.SIMPLE)
     for row in content:
         found.add_row(*row)
     return found
@@ -99,7 +102,12 @@ def table(title: str, columns: Sequence[str], content: Rows) -> Table:
 def write(records: Sequence[Record], out: Path, command: str) -> None:
     """Write ``learning.md`` and a plot a group. ``command``: what wrote it."""
     groups = grouped(records)
-    lines = ["# The learning bench, as measured", "", f"Written by `{command}`. Means over seeds ± 95 %.", ""]
+    lines = [
+        "# The learning bench, as measured",
+        "",
+        f"Written by `{command}`. *joint*: satisfied and on topic. Means over seeds ± 95 %.",
+        "",
+    ]
     for group, arms in groups.items():
         if group.way != "online":
             plot(arms, out / f"{group.name}.png")
@@ -140,19 +148,20 @@ def plot(arms: Mapping[str, Seeds], path: Path) -> None:
 
     canvas: Any = Figure(figsize=(6.4, 3.4), layout="constrained")
     axes = canvas.subplots()
-    for (arm, seeds), color in zip(arms.items(), LINES * len(arms), strict=False):
+    for place, (arm, seeds) in enumerate(arms.items()):
+        beside = (place - (len(arms) - 1) / 2) * BESIDE  # or the intervals would hide each other
         curves = [[record["before"], *record["points"]] for record in seeds]
         means = [
             mean([point.get("joint", math.nan) for point in points]) for points in zip(*curves, strict=False)
         ]
         axes.errorbar(
-            [point.get("ratings", 0) for point in curves[0]][: len(means)],
+            [point.get("ratings", 0) + beside for point in curves[0]][: len(means)],
             [each.value for each in means],
             yerr=[each.half or 0 for each in means],
             marker="o",
             markersize=4,
             capsize=3,
-            color=color,
+            color=LINES[place % len(LINES)],
             label=arm,
         )
     axes.set_ylim(0, 1.02)

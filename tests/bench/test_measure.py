@@ -13,51 +13,69 @@ import pytest
 
 from burnish.bench.cell import Cell
 from burnish.bench.measure import measure
-from tests.support.upstream import Received, completion, events, reply, stream, upstream
+from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
 
 
 @pytest.mark.parametrize(
-    ("way", "counts", "trained"),
-    [("anew", (2, 4), [2, 4]), ("rounds", (2, 4), [2, 4]), ("online", (3, 6), [3])],
+    ("cell", "trained", "settled", "heard"),
+    [
+        (
+            Cell("auto", ("at-length", "brief"), 0, (4,), stress="only_bad", held_out=5),
+            [4],
+            "unknown",
+            (4, 2, 0, 0),
+        ),
+        (Cell("dpo", ("brief",), 0, (2, 4), held_out=5), [2, 4], "unknown", (8, 0, 0, 2)),
+        (Cell("auto_words", ("brief",), 0, (2, 4), "rounds", held_out=5), [2, 4], None, (4, 4, 2, 0)),
+        (Cell("auto_words", ("brief",), 0, (3, 6), "online", held_out=5), [3], 5, (6, 6, 2, 0)),
+    ],
+    ids=["two users", "pairs", "rounds", "online"],
 )
 async def test_users_ask_and_rate_through_the_proxy(
-    tmp_path: Path, way: str, counts: tuple[int, ...], trained: list[int]
+    tmp_path: Path,
+    cell: Cell,
+    trained: list[int],
+    settled: int | str | None,
+    heard: tuple[int, int, int, int],
 ) -> None:
-    numbers = itertools.count(1)
-
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        if request.method != "POST":
-            await reply(b"{}", status="404 Not Found")(request, writer)
-            return
-        asked, number = request.json(), next(numbers)
-        # The dice of a cell's questions begin at 1000, an exam's at 0: the first two questions displease.
-        text = "Short." if asked.get("seed", 0) >= 1002 or not asked.get("stream") else "Long. " * 40
-        if asked.get("stream"):
-            await stream(events(text, response_id=f"chatcmpl-{number}"))(request, writer)
-        else:
-            await reply(completion(text, response_id=f"chatcmpl-{number}"))(request, writer)
-
-    async with upstream(script) as engine:
+    async with upstream(_talkative_twice()) as engine:
         settings = {"BURNISH_UPSTREAM": engine.url, "BURNISH_ENGINE": "none", "BURNISH_MODEL": "mock"}
-        cell = Cell("auto_words", ("brief",), 0, counts, way, held_out=5)  # type: ignore[arg-type]
-        said: list[str] = []
         record = await asyncio.to_thread(
-            measure, cell, tmp_path / "kept", tmp_path / "scratch", settings, said.append
+            measure, cell, tmp_path / "kept", tmp_path / "scratch", settings, lambda doing: None
         )
     assert json.loads(json.dumps(record))["key"] == cell.key
     # The scripted engine takes no versions; burnish says so, and the cell goes on.
     assert [point["ratings"] for point in record["points"]] == trained
     assert {point["outcome"] for point in record["points"]} == {"not trained"}
     assert record["before"]["satisfied"] == 0.0
-    assert ("mean_characters" in record["points"][-1]) is (way != "online")
-    assert record.get("settled", "nothing") == {"anew": "nothing", "rounds": None, "online": 5}[way]
-    asked = {"anew": 4, "rounds": 4, "online": 6}[way]
-    assert ratings(tmp_path / "scratch" / "cell") == (asked, asked, 2)
+    assert ("mean_characters" in record["points"][-1]) is (cell.way != "online")
+    assert record.get("settled", "unknown") == settled
+    assert log(tmp_path / "scratch" / "cell") == heard
 
 
-def ratings(data: Path) -> tuple[int, int, int]:
-    """Return how many questions were asked, how many answers were rated, and how many comments were made."""
-    with closing(sqlite3.connect(data / "burnish.db")) as log:
-        (asked,) = log.execute("SELECT count(*) FROM completion").fetchone()
-        rated, comments = log.execute("SELECT count(reward), count(comment) FROM feedback").fetchone()
-    return asked, rated, comments
+def _talkative_twice() -> Script:
+    """Answer short, but at length in exams and to the first two of a cell's questions, as their dice show."""
+    numbers = itertools.count(1)
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        if request.method != "POST":
+            await reply(b"{}", status="404 Not Found")(request, writer)
+            return
+        asked, response_id = request.json(), f"chatcmpl-{next(numbers)}"
+        if asked.get("stream"):
+            text = "Short." if asked["seed"] >= 1002 else "Long. " * 40
+            await stream(events(text, response_id=response_id))(request, writer)
+        else:
+            await reply(completion("Paris", response_id=response_id))(request, writer)
+
+    return script
+
+
+def log(data: Path) -> tuple[int, int, int, int]:
+    """Return how many questions were asked, answers rated, comments made, and pairs compared."""
+    with closing(sqlite3.connect(data / "burnish.db")) as db:
+        (asked,) = db.execute("SELECT count(*) FROM completion").fetchone()
+        counted = db.execute(
+            "SELECT count(reward), count(comment), count(preferred_over) FROM feedback"
+        ).fetchone()
+    return (asked, *counted)

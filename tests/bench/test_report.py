@@ -42,7 +42,7 @@ def test_seeds_stand_in_one_row_and_other_counts_in_none() -> None:
     ((group, arms),) = grouped([record(0, 0.1, (16, 32)), record(0, 0.5), record(1, 0.7)]).items()
     columns, rows = figures.header(group), figures.rows(group, arms)
     assert [row[:2] for row in rows] == [["–", "0"], ["auto", "32"]]
-    assert cell(rows, columns, 1, "and on topic") == "0.60 ±1.27"
+    assert cell(rows, columns, 1, "joint") == "0.60 ±1.27"
     assert cell(rows, columns, 1, "gate") == "2 live"
     assert cell(rows, columns, 1, "KL") == "–"
 
@@ -51,7 +51,7 @@ def test_arms_share_a_table_and_the_bare_model() -> None:
     ((group, arms),) = grouped([record(0, 0.5), record(0, 0.5, arm="sft")]).items()
     rows = figures.rows(group, arms)
     assert [row[:2] for row in rows] == [["–", "0"], ["auto", "32"], ["sft", "32"]]
-    assert cell(rows, figures.header(group), 0, "and on topic") == "0.50"
+    assert cell(rows, figures.header(group), 0, "joint") == "0.50"
 
 
 def test_of_several_users_each_has_a_column() -> None:
