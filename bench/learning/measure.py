@@ -138,7 +138,7 @@ class _Measurement:
             self.say(f"asking {count} questions")
             with self._burnish(asked) as url, User(url, self.program) as user, self._timed("asking"):
                 answers = [[asdict(answered) for answered in each] for each in self._ask(user, 0, count)]
-            (asked / ANSWERS).write_text(json.dumps(answers, ensure_ascii=False), encoding="utf-8")
+            _write(asked / ANSWERS, answers)
         return _copied(asked, self.scratch / "cell")
 
     def _bare_exam(self) -> Exam:
@@ -147,7 +147,7 @@ class _Measurement:
             (empty := self.scratch / "bare").mkdir(parents=True)
             exam = self._exam(empty)
             self.kept.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(asdict(exam), ensure_ascii=False), encoding="utf-8")
+            _write(path, asdict(exam))
             return exam
         content = json.loads(path.read_text(encoding="utf-8"))
         return Exam([Answered(**each) for each in content["answers"]], content["known"], content["lengthy"])
@@ -182,6 +182,13 @@ def _compare(user: User, rater: Preference, pair: list[Answered]) -> None:
     worse = [each for each in pair if not each.pleases(rater)]
     if better and worse:
         user.prefer(better[0], worse[0])
+
+
+def _write(path: Path, content: Any) -> None:
+    """Write JSON so that a bench that was stopped leaves all of it or nothing."""
+    written = path.with_suffix(".tmp")
+    written.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    written.replace(path)
 
 
 def _copied(folder: Path, target: Path) -> Path:

@@ -37,7 +37,7 @@ def rates(names: Sequence[str], scratch: Path, settings: Mapping[str, str], say:
     questions = random.Random(SEED).sample(PROMPTS, QUESTIONS)
     scratch.mkdir(parents=True, exist_ok=True)
     answers: dict[tuple[str | None, int], list[Answered]] = {}
-    with burnish(scratch, settings | {"BURNISH_TRAIN__ENABLED": "false"}) as url:
+    with burnish(scratch, dict(settings) | {"BURNISH_TRAIN__ENABLED": "false"}) as url:
         for preference in wanted:
             program = (preference.system, preference.max_tokens)
             if program not in answers:
