@@ -112,7 +112,8 @@ def _sample(rated: RatedCompletion, held_out: bool, adapters: Collection[int]) -
     completion = rated.completion
     assert completion.reply is not None  # ready() left the others out
     version = completion.adapter_version
-    known = version == BASE_VERSION or version in adapters
+    # What was answered under another prompt than the one learnt from is no sample of any version's policy.
+    known = completion.instant is None and (version == BASE_VERSION or version in adapters)
     return Sample(
         completion_id=completion.id,
         conversation_id=completion.conversation_id,
