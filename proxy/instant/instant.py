@@ -87,11 +87,11 @@ class Instant:
         return addition(states(wishes, await self.learnt(version))) if wishes else None
 
     async def listed(self, caller: str, version: int | None) -> list[tuple[Wish, State]]:
-        """Return all that a caller wishes, also while it is off. Raises Unavailable."""
+        """Return all that a caller wishes, also while it is off."""
         return states(await self._log.wishes(caller), await self.learnt(version))
 
     async def status(self, caller: str, version: int | None) -> dict[str, Any]:
-        """Return whether it is on, and how many wishes are added, or would be. Raises Unavailable."""
+        """Return whether it is on, and how many wishes are added, or would be."""
         added = addition(await self.listed(caller, version))
         return {"on": self.on, "wishes": added.count if added else 0}
 
@@ -119,7 +119,7 @@ class Instant:
             return wishes
         try:
             async with asyncio.timeout(READ_LIMIT_S):
-                wishes = await self._log.wishes(caller)
+                wishes = await self._log.wishes_at_once(caller)
         except (Unavailable, TimeoutError) as error:
             logger.warning("the wishes of %r are used as they were: %s", caller, error or "the log is slow")
             return wishes

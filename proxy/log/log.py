@@ -155,7 +155,11 @@ class Log:
     # Wishes
 
     async def wishes(self, caller: str) -> list[Wish]:
-        """Return what a caller wishes, what was last said first. Requests wait for it, so no long read may."""
+        """Return what a caller wishes, what was last said first."""
+        return await self._read(partial(wishes.of, caller=caller))
+
+    async def wishes_at_once(self, caller: str) -> list[Wish]:
+        """Return the same for a request that waits for it: behind no long read. Raises Unavailable."""
         return await self._write(partial(wishes.of, caller=caller))
 
     async def add_wish(self, caller: str, text: str) -> Wish:

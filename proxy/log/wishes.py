@@ -93,9 +93,8 @@ def one_line(text: str) -> str:
 def wording(text: str) -> str:
     """Return what makes two wishes the same: their words, less case, punctuation and spaces; "" for no words."""
     folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(
-        "".join(each if unicodedata.category(each)[0] in "LMNS" else " " for each in folded).split()
-    )
+    kept = "".join(each if unicodedata.category(each)[0] in "LMNS" else " " for each in folded)
+    return " ".join(kept.split()) if any(each.isalnum() for each in kept) else ""
 
 
 def _comments(connection: sqlite3.Connection, caller: str) -> Iterable[Feedback]:

@@ -158,6 +158,12 @@ def test_replies_of_versions_that_are_gone_and_of_other_models_are_off_policy(
     assert sample.behaviour_version == behaviour
 
 
+def test_a_reply_under_another_prompt_than_the_clients_is_off_policy() -> None:
+    told = rated("c", -1.0, adapter_version=2, instant="What the user asked for before:\n- too long")
+    (sample,) = samples([told], learnt=(), adapters=(2,))
+    assert (sample.behaviour_version, sample.messages) == (None, PLAIN.messages)
+
+
 def test_what_the_chain_of_the_live_version_learnt_is_not_learnt_again() -> None:
     manifests = {
         1: manifest(1, 0, ("fb_a_0",)),

@@ -27,7 +27,9 @@ class Person:
 
     async def say(self, comment: str | None, reward: float | None = -1.0, **changes: Any) -> str:
         self.count += 1
-        about = changes.pop("about", None) or capture(self.log, [user(f"{self.name}, question {self.count}?")])
+        about = changes.pop("about", None) or capture(
+            self.log, [user(f"{self.name}, question {self.count}?")]
+        )
         draft = FeedbackDraft(
             about, "completion_id", reward=reward, comment=comment, rater=self.name, **changes
         )
@@ -49,7 +51,7 @@ async def test_a_comment_on_an_answer_that_was_not_good_is_a_wish(tmp_path: Path
         await person.say("lovely", 1.0)
         await person.say("four of five", 0.5)
         await person.say(None)
-        await person.say("!?! …")
+        await person.say("!?! … 👎🏽")
         await person.say("a test failed", source="environment")
         assert await person.texts() == ["only said", "in between", "too long"]
         wish = (await person.wishes())[-1]
