@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from burnish.adapters.errors import AdapterError
@@ -61,6 +61,20 @@ class Learnt:
         return all(each in self.feedback_ids or each.partition("_")[2] < begun for each in wish.feedback_ids)
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A caller's wishes as they were read."""
+
+    changes: int = -1
+    """How often they had changed by then."""
+    wishes: tuple[Wish, ...] = ()
+    additions: dict[int | None, Addition | None] = field(default_factory=dict)
+    """What comes of them, by the version that answers."""
+
+
+NOTHING = _Known()
+
+
 class Instant:
     """The wishes of all callers, as requests need them."""
 
@@ -70,7 +84,7 @@ class Instant:
         self._log = log
         self._versions = versions
         self._changes: Counter[str] = Counter()
-        self._known: dict[str, tuple[int, list[Wish]]] = {}
+        self._known: dict[str, _Known] = {}
         self._learnt: dict[int, Learnt] = {}
 
     def changed(self, caller: str) -> None:
@@ -83,8 +97,10 @@ class Instant:
 
         None when there is nothing to add. Never raises: a request must not fail for this.
         """
-        wishes = await self._wishes(caller)
-        return addition(states(wishes, await self.learnt(version))) if wishes else None
+        known = await self._read(caller)
+        if known.wishes and version not in known.additions:
+            known.additions[version] = addition(states(known.wishes, await self.learnt(version)))
+        return known.additions.get(version)
 
     async def listed(self, caller: str, version: int | None) -> list[tuple[Wish, State]]:
         """Return all that a caller wishes, also while it is off."""
@@ -112,22 +128,23 @@ class Instant:
             self._learnt[version] = Learnt(learnt_by(version, manifests), manifests[version].run_id)
         return self._learnt[version]
 
-    async def _wishes(self, caller: str) -> list[Wish]:
+    async def _read(self, caller: str) -> _Known:
         changes = self._changes[caller]
-        seen, wishes = self._known.get(caller, (-1, []))
-        if seen == changes:
-            return wishes
+        known = self._known.get(caller, NOTHING)
+        if known.changes == changes:
+            return known
         try:
             async with asyncio.timeout(READ_LIMIT_S):
                 wishes = await self._log.wishes_at_once(caller)
         except (Unavailable, TimeoutError) as error:
-            logger.warning("the wishes of %r are used as they were: %s", caller, error or "the log is slow")
-            return wishes
+            reason = str(error) or f"not read within {READ_LIMIT_S:g} s"
+            logger.warning("the wishes of %r are used as they were: %s", caller, reason)
+            return known
         if len(self._known) >= CALLERS_KEPT:
             self._known.clear()
             self._changes.clear()
-        self._known[caller] = (changes, wishes)
-        return wishes
+        known = self._known[caller] = _Known(changes, tuple(wishes))
+        return known
 
 
 def states(wishes: Sequence[Wish], learnt: Learnt) -> list[tuple[Wish, State]]:
