@@ -36,6 +36,8 @@ class Policies:
     def behind(self, completion: Completion) -> int | None:
         """Return the version that gave an answer, 0 for the bare model; None when it was some other model."""
         version = completion.adapter_version
+        if completion.instant is not None:  # answered under another prompt than the one that is learnt from
+            return None
         if completion.base_digest not in (None, self.base_digest):  # None: logged before that was noted
             return None
         return version if version == BASE_VERSION or version in self.versions else None

@@ -172,6 +172,10 @@ def test_the_same_version_of_a_base_that_was_replaced_is_another_model() -> None
         talk = [rated(str(d), 1.0, adapter_version=version, base_digest=d) for d in digests]
         found = [sample.behaviour_version for sample in samples(talk, (), POLICIES)]
         assert found == [version, version, None]
+def test_a_reply_under_another_prompt_than_the_clients_is_off_policy() -> None:
+    told = rated("c", -1.0, adapter_version=2, instant="What the user asked for before:\n- too long")
+    (sample,) = samples([told], (), POLICIES)
+    assert (sample.behaviour_version, sample.messages) == (None, PLAIN.messages)
 
 
 def test_what_the_chain_of_the_live_version_learnt_is_not_learnt_again() -> None:
