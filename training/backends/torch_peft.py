@@ -82,13 +82,13 @@ class TorchPeftBackend:
     ) -> None:
         torch.manual_seed(seed)
         self._device = _device(device, weights, config, quantize)
-        dtype = faster_dtype(self._device)
-        quantized = quantization(quantize, self._device, dtype)
+        self.dtype = faster_dtype(self._device)
+        quantized = quantization(quantize, self._device, self.dtype)
         self.renderer = Renderer(weights)
         # fp32 doubles what a token takes, so half as many go at once.
-        self._micro_batch_tokens = config.micro_batch_tokens // (2 if dtype is torch.float32 else 1)
+        self._micro_batch_tokens = config.micro_batch_tokens // (2 if self.dtype is torch.float32 else 1)
         with _loading("base model", weights):
-            base = _load_base(weights, dtype, self._device, quantized)
+            base = _load_base(weights, self.dtype, self._device, quantized)
         if parent is None:
             with _quiet():
                 self._model = get_peft_model(base, _fresh_lora(base, config), adapter_name=TRAINED)
