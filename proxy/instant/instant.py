@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +25,10 @@ logger = logging.getLogger(__name__)
 
 HEAD = "What the user asked for before, or found wrong with earlier answers:"
 
-# Reading a list takes milliseconds. When the disk hangs, the request goes on with the list as it was.
-READ_LIMIT_S = 1.0
+# Reading a list takes milliseconds. When the disk hangs, requests go on with the list as it was, …
+READ_LIMIT_S = 2.0
+# … and only one in this time waits to see whether it still does.
+PAUSE_S = 5.0
 # Whoever calls names the caller, so there may be any number of them.
 CALLERS_KEPT = 10_000
 
@@ -86,6 +89,8 @@ class Instant:
         self._changes: Counter[str] = Counter()
         self._known: dict[str, _Known] = {}
         self._learnt: dict[int, Learnt] = {}
+        self._again_at = 0.0
+        """When lists are read again after one could not be, on the monotonic clock."""
 
     def changed(self, caller: str) -> None:
         """Say that a caller's feedback or wishes have changed, after that was stored."""
@@ -131,7 +136,7 @@ class Instant:
     async def _read(self, caller: str) -> _Known:
         changes = self._changes[caller]
         known = self._known.get(caller, NOTHING)
-        if known.changes == changes:
+        if known.changes == changes or time.monotonic() < self._again_at:
             return known
         try:
             async with asyncio.timeout(READ_LIMIT_S):
@@ -139,6 +144,7 @@ class Instant:
         except (Unavailable, TimeoutError) as error:
             reason = str(error) or f"not read within {READ_LIMIT_S:g} s"
             logger.warning("the wishes of %r are used as they were: %s", caller, reason)
+            self._again_at = time.monotonic() + PAUSE_S
             return known
         if len(self._known) >= CALLERS_KEPT:
             self._known.clear()
