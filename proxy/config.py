@@ -86,6 +86,12 @@ class TrainConfig(BaseModel):
     objective: Literal["auto", Objective] = Field(
         "auto", description='What to learn by; "auto" chooses by what the ratings hold (docs/learning.md).'
     )
+    next_turn: bool = Field(
+        False,
+        description="Take what a user writes right after an answer that was rated bad as the comment on it, where "
+        "there is no other. For users who say what they want in the chat; of one who just asks the next thing it "
+        "teaches nonsense.",
+    )
     preset: Literal["careful", "balanced", "aggressive"] = Field(
         "balanced", description="Hyper-parameters to start from."
     )

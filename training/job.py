@@ -63,7 +63,7 @@ class Hyperparameters(_Record):
     """Replies that the model is made to give for each comment, told of it."""
     teacher_kept: int = 2
     """How many of those are learnt from, at most."""
-    kl_stop: float = 0.1
+    kl_stop: float = 0.15
     """Training has learnt enough when KL per token to the reference policy (nats), mean over an epoch's worth of
     steps, exceeds it. Users differ in how much a step teaches; this evens out how far a run goes."""
     token_band: tuple[float, float] = (0.5, 2.0)

@@ -15,6 +15,8 @@ class Arm:
     """Environment variables of the burnish under test."""
     comments: bool = False
     """The user says in words what was wrong with a bad reply."""
+    turns: bool = False
+    """The user says it in the next turn of the conversation instead."""
     pairs: bool = False
     """The user asks each question twice, and says which reply is better when only one of them pleases."""
 
@@ -38,6 +40,9 @@ ARMS: Mapping[str, Arm] = {
         Arm("sft", _objective("sft")),
         Arm("dpo", _objective("dpo"), pairs=True),
         Arm("critique", _objective("critique"), comments=True),
+        Arm("critique_imitate", _objective("critique_imitate"), comments=True),
+        Arm("critique_per_token", _objective("critique_per_token"), comments=True),
+        Arm("critique_turns", _objective("critique", next_turn="true"), turns=True),
         Arm("hybrid", _objective("hybrid"), comments=True),
         Arm("auto", _objective("auto")),
         Arm("auto_words", _objective("auto"), comments=True),

@@ -100,9 +100,11 @@ class _Measurement:
         seed = self.cell.seed + done
         dice = random.Random(seed)
         for rater, first, good in zip(raters, firsts, stressed(self.cell.stress, pleased, seed), strict=True):
-            comment = dice.choice(rater.comments) if self.arm.comments and good is False else None
+            words = dice.choice(rater.comments) if good is False else None
             if good is not None:
-                user.rate(first, good, comment)
+                user.rate(first, good, words if self.arm.comments else None)
+            if words and self.arm.turns:
+                user.go_on(first, words)
         return pleased
 
     def _answers(

@@ -64,12 +64,21 @@ class User:
 
     def ask(self, question: str, seed: int | None = None) -> Answered:
         """Ask what is live one question, streamed."""
-        messages = [{"role": "user", "content": question}]
-        if self.preference.system:
-            messages.insert(0, {"role": "system", "content": self.preference.system})
+        return self._ask([{"role": "user", "content": question}], seed)
+
+    def go_on(self, answered: Answered, words: str) -> Answered:
+        """Say something in the next turn of a conversation, and return what comes back."""
+        history = [
+            {"role": "user", "content": answered.question},
+            {"role": "assistant", "content": answered.answer},
+        ]
+        return self._ask([*history, {"role": "user", "content": words}], None)
+
+    def _ask(self, messages: list[dict[str, str]], seed: int | None) -> Answered:
+        system = self.preference.system
         stream = self._client.chat.completions.create(
             model="default",
-            messages=messages,
+            messages=[{"role": "system", "content": system}, *messages] if system else messages,
             max_tokens=self.preference.max_tokens,
             temperature=TEMPERATURE,
             top_p=TOP_P,
@@ -82,7 +91,7 @@ class User:
             if chunk.choices:
                 parts.append(chunk.choices[0].delta.content or "")
                 finish = chunk.choices[0].finish_reason or finish
-        return Answered(question, "".join(parts).strip(), finish == "stop", response_id)
+        return Answered(messages[-1]["content"], "".join(parts).strip(), finish == "stop", response_id)
 
     def ask_all(self, questions: Sequence[str], first_seed: int | None = None) -> Iterator[Answered]:
         """Ask several questions, a few at once, and yield the answers in their order.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from itertools import zip_longest
 
@@ -60,6 +60,13 @@ def unusable(rated: RatedCompletion) -> str | None:
 def left_out(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> dict[str, int]:
     """Count what was rated, was not learnt, and cannot be, by reason."""
     return dict(Counter(why for each in rated if not is_learnt(each, learnt) and (why := unusable(each))))
+
+
+def spoken(rated: RatedCompletion) -> RatedCompletion:
+    """Return it with what the user wrote next as the comment, where a bad rating has no other."""
+    if rated.reward >= 0 or rated.comment:
+        return rated
+    return replace(rated, comment=rated.next_turn)
 
 
 def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]:

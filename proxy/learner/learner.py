@@ -84,6 +84,7 @@ class Learner:
         self._registry = registry
         self._swap = swap
         self._rater_weights = train.rater_weights
+        self._next_turn = train.next_turn
         self._policy = Policy(
             train.enabled,
             train.min_ratings,
@@ -373,6 +374,8 @@ class Learner:
         self._stale = False
         try:
             rated = await self._log.rated(self._rater_weights)
+            if self._next_turn:
+                rated = [export.spoken(each) for each in rated]
             learnt = await asyncio.to_thread(self._cycle.learnt)
         except BaseException:
             self._stale = True

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from burnish.adapters.manifest import Manifest
 from burnish.proxy.ids import feedback_id, run_id
-from burnish.proxy.learner.export import Policies, hold_out, learnt_by, left_out, new_since, ready, samples
+from burnish.proxy.learner.export import (
+    Policies,
+    hold_out,
+    learnt_by,
+    left_out,
+    new_since,
+    ready,
+    samples,
+    spoken,
+)
 from burnish.proxy.records import Completion, RatedCompletion
 
 PLAIN = Completion(
@@ -233,3 +242,14 @@ def test_new_is_what_was_rated_after_a_run_began() -> None:
     assert new_since([old, late], None) == 2
     assert new_since([old, late], begun) == 1
     assert new_since([old, late], run_id()) == 0
+
+
+@pytest.mark.parametrize(
+    ("reward", "comment", "heard"),
+    [(-1.0, None, "shorter!"), (-1.0, "wrong", "wrong"), (1.0, None, None), (0.0, "hm", "hm")],
+)
+def test_what_the_user_wrote_next_is_the_comment_on_a_bad_answer_that_has_none(
+    reward: float, comment: str | None, heard: str | None
+) -> None:
+    said = replace(rated("c", reward), comment=comment, next_turn="shorter!")
+    assert spoken(said).comment == heard
