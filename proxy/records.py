@@ -144,6 +144,8 @@ class RatedCompletion:
     correction: str | None
     worse: dict[str, Any] | None = None
     """The reply of another completion to the same context, which this one was preferred over."""
+    next_turn: str | None = None
+    """What the user wrote right after the reply, when the conversation went on from it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ and learnt as replies to the prompt *without* the comment; the reply that was cr
 weight. On the small model that keeps replies on the topic, from which imitation alone drifts (docs/learning.md).
 
 Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
-contrast are ours. It needs neither a good rating nor a second model.
+contrast are ours. It needs neither a good rating nor a second model. Two plainer forms are here to be compared with:
+``critique_imitate`` learns the kept replies and unlearns nothing; ``critique_per_token`` samples nothing, and moves
+each token of the criticised reply by how much likelier the told model finds it (arXiv 2601.20802), clipped.
 """
 
 from __future__ import annotations
@@ -29,10 +31,14 @@ from burnish.training.errors import NotTrainable
 from burnish.training.job import JobSpec, Sample
 from burnish.training.rendering import Rendered, Unrenderable, asked, flattened
 
-# As long as the answers of a chat mostly are; a longer one doesn't finish and is not learnt from.
+# A reply that doesn't finish is not learnt from, so there is room for one as long as those that were criticised …
 TEACHER_TOKENS = 96
+# … as far as sampling some sixty of them is bearable.
+MOST_TEACHER_TOKENS = 512
 # With three of ten wordings of "too long", the small model follows as often as with one, and stays on topic.
 POOLED = 3
+# Nats by which a single token's probability may count for or against it.
+MOST_PER_TOKEN = 1.0
 NO_COMMENT = "no comment is left to learn from: say of some answers what was wrong with them"
 
 
@@ -66,6 +72,8 @@ def taught(
     criticised = _criticised(samples, spec, backend, left_out)
     if not criticised:
         raise NotTrainable(NO_COMMENT)
+    if spec.objective == "critique_per_token":
+        return _weighed(criticised, backend)
     kept = _best(criticised, spec, backend)
     if not kept:
         raise NotTrainable(
@@ -118,7 +126,7 @@ def _best(
     """Sample replies to each told prompt, and keep those that the comment explains best, if there are any."""
     config = spec.hyperparameters
     askers = [each for each in criticised for _ in range(config.teacher_samples)]
-    answers = backend.sample([each.told for each in askers], "trained", TEACHER_TOKENS, spec.seed)
+    answers = backend.sample([each.told for each in askers], "trained", _room(criticised), spec.seed)
     usable = [
         (each, answer) for each, answer in zip(askers, answers, strict=True) if _usable(each, answer, backend)
     ]
@@ -140,6 +148,11 @@ def _best(
     return found
 
 
+def _room(criticised: Sequence[Criticised]) -> int:
+    longest = max((len(each.criticised.reply) for each in criticised if each.criticised), default=0)
+    return min(max(TEACHER_TOKENS, longest), MOST_TEACHER_TOKENS)
+
+
 def _usable(each: Criticised, answer: Sampled, backend: TrainerBackend) -> bool:
     if not answer.finished:
         return False
@@ -155,7 +168,7 @@ def _lessons(
     replies: list[tuple[Rendered, float, float]] = []  # tokens, advantage, weight
     for each, answers in kept:
         replies += [(Rendered(each.plain, answer.ids), 1.0, each.sample.weight) for answer in answers]
-        if each.criticised:
+        if each.criticised and spec.objective != "critique_imitate":
             replies.append((each.criticised, -1.0, each.sample.weight * len(answers)))
     tokens = [rendered for rendered, _, _ in replies]
     reference = backend.logps(tokens, "bare")
@@ -165,3 +178,20 @@ def _lessons(
         Lesson("mis_po", (Reply(each, (pull,) * len(each.reply), pull > 0, weight, behaved, referred),))
         for (each, pull, weight), behaved, referred in zip(replies, start, reference, strict=True)
     ]
+
+
+def _weighed(criticised: Sequence[Criticised], backend: TrainerBackend) -> list[Lesson]:
+    """Let each token of the criticised replies pull by log π(y_t | prompt, comment) − log π(y_t | prompt), clipped."""
+    found = [(each, each.criticised) for each in criticised if each.criticised]
+    replies = [reply for _, reply in found]
+    informed = backend.logps([Rendered(each.told, reply.reply) for each, reply in found], "trained")
+    start, reference = (backend.logps(replies, policy) for policy in ("trained", "bare"))
+    lessons = []
+    for (each, reply), heard, plain, referred in zip(found, informed, start, reference, strict=True):
+        gains = [max(-MOST_PER_TOKEN, min(MOST_PER_TOKEN, h - p)) for h, p in zip(heard, plain, strict=True)]
+        lessons.append(
+            Lesson(
+                "mis_po", (Reply(reply, tuple(gains), sum(gains) > 0, each.sample.weight, plain, referred),)
+            )
+        )
+    return lessons

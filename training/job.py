@@ -34,9 +34,10 @@ _Model = TypeVar("_Model", bound=BaseModel)
 Quantize = Literal["none", "8bit", "4bit"]
 LossName = Literal["mis_po", "mis_po_published", "mis_po_rival", "reinforce", "kto", "bco", "dpo", "sft"]
 """A formula that one reply, or one pair of them, is learnt by; see ``training.objectives``."""
-Objective = Literal[LossName, "critique", "hybrid"]
-"""What a run learns by. "critique": from comments, by replies that the model gives when it is told them; "hybrid": from
-ratings and from comments."""
+Critique = Literal["critique", "critique_imitate", "critique_per_token"]
+"""Learning from comments; see ``training.critique``."""
+Objective = Literal[LossName, Critique, "hybrid"]
+"""What a run learns by. "hybrid": from ratings and from comments."""
 
 
 class _Record(BaseModel):

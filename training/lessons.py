@@ -33,29 +33,33 @@ def lessons(
     left_out = Counter() if left_out is None else left_out
     if unused := sum(not teaches(sample, spec.objective) for sample in samples):
         left_out[f"nothing in it that {spec.objective} learns from"] += unused
-    if spec.objective == "dpo":
-        return _pairs(spec, samples, backend, left_out)
-    if spec.objective == "critique":
-        return taught(spec, samples, backend, left_out)
-    loss: LossName = "mis_po" if spec.objective == "hybrid" else spec.objective
-    rated = _rated(job, spec, loss, samples, backend, left_out=left_out)
-    if spec.objective != "hybrid":
-        return rated
-    # What was criticised was rated bad as well, and is among the rated.
-    return rated + [lesson for lesson in taught(spec, samples, backend, left_out) if lesson.good]
+    match spec.objective:
+        case "dpo":
+            return _pairs(spec, samples, backend, left_out)
+        case "critique" | "critique_imitate" | "critique_per_token":
+            return taught(spec, samples, backend, left_out)
+        case "hybrid":
+            rated = _rated(job, spec, "mis_po", samples, backend, left_out=left_out)
+            # What was criticised was rated bad as well, and is among the rated.
+            return rated + [lesson for lesson in taught(spec, samples, backend, left_out) if lesson.good]
+        case loss:
+            return _rated(job, spec, loss, samples, backend, left_out=left_out)
 
 
 def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyperparameters) -> None:
     """Refuse samples that can't teach by an objective, as far as that shows without a model. Raises NotTrainable."""
-    if objective == "dpo":
-        if not any(sample.correction or sample.worse for sample in samples):
-            raise NotTrainable(NO_PAIR)
-    elif objective == "critique":
-        if not pooled(samples, seed=0):
-            raise NotTrainable(NO_COMMENT)
-    else:
-        loss: LossName = "mis_po" if objective == "hybrid" else objective
-        check_classes([sample.reward for sample in samples if sample.reward], loss, config)
+    rewards = [sample.reward for sample in samples if sample.reward]
+    match objective:
+        case "dpo":
+            if not any(sample.correction or sample.worse for sample in samples):
+                raise NotTrainable(NO_PAIR)
+        case "critique" | "critique_imitate" | "critique_per_token":
+            if not pooled(samples, seed=0):
+                raise NotTrainable(NO_COMMENT)
+        case "hybrid":
+            check_classes(rewards, "mis_po", config)
+        case loss:
+            check_classes(rewards, loss, config)
 
 
 def _rated(

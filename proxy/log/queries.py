@@ -10,7 +10,11 @@ from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates
 from burnish.proxy.log.store import Reader, row_of, select
+from burnish.proxy.log.tree import key_after, loaded, text_of
 from burnish.proxy.records import Completion, RatedCompletion
+
+# Agents ask many times within a turn; the user's next one is hardly further away.
+TURNS_LOOKED_AT = 64
 
 
 def completion(connection: sqlite3.Connection, completion_id: str) -> Completion:
@@ -92,9 +96,27 @@ def rated(connection: sqlite3.Connection, rater_weights: Mapping[str, float]) ->
                 comment=rating.comment,
                 correction=rating.correction,
                 worse=_worse(connection, reader, record, rating.preferred_over),
+                next_turn=_next_turn(connection, record),
             )
         )
     return found
+
+
+def _next_turn(connection: sqlite3.Connection, record: Completion) -> str | None:
+    """Return what the user wrote right after a reply, if the conversation went on from it."""
+    (reply_key,) = connection.execute(
+        "SELECT reply_key FROM completion WHERE id = ?", (record.id,)
+    ).fetchone()
+    later = connection.execute(
+        """SELECT turn_key, body FROM completion JOIN content ON content.id = completion.prompt
+        WHERE conversation_id = ? AND completion.id > ? ORDER BY completion.id LIMIT ?""",
+        (record.conversation_id, record.id, TURNS_LOOKED_AT),
+    )
+    for turn_key, body in later if reply_key else ():
+        message = loaded(body)
+        if key_after(reply_key, message) == turn_key:
+            return text_of(message) or None
+    return None
 
 
 def _worse(

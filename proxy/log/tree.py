@@ -66,7 +66,7 @@ def step(message: dict[str, Any], parent: Step | None) -> Step:
     body = orjson.dumps(stored(message))
     content = digest(body)
     said = _said(message)
-    identity = digest(orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS))
+    identity = _identity(said)
     return Step(
         role=said[0],
         body=body,
@@ -76,6 +76,11 @@ def step(message: dict[str, Any], parent: Step | None) -> Step:
         key=digest((parent.key if parent else ROOT) + identity),
         empty=not said[1] and not said[2],
     )
+
+
+def key_after(parent: Digest, message: dict[str, Any]) -> Digest:
+    """Return the key of a message that follows the one with the key ``parent``."""
+    return digest(parent + _identity(_said(message)))
 
 
 def stored(message: dict[str, Any]) -> dict[str, Any]:
@@ -148,6 +153,10 @@ def _calls(message: dict[str, Any]) -> list[Any]:
     named = [call.get("function") or call.get("custom") or call for call in _objects(calls)]
     named += _objects([message.get("function_call")])
     return [[call.get("name"), _arguments(call.get("arguments", call.get("input")))] for call in named]
+
+
+def _identity(said: tuple[str, list[Any], list[Any]]) -> Digest:
+    return digest(orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS))
 
 
 def _objects(values: Any) -> list[dict[str, Any]]:

@@ -251,6 +251,24 @@ async def test_a_preference_brings_the_worse_reply_where_the_context_is_the_same
         assert found == {second: {"role": "assistant", "content": "one"}, elsewhere: None}
 
 
+async def test_what_the_user_wrote_next_is_found(tmp_path: Path):
+    shorter = {
+        "role": "user",
+        "content": [{"type": "text", "text": "shorter "}, {"type": "text", "text": "please"}],
+    }
+    async with opened(tmp_path) as log:
+        call, result, thanks = await tool_turn(log)
+        alone = capture(log, [user("hi")], "Hello there!")
+        asked_again = [user("hi"), assistant("Hello there!"), shorter]
+        capture(log, asked_again, "Hello!")
+        # The same conversation from its beginning: another branch.
+        branch = capture(log, [user("hi"), assistant("Hello there!"), user("thank you")], "Welcome!")
+        for each in (call, result, thanks, alone, branch):
+            await rate(log, each, -1.0)
+        found = {each.completion.id: each.next_turn for each in await log.rated()}
+    assert found == {call: None, result: "thanks", thanks: None, alone: "shorter please", branch: None}
+
+
 # As training hears it
 
 
