@@ -156,6 +156,7 @@ def exchange(request: bytes, reply: Message) -> Exchange:
         adapter_version=3,
         caller="local",
         session="a0b1c2d3-e4f5-6789-abcd-ef0123456789",
+        base_digest="sha256:" + "0" * 64,
     )
 
 

@@ -52,7 +52,8 @@ LEAST_SCALE, MOST_SCALE = 0.1, 1.0
 
 def rate_scale(size: ModelSize) -> float:
     """Return by what learning rates are multiplied for a model of this size."""
-    return min(MOST_SCALE, max(LEAST_SCALE, (MEASURED_HIDDEN / size.hidden) ** WIDTH_EXPONENT))
+    scale: float = (MEASURED_HIDDEN / size.hidden) ** WIDTH_EXPONENT
+    return min(MOST_SCALE, max(LEAST_SCALE, scale))
 
 
 def hyperparameters(
