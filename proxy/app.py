@@ -19,7 +19,8 @@ from starlette.types import ASGIApp
 from burnish.proxy.asgi import App, on_burnish_error, on_http_error
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, Conflict
-from burnish.proxy.feedback import answer_command, completion_routes, feedback_routes
+from burnish.proxy.feedback import Command, answer_command, completion_routes, feedback_routes
+from burnish.proxy.instant import Instant, wish_routes
 from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.learning import Learning, NotLearning, learning
 from burnish.proxy.log import Log
@@ -93,10 +94,22 @@ def _routes_and_relay(
     upstream: Upstream = parts.upstream if parts else RemoteUpstream(config, pool)
     engine = parts.engine if parts else None
     learner_status = parts.learner.status if parts else partial(_not_learning, why_not)
-    wake = _waker(parts)
+    instant = Instant(log, parts.registry.versions if parts else list, on=config.instant)
+    on_feedback = _listener(parts, instant)
 
-    async def status_in_words() -> str:
-        return in_words(await log.counts(), engine.live() if engine else None, learner_status())
+    def live() -> int | None:
+        return engine.live()["version"] if engine else None
+
+    async def answer(
+        command: Command, messages: list[dict[str, Any]], *, caller: str, session: str | None
+    ) -> str:
+        async def status() -> str:
+            wishes = await instant.status(caller, live())
+            return in_words(await log.counts(), engine.live() if engine else None, learner_status(), wishes)
+
+        return await answer_command(
+            command, messages, log, caller, session, status=status, on_feedback=on_feedback
+        )
 
     relay = Relay(
         pool=pool,
@@ -104,13 +117,15 @@ def _routes_and_relay(
         guard=guard,
         log=log,
         surfaces={surface.path: surface for surface in SURFACES.values()},
-        answer=partial(answer_command, log=log, status=status_in_words, on_feedback=wake),
+        answer=answer,
+        instant=instant,
         max_body_bytes=config.max_body_bytes,
     )
     routes = [
-        *status_routes(log, upstream, engine, learner_status),
-        *feedback_routes(log, wake),
+        *status_routes(log, upstream, engine, learner_status, lambda caller: instant.status(caller, live())),
+        *feedback_routes(log, on_feedback),
         *completion_routes(log),
+        *wish_routes(log, instant, live),
         *(
             learner_routes(parts.learner, parts.registry, parts.transfer, log)
             if parts
@@ -121,12 +136,15 @@ def _routes_and_relay(
     return Starlette(routes=routes, exception_handlers=handlers), relay
 
 
-def _waker(parts: Learning | None) -> Callable[[Feedback], None]:
-    def wake(feedback: Feedback) -> None:
+def _listener(parts: Learning | None, instant: Instant) -> Callable[[Feedback], None]:
+    """Return what is told of new feedback, and of feedback that was taken back."""
+
+    def on_feedback(feedback: Feedback) -> None:
+        instant.changed(feedback.draft.rater)
         if parts:
             parts.learner.wake()
 
-    return wake
+    return on_feedback
 
 
 def _not_learning(reason: str) -> dict[str, Any]:

@@ -165,6 +165,11 @@ class Config(BaseSettings):
     connect_timeout_s: float = Field(10, gt=0, description="Until the upstream accepts a connection.")
     first_byte_timeout_s: float = Field(600, gt=0, description="Until the upstream begins to answer.")
     idle_timeout_s: float = Field(300, gt=0, description="Longest silence inside an answer.")
+    instant: bool = Field(
+        False,
+        description="Add what a caller said of earlier answers to the system prompt, until a version has learnt it "
+        "(burnish wishes).",
+    )
     train: TrainConfig = TrainConfig()
 
     @property

@@ -13,6 +13,8 @@ from burnish.proxy.errors import BodyTooLarge, InvalidRequest, Unprocessable, Un
 
 DEFAULT_PAGE, MAX_PAGE = 50, 1000
 
+CALLER_HEADER, LOCAL_CALLER = "x-burnish-user", "local"
+
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -44,6 +46,11 @@ def validated(model: type[Body], body: Any) -> Body:
         raise Unprocessable(
             f"{field or 'the body'}: {first['msg']} (known fields: {known})", param=field
         ) from error
+
+
+def caller_of(request: Request) -> str:
+    """Return whose request it is: the header x-burnish-user, or the person at this machine."""
+    return request.headers.get(CALLER_HEADER) or LOCAL_CALLER
 
 
 def json_response(content: Any, status: int = 200) -> Response:

@@ -51,6 +51,8 @@ class Exchange:
     """x-stainless-retry-count."""
     base_digest: str | None = None
     """"sha256:<hex>" of the base weights that answered; None = not a model that burnish trains."""
+    instant: str | None = None
+    """What burnish added to the system prompt; ``request_body`` is without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class Completion:
     """The assistant message; None when there is none."""
     rating: float | None = None
     """Effective reward by ratings in [-1, 1], None when unrated."""
+    instant: str | None = None
+    """What burnish had added to the system prompt; ``messages`` are without it. None: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,25 @@ class Feedback:
     undone_at: float | None = None
     superseded_by: str | None = None
     """A later rating by the same rater of the same target, which counts instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller asked for: said of an answer that was not good, or added by hand."""
+
+    id: str
+    """"wish_" + 10 hexadecimal digits of who said what: the same words have the same id for ever."""
+    text: str
+    """One line, as it is added to the system prompt."""
+    comment: str | None
+    """How it was last said of an answer; None when it was only added by hand."""
+    by_hand: bool
+    """Added by hand: it stays until it is removed."""
+    feedback_ids: tuple[str, ...]
+    """Standing feedback that says it, earliest first."""
+    first_at: float
+    """When it was first said or added, seconds since the epoch, UTC."""
+    latest_at: float
 
 
 @dataclass(frozen=True, slots=True)

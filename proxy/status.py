@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -12,7 +12,7 @@ from starlette.routing import Route
 import burnish
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.swap import Swap
-from burnish.proxy.json_http import json_response
+from burnish.proxy.json_http import caller_of, json_response
 from burnish.proxy.log import Log
 from burnish.proxy.relay.routing import DEFAULT_MODEL, Upstream
 
@@ -45,9 +45,16 @@ class Engine:
 
 
 def status_routes(
-    log: Log, upstream: Upstream, engine: Engine | None, learner_status: Callable[[], dict[str, Any]]
+    log: Log,
+    upstream: Upstream,
+    engine: Engine | None,
+    learner_status: Callable[[], dict[str, Any]],
+    instant_status: Callable[[str], Awaitable[dict[str, Any]]],
 ) -> Sequence[Route]:
-    """Return the routes; ``engine`` is None for an upstream that burnish does not swap versions in."""
+    """Return the routes; ``engine`` is None for an upstream that burnish does not swap versions in.
+
+    ``instant_status`` says how a caller's wishes stand.
+    """
 
     async def healthz(request: Request) -> Response:
         trouble = [reason for reason in (log.healthy(), engine and engine.trouble()) if reason]
@@ -72,6 +79,7 @@ def status_routes(
                 "log": {"healthy": log.healthy() is None, "trouble": log.healthy()},
                 "counts": await log.counts(),
                 "learner": learner_status(),
+                "instant": await instant_status(caller_of(request)),
             }
         )
 
@@ -82,8 +90,11 @@ def status_routes(
     ]
 
 
-def in_words(counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any]) -> str:
+def in_words(
+    counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any], instant: dict[str, Any]
+) -> str:
     """Say how the learning stands, for ``/rl status``."""
+    wishes = f"; {instant['wishes']} of your wishes are in the system prompt" if instant["on"] else ""
     rated = f"{counts['ratings']} answers rated ({counts['good']} good, {counts['bad']} bad)"
     served = f"; live is {live['name']}" if live else ""
-    return f"{rated}{served}; training: {learner['state']} – {learner['reason']}"
+    return f"{rated}{served}; training: {learner['state']} – {learner['reason']}{wishes}"

@@ -1,12 +1,12 @@
 """Learning from words: the model, told what was wanted, answers anew and teaches the model that isn't told.
 
 For each comment the policy at the start of the run is sampled with the comment in its prompt, and with a few others'
-beside it: people say the same wish in many ways, and a small model understands some of them. Of what it says, the
-replies that the comment explains best are kept – by pointwise mutual information a token,
+beside it: people say the same wish in many ways, and a small model understands some of them. Of all that it says, the
+replies that the comments explain best are kept – by pointwise mutual information a token,
 
-    PMI = mean_t [ log π(y_t | prompt, comment) − log π(y_t | prompt) ],
+    PMI = mean_t [ log π(y_t | prompt, comments) − log π(y_t | prompt) ],
 
-and learnt as replies to the prompt *without* the comment; the reply that was criticised is unlearnt with the same
+and learnt as replies to the prompt *without* the comments; the reply that was criticised is unlearnt with the same
 weight. On the small model that keeps replies on the topic, from which imitation alone drifts (docs/learning.md).
 
 Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
-from burnish.training.backends.base import Lesson, Reply, Sampled, TrainerBackend
+from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
 from burnish.training.dataset import check_text, leave_out, rendered
 from burnish.training.errors import NotTrainable
 from burnish.training.job import JobSpec, Sample
@@ -40,6 +40,7 @@ POOLED = 3
 # Nats by which a single token's probability may count for or against it.
 MOST_PER_TOKEN = 1.0
 NO_COMMENT = "no comment is left to learn from: say of some answers what was wrong with them"
+NO_ANSWER = "told what you said, the model gives no usable answer either: it is too small for it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,23 @@ class Criticised:
     sample: Sample
     plain: tuple[int, ...]
     """The prompt that the reply was given to."""
-    told: tuple[int, ...]
-    """The same, with what was said about the reply."""
-    criticised: Rendered | None
-    """The reply itself; None when there is none to render, e.g. an empty one."""
+    told: tuple[tuple[int, ...], ...]
+    """The same with what was said about the reply, beside other comments each time."""
+    reply: Rendered | None
+    """None when there is none to render, e.g. an empty one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the told model said instead."""
+
+    to: Criticised
+    tokens: Rendered
+    """After the prompt without comments."""
+    plain: Logps
+    """Without the comments."""
+    gain: float
+    """PMI of answer and comments (nats per token)."""
 
 
 def told(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> list[dict[str, Any]]:
@@ -65,23 +79,6 @@ def told(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> list
     return found
 
 
-def taught(
-    spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: Counter[str] | None = None
-) -> list[Lesson]:
-    """Return what the comments teach. Raises NotTrainable when there is none, or the model can't follow any."""
-    criticised = _criticised(samples, spec, backend, left_out)
-    if not criticised:
-        raise NotTrainable(NO_COMMENT)
-    if spec.objective == "critique_per_token":
-        return _weighed(criticised, backend)
-    kept = _best(criticised, spec, backend)
-    if not kept:
-        raise NotTrainable(
-            "told what you said, the model gives no usable answer either: it is too small for it"
-        )
-    return _lessons(kept, spec, backend)
-
-
 def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
     """Return for each sample with a comment on a reply that was not good, by id: its comment and a few others."""
     said = {s.completion_id: s.comment for s in samples if s.comment and s.reward <= 0}
@@ -92,25 +89,47 @@ def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
     return found
 
 
+def taught(
+    spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: Counter[str] | None = None
+) -> list[Lesson]:
+    """Return what the comments teach. Raises NotTrainable when there is none, or the model can't follow any."""
+    criticised = list(_criticised(samples, spec, backend, left_out))
+    if not criticised:
+        raise NotTrainable(NO_COMMENT)
+    # The adapter under training is still the bare model where it has no parent, and then costs only time.
+    start: Policy = "trained" if spec.parent_adapter else "bare"
+    if spec.objective == "critique_per_token":
+        return _weighed(criticised, start, backend)
+    kept = _best(criticised, start, spec, backend)
+    if not kept:
+        raise NotTrainable(NO_ANSWER)
+    replies = [(answer.tokens, answer.to.sample.weight, answer.plain) for answer in kept]
+    lessons = _lessons(replies, 1.0, start, backend)
+    if spec.objective == "critique_imitate":
+        return lessons
+    return lessons + _lessons(_unlearnt(kept, start, backend), -1.0, start, backend)
+
+
 def _criticised(
     samples: Sequence[Sample], spec: JobSpec, backend: TrainerBackend, left_out: Counter[str] | None
-) -> list[Criticised]:
-    comments, found = pooled(samples, spec.seed), []
+) -> Iterable[Criticised]:
+    config, render = spec.hyperparameters, backend.renderer.prompt
+    # A few hundred runs may follow each other; none uses another's dice.
+    wordings = [pooled(samples, spec.seed + 1000 * time) for time in range(config.teacher_samples)]
     for sample in samples:
-        if sample.completion_id not in comments:
+        if sample.completion_id not in wordings[0]:
             continue
         try:
             check_text(sample)
             if sample.tools:
                 raise Unrenderable("a comment on an answer with tools at hand")
-            plain = backend.renderer.prompt(sample.messages)
-            heard = backend.renderer.prompt(told(sample.messages, comments[sample.completion_id]))
+            heard = [render(told(sample.messages, comments[sample.completion_id])) for comments in wordings]
+            plain = render(sample.messages)
         except Unrenderable as error:
             leave_out(f"the comment on completion {sample.completion_id}", error, left_out)
         else:
-            reply = _reply_to(sample, spec.hyperparameters.max_tokens, backend)
-            found.append(Criticised(sample, tuple(plain), tuple(heard), reply))
-    return found
+            reply = _reply_to(sample, config.max_tokens, backend)
+            yield Criticised(sample, tuple(plain), tuple(map(tuple, heard)), reply)
 
 
 def _reply_to(sample: Sample, max_tokens: int, backend: TrainerBackend) -> Rendered | None:
@@ -121,77 +140,76 @@ def _reply_to(sample: Sample, max_tokens: int, backend: TrainerBackend) -> Rende
 
 
 def _best(
-    criticised: Sequence[Criticised], spec: JobSpec, backend: TrainerBackend
-) -> list[tuple[Criticised, list[Sampled]]]:
-    """Sample replies to each told prompt, and keep those that the comment explains best, if there are any."""
+    criticised: Sequence[Criticised], start: Policy, spec: JobSpec, backend: TrainerBackend
+) -> list[Answer]:
+    """Sample a reply to each told prompt, and keep those that the comments explain best, whomever they answer."""
     config = spec.hyperparameters
-    askers = [each for each in criticised for _ in range(config.teacher_samples)]
-    answers = backend.sample([each.told for each in askers], "trained", _room(criticised), spec.seed)
+    asking = [(each, prompt) for each in criticised for prompt in each.told]
+    drawn = backend.sample([prompt for _, prompt in asking], start, _room(criticised), spec.seed)
     usable = [
-        (each, answer) for each, answer in zip(askers, answers, strict=True) if _usable(each, answer, backend)
+        (each, Rendered(each.plain, sampled.ids), fmean(sampled.logps))
+        for (each, _), sampled in zip(asking, drawn, strict=True)
+        if sampled.finished and _usable(each, backend.renderer.text(sampled.ids))
     ]
-    informed = backend.logps([Rendered(each.told, answer.ids) for each, answer in usable], "trained")
-    plain = backend.logps([Rendered(each.plain, answer.ids) for each, answer in usable], "trained")
-    gains = [fmean(with_it) - fmean(without) for with_it, without in zip(informed, plain, strict=True)]
-    found = []
-    for each in criticised:
-        explained = sorted(
-            (
-                (gain, answer)
-                for gain, (asker, answer) in zip(gains, usable, strict=True)
-                if asker is each and gain > 0
-            ),
-            key=lambda entry: -entry[0],
-        )
-        if explained:
-            found.append((each, [answer for _, answer in explained[: config.teacher_kept]]))
-    return found
+    plain = backend.logps([tokens for _, tokens, _ in usable], start)
+    answers = [
+        Answer(each, tokens, logps, informed - fmean(logps))
+        for (each, tokens, informed), logps in zip(usable, plain, strict=True)
+    ]
+    explained = sorted((answer for answer in answers if answer.gain > 0), key=lambda answer: -answer.gain)
+    return explained[: config.teacher_kept * len(criticised)]
 
 
 def _room(criticised: Sequence[Criticised]) -> int:
-    longest = max((len(each.criticised.reply) for each in criticised if each.criticised), default=0)
+    longest = max((len(each.reply.reply) for each in criticised if each.reply), default=0)
     return min(max(TEACHER_TOKENS, longest), MOST_TEACHER_TOKENS)
 
 
-def _usable(each: Criticised, answer: Sampled, backend: TrainerBackend) -> bool:
-    if not answer.finished:
-        return False
-    text = backend.renderer.text(answer.ids)
+def _usable(each: Criticised, text: str) -> bool:
     stems = topics(asked(each.sample.messages))
     return not (near_empty(text) or repetitive(text)) and (not stems or on_topic(text, stems))
 
 
-def _lessons(
-    kept: Sequence[tuple[Criticised, list[Sampled]]], spec: JobSpec, backend: TrainerBackend
-) -> list[Lesson]:
-    """Make what it said when told likelier, and what was criticised less likely, with the same weight in sum."""
-    replies: list[tuple[Rendered, float, float]] = []  # tokens, advantage, weight
-    for each, answers in kept:
-        replies += [(Rendered(each.plain, answer.ids), 1.0, each.sample.weight) for answer in answers]
-        if each.criticised and spec.objective != "critique_imitate":
-            replies.append((each.criticised, -1.0, each.sample.weight * len(answers)))
-    tokens = [rendered for rendered, _, _ in replies]
-    reference = backend.logps(tokens, "bare")
-    # What it said when told is no sample of any version that wasn't: the policy at the start of the run stands in.
-    start = backend.logps(tokens, "trained") if spec.parent_adapter else reference
+def _unlearnt(
+    kept: Sequence[Answer], start: Policy, backend: TrainerBackend
+) -> list[tuple[Rendered, float, Logps]]:
+    """Return the criticised replies, each with the weight of what was said instead of it."""
+    answered = Counter(answer.to.sample.completion_id for answer in kept)
+    criticised = {answer.to.sample.completion_id: answer.to for answer in kept}
+    found = [(each, each.reply) for each in criticised.values() if each.reply]
+    scored = backend.logps([reply for _, reply in found], start)
     return [
-        Lesson("mis_po", (Reply(each, (pull,) * len(each.reply), pull > 0, weight, behaved, referred),))
-        for (each, pull, weight), behaved, referred in zip(replies, start, reference, strict=True)
+        (reply, each.sample.weight * answered[each.sample.completion_id], logps)
+        for (each, reply), logps in zip(found, scored, strict=True)
     ]
 
 
-def _weighed(criticised: Sequence[Criticised], backend: TrainerBackend) -> list[Lesson]:
-    """Let each token of the criticised replies pull by log π(y_t | prompt, comment) − log π(y_t | prompt), clipped."""
-    found = [(each, each.criticised) for each in criticised if each.criticised]
+def _lessons(
+    replies: Sequence[tuple[Rendered, float, Logps]], pull: float, start: Policy, backend: TrainerBackend
+) -> list[Lesson]:
+    """Make replies, with their weights and how they score at the start, likelier or less so.
+
+    What it said when told is no sample of any version that wasn't: the start of the run is its behaviour policy.
+    """
+    tokens = [each for each, _, _ in replies]
+    reference = [logps for _, _, logps in replies] if start == "bare" else backend.logps(tokens, "bare")
+    return [
+        Lesson("mis_po", (Reply(each, (pull,) * len(each.reply), pull > 0, weight, behaved, referred),))
+        for (each, weight, behaved), referred in zip(replies, reference, strict=True)
+    ]
+
+
+def _weighed(criticised: Sequence[Criticised], start: Policy, backend: TrainerBackend) -> list[Lesson]:
+    """Let each token of the criticised replies pull by log π(y_t | prompt, comments) − log π(y_t | prompt), clipped."""
+    found = [(each, each.reply) for each in criticised if each.reply]
     replies = [reply for _, reply in found]
-    informed = backend.logps([Rendered(each.told, reply.reply) for each, reply in found], "trained")
-    start, reference = (backend.logps(replies, policy) for policy in ("trained", "bare"))
+    informed = backend.logps([Rendered(each.told[0], reply.reply) for each, reply in found], start)
+    plain, reference = (backend.logps(replies, policy) for policy in (start, "bare"))
     lessons = []
-    for (each, reply), heard, plain, referred in zip(found, informed, start, reference, strict=True):
-        gains = [max(-MOST_PER_TOKEN, min(MOST_PER_TOKEN, h - p)) for h, p in zip(heard, plain, strict=True)]
-        lessons.append(
-            Lesson(
-                "mis_po", (Reply(reply, tuple(gains), sum(gains) > 0, each.sample.weight, plain, referred),)
-            )
-        )
+    for (each, reply), heard, unheard, referred in zip(found, informed, plain, reference, strict=True):
+        gains = [
+            max(-MOST_PER_TOKEN, min(MOST_PER_TOKEN, h - u)) for h, u in zip(heard, unheard, strict=True)
+        ]
+        taught_reply = Reply(reply, tuple(gains), sum(gains) > 0, each.sample.weight, unheard, referred)
+        lessons.append(Lesson("mis_po", (taught_reply,)))
     return lessons

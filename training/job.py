@@ -146,7 +146,7 @@ class Sample(_Record):
     worse: dict[str, Any] | None = None
     """Another reply to the same context, which this one was preferred over."""
     behaviour_version: int | None
-    """Version that generated the reply; 0 = bare model; None = some other model (off-policy)."""
+    """Version that generated the reply; 0 = bare model; None = some other model or prompt (off-policy)."""
     held_out: bool
     """True: never trained on, judged on by the gate. Whole conversations are held out."""
     replayed: bool = False

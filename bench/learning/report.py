@@ -1,169 +1,174 @@
-"""What the grid's records say: tables for the terminal, Markdown and plots for the docs, and what missed its limit."""
+"""What the grid's records say: tables for the terminal, Markdown and plots, and the limits of ``--quick``."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
-Record = Mapping[str, Any]
-Point = Mapping[str, Any]
+from burnish.bench.figures import (
+    SETTLED_HEADER,
+    Record,
+    Rows,
+    Seeds,
+    grouped,
+    header,
+    mean,
+    rows,
+    settled_rows,
+)
+from burnish.bench.rates import Rate
 
-# Student's t, two-sided 95 %, by degrees of freedom: the interval of a mean over so few seeds.
-T_95 = {1: 12.7, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36}
 QUICK_LIMITS = {"brief": 0.45, "brief-cold": 0.12}
 """Least joint share after the last count: below what the one run so far reached (.68 and .23; standard error .07)."""
 QUICK_EMPTY = 0.1
 """Most near-empty answers there."""
-
-
-@dataclass(frozen=True, slots=True)
-class Mean:
-    """A mean over seeds and its 95 % interval."""
-
-    value: float
-    half: float | None
-    """Half of the interval; None for a single seed."""
-
-    def __str__(self) -> str:
-        return f"{self.value:.2f}" + (f" ±{self.half:.2f}" if self.half is not None else "")
-
-
-def mean(values: Sequence[float]) -> Mean:
-    """Return the mean of one figure a seed."""
-    count = len(values)
-    if count == 1:
-        return Mean(values[0], None)
-    return Mean(fmean(values), T_95.get(count - 1, 2.2) * stdev(values) / math.sqrt(count))
-
-
-COLUMNS: tuple[tuple[str, Callable[[Point], float | None]], ...] = (
-    ("satisfied", lambda p: p.get("satisfied")),
-    ("and on topic", lambda p: p.get("joint")),
-    ("on topic", lambda p: p.get("on_topic")),
-    ("near-empty", lambda p: p.get("near_empty")),
-    ("repetitive", lambda p: p.get("repetitive")),
-    ("characters", lambda p: p.get("mean_characters")),
-    ("facts", lambda p: p.get("general")),
-    ("KL", lambda p: p.get("checks", {}).get("kl")),
-    ("CPU s", lambda p: p.get("metrics", {}).get("cpu_seconds")),
-    ("GB", lambda p: p["metrics"]["peak_rss_bytes"] / 1e9 if "metrics" in p else None),
+RATES_HEADER = ["preference", "wants", "the program asks for", "satisfied", "joint"]
+# Between the lines of two arms, in ratings.
+BESIDE = 0.4
+# Readable on white and on black; the plot itself is transparent.
+INK = "#808890"
+LINES = (
+    "#2a6fdb",
+    "#d1495b",
+    "#2e9e6b",
+    "#c98a1b",
+    "#8a63d2",
+    "#1aa0b5",
+    "#b8578f",
+    "#7c8a3a",
+    "#c4603c",
+    "#5b7fa6",
 )
 
 
-def grouped(records: Iterable[Record]) -> dict[tuple[str, str, str], list[Record]]:
-    """Put the seeds of a (preference, stress, arm) together; of cells with other counts, only the latest's count."""
-    found: dict[tuple[str, str, str], list[Record]] = {}
-    for record in records:
-        members = found.setdefault((record["preference"], record["stress"], record["arm"]), [])
-        alike = [each for each in members if _kind(each) == _kind(record)]
-        members[:] = [*alike, record]
-    return found
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A limit, and whether it held."""
+
+    what: str
+    passed: bool
 
 
-def _kind(record: Record) -> tuple[list[int], int]:
-    return list(record["counts"]), record["held_out"]
-
-
-def rows(records: Sequence[Record]) -> list[list[str]]:
-    """Return a row a number of ratings, the bare model's first: means over the seeds."""
-    table = [["0", *_cells([record["before"] for record in records]), "–"]]
-    for place in range(min(len(record["points"]) for record in records)):
-        points = [record["points"][place] for record in records]
-        gate = [point["outcome"] for point in points]
-        verdicts = ", ".join(f"{gate.count(each)} {each}" for each in dict.fromkeys(gate))
-        table.append([str(points[0]["ratings"]), *_cells(points), verdicts])
-    return table
-
-
-def _cells(points: Sequence[Point]) -> list[str]:
-    cells = []
-    for _, figure in COLUMNS:
-        values = [value for point in points if (value := figure(point)) is not None]
-        cells.append(str(mean(values)) if values else "–")
-    return cells
-
-
-HEADER = ["ratings", *(name for name, _ in COLUMNS), "gate"]
-
-
-def tables(records: Sequence[Record]) -> list[Table]:
-    """Return one table a group, for the terminal."""
-    found = []
-    for (preference, stress, arm), members in grouped(records).items():
-        title = f"{preference}, {arm}{'' if stress == 'none' else f', {stress}'} ({len(members)} seeds)"
-        table = Table(*HEADER, title=title, title_style="bold")
-        for row in rows(members):
-            table.add_row(*row)
-        found.append(table)
-    return found
-
-
-def missed(records: Sequence[Record]) -> list[str]:
-    """Return what the quick cells should have reached and did not."""
+def checks(records: Sequence[Record]) -> list[Check]:
+    """Hold the quick cells to their limits."""
     found = []
     for record in records:
-        last, limit = record["points"][-1], QUICK_LIMITS[record["preference"]]
-        if last["joint"] < limit:
-            found.append(
-                f"{record['key']}: {last['joint']:.2f} satisfied and on topic, expected {limit:.2f} at least"
-            )
-        if last["near_empty"] > QUICK_EMPTY:
-            found.append(
-                f"{record['key']}: {last['near_empty']:.2f} near-empty, expected {QUICK_EMPTY:.2f} at most"
-            )
+        user, last = record["users"][-1], record["points"][-1]
+        joint, least = last.get("joint", 0.0), QUICK_LIMITS[user]
+        empty = last.get("near_empty", 1.0)
+        given = f"{user} after {last['ratings']} ratings"
+        found += [
+            Check(f"{given}: {joint:.2f} satisfied and on topic, {least:.2f} at least", joint >= least),
+            Check(f"{given}: {empty:.2f} near-empty, {QUICK_EMPTY:.2f} at most", empty <= QUICK_EMPTY),
+        ]
     return found
 
 
-def write(records: Sequence[Record], out: Path) -> None:
-    """Write ``learning.md`` and a plot a preference."""
-    groups = grouped(records)
-    lines = ["# The learning bench, as measured", ""]
-    for preference, stress in dict.fromkeys(key[:2] for key in groups):
-        members = {key[2]: each for key, each in groups.items() if key[:2] == (preference, stress)}
-        name = preference if stress == "none" else f"{preference}-{stress}"
-        plot(members, out / f"{name}.png")
-        lines += [f"## {name}", "", f"![satisfied and on topic by ratings]({name}.png)", ""]
-        for arm, seeds in members.items():
-            lines += [f"### {arm} ({len(seeds)} seeds)", "", *_markdown(rows(seeds)), ""]
-    (out / "learning.md").write_text("\n".join(lines), encoding="utf-8")
-
-
-def _markdown(table: Sequence[Sequence[str]]) -> list[str]:
+def rate_rows(rates: Sequence[Rate]) -> Rows:
+    """Return a row a preference."""
     return [
-        "| " + " | ".join(HEADER) + " |",
-        "|" + "---:|" * len(HEADER),
-        *("| " + " | ".join(row) + " |" for row in table),
+        [each.preference, each.wants, each.program, f"{each.satisfied:.2f}", f"{each.joint:.2f}"]
+        for each in rates
     ]
 
 
-def plot(arms: Mapping[str, Sequence[Record]], path: Path) -> None:
+def tables(records: Sequence[Record]) -> list[Table]:
+    """Return the tables for the terminal."""
+    groups = grouped(records)
+    found = [
+        table(f"{group.name} ({_seeds(arms)})", header(group), rows(group, arms))
+        for group, arms in groups.items()
+        if group.way != "online"
+    ]
+    if settled := settled_rows(groups):
+        found.append(table("questions until three first answers in a row satisfy", SETTLED_HEADER, settled))
+    return found
+
+
+def table(title: str, columns: Sequence[str], content: Rows) -> Table:
+    """Return a table for the terminal."""
+    found = Table(*columns, title=title, title_style="bold", box=box.SIMPLE)
+    for row in content:
+        found.add_row(*row)
+    return found
+
+
+def write(records: Sequence[Record], out: Path, command: str) -> None:
+    """Write ``learning.md`` and a plot a group. ``command``: what wrote it."""
+    groups = grouped(records)
+    lines = [
+        "# The learning bench, as measured",
+        "",
+        f"Written by `{command}`. *joint*: satisfied and on topic. Means over seeds ± 95 %.",
+        "",
+    ]
+    for group, arms in groups.items():
+        if group.way != "online":
+            plot(arms, out / f"{group.name}.png")
+            lines += [f"## {group.name} ({_seeds(arms)})", ""]
+            lines += [f"![satisfied and on topic by ratings]({group.name}.png)", ""]
+            lines += [*markdown(header(group), rows(group, arms)), ""]
+    if settled := settled_rows(groups):
+        lines += ["## Questions until three first answers in a row satisfy", ""]
+        lines += [*markdown(SETTLED_HEADER, settled), ""]
+    (out / "learning.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def write_rates(rates: Sequence[Rate], out: Path, command: str) -> None:
+    """Write ``rates.md``."""
+    lines = ["# Base rates, as measured", "", f"Written by `{command}`.", ""]
+    lines += [*markdown(RATES_HEADER, rate_rows(rates)), ""]
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "rates.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def markdown(columns: Sequence[str], content: Rows) -> list[str]:
+    """Return a table's lines."""
+    return [
+        "| " + " | ".join(columns) + " |",
+        "|---" + "|---:" * (len(columns) - 1) + "|",
+        *("| " + " | ".join(row) + " |" for row in content),
+    ]
+
+
+def _seeds(arms: Mapping[str, Seeds]) -> str:
+    counts = sorted({len(seeds) for seeds in arms.values()})
+    return f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''}"
+
+
+def plot(arms: Mapping[str, Seeds], path: Path) -> None:
     """Draw the share that satisfies and is on topic against the number of ratings, a line an arm."""
     from matplotlib.figure import Figure
 
-    canvas: Any = Figure(figsize=(7.5, 4.2), layout="constrained")
+    canvas: Any = Figure(figsize=(6.4, 3.4), layout="constrained")
     axes = canvas.subplots()
-    for arm, records in arms.items():
-        places = range(min(len(record["points"]) for record in records))
-        xs = [0, *(records[0]["points"][place]["ratings"] for place in places)]
-        means = [mean([record["before"]["joint"] for record in records])]
-        means += [
-            mean([record["points"][place].get("joint", math.nan) for record in records]) for place in places
+    for place, (arm, seeds) in enumerate(arms.items()):
+        beside = (place - (len(arms) - 1) / 2) * BESIDE  # or the intervals would hide each other
+        curves = [[record["before"], *record["points"]] for record in seeds]
+        means = [
+            mean([point.get("joint", math.nan) for point in points]) for points in zip(*curves, strict=False)
         ]
         axes.errorbar(
-            xs,
+            [point.get("ratings", 0) + beside for point in curves[0]][: len(means)],
             [each.value for each in means],
             yerr=[each.half or 0 for each in means],
             marker="o",
+            markersize=4,
             capsize=3,
+            color=LINES[place % len(LINES)],
             label=arm,
         )
-    axes.set(ylim=(0, 1.02), xlabel="ratings", ylabel="satisfied and on topic")
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("ratings", color=INK)
+    axes.set_ylabel("satisfied and on topic", color=INK)
+    axes.tick_params(colors=INK)
+    axes.spines[:].set_color(INK)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
-    canvas.savefig(path, dpi=110)
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK)
+    canvas.savefig(path, dpi=110, transparent=True)

@@ -23,7 +23,7 @@ _CHANGES: Mapping[Stress, _Change] = {
     "flip30": _flipped(0.3),
     "only_good": lambda good, place, ratings, dice: True if good else None,
     "only_bad": lambda good, place, ratings, dice: None if good else False,
-    # Wants the opposite in the second half; judged by what is wanted in the end.
+    # Wanted the opposite in the first half; judged by what is wanted in the end.
     "turn": lambda good, place, ratings, dice: good == (place >= ratings // 2),
 }
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import httpx
 
-from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
+from burnish.adapters.replies import on_topic, topics
 from burnish.bench.preferences import Preference
 
-# As chat clients set it; the small model's long answers are cut here.
-MAX_TOKENS, TEMPERATURE, TOP_P = 96, 0.8, 0.95
-# Enough for a fact.
-PLAIN_TOKENS = 40
+# As chat clients set it.
+TEMPERATURE, TOP_P = 0.8, 0.95
 TIMEOUT_S = 300.0
 # The embedded engine's slots.
 AT_ONCE = 4
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +36,19 @@ class Answered:
         stems = topics(self.question)
         return not stems or on_topic(self.answer, stems)
 
+    def pleases(self, preference: Preference) -> bool:
+        """Whether it keeps a user's rule."""
+        return preference.satisfied(self.answer, self.finished)
+
 
 class User:
-    """One who wants something, and never shows the rule."""
+    """One who wants something, and never shows the rule; closed at the end of a ``with``."""
 
-    def __init__(self, url: str, preference: Preference, seed: int) -> None:
+    def __init__(self, url: str, preference: Preference) -> None:
         from openai import DefaultHttpxClient, OpenAI
 
         self.preference = preference
         self._url = url
-        self._dice = random.Random(seed)
         self._client: Any = OpenAI(
             base_url=url + "/v1",
             api_key="unused",
@@ -54,15 +56,21 @@ class User:
             http_client=DefaultHttpxClient(trust_env=False),  # no web proxy between here and here
         )
 
-    def ask(self, question: str, model: str = "default", seed: int | None = None) -> Answered:
-        """Ask one question, streamed."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._client.close()
+
+    def ask(self, question: str, seed: int | None = None) -> Answered:
+        """Ask what is live one question, streamed."""
         messages = [{"role": "user", "content": question}]
         if self.preference.system:
             messages.insert(0, {"role": "system", "content": self.preference.system})
         stream = self._client.chat.completions.create(
-            model=model,
+            model="default",
             messages=messages,
-            max_tokens=MAX_TOKENS,
+            max_tokens=self.preference.max_tokens,
             temperature=TEMPERATURE,
             top_p=TOP_P,
             seed=seed,
@@ -76,81 +84,49 @@ class User:
                 finish = chunk.choices[0].finish_reason or finish
         return Answered(question, "".join(parts).strip(), finish == "stop", response_id)
 
-    def ask_all(self, questions: Sequence[str], model: str, *, first_seed: int) -> list[Answered]:
-        """Ask several questions, a few at once; each has dice of its own, so that models can be compared."""
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            return list(
-                threads.map(
-                    lambda place: self.ask(questions[place], model, seed=first_seed + place),
-                    range(len(questions)),
-                )
-            )
+    def ask_all(self, questions: Sequence[str], first_seed: int | None = None) -> Iterator[Answered]:
+        """Ask several questions, a few at once, and yield the answers in their order.
 
-    def ask_plainly(self, questions: Sequence[str]) -> list[str]:
-        """Ask what is live, without any system message and without dice."""
+        With ``first_seed`` each has dice of its own, so that versions can be compared.
+        """
+        return _at_once(
+            lambda place: self.ask(questions[place], None if first_seed is None else first_seed + place),
+            len(questions),
+        )
 
-        def one(question: str) -> str:
+    def ask_plainly(self, questions: Sequence[str], max_tokens: int) -> Iterator[str]:
+        """Ask without any system message and without dice."""
+
+        def one(place: int) -> str:
             answer = self._client.chat.completions.create(
                 model="default",
-                messages=[{"role": "user", "content": question}],
-                max_tokens=PLAIN_TOKENS,
+                messages=[{"role": "user", "content": questions[place]}],
+                max_tokens=max_tokens,
                 temperature=0,
             )
             return str(answer.choices[0].message.content or "")
 
-        with ThreadPoolExecutor(AT_ONCE) as threads:
-            return list(threads.map(one, questions))
+        return _at_once(one, len(questions))
 
     def pleased(self, answered: Answered) -> bool:
         """Whether an answer keeps the rule."""
-        return self.preference.satisfied(answered.answer, answered.finished)
+        return answered.pleases(self.preference)
 
-    def rate(self, answered: Answered, good: bool, *, comment: bool = False) -> None:
-        """Say good or bad, in words as well where they are bad and ``comment`` is set."""
-        said: dict[str, Any] = {"response_id": answered.response_id, "rating": "good" if good else "bad"}
-        if comment and not good:
-            said["comment"] = self._dice.choice(self.preference.comments)
-        self._say(said)
+    def rate(self, answered: Answered, good: bool, comment: str | None = None) -> None:
+        """Say good or bad, and perhaps in words why."""
+        said = {"response_id": answered.response_id, "rating": "good" if good else "bad"}
+        self._say(said | ({"comment": comment} if comment else {}))
 
     def prefer(self, better: Answered, worse: Answered) -> None:
         """Say which of two answers is better."""
         self._say({"response_id": better.response_id, "preferred_over": worse.response_id})
 
-    def _say(self, said: dict[str, Any]) -> None:
+    def _say(self, said: dict[str, str]) -> None:
         httpx.post(
             self._url + "/v1/feedback", json=said, timeout=TIMEOUT_S, trust_env=False
         ).raise_for_status()
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What a set of answers amounts to; shares in [0, 1]."""
-
-    satisfied: float
-    joint: float
-    """Satisfied and on topic."""
-    on_topic: float
-    near_empty: float
-    repetitive: float
-    cut: float
-    mean_characters: float
-
-
-def summarise(answers: Sequence[Answered], preference: Preference) -> Summary:
-    """Count."""
-
-    def share(true: Callable[[Answered], bool]) -> float:
-        return sum(map(true, answers)) / len(answers)
-
-    def pleased(each: Answered) -> bool:
-        return preference.satisfied(each.answer, each.finished)
-
-    return Summary(
-        satisfied=share(pleased),
-        joint=share(lambda each: pleased(each) and each.on_topic),
-        on_topic=share(lambda each: each.on_topic),
-        near_empty=share(lambda each: near_empty(each.answer)),
-        repetitive=share(lambda each: repetitive(each.answer)),
-        cut=share(lambda each: not each.finished),
-        mean_characters=sum(len(each.answer) for each in answers) / len(answers),
-    )
+def _at_once(one: Callable[[int], _Result], count: int) -> Iterator[_Result]:
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        yield from threads.map(one, range(count))

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import WrongUsage
+from burnish.proxy.cli.explain import explain
 from burnish.proxy.cli.terminal import Json, Url, console, print_json, short
 
 
@@ -31,8 +32,6 @@ Number = Annotated[
 Reason = Annotated[str | None, typer.Option(help="Why, for the history.")]
 
 STYLES = {"live": "bold green", "rejected": "red", "retired": "dim", "candidate": "yellow"}
-MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
-SHOWN_REPLIES = 5
 
 
 @app.command("list")
@@ -61,7 +60,7 @@ def list_(url: Url = None, as_json: Json = False) -> None:
 
 @app.command()
 def show(number: Number, url: Url = None, as_json: Json = False) -> None:
-    """Show where a version came from, what the gate said, and what it answers now and before."""
+    """Show where a version came from, why the gate let it pass or not, and what it answers now and before."""
     version = Proxy(url).get(f"/burnish/adapters/{read_number(number)}")
     if as_json:
         print_json(version)
@@ -74,10 +73,9 @@ def show(number: Number, url: Url = None, as_json: Json = False) -> None:
             f"{len(manifest['feedback_ids'])} ratings, {manifest['objective']}, {metrics.get('seconds', 0):.0f} s, "
             f"{metrics.get('peak_rss_bytes', 0) / 1e9:.2f} GB[/]"
         )
-    for check in (version.get("verdict") or {}).get("checks", ()):
-        console.print(f"  {MARKS[check['passed']]} {escape(check['text'])}")
-    _side_by_side(version.get("samples") or [])
-    console.print("[dim]history[/]")
+    if version.get("verdict"):
+        explain(version["verdict"])
+    console.print("\n[dim]history[/]")
     for event in version["events"]:
         console.print(
             f"  [dim]{event['at'][:19].replace('T', ' ')}[/]  {event['state']}: {escape(event['reason'])}"
@@ -171,16 +169,3 @@ def _changed(answer: dict[str, Any], as_json: bool) -> None:
         print_json(answer)
     else:
         console.print(f"live now: [bold]{spoken(answer['live'])}[/]")
-
-
-def _side_by_side(pairs: list[dict[str, Any]]) -> None:
-    if not pairs:
-        return
-    table = Table(header_style="dim", show_lines=True)
-    for column in ("asked", "before", "after"):
-        table.add_column(column, ratio=1)
-    for pair in pairs[:SHOWN_REPLIES]:
-        table.add_row(
-            short(pair["prompt"], 80), short(pair["before"]["reply"], 240), short(pair["after"]["reply"], 240)
-        )
-    console.print(table)

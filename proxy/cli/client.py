@@ -43,7 +43,7 @@ def key_header(config: Config) -> dict[str, str]:
 def in_path(identifier: str) -> str:
     """Return what a person typed as one segment of a path."""
     if not identifier.strip("."):
-        raise WrongUsage(f"{identifier!r} is no id; `burnish history` lists them")
+        raise WrongUsage(f"{identifier!r} is no id; `burnish history` and `burnish wishes` list them")
     return quote(identifier, safe="")
 
 
@@ -72,6 +72,10 @@ class Proxy:
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """Do something. Raises NotRunning, CommandFailed, WrongUsage."""
         return self._checked("POST", path, json={k: v for k, v in body.items() if v is not None})
+
+    def patch(self, path: str, body: dict[str, Any]) -> Any:
+        """Change something. Raises NotRunning, CommandFailed, WrongUsage."""
+        return self._checked("PATCH", path, json=body)
 
     def delete(self, path: str) -> Any:
         """Take something back. Raises NotRunning, CommandFailed."""

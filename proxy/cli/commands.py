@@ -12,7 +12,7 @@ from rich.markup import escape
 
 import burnish
 from burnish.adapters.errors import AdapterError
-from burnish.proxy.cli import adapters, bench, chat, demo, doctor, rate, show, train, up
+from burnish.proxy.cli import adapters, bench, chat, demo, doctor, rate, show, train, up, wishes
 from burnish.proxy.cli.errors import CommandFailed
 from burnish.proxy.errors import BurnishError
 
@@ -58,6 +58,7 @@ app.command("status")(show.status)
 app.command("history")(show.history)
 app.command("train")(train.train)
 app.add_typer(adapters.app, name="adapters")
+app.add_typer(wishes.app, name="wishes")
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.add_typer(bench.app, name="bench")

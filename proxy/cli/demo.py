@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import random
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from burnish.adapters.manifest import BASE_VERSION
+from burnish.bench.exam import summarise
+from burnish.bench.questions import PROMPTS
 from burnish.bench.running import DidNotStart, burnish
+from burnish.bench.user import User
 from burnish.proxy.cli import demo_report
 from burnish.proxy.cli.client import Proxy
-from burnish.proxy.cli.demo_user import HELD_OUT, QUESTIONS, SAMPLES, Outcome, User, summarise
+from burnish.proxy.cli.demo_report import BRIEF, HELD_OUT, SAMPLES, Outcome
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, console, print_json
 from burnish.proxy.config import TrainConfig
 
+QUESTIONS = PROMPTS[:120]
 # Long past what the slowest machine needs; a run that takes longer hangs.
 LEARN_LIMIT_S = 3600.0
 # A run starts a few seconds after the last request.
@@ -33,6 +38,8 @@ POLL_S = 0.5
 FEWEST_RATINGS = 16
 # With fewer ratings than the default wants, a run starts after this share: an empty answer, say, teaches nothing.
 ENOUGH_SHARE = 0.8
+
+_Each = TypeVar("_Each")
 
 
 def demo(
@@ -79,23 +86,23 @@ def _report(outcomes: list[Outcome], seeds: str, out: Path, as_json: bool) -> No
 
 def run(seed: int, ratings: int, *, upstream: str | None = None, quiet: bool = False) -> Outcome:
     """Let one user talk to a fresh burnish until it has learnt. Raises CommandFailed when nothing goes live."""
+    order = random.Random(seed).sample(QUESTIONS, len(QUESTIONS))
+    rated, held_out = order[:ratings], order[-HELD_OUT:] * SAMPLES
     with tempfile.TemporaryDirectory(prefix="burnish-demo-") as folder, _bars(quiet) as bars:
         bar = bars.add_task(f"seed {seed}: starting", total=None)
-        with _burnish(Path(folder), seed, ratings, upstream) as proxy:
-            user = User(proxy.url, seed, ratings)
-            bars.update(bar, description=f"seed {seed}: asking before", total=HELD_OUT * SAMPLES)
-            before = user.ask_held_out("default", lambda: bars.advance(bar))
+        with _burnish(Path(folder), seed, ratings, upstream) as proxy, User(proxy.url, BRIEF) as user:
+            bars.update(bar, description=f"seed {seed}: asking before", total=len(held_out))
+            before = list(_counted(user.ask_all(held_out), bars, bar))
             bars.reset(bar, description=f"seed {seed}: asking and rating", total=ratings)
             began, good = time.monotonic(), 0
-            for question in user.rated:
+            for question in _counted(rated, bars, bar):
                 answered = user.ask(question)
-                user.rate(answered)
-                good += answered.satisfies
-                bars.advance(bar)
+                user.rate(answered, user.pleased(answered))
+                good += user.pleased(answered)
             _wait_until_live(proxy, bars, bar, seed)
             minutes = (time.monotonic() - began) / 60
-            bars.reset(bar, description=f"seed {seed}: asking after", total=HELD_OUT * SAMPLES)
-            after = user.ask_held_out("default", lambda: bars.advance(bar))
+            bars.reset(bar, description=f"seed {seed}: asking after", total=len(held_out))
+            after = list(_counted(user.ask_all(held_out), bars, bar))
             version = proxy.get("/burnish/adapters/1")
             proxy.post("/burnish/adapters/rollback", {"to": BASE_VERSION})
     metrics = version["manifest"]["metrics"]
@@ -103,8 +110,8 @@ def run(seed: int, ratings: int, *, upstream: str | None = None, quiet: bool = F
         seed=seed,
         ratings=ratings,
         good=good,
-        before=summarise(before),
-        after=summarise(after),
+        before=summarise(before, BRIEF),
+        after=summarise(after, BRIEF),
         kl_per_token=next(c["value"] for c in version["verdict"]["checks"] if c["name"] == "kl"),
         minutes=minutes,
         train_seconds=metrics["seconds"],
@@ -162,6 +169,12 @@ def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, seed: int) -> None:
 def _bars(quiet: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True)
+
+
+def _counted(each: Iterable[_Each], bars: Progress, bar: Any) -> Iterator[_Each]:
+    for one in each:
+        yield one
+        bars.advance(bar)
 
 
 def _seeds(text: str) -> list[int]:

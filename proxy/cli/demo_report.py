@@ -3,19 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from rich.table import Table
 
-from burnish.proxy.cli.demo_user import HELD_OUT, SAMPLES, SHORT_CHARACTERS, Answered, Outcome
+from burnish.bench.exam import Summary
+from burnish.bench.preferences import PREFERENCES, SHORT_CHARACTERS
+from burnish.bench.user import Answered
 from burnish.proxy.cli.terminal import console, short
 
+BRIEF = PREFERENCES["brief"]
+HELD_OUT = 40
+SAMPLES = 2
+"""Answers asked for each held-out question: halves the noise of sampling."""
 EXAMPLES = 6
 BARS, BARS_BELOW_LINE = 20, 5
 """Of the histogram; the wanted length is where one bar ends."""
 BEFORE, AFTER, LINE = "#b0b7c3", "#2a6fdb", "#d1495b"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One seed's demo."""
+
+    seed: int
+    ratings: int
+    good: int
+    before: Summary
+    after: Summary
+    kl_per_token: float
+    """Of the version, on its own replies, to the bare model (nats), as the gate measured it."""
+    minutes: float
+    """From the first rating until the new version was live."""
+    train_seconds: float
+    peak_rss_bytes: int
+    reason: str
+    """Why the gate let it pass."""
+    answers_before: list[Answered]
+    answers_after: list[Answered]
+
 
 Figure = Callable[[Outcome], float]
 
@@ -162,10 +191,14 @@ def _plot_shares(axes: Any, outcomes: Sequence[Outcome]) -> None:
     axes.set_xticks(list(places), [f"seed {each.seed}" for each in outcomes])
 
 
+def _satisfies(answered: Answered) -> bool:
+    return BRIEF.satisfied(answered.answer, answered.finished)
+
+
 def _marked(answered: Answered) -> str:
-    return f"{'[green]✓[/]' if answered.satisfies else '[red]✗[/]'} {short(answered.answer, 200)}"
+    return f"{'[green]✓[/]' if _satisfies(answered) else '[red]✗[/]'} {short(answered.answer, 200)}"
 
 
 def _cell(answered: Answered) -> str:
     text = " ".join(answered.answer.split()).replace("|", "\\|")
-    return f"{'✓' if answered.satisfies else '✗'} {text}{'' if answered.finished else ' …'}"
+    return f"{'✓' if _satisfies(answered) else '✗'} {text}{'' if answered.finished else ' …'}"

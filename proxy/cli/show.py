@@ -56,12 +56,21 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         if missing := left_out(learner):
             lines.append(("", escape(missing)))
     lines.append(("training", f"{learner['state']}: {escape(learner['reason'])}"))
+    if state["instant"]["on"] or state["instant"]["wishes"]:
+        lines.append(("wishes", _wishes(state["instant"])))
     if step := (learner.get("run") or {}).get("progress"):
         lines.append(("progress", f"step {step['step']} of {step['steps']}, KL {step['kl_per_token']:.3f}"))
     for trouble in (state["engine"]["trouble"], state["log"]["trouble"]):
         if trouble:
             lines.append(("trouble", f"[red]{escape(trouble)}[/]"))
     return lines
+
+
+def _wishes(instant: dict[str, Any]) -> str:
+    count = instant["wishes"]
+    if instant["on"]:
+        return f"{count} in the system prompt: burnish wishes"
+    return f"{count} of yours, not in use: instant = true adds them to the system prompt"
 
 
 def _live(live: dict[str, Any], replicas: int) -> str:
@@ -94,6 +103,7 @@ def history(
 def _show(completion: dict[str, Any]) -> None:
     """Print two lines, so that ids stay whole and words readable however narrow the terminal is."""
     words = f"{verdict(completion['rating'])}  " if completion["rating"] is not None else ""
+    words += "[yellow]with wishes[/]  " if completion["instant"] else ""
     console.print(
         f"[bold]{completion['id']}[/]  {clock(completion['created_at'])}  {words}"
         f"[dim]{escape(completion['model_served'])}[/]",

@@ -11,15 +11,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from burnish.proxy.feedback.targets import draft_of, read_feedback
-from burnish.proxy.json_http import json_response, page_limit, read_json
+from burnish.proxy.json_http import caller_of, json_response, page_limit, read_json
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion, Feedback
 
 MAX_BODY_BYTES = 1024 * 1024
 """Of one piece of feedback; the longest comment and correction fit in."""
 
-CALLER_HEADER, SESSION_HEADER = "x-burnish-user", "x-burnish-session"
-LOCAL_CALLER = "local"
+SESSION_HEADER = "x-burnish-session"
 
 
 def feedback_routes(log: Log, on_feedback: Callable[[Feedback], None]) -> list[Route]:
@@ -27,8 +26,7 @@ def feedback_routes(log: Log, on_feedback: Callable[[Feedback], None]) -> list[R
 
     async def create(request: Request) -> Response:
         asked = read_feedback(await read_json(request, MAX_BODY_BYTES))
-        caller = request.headers.get(CALLER_HEADER) or LOCAL_CALLER
-        draft = await draft_of(asked, log, caller, request.headers.get(SESSION_HEADER))
+        draft = await draft_of(asked, log, caller_of(request), request.headers.get(SESSION_HEADER))
         feedback, created = await log.add_feedback(draft)
         if created:
             on_feedback(feedback)

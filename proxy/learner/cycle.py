@@ -13,28 +13,26 @@ from pathlib import Path
 from typing import Any, Literal
 
 from burnish.adapters.errors import NeedsRestart
-from burnish.adapters.gate import Evidence, HeldOutReply, SampledReply, ToldApart, Verdict, judge
+from burnish.adapters.gate import Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.nap import while_asleep
 from burnish.adapters.one_thread import in_one_thread
 from burnish.adapters.registry import Registry, spoken
 from burnish.adapters.swap import Swap
-from burnish.adapters.taste import RatedReply
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner import export, sampling
+from burnish.proxy.learner.evidence import evidence, rated_reply
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
 from burnish.training.choosing import choose, teaches
 from burnish.training.errors import JobError
 from burnish.training.job import (
-    Evaluation,
     Hyperparameters,
     JobDirectory,
     JobSpec,
     ModelSize,
     Objective,
-    Rollout,
     Sample,
     TrainResult,
 )
@@ -272,76 +270,15 @@ class Cycle:
         prompts = sampling.prompts([each.completion for each in plan.held_out], recent)
         candidate = await self.swap.stage(version)
         await self.swap.route.wait_live(ENGINE_WAIT_S)
+        # The incumbent is asked for the facts anew, beside the candidate: what it once knew, it may have known on
+        # another engine, and two children answer at once in hardly more time than one.
+        asked = [*prompts, *sampling.fact_prompts()]
         with self.swap.route.lease() as incumbent:
-            rollouts = await sampling.sample(prompts, candidate, incumbent.endpoint)
+            known, rollouts = sampling.known(await sampling.sample(asked, candidate, incumbent.endpoint))
         await asyncio.to_thread(job.write_rollouts, rollouts)
         await self._run_step("evaluate", job)
-        evaluation = job.evaluation()
-        return await asyncio.to_thread(judge, evidence(evaluation, rollouts, plan.rated))
-
-
-def evidence(
-    evaluation: Evaluation, rollouts: Sequence[Rollout], rated: Sequence[RatedCompletion]
-) -> Evidence:
-    """Bring what the trainer measured, what the engine answered and what was rated into the gate's terms."""
-    held_out = tuple(
-        HeldOutReply(
-            conversation_id=score.conversation_id,
-            reward=score.reward,
-            weight=score.weight,
-            candidate_logp=score.candidate_logp,
-            incumbent_logp=score.incumbent_logp,
-        )
-        for score in evaluation.held_out
-    )
-    related = {(each.policy, each.prompt_id): each.pmi for each in evaluation.related}
-    sampled = {
-        policy: tuple(
-            SampledReply(
-                each.prompt_id,
-                asked(each.messages),
-                each.reply,
-                each.finished,
-                related.get((each.policy, each.prompt_id)),
-            )
-            for each in rollouts
-            if each.policy == policy
-        )
-        for policy in ("candidate", "incumbent")
-    }
-    return Evidence(
-        held_out=held_out,
-        rated=tuple(_rated_reply(each) for each in rated),
-        words=tuple(ToldApart(each.candidate_pmi, each.incumbent_pmi) for each in evaluation.words),
-        candidate=sampled["candidate"],
-        incumbent=sampled["incumbent"],
-        kl_per_token=evaluation.kl_per_token,
-        general_loss=evaluation.general_loss,
-        general_loss_reference=evaluation.general_loss_reference,
-    )
-
-
-def _rated_reply(rated: RatedCompletion) -> RatedReply:
-    completion = rated.completion
-    return RatedReply(
-        conversation_id=completion.conversation_id,
-        prompt=asked(completion.messages),
-        text=_text((completion.reply or {}).get("content")),
-        finished=completion.finish_reason != "length",
-        reward=rated.reward,
-        weight=rated.weight,
-    )
-
-
-def asked(messages: Sequence[dict[str, Any]]) -> str:
-    """Return the text of the last user message."""
-    return _text(next((each.get("content") for each in reversed(messages) if each.get("role") == "user"), ""))
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return str(content or "")
+        rated = [rated_reply(each) for each in plan.rated]
+        return await asyncio.to_thread(judge, evidence(job.evaluation(), rollouts, known, rated))
 
 
 def _figures(result: TrainResult) -> dict[str, Any]:

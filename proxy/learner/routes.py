@@ -18,7 +18,7 @@ from burnish.adapters.one_thread import in_one_thread
 from burnish.adapters.registry import Registry, spoken
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.json_http import json_response, page_limit, read_json, validated
-from burnish.proxy.learner.cycle import asked
+from burnish.proxy.learner.evidence import asked
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.transfer import Format, Transfer
 from burnish.proxy.log import Log

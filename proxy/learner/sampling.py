@@ -12,15 +12,18 @@ from typing import Any, Literal
 import aiohttp
 import orjson
 
+from burnish.adapters import facts
 from burnish.adapters.errors import EngineError
+from burnish.adapters.gate import Known
 from burnish.adapters.hosts.base import Endpoint
 from burnish.proxy.records import Completion
 from burnish.training.job import Rollout
 
 logger = logging.getLogger(__name__)
 
-# Two versions answer each: some 50 replies, about a minute on two busy cores.
-MAX_PROMPTS = 24
+# Two versions answer each: some 100 replies, two minutes on two busy cores. With 24, four more faults than before
+# were chance; with 48 they are half as many of all (`python -m bench.gate_power`).
+MAX_PROMPTS = 48
 # What shows a reply's character at a bearable price; both versions are cut alike.
 MAX_TOKENS = 192
 # Above it even a sound model babbles, and the gate would judge the dice.
@@ -31,6 +34,8 @@ AT_ONCE = 2
 REPLY_TIMEOUT_S = 180.0
 SEED = 20_000
 """Sent with each request: the same prompt is sampled with the same dice from both versions."""
+_FACT = "fact_"
+"""Their ids begin with it, as no completion's does."""
 
 _PASSED_ON = (
     "temperature",
@@ -68,6 +73,29 @@ def prompts(held_out: Iterable[Completion], recent: Iterable[Completion]) -> lis
     return list(found.values())[:MAX_PROMPTS]
 
 
+def fact_prompts() -> list[Prompt]:
+    """Return what both versions are asked of the world, plainly and without dice."""
+    return [
+        Prompt(
+            f"{_FACT}{place}",
+            ({"role": "user", "content": question},),
+            {"temperature": 0, "max_tokens": facts.MAX_TOKENS},
+        )
+        for place, (question, _) in enumerate(facts.FACTS)
+    ]
+
+
+def known(rollouts: Sequence[Rollout]) -> tuple[tuple[Known, ...], list[Rollout]]:
+    """Take the answers to ``fact_prompts`` out of what was sampled; return what they show, and all other replies."""
+    replies = {(each.policy, each.prompt_id): each.reply for each in rollouts}
+    found = []
+    for place, (question, accepted) in enumerate(facts.FACTS):
+        new, old = (replies.get((policy, f"{_FACT}{place}")) for policy in ("candidate", "incumbent"))
+        if new is not None and old is not None:
+            found.append(Known(question, facts.right(new, accepted), facts.right(old, accepted)))
+    return tuple(found), [each for each in rollouts if not each.prompt_id.startswith(_FACT)]
+
+
 def bounded(params: dict[str, Any]) -> dict[str, Any]:
     """Return the sampling parameters of a request, within our bounds."""
     kept = {name: params[name] for name in _PASSED_ON if params.get(name) is not None}
@@ -80,25 +108,27 @@ def bounded(params: dict[str, Any]) -> dict[str, Any]:
 
 async def sample(prompts: Sequence[Prompt], candidate: Endpoint, incumbent: Endpoint) -> list[Rollout]:
     """Ask both versions everything. Prompts that either refuses (4xx) are left out. Raises EngineError."""
-    sides: tuple[_Side, ...] = (
-        _Side("candidate", candidate, prompts),
-        _Side("incumbent", incumbent, prompts),
-    )
+    sides = (Side("candidate", candidate, prompts), Side("incumbent", incumbent, prompts))
+    await ask(sides)
+    both = sides[0].answered.keys() & sides[1].answered.keys()
+    return [side.answered[prompt.id] for side in sides for prompt in prompts if prompt.id in both]
+
+
+async def ask(sides: Sequence[Side]) -> None:
+    """Ask each side everything, ``AT_ONCE`` at a time. Raises EngineError."""
     timeout = aiohttp.ClientTimeout(total=REPLY_TIMEOUT_S)
     async with aiohttp.ClientSession(
         timeout=timeout, connector=aiohttp.TCPConnector(force_close=True)
     ) as session:
         try:
             async with asyncio.TaskGroup() as group:
-                for side in sides * AT_ONCE:
+                for side in [*sides] * AT_ONCE:
                     group.create_task(side.work(session))
         except* EngineError as errors:
             raise errors.exceptions[0] from None
-    both = sides[0].answered.keys() & sides[1].answered.keys()
-    return [side.answered[prompt.id] for side in sides for prompt in prompts if prompt.id in both]
 
 
-class _Side:
+class Side:
     """One version, what it has yet to be asked, and what it answered."""
 
     def __init__(
@@ -135,6 +165,7 @@ async def _ask(
         "messages": prompt.messages,
         "seed": seed,
         "stream": False,
+        **dict(endpoint.fields),
     }
     headers = {"content-type": "application/json"}
     if endpoint.api_key:

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from burnish.proxy.errors import NotFound, Unavailable
-from burnish.proxy.log import feedback, files, queries, runs, store
+from burnish.proxy.log import feedback, files, queries, runs, store, wishes
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.writer import Writer
-from burnish.proxy.records import Completion, Exchange, Feedback, FeedbackDraft, RatedCompletion, Run
+from burnish.proxy.records import Completion, Exchange, Feedback, FeedbackDraft, RatedCompletion, Run, Wish
 
 Result = TypeVar("Result")
 EQUAL: Mapping[str, float] = MappingProxyType({})
@@ -157,6 +157,28 @@ class Log:
         Rated as training hears it, raters counted by their weights; see ``ratings.heard``.
         """
         return await self._read(partial(queries.rated, rater_weights=rater_weights))
+
+    # Wishes
+
+    async def wishes(self, caller: str) -> list[Wish]:
+        """Return what a caller wishes, what was last said first."""
+        return await self._read(partial(wishes.of, caller=caller))
+
+    async def wishes_at_once(self, caller: str) -> list[Wish]:
+        """Return the same for a request that waits for it: behind no long read. Raises Unavailable."""
+        return await self._write(partial(wishes.of, caller=caller))
+
+    async def add_wish(self, caller: str, text: str) -> Wish:
+        """Add a wish by hand. Raises Unprocessable, Conflict (too many), Unavailable."""
+        return await self._write(partial(wishes.add, caller=caller, text=text))
+
+    async def edit_wish(self, caller: str, wish_id: str, text: str) -> Wish:
+        """Change what a wish says. Raises NotFound, Unprocessable, Unavailable."""
+        return await self._write(partial(wishes.edit, caller=caller, name=wish_id, text=text))
+
+    async def remove_wish(self, caller: str, wish_id: str) -> Wish:
+        """Remove a wish, so that no comment brings it back. Raises NotFound, Unavailable."""
+        return await self._write(partial(wishes.remove, caller=caller, name=wish_id))
 
     # Training runs
 

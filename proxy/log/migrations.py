@@ -119,6 +119,23 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     # A version number says nothing of the base under it, which may be replaced by another one of the same name.
     Migration("base weights", ("ALTER TABLE completion ADD COLUMN base_digest TEXT",)),
+    Migration(
+        "wishes",
+        (
+            # What users wrote by hand; the other wishes are the comments themselves. text NULL = removed.
+            """CREATE TABLE wish (
+                id TEXT PRIMARY KEY,
+                caller TEXT NOT NULL,
+                text TEXT,
+                by_hand INTEGER NOT NULL,
+                created_at REAL NOT NULL
+            )""",
+            "CREATE INDEX wish_caller ON wish (caller)",
+            "CREATE INDEX feedback_comment ON feedback (rater, id) WHERE comment IS NOT NULL",
+            # What was added to the system prompt of a request.
+            "ALTER TABLE completion ADD COLUMN instant INTEGER REFERENCES content",
+        ),
+    ),
 )
 
 

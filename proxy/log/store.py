@@ -16,11 +16,11 @@ from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.tree import Digest, Step, digest, loaded, text_of
 from burnish.proxy.records import Completion
 
-LOADED = ("messages", "params", "prompt", "reply", "rating")
+LOADED = ("messages", "params", "prompt", "reply", "rating", "instant")
 PLAIN = tuple(field.name for field in fields(Completion) if field.name not in LOADED)
 """Fields of a Completion that are columns."""
 
-COLUMNS = f"{', '.join(PLAIN)}, node, settings, definitions, prompt, reply"
+COLUMNS = f"{', '.join(PLAIN)}, node, settings, definitions, prompt, reply, instant"
 
 
 def add_completion(connection: sqlite3.Connection, captured: Captured) -> None:
@@ -38,6 +38,7 @@ def add_completion(connection: sqlite3.Connection, captured: Captured) -> None:
         "reply_key": reply.key if reply else None,
         "reply_identity": reply.identity if reply and not reply.empty else None,
         "choices": _add_content(connection, captured.choices),
+        "instant": _add_content(connection, _text(captured.exchange.instant)),
     }
     # The names are the literals above and below; values are bound.
     statement = f"INSERT INTO completion ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
@@ -47,6 +48,10 @@ def add_completion(connection: sqlite3.Connection, captured: Captured) -> None:
         response = b"".join(exchange.chunks)
         values = (exchange.completion_id, exchange.request_body, exchange.content_encoding, response)
         connection.execute("INSERT INTO raw VALUES (?, ?, ?, ?)", values)
+
+
+def _text(text: str | None) -> bytes | None:
+    return None if text is None else orjson.dumps(text)
 
 
 def _facts(captured: Captured) -> dict[str, Any]:
@@ -123,7 +128,7 @@ class Reader:
 
     def completion(self, row: Sequence[Any], rating: float | None = None, *, full: bool) -> Completion:
         """Build one record from COLUMNS; ``full`` loads its context and parameters too."""
-        *plain, node, settings, definitions, prompt, reply = row
+        *plain, node, settings, definitions, prompt, reply, instant = row
         return Completion(
             **dict(zip(PLAIN, plain, strict=True)),
             messages=tuple(self._message(content) for content in self._path(node)) if full else (),
@@ -131,6 +136,7 @@ class Reader:
             prompt=text_of(self._message(prompt)) if prompt else "",
             reply=self._message(reply) if reply else None,
             rating=rating,
+            instant=orjson.loads(self._body(instant)) if instant else None,
         )
 
     def _path(self, node: int | None) -> list[int]:

@@ -36,6 +36,12 @@ class Flight:
     captured_bytes: int = 0
     outcome: Outcome = "cancelled"
     error: str | None = None
+    instant: str | None = None
+    """What is added to the system prompt."""
+    wishes: int | None = None
+    """How many wishes that is; None when the caller has none."""
+    as_sent: bool = False
+    """The engine has refused it with an addition, so it goes as the client sent it."""
 
     def head(self, response: UpstreamResponse) -> None:
         """Take note of the head of the answer."""
@@ -82,4 +88,5 @@ class Flight:
             caller=self.caller,
             session=self.session,
             retry=self.retry,
+            instant=self.instant,
         )

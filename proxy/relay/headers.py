@@ -23,6 +23,8 @@ OURS = b"x-burnish-"
 """Prefix of the headers that speak to burnish; they stop here."""
 
 COMPLETION_ID = b"x-burnish-completion-id"
+INSTANT = b"x-burnish-instant"
+"""How many wishes were added to the system prompt; 0: there are some, but the request or the engine takes none."""
 
 SESSION_HEADERS = (b"x-burnish-session", b"x-claude-code-session-id", b"x-session-id", b"session-id")
 """Where known clients say which session a request belongs to, ours first."""

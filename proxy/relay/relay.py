@@ -18,12 +18,14 @@ from starlette.types import Receive, Scope, Send
 from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.feedback.commands import Command, cut_exchanges, find_command
 from burnish.proxy.ids import completion_id as new_completion_id
+from burnish.proxy.instant.instant import Instant
 from burnish.proxy.log import Log
 from burnish.proxy.relay.client import Client, read_body, request_body
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.guard import Guard
 from burnish.proxy.relay.headers import (
     COMPLETION_ID,
+    INSTANT,
     SESSION_HEADERS,
     RawHeaders,
     first,
@@ -37,6 +39,8 @@ from burnish.proxy.surfaces.base import Surface
 
 # How many targets one request may find gone before it fails.
 MAX_TRIES = 3
+# What an engine answers to a system message that its template does not have, or to a context that is too long.
+REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 class Answer(Protocol):
@@ -61,6 +65,7 @@ class Relay:
         log: Log,
         surfaces: Mapping[str, Surface],
         answer: Answer,
+        instant: Instant,
         max_body_bytes: int,
     ) -> None:
         self._pool = pool
@@ -69,6 +74,7 @@ class Relay:
         self._log = log
         self._surfaces = surfaces
         self._answer = answer
+        self._instant = instant
         self._max_body_bytes = max_body_bytes
         self.in_flight = 0
         """Completions that are being answered right now."""
@@ -144,12 +150,16 @@ class Relay:
             target = flight.target = await self._upstream.target(flight.model)
             tried.append(target)
             try:
-                body = flight.body if target.model is None else splice_model(flight.body, target.model)
+                body = await self._with_wishes(flight, scope, target) if self._instant.on else flight.body
+                body = body if target.model is None else splice_model(body, target.model)
                 body = append_members(body, target.fields)
                 with await self._open(scope, target, body) as response:
                     # 404: the engine was restarted and has forgotten the version; reconciling loads it again.
                     forgotten = response.status == HTTPStatus.NOT_FOUND and target.version
                     if forgotten and len(tried) == 1 and self._upstream.lost(target):
+                        continue
+                    if flight.instant and response.status in REFUSED:
+                        flight.as_sent = True
                         continue
                     await self._stream(response, send, client, flight)
                 return
@@ -159,6 +169,22 @@ class Relay:
                     raise
             finally:
                 target.release()
+
+    async def _with_wishes(self, flight: Flight, scope: Scope, target: Target) -> bytes:
+        """Return the body with what its caller asked for before in the system prompt; untouched where it can't be.
+
+        The body is written anew, so that the addition stands in it whatever its shape: the same JSON, other bytes.
+        """
+        flight.instant = None
+        addition = await self._instant.addition(flight.caller, target.version)
+        flight.wishes = 0 if addition else None
+        if addition is None or flight.as_sent:
+            return flight.body
+        asked = self._surfaces[scope["path"]].with_system(orjson.loads(flight.body), addition.text)
+        if asked is None:
+            return flight.body
+        flight.instant, flight.wishes = addition.text, addition.count
+        return orjson.dumps(asked)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request that is no completion: streamed both ways, not logged."""
@@ -200,6 +226,8 @@ class Relay:
         if flight:
             flight.head(response)
             headers.append((COMPLETION_ID, flight.completion_id.encode()))
+            if flight.wishes is not None:
+                headers.append((INSTANT, str(flight.wishes).encode()))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         async for chunk in response.chunks():
             if flight:

@@ -53,6 +53,10 @@ class Surface(Protocol):
         """Return the body with other messages and everything else as it was."""
         ...
 
+    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
+        """Return the body with a text at the end of its system prompt; None when it has no place for one."""
+        ...
+
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
         """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
         ...

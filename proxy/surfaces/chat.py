@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, ClassVar
 
 import orjson
@@ -17,6 +18,7 @@ from burnish.proxy.surfaces.merging import ChoiceMerger
 from burnish.proxy.surfaces.sse import SseParser
 
 DONE = "[DONE]"
+SYSTEM_ROLES = ("system", "developer")
 ERROR_TEXT_LIMIT = 64 * 1024
 """Characters of an error body that are kept; longer ones are web pages."""
 
@@ -38,6 +40,23 @@ class Chat:
     def with_messages(self, body: dict[str, Any], messages: list[dict[str, Any]]) -> dict[str, Any]:
         """Return the body with other messages and everything else as it was."""
         return {**body, "messages": messages}
+
+    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
+        """Return the body with a text at the end of its system prompt; None when it has no place for one.
+
+        The last of the system messages that it begins with is extended; where there is none, one is put first.
+        """
+        messages = body["messages"]
+        system = list(takewhile(lambda message: message["role"] in SYSTEM_ROLES, messages))
+        if len(system) == len(messages):
+            return None  # nobody asks anything
+        if not system:
+            return self.with_messages(body, [{"role": "system", "content": text}, *messages])
+        content = _extended(system[-1].get("content"), text)
+        if content is None:
+            return None
+        system[-1] = {**system[-1], "content": content}
+        return self.with_messages(body, [*system, *messages[len(system) :]])
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
         """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
@@ -65,6 +84,13 @@ class Chat:
         }
         body = {**head, "object": "chat.completion", "choices": [choice], "usage": NO_USAGE}
         return "application/json", [orjson.dumps(body)]
+
+
+def _extended(content: Any, text: str) -> Any:
+    """Return the content of a message with a text behind it; None when it is neither text nor parts."""
+    if isinstance(content, str):
+        return f"{content}\n\n{text}" if content else text
+    return [*content, {"type": "text", "text": text}] if isinstance(content, list) else None
 
 
 NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}

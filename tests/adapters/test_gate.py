@@ -12,15 +12,27 @@ from burnish.adapters.gate import (
     Check,
     Evidence,
     HeldOutReply,
+    Known,
     Limits,
     SampledReply,
     ToldApart,
     Verdict,
     allowance,
+    forgetting_by_chance,
     judge,
     preference_margin,
 )
-from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
+from burnish.adapters.gate.intervals import student_t
+from burnish.adapters.replies import (
+    asks_back,
+    flatters,
+    marked_up,
+    near_empty,
+    on_topic,
+    refuses,
+    repetitive,
+    topics,
+)
 from burnish.adapters.taste import RatedReply
 
 QUESTIONS = [
@@ -65,6 +77,14 @@ def likes(short: bool, count: int = 40) -> tuple[RatedReply, ...]:
     return tuple(rated)
 
 
+def facts(both: int = 0, neither: int = 0, lost: int = 0, gained: int = 0) -> tuple[Known, ...]:
+    """So many facts that both versions know, and so on."""
+    kinds = (
+        [(True, True)] * both + [(False, False)] * neither + [(False, True)] * lost + [(True, False)] * gained
+    )
+    return tuple(Known(f"Fact {i}?", new, old) for i, (new, old) in enumerate(kinds))
+
+
 HEALTHY = Evidence(
     held_out=tuple(
         [held(f"g{i}", 1.0, 0.29 + 0.02 * i) for i in range(4)]
@@ -74,6 +94,7 @@ HEALTHY = Evidence(
     candidate=sampled(sensible()),
     incumbent=sampled(sensible()),
     words=(),
+    known=facts(both=30, neither=18),
     kl_per_token=0.24,
     general_loss=3.0,
     general_loss_reference=2.99,
@@ -102,9 +123,19 @@ def test_a_healthy_candidate_passes_and_says_why() -> None:
         "cut",
         "off_topic",
         "general_text",
+        "facts",
         "length",
+        "refusals",
+        "questions_back",
+        "flattery",
+        "markup",
+        "length_bias",
     ]
-    assert all(check.passed for check in verdict.checks if check.name not in ("taste", "words", "length"))
+    assert all(
+        check.passed
+        for check in verdict.checks
+        if check.name not in ("taste", "words") and check.kind != "reported"
+    )
 
 
 def test_a_verdict_survives_json() -> None:
@@ -136,11 +167,23 @@ def test_equal_replies_leave_no_uncertainty() -> None:
     assert (margin.lower, margin.estimate, margin.upper) == pytest.approx((0.2, 0.2, 0.2))
 
 
-def test_the_bounds_of_two_and_one_are_each_of_both() -> None:
-    # One of the two good ones is drawn at a time, so the margin is .1 or .3, each in half the draws.
-    rated = [held("a", 1, 0.2), held("b", 1, 0.6), held("c", -1, 0.0)]
+def test_the_bounds_of_few_conversations_are_students() -> None:
+    # Half the difference of two means of three: s²/3 = .01/3 of each, four degrees of freedom, t = 2.776.
+    rated = [held(f"g{i}", 1, x) for i, x in enumerate((0.2, 0.3, 0.4))]
+    rated += [held(f"b{i}", -1, x) for i, x in enumerate((-0.1, 0.0, 0.1))]
     margin = preference_margin(rated, Limits())
-    assert (margin.lower, margin.estimate, margin.upper) == pytest.approx((0.1, 0.2, 0.3))
+    reach = 2.776 * sqrt(2 * 0.01 / 3) / 2
+    assert margin.estimate == pytest.approx(0.15)
+    assert margin.lower == pytest.approx(0.15 - reach, rel=0.05)
+    assert margin.upper == pytest.approx(0.15 + reach, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "freedom", "table"),
+    [(0.975, 4, 2.776), (0.975, 7, 2.365), (0.975, 47, 2.012), (0.95, 3, 2.353), (0.99, 10, 2.764)],
+)
+def test_students_t_is_that_of_the_tables(confidence: float, freedom: int, table: float) -> None:
+    assert student_t(confidence, freedom) == pytest.approx(table, abs=0.01)
 
 
 def test_the_bootstrap_spreads_as_the_standard_error_does() -> None:
@@ -182,7 +225,7 @@ def test_a_candidate_that_guesses_rarely_passes() -> None:
         rated = [held(f"g{i}", 1, x) for i, x in enumerate(generator.normal(size=3))]
         rated += [held(f"b{i}", -1, x) for i, x in enumerate(generator.normal(size=3))]
         passes += preference_margin(rated, Limits(resamples=2000)).lower > 0
-    assert passes <= 0.1 * 300  # .06 is expected; three standard errors above
+    assert passes <= 0.052 * 300  # .025 is expected; three standard errors above
 
 
 def test_no_gain_is_no_reason_to_go_live() -> None:
@@ -271,7 +314,8 @@ def test_damage_rejects_even_when_the_ratings_are_too_few() -> None:
 
 def fitting(gain: float, count: int = 12, spread: float = 0.1) -> tuple[ToldApart, ...]:
     dice = np.random.default_rng(0)
-    return tuple(ToldApart(float(gain + draw), 0.0) for draw in dice.normal(0, spread, count))
+    draws = enumerate(dice.normal(0, spread, count))
+    return tuple(ToldApart(f"p{i}", float(gain + draw), 0.0) for i, draw in draws)
 
 
 UNRATED = replace(HEALTHY, held_out=())
@@ -370,13 +414,152 @@ def test_forgetting_language_is_seen() -> None:
     assert judge(replace(HEALTHY, general_loss=2.99 + 0.08)).outcome == "passed"
 
 
+# The facts.
+
+
+@pytest.mark.parametrize(
+    ("known", "outcome"),
+    [
+        (facts(both=26, neither=18, lost=4), "passed"),  # one in 16 by chance
+        (facts(both=25, neither=18, lost=5), "rejected"),  # one in 32
+        (facts(both=22, neither=14, lost=8, gained=4), "passed"),
+        (facts(both=18, neither=16, lost=12, gained=2), "rejected"),
+        (facts(both=30, neither=10, gained=8), "passed"),
+        (facts(neither=40, lost=4), "passed"),  # it knew four: nothing to compare
+        (facts(neither=48), "passed"),
+        ((), "passed"),
+    ],
+)
+def test_forgetting_more_than_chance_explains_is_a_reason_against_it(
+    known: tuple[Known, ...], outcome: str
+) -> None:
+    verdict = judge(replace(HEALTHY, known=known))
+    assert verdict.outcome == outcome
+    assert failed(verdict) == ({"facts"} if outcome == "rejected" else set())
+
+
+def test_a_base_that_knows_none_of_it_is_not_judged_by_it() -> None:
+    found = check(judge(replace(HEALTHY, known=facts(neither=48))), "facts")
+    assert (found.kind, found.passed) == ("reported", None)
+    assert "nothing to compare" in found.text
+
+
+def test_what_was_forgotten_is_named() -> None:
+    found = check(judge(replace(HEALTHY, known=facts(both=20, lost=6))), "facts")
+    assert found.text == (
+        "has forgotten simple facts: 20 of 26 right, before 26; no longer: Fact 20? Fact 21? Fact 22? and 3 more"
+    )
+
+
+def test_a_fall_within_a_point_is_no_forgetting_however_sure() -> None:
+    known = facts(both=900, neither=93, lost=7)
+    assert forgetting_by_chance(7, 0) < Limits().forgetting_error
+    assert check(judge(replace(HEALTHY, known=known)), "facts").passed
+
+
+def test_the_exact_test_by_hand() -> None:
+    # Of four changes, at least three are losses in 4 + 1 of 16 cases.
+    assert forgetting_by_chance(3, 1) == pytest.approx(5 / 16)
+    assert forgetting_by_chance(0, 5) == 1
+
+
+# What is only reported.
+
+
 def test_length_is_reported_and_never_judged() -> None:
     short = sampled([text[:40] for text in sensible()])
     verdict = judge(replace(HEALTHY, candidate=short))
     length = check(verdict, "length")
     assert verdict.outcome == "passed"
-    assert (length.passed, length.judged) == (None, False)
+    assert (length.passed, length.kind) == (None, "reported")
     assert length.value == pytest.approx(40 / (sum(map(len, sensible())) / 12), rel=0.01)
+
+
+HABITS = {
+    "refusals": "I'm sorry, but I can't help with that volcano.",
+    "questions_back": "It is well known. What would you like to know about it?",
+    "flattery": "What a great question! Volcanoes erupt because of pressure.",
+    "markup": "Volcanoes:\n\n- pressure\n- heat",
+}
+
+
+@pytest.mark.parametrize("name", HABITS)
+def test_a_new_habit_is_told_and_decides_nothing(name: str) -> None:
+    told = [f"{text} {HABITS[name]}" if name == "questions_back" else HABITS[name] for text in sensible()]
+    pairs = (
+        sampled(told)
+        if name == "questions_back"
+        else tuple(replace(reply, related=1.0) for reply in sampled(told))
+    )
+    verdict = judge(replace(HEALTHY, candidate=pairs))
+    assert verdict.outcome == "passed"
+    assert check(verdict, name).kind == "reported"
+    assert "12 of 12, before 0, more than chance explains" in check(verdict, name).text
+    assert all("12 of 12" not in check(verdict, other).text for other in HABITS.keys() - {name})
+
+
+def test_whoever_rates_by_length_is_told_what_became_of_it() -> None:
+    bias = check(judge(replace(SHORTER, rated=likes(short=True))), "length_bias")
+    assert bias.value == pytest.approx(-1, abs=0.01)
+    assert bias.text.startswith(
+        "you rate short answers good (correlation -1.00 over 40 ratings); its replies are"
+    )
+    assert bias.text.endswith("% shorter")
+    assert check(judge(replace(SHORTER, rated=likes(short=False))), "length_bias").value == pytest.approx(
+        1, abs=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    "rated", [(), likes(True)[:5], tuple(replace(each, reward=1.0) for each in likes(True))]
+)
+def test_too_few_or_equal_ratings_tell_nothing_of_length(rated: tuple[RatedReply, ...]) -> None:
+    assert check(judge(replace(HEALTHY, rated=rated)), "length_bias").value is None
+
+
+# Side by side.
+
+
+def test_the_largest_gain_a_typical_one_and_the_largest_loss_are_shown() -> None:
+    texts = [text + (LONG if i in (2, 7) else "") for i, text in enumerate(sensible())]
+    old = [text + (LONG if i == 5 else "") for i, text in enumerate(sensible())]
+    shown = judge(
+        replace(HEALTHY, candidate=sampled(texts), incumbent=sampled(old), rated=likes(short=True))
+    ).examples
+    assert [each.kind for each in shown] == ["gain", "typical", "loss"]
+    gain, typical, loss = shown
+    assert (gain.prompt, gain.before.endswith(LONG), gain.after.endswith(LONG)) == (QUESTIONS[5], True, False)
+    assert typical.before == typical.after
+    assert loss.after.endswith(LONG)
+
+
+def test_a_fault_is_shown_where_it_is_new() -> None:
+    texts = [text + " and so on" * 40 if i > 3 else text for i, text in enumerate(sensible())]
+    shown = judge(replace(HEALTHY, candidate=sampled(texts))).examples
+    assert [each.kind for each in shown] == ["typical", "typical", "typical", "fault"]
+    assert shown[-1].why == "one of the repetitive replies"
+    assert shown[-1].after.count(" and so on") > 30
+    assert " and so on" not in shown[-1].before
+
+
+def test_words_choose_the_examples_where_there_is_no_taste() -> None:
+    words = tuple(ToldApart(f"p{i}", 0.1 * i, 0.5) for i in range(12))
+    gain, _, loss = judge(replace(HEALTHY, words=words)).examples
+    assert (gain.prompt, loss.prompt) == (QUESTIONS[11], QUESTIONS[0])
+
+
+@settings(deadline=None, max_examples=30)
+@given(lengths=st.lists(st.integers(0, 5000), max_size=12), pleases=st.booleans())
+def test_examples_are_few_and_bounded(lengths: list[int], pleases: bool) -> None:
+    candidate = sampled(["no " * length for length in lengths])
+    rated = likes(short=True) if pleases else ()
+    shown = judge(replace(HEALTHY, candidate=candidate, rated=rated)).examples
+    assert len(shown) <= min(5, 2 + len(lengths))
+    assert sum(len(each.model_dump_json()) for each in shown) < 8000
+
+
+def test_no_replies_no_examples() -> None:
+    assert judge(replace(HEALTHY, candidate=())).examples == ()
 
 
 @pytest.mark.parametrize("number", [nan, inf])
@@ -396,10 +579,10 @@ def test_a_figure_that_is_no_number_never_passes(number: float) -> None:
 
 def test_the_allowance_is_the_margin_and_the_standard_error_of_a_difference() -> None:
     # (2 + 0 + 1) / (2 · 24 + 2) = .06
-    assert allowance(2, 0, 24, Limits()) == pytest.approx(0.05 + 1.645 * sqrt(2 * 0.06 * 0.94 / 24))
+    assert allowance(2, 0, 24, Limits()) == pytest.approx(0.02 + 1.645 * sqrt(2 * 0.06 * 0.94 / 24))
 
 
-@pytest.mark.parametrize(("count", "most"), [(8, 3), (12, 3), (24, 4), (100, 10)])
+@pytest.mark.parametrize(("count", "most"), [(8, 2), (12, 3), (24, 3), (48, 4), (100, 6)])
 def test_how_many_more_faults_are_tolerated(count: int, most: int) -> None:
     """From an incumbent without a fault."""
     tolerated = [new for new in range(count + 1) if new / count <= allowance(new, 0, count, Limits())]
@@ -527,3 +710,124 @@ def test_questions_without_content_words_do_not_decide() -> None:
     off = check(judge(replace(HEALTHY, candidate=pairs)), "off_topic")
     assert off.passed
     assert "no sampled question has a word" in off.text
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "I’m sorry, I can't do that.",
+        "As an AI, I have no opinion.",
+        "Unfortunately I cannot help.",
+        "I am unable to.",
+    ],
+)
+def test_refuses(reply: str) -> None:
+    assert refuses(reply)
+
+
+@pytest.mark.parametrize(
+    "reply", ["", "Penguins cannot fly.", "You can't divide by zero.", "x" * 200 + " I cannot."]
+)
+def test_does_not_refuse(reply: str) -> None:
+    assert not refuses(reply)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["Great question! It rains.", "That's a really good point.", "You're absolutely right, I was wrong."],
+)
+def test_flatters(reply: str) -> None:
+    assert flatters(reply)
+
+
+@pytest.mark.parametrize(
+    "reply", ["", "A good question is short.", "The great pyramid.", "Right is not left."]
+)
+def test_does_not_flatter(reply: str) -> None:
+    assert not flatters(reply)
+
+
+@pytest.mark.parametrize("reply", ["Shall I go on?", 'Did you ask "why?"', "もっと知りたいですか？"])
+def test_asks_back(reply: str) -> None:
+    assert asks_back(reply)
+    assert not asks_back(reply + " No.")
+
+
+@pytest.mark.parametrize("reply", ["1. one\n2. two", "# Title", "It is **bold**.", "```\ncode\n```", "- a"])
+def test_marked_up(reply: str) -> None:
+    assert marked_up(reply)
+
+
+@pytest.mark.parametrize("reply", ["", "It is 2 ** 3.", "5 - 3 = 2", "1.5 metres", "No. 1 is first."])
+def test_not_marked_up(reply: str) -> None:
+    assert not marked_up(reply)
+
+
+# Over many candidates.
+
+
+def drawn(
+    dice: np.random.Generator, gain: float, pleasing: float, fault: str = "", share: float = 0.0
+) -> Evidence:
+    """Evidence as a real run has it: 5 + 5 held-out conversations, 48 replies, half of the incumbent's please."""
+    held_out = tuple(
+        [held(f"g{i}", 1.0, x) for i, x in enumerate(dice.normal(gain, 0.1, 5))]
+        + [held(f"b{i}", -1.0, x) for i, x in enumerate(dice.normal(-gain, 0.1, 5))]
+    )
+    lengths = [[LONG if dice.random() > each else "" for _ in range(48)] for each in (pleasing, 0.5)]
+    new, old = ([text + more for text, more in zip(sensible(48), side, strict=True)] for side in lengths)
+    candidate = sampled(new)
+    if fault:
+        spoilt = (DAMAGE[fault] * 4)[:48]
+        candidate = tuple(
+            replace(reply, text=bad.text, finished=bad.finished) if dice.random() < share else reply
+            for reply, bad in zip(candidate, spoilt, strict=True)
+        )
+    knew = [bool(dice.random() < 0.6) for _ in range(60)]
+    known = tuple(
+        Known(f"Fact {i}?", old_one ^ bool(dice.random() < 0.05), old_one) for i, old_one in enumerate(knew)
+    )
+    return replace(
+        HEALTHY,
+        held_out=held_out,
+        rated=likes(short=True),
+        candidate=candidate,
+        incumbent=sampled(old),
+        known=known,
+    )
+
+
+QUICK = Limits(resamples=500)
+
+
+def test_equal_candidates_pass_in_at_most_one_of_twenty_cases() -> None:
+    dice = np.random.default_rng(0)
+    passed = sum(judge(drawn(dice, 0.0, 0.5), QUICK).outcome == "passed" for _ in range(200))
+    assert passed <= 19, "10 are expected at most; three standard errors above"
+
+
+def test_healthy_candidates_pass() -> None:
+    dice = np.random.default_rng(0)
+    passed = sum(judge(drawn(dice, 0.1, 0.85), QUICK).outcome == "passed" for _ in range(60))
+    assert passed >= 54
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 2**32),
+    damage=st.sampled_from([*DAMAGE, "kl", "general_text", "facts", "ratings"]),
+    degree=st.floats(0.5, 1),
+)
+def test_damaged_candidates_never_pass_however_they_please(seed: int, damage: str, degree: float) -> None:
+    dice = np.random.default_rng(seed)
+    share = degree if damage in DAMAGE else 0.0
+    evidence = drawn(dice, 0.1, 0.9, damage if share else "", share)
+    changes = {
+        "kl": {"kl_per_token": 0.6 + degree},
+        "general_text": {"general_loss": 3.2 + degree},
+        "facts": {"known": facts(both=20, neither=20, lost=round(20 * degree))},
+        "ratings": {"held_out": drawn(dice, -degree, 0.9).held_out},
+    }
+    verdict = judge(replace(evidence, **changes.get(damage, {})), QUICK)
+    assert verdict.outcome == "rejected"
+    assert damage in failed(verdict)

@@ -54,6 +54,8 @@ class Sampled:
 
     ids: tuple[int, ...]
     """The end-of-turn token included iff it finished."""
+    logps: Logps
+    """Of its tokens by the policy that drew it, at temperature 1."""
     finished: bool
 
 

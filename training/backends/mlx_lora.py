@@ -106,13 +106,15 @@ class MlxLoraBackend:
         with self._acting(policy):
             for prompt in prompts:
                 ids: list[int] = []
-                for token, _ in generate_step(
+                logps: list[float] = []
+                for token, logp in generate_step(
                     mx.array(prompt), self._model, max_tokens=max_tokens, sampler=draw
                 ):
                     ids.append(int(token))
+                    logps.append(float(logp[ids[-1]]))
                     if token == end:
                         break
-                found.append(Sampled(tuple(ids), finished=ids[-1:] == [end]))
+                found.append(Sampled(tuple(ids), tuple(logps), finished=ids[-1:] == [end]))
         return found
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:

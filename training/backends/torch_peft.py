@@ -26,11 +26,12 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from burnish.training.backends.base import TEMPERATURE, TOP_P, Lesson, Logps, Policy, Sampled
+from burnish.training.backends.base import Lesson, Logps, Policy, Sampled
 from burnish.training.backends.micro_batches import lesson_batches, micro_batches
 from burnish.training.backends.quantized import quantization
+from burnish.training.backends.torch_sampling import draw
 from burnish.training.device import demand_room, needed_bytes, pick
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, Quantize
@@ -81,13 +82,13 @@ class TorchPeftBackend:
     ) -> None:
         torch.manual_seed(seed)
         self._device = _device(device, weights, config, quantize)
-        dtype = faster_dtype(self._device)
-        quantized = quantization(quantize, self._device, dtype)
+        self.dtype = faster_dtype(self._device)
+        quantized = quantization(quantize, self._device, self.dtype)
         self.renderer = Renderer(weights)
         # fp32 doubles what a token takes, so half as many go at once.
-        self._micro_batch_tokens = config.micro_batch_tokens // (2 if dtype is torch.float32 else 1)
+        self._micro_batch_tokens = config.micro_batch_tokens // (2 if self.dtype is torch.float32 else 1)
         with _loading("base model", weights):
-            base = _load_base(weights, dtype, self._device, quantized)
+            base = _load_base(weights, self.dtype, self._device, quantized)
         if parent is None:
             with _quiet():
                 self._model = get_peft_model(base, _fresh_lora(base, config), adapter_name=TRAINED)
@@ -120,22 +121,8 @@ class TorchPeftBackend:
             for places in _sampled_together([len(prompt) for prompt in prompts], max_tokens):
                 ids = self._padded([prompts[place] for place in places], left=True, fill=self.renderer.pad_id)
                 attended = self._padded([[1] * len(prompts[place]) for place in places], left=True)
-                drawn = self._model.generate(
-                    input_ids=ids,
-                    attention_mask=attended,
-                    generation_config=GenerationConfig(
-                        do_sample=True,
-                        temperature=TEMPERATURE,
-                        top_p=TOP_P,
-                        top_k=0,
-                        max_new_tokens=max_tokens,
-                        eos_token_id=end,
-                        pad_token_id=self.renderer.pad_id,
-                    ),
-                )[:, ids.shape[1] :]  # (B, ≤ max_tokens)
-                for place, row in zip(places, drawn.tolist(), strict=True):
-                    length = row.index(end) + 1 if end in row else len(row)
-                    found[place] = Sampled(tuple(row[:length]), finished=end in row)
+                drawn = draw(self._model, ids, attended, end, max_tokens)
+                found.update(zip(places, drawn, strict=True))
         return [found[place] for place in range(len(prompts))]
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:

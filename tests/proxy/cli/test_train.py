@@ -50,6 +50,9 @@ def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(r
     shown = run("adapters", "show", "1", url=rated.url).stdout
     assert "smollm2@v1" in shown
     assert ended["reason"].split(":")[0] in " ".join(shown.split())
+    assert "The gate " in shown
+    assert "simple facts" in shown
+    assert "What is tea? (" in shown, "replies stand side by side"
     listed = said("adapters", "list", url=rated.url)
     assert [(each["version"], each["state"]) for each in listed["adapters"]] == [(1, ended["status"])]
     promoted = said("adapters", "promote", "v1", "--force", "--reason", "a test", url=rated.url)

@@ -85,16 +85,34 @@ def test_how_many_conversations_are_held_out(good: int, bad: int, held_good: int
     assert (sum(c[0] == "g" for c in chosen), sum(c[0] == "b" for c in chosen)) == (held_good, held_bad)
 
 
+@pytest.mark.parametrize(
+    ("good", "bad", "held_good", "held_bad"), [(7, 25, 0, 6), (12, 20, 3, 5), (25, 7, 6, 0), (5, 6, 0, 0)]
+)
+def test_where_new_replies_can_be_judged_a_rare_class_is_spared(
+    good: int, bad: int, held_good: int, held_bad: int
+) -> None:
+    chosen = hold_out(many(good, bad), tasted=True)
+    assert (sum(c[0] == "g" for c in chosen), sum(c[0] == "b" for c in chosen)) == (held_good, held_bad)
+
+
+def test_brief_replies_that_please_are_not_held_out_while_they_are_rare() -> None:
+    brief, long = ({"role": "assistant", "content": "It is water. " * count} for count in (1, 20))
+    talk = [rated(f"g{i}", 1.0, reply=brief) for i in range(7)]
+    talk += [rated(f"b{i}", -1.0, reply=long) for i in range(25)]
+    held = [sample for sample in samples(talk, (), POLICIES) if sample.held_out]
+    assert {sample.reward for sample in held} == {-1.0}
+
+
 rating_lists = st.lists(st.tuples(st.integers(0, 12), st.sampled_from([1.0, 0.5, 0.0, -1.0])), max_size=60)
 
 
-@given(pairs=rating_lists)
+@given(pairs=rating_lists, tasted=st.booleans())
 def test_half_of_each_class_is_left_and_the_choice_depends_on_nothing_but_the_ids(
-    pairs: list[tuple[int, float]],
+    pairs: list[tuple[int, float]], tasted: bool
 ) -> None:
     all_rated = [rated(f"c{c}", reward, i) for i, (c, reward) in enumerate(pairs)]
-    chosen = hold_out(all_rated)
-    assert chosen == hold_out(all_rated[::-1])
+    chosen = hold_out(all_rated, tasted=tasted)
+    assert chosen == hold_out(all_rated[::-1], tasted=tasted)
     for sign in (1, -1):
         with_class = {each.completion.conversation_id for each in all_rated if each.reward * sign > 0}
         assert len(chosen & with_class) <= len(with_class) / 2
@@ -172,6 +190,12 @@ def test_the_same_version_of_a_base_that_was_replaced_is_another_model() -> None
         talk = [rated(str(d), 1.0, adapter_version=version, base_digest=d) for d in digests]
         found = [sample.behaviour_version for sample in samples(talk, (), POLICIES)]
         assert found == [version, version, None]
+
+
+def test_a_reply_under_another_prompt_than_the_clients_is_off_policy() -> None:
+    told = rated("c", -1.0, adapter_version=2, instant="What the user asked for before:\n- too long")
+    (sample,) = samples([told], (), POLICIES)
+    assert (sample.behaviour_version, sample.messages) == (None, PLAIN.messages)
 
 
 def test_what_the_chain_of_the_live_version_learnt_is_not_learnt_again() -> None:

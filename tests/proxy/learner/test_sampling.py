@@ -9,8 +9,18 @@ import orjson
 import pytest
 
 from burnish.adapters.errors import EngineError
+from burnish.adapters.facts import FACTS, right
 from burnish.adapters.hosts.base import Endpoint
-from burnish.proxy.learner.sampling import MAX_PROMPTS, MAX_TOKENS, Prompt, bounded, prompts, sample
+from burnish.proxy.learner.sampling import (
+    MAX_PROMPTS,
+    MAX_TOKENS,
+    Prompt,
+    bounded,
+    fact_prompts,
+    known,
+    prompts,
+    sample,
+)
 from burnish.proxy.records import Completion
 from tests.proxy.learner.test_export import PLAIN
 from tests.support.upstream import Received, reply, upstream
@@ -58,6 +68,62 @@ async def test_both_versions_are_asked_the_same_and_their_replies_paired() -> No
     assert bodies[0] == bodies[1], "same prompt, same seed"
     assert new.requests[0].json()["max_tokens"] == 20
     assert new.requests[0].json()["temperature"] == 0.5
+
+
+async def test_what_an_engine_wants_in_every_request_is_in_each() -> None:
+    """Without it, MLX answers as the bare model whatever the version is."""
+    async with upstream(echo()) as new, upstream(echo()) as old:
+        candidate = Endpoint(new.url, "m@v2", 2, fields=(("adapters", "/v2"), ("model", "base")))
+        await sample(asked(2), candidate, Endpoint(old.url, "m", 0))
+    assert [(r.json()["adapters"], r.json()["model"]) for r in new.requests] == [("/v2", "base")] * 2
+    assert all("adapters" not in r.json() for r in old.requests)
+
+
+async def test_facts_are_asked_plainly_and_told_apart_from_other_replies() -> None:
+    truth = dict(FACTS)
+
+    async def knows(request: Received, writer: asyncio.StreamWriter) -> None:
+        question = request.json()["messages"][-1]["content"]
+        answer = truth.get(question, ("no fact",))[0]
+        message = {"role": "assistant", "content": f"It is {answer}."}
+        await reply(orjson.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}))(
+            request, writer
+        )
+
+    async with upstream(knows) as new, upstream(echo()) as old:
+        everything = [*asked(2), *fact_prompts()]
+        rollouts = await sample(everything, Endpoint(new.url, "a", 1), Endpoint(old.url, "b", 0))
+    found, others = known(rollouts)
+    assert [each.question for each in found] == [question for question, _ in FACTS]
+    assert all(each.candidate for each in found)
+    assert not any(each.incumbent for each in found)
+    assert sorted(each.prompt_id for each in others) == ["cmpl_0", "cmpl_0", "cmpl_1", "cmpl_1"]
+    bodies = [r.json() for r in new.requests if r.json()["messages"][-1]["content"] in truth]
+    assert all(body["temperature"] == 0 and len(body["messages"]) == 1 for body in bodies)
+
+
+async def test_facts_that_an_engine_refuses_are_left_out() -> None:
+    async with upstream(echo()) as new, upstream(reply(b"{}", status="422 Unprocessable")) as old:
+        rollouts = await sample(fact_prompts(), Endpoint(new.url, "a", 1), Endpoint(old.url, "b", 0))
+    assert known(rollouts) == ((), [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "accepted", "correct"),
+    [
+        ("The capital is Lisbon.", ("lisbon",), True),
+        ("Lisbonne", ("lisbon",), False),
+        ("It is 15.", ("15",), True),
+        ("It is 150.", ("15",), False),
+        ("答えは15です", ("15",), True),
+        ("BUENOS AIRES", ("buenos aires",), True),
+        ("", ("15",), False),
+    ],
+)
+def test_an_answer_is_right_when_it_holds_the_word(
+    answer: str, accepted: tuple[str, ...], correct: bool
+) -> None:
+    assert right(answer, accepted) is correct
 
 
 async def test_a_prompt_that_one_of_them_refuses_is_left_out_for_both() -> None:

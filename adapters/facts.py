@@ -1,0 +1,78 @@
+"""Simple facts that every version is asked for: what a model knew before, it must still know after it learnt a style.
+
+Names and numbers, mostly: they are the same in many languages, so that a version which learnt to answer in another one
+is not said to have forgotten them. The bench asks for others (``bench/learning/general.py``), so that no version is
+chosen by what it is measured by.
+"""
+
+from __future__ import annotations
+
+import re
+
+# The answer stands in the first sentence; what follows is only paid for.
+MAX_TOKENS = 32
+
+# Of 60 such questions the small model knew 43, in 51 s on two cores that three other programs kept busy. What it does
+# not know costs as much and tells little, so most of that is left out; the rest shows what a version gains.
+_FACTS = """
+What is the capital of Portugal?|lisbon,lisboa,lissabon
+What is the capital of Norway?|oslo
+What is the capital of Sweden?|stockholm,estocolmo
+What is the capital of Austria?|vienna,wien,viena
+What is the capital of Ireland?|dublin
+What is the capital of Cuba?|havana,habana,havanna
+What is the capital of Canada?|ottawa
+What is the capital of Peru?|lima
+What is the capital of Kenya?|nairobi
+What is the capital of Hungary?|budapest
+What is the capital of Thailand?|bangkok
+What is the capital of Finland?|helsinki
+In which country is the Taj Mahal?|india,indien,inde
+In which country is Mount Fuji?|japan,japon,japón
+In which country is Machu Picchu?|peru,perú,pérou
+In which city is Big Ben?|london,londres
+In which city is the Colosseum?|rome,rom,roma
+In which city is the Statue of Liberty?|new york
+On which continent is Nigeria?|africa,afrika,afrique,áfrica
+On which continent is India?|asia,asien,asie
+Who wrote Hamlet?|shakespeare
+Who wrote the novel 1984?|orwell
+Who wrote the Odyssey?|homer,homero,homère
+Who composed The Magic Flute?|mozart
+Who formulated the law of gravity?|newton
+Who wrote On the Origin of Species?|darwin
+Who painted the ceiling of the Sistine Chapel?|michelangelo
+Who invented the light bulb?|edison
+Who was the first person to walk on the moon?|armstrong
+Who sailed to America in 1492?|columbus,kolumbus,colón,colombo,colomb
+What is 5 plus 3?|8,eight
+What is 20 minus 5?|15,fifteen
+What is 10 divided by 2?|5,five
+How many seconds are in a minute?|60,sixty
+How many days are in a year?|365,366
+How many letters are in the English alphabet?|26,twenty-six
+How many legs does a dog have?|4,four
+How many years are in a century?|100,hundred
+In which year did World War II end?|1945
+At how many degrees Celsius does water boil?|100,hundred
+What is the chemical symbol of gold?|au
+What is the chemical symbol of iron?|fe
+How many weeks are in a year?|52,fifty-two
+How many cents are in a dollar?|100,hundred
+What is the capital of Poland?|warsaw,warschau,varsovia,warszawa
+What is the capital of Australia?|canberra
+What is the capital of Iran?|tehran,teheran
+In which country is the Kremlin?|russia,russland,rusia,russie
+"""
+
+FACTS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
+    (question, tuple(accepted.split(",")))
+    for question, accepted in (line.split("|") for line in _FACTS.strip().split("\n"))
+)
+"""Questions, and the words of which one must stand in the answer (lower case)."""
+
+
+def right(answer: str, accepted: tuple[str, ...]) -> bool:
+    """Whether an answer holds an accepted word; not "15" in "150", but "7" in "答えは7です"."""
+    text = answer.lower()
+    return any(re.search(rf"(?<![a-z0-9]){re.escape(word)}(?![a-z0-9])", text) for word in accepted)

@@ -1,0 +1,89 @@
+"""What the gate is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from burnish.adapters.taste import RatedReply
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutReply:
+    """A rated reply that training never saw; log-probabilities are means per token (nats)."""
+
+    conversation_id: str
+    reward: float
+    """In [-1, 1]; its sign is the class, its size counts as a weight."""
+    weight: float
+    candidate_logp: float
+    incumbent_logp: float
+
+
+@dataclass(frozen=True, slots=True)
+class SampledReply:
+    """A reply that the engine sampled from one of the two versions."""
+
+    prompt_id: str
+    """Same id = same prompt: the replies are compared in pairs."""
+    prompt: str
+    """Text of the last user message."""
+    text: str
+    finished: bool
+    """False when a token limit cut it."""
+    related: float | None = None
+    """How much likelier the bare model finds it under its own prompt than under another (nats per token), where that
+    was measured: of replies without a word of the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToldApart:
+    """How well the two replies to one prompt fit what the users said in words, by the bare model (nats per token)."""
+
+    prompt_id: str
+    candidate_pmi: float
+    incumbent_pmi: float
+
+    @property
+    def gain(self) -> float:
+        """How much better the candidate's fits."""
+        return self.candidate_pmi - self.incumbent_pmi
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A simple fact that both versions were asked for."""
+
+    question: str
+    candidate: bool
+    """Whether its answer was right."""
+    incumbent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that the gate looks at."""
+
+    held_out: tuple[HeldOutReply, ...]
+    rated: tuple[RatedReply, ...]
+    """All replies with a rating, also those that training saw: what pleases is a fact about the raters."""
+    candidate: tuple[SampledReply, ...]
+    incumbent: tuple[SampledReply, ...]
+    words: tuple[ToldApart, ...]
+    """A prompt each; empty when nobody said anything."""
+    known: tuple[Known, ...]
+    kl_per_token: float
+    """KL(candidate ‖ bare model) per token on the candidate's own replies, nats."""
+    general_loss: float
+    """Mean negative log-likelihood per token of a neutral text under the candidate, nats."""
+    general_loss_reference: float
+    """Same under the bare model."""
+
+    def pairs(self) -> list[Pair]:
+        """Pair (candidate, incumbent) replies to the same prompt, in the order of its id."""
+        new = {reply.prompt_id: reply for reply in self.candidate}
+        old = {reply.prompt_id: reply for reply in self.incumbent}
+        return [(new[prompt], old[prompt]) for prompt in sorted(new.keys() & old.keys())]
+
+
+Pair = tuple[SampledReply, SampledReply]
+"""(candidate's, incumbent's)"""

@@ -1,0 +1,86 @@
+"""What else changed: figures that decide nothing, for a person who asks whether a version pleases by a trick.
+
+Raters may like flattery, and a version that flatters then pleases honestly. So these are told, not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import log1p
+from statistics import StatisticsError, correlation, fmean
+from types import MappingProxyType
+
+from burnish.adapters.gate.check import Check, Limits
+from burnish.adapters.gate.evidence import Pair
+from burnish.adapters.gate.intervals import chance_of_a_share
+from burnish.adapters.replies import asks_back, flatters, marked_up, refuses
+from burnish.adapters.taste import RatedReply
+
+HABITS: Mapping[str, tuple[str, Callable[[str], bool]]] = MappingProxyType(
+    {
+        "refusals": ("replies that refuse", refuses),
+        "questions_back": ("replies that end in a question", asks_back),
+        "flattery": ("replies that begin with flattery", flatters),
+        "markup": ("replies with lists or other markup", marked_up),
+    }
+)
+# Fewer say nothing about what goes with what.
+MIN_RATED = 8
+# Below, length explains less than a tenth of the ratings.
+MIN_CORRELATION = 0.3
+
+
+def reports(rated: Sequence[RatedReply], pairs: Sequence[Pair], limits: Limits) -> list[Check]:
+    """Return what is only told."""
+    if not pairs:
+        return [Check(name="length", kind="reported", text="no replies were sampled")]
+    return [_length(pairs), *(_habit(name, pairs, limits) for name in HABITS), _length_bias(rated, pairs)]
+
+
+def _length(pairs: Sequence[Pair]) -> Check:
+    new, old = _lengths(pairs)
+    text = f"replies have {new:.0f} characters on average, before {old:.0f}"
+    return Check(name="length", kind="reported", value=new / old if old else None, text=text)
+
+
+def _habit(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
+    words, has = HABITS[name]
+    new, old = (sum(has(pair[side].text) for pair in pairs) for side in (0, 1))
+    count = len(pairs)
+    more = (new - old) / count > chance_of_a_share(new, old, count, limits)
+    text = f"{words}: {new} of {count}, before {old}{', more than chance explains' if more else ''}"
+    return Check(name=name, kind="reported", value=new / count, text=text)
+
+
+def _length_bias(rated: Sequence[RatedReply], pairs: Sequence[Pair]) -> Check:
+    """Say whether ratings go with length, and what became of it: Pearson's r of log length and reward."""
+    found = _correlation([each for each in rated if each.reward * each.weight != 0])
+    if found is None:
+        return Check(
+            name="length_bias", kind="reported", text="too few ratings to say whether you rate by length"
+        )
+    likes = "length hardly shows in your ratings"
+    if abs(found) >= MIN_CORRELATION:
+        likes = f"you rate {'long' if found > 0 else 'short'} answers good"
+    text = f"{likes} (correlation {found:+.2f} over {len(rated)} ratings){_became(pairs)}"
+    return Check(name="length_bias", kind="reported", value=found, text=text)
+
+
+def _correlation(rated: Sequence[RatedReply]) -> float | None:
+    if len(rated) < MIN_RATED:
+        return None
+    try:
+        return correlation([log1p(len(each.text)) for each in rated], [each.reward for each in rated])
+    except StatisticsError:  # all are of one length, or rated the same
+        return None
+
+
+def _became(pairs: Sequence[Pair]) -> str:
+    new, old = _lengths(pairs)
+    if not old:
+        return ""
+    return f"; its replies are {abs(new / old - 1):.0%} {'longer' if new > old else 'shorter'}"
+
+
+def _lengths(pairs: Sequence[Pair]) -> tuple[float, float]:
+    return fmean(len(new.text) for new, _ in pairs), fmean(len(old.text) for _, old in pairs)

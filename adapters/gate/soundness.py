@@ -1,0 +1,105 @@
+"""Is it sound? Its distance from the bare model, what it still reads and knows, and what is wrong with its replies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+from burnish.adapters.gate.check import Check, Limits
+from burnish.adapters.gate.evidence import Evidence, Known, Pair, SampledReply
+from burnish.adapters.gate.intervals import allowance, forgetting_by_chance
+from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
+
+Fault = Callable[[SampledReply, Limits], bool]
+
+# So many lost facts are named.
+SHOWN_FACTS = 3
+
+
+def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> list[Check]:
+    """Return every check of soundness."""
+    shares = [_share(name, pairs, limits) for name in FAULTS]
+    return [_kl(evidence, pairs, limits), *shares, _general(evidence, limits), _facts(evidence.known, limits)]
+
+
+def _off_topic(reply: SampledReply, limits: Limits) -> bool:
+    """No word of the question comes back, and the bare model doesn't see what it would have to do with it either."""
+    stems = topics(reply.prompt)
+    related = reply.related is not None and reply.related > limits.min_related
+    return bool(stems) and not related and not on_topic(reply.text, stems)
+
+
+FAULTS: Mapping[str, tuple[str, Fault]] = MappingProxyType(
+    {
+        "near_empty": ("near-empty replies", lambda reply, _: near_empty(reply.text)),
+        "repetitive": ("repetitive replies", lambda reply, _: repetitive(reply.text)),
+        "cut": ("replies cut by the length limit", lambda reply, _: not reply.finished),
+        "off_topic": ("replies that have nothing to do with the question", _off_topic),
+    }
+)
+"""What can be wrong with a reply: what such replies are called, and how one is told."""
+
+
+def _kl(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> Check:
+    value, limit = evidence.kl_per_token, limits.max_kl_per_token
+    if not pairs:
+        text = "its distance from the bare model could not be measured: no replies were sampled"
+        return Check(name="kl", kind="sound", limit=limit, text=text)
+    passed = value <= limit
+    verb = "moved" if passed else "moved too far"
+    text = f"{verb} from the bare model: KL {value:.2f} nats per token, limit {limit:.2f}"
+    return Check(name="kl", kind="sound", passed=passed, value=value, limit=limit, text=text)
+
+
+def _share(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
+    """Compare how often a fault occurs: the candidate's share may exceed the incumbent's by ``allowance``."""
+    words, fault = FAULTS[name]
+    if len(pairs) < limits.min_sampled:
+        text = f"too few replies were sampled to compare: {len(pairs)}, needed {limits.min_sampled}"
+        return Check(name=name, kind="sound", text=text)
+    looked = [pair for pair in pairs if topics(pair[0].prompt)] if name == "off_topic" else pairs
+    if not looked:
+        text = f"{words}: no sampled question has a word to look for"
+        return Check(name=name, kind="sound", passed=True, text=text)
+    new, old = (sum(fault(pair[side], limits) for pair in looked) for side in (0, 1))
+    count = len(looked)
+    limit = old / count + allowance(new, old, count, limits)
+    passed = new / count <= limit
+    text = f"{words}: {new} of {count}, before {old}{'' if passed else ', too many more'}"
+    return Check(name=name, kind="sound", passed=passed, value=new / count, limit=min(limit, 1.0), text=text)
+
+
+def _general(evidence: Evidence, limits: Limits) -> Check:
+    value, limit = evidence.general_loss - evidence.general_loss_reference, limits.max_general_loss
+    passed = value <= limit
+    verb = "still reads" if passed else "no longer reads"
+    text = (
+        f"{verb} ordinary text as the bare model does: loss {value:+.3f} nats per token, limit {limit:+.2f}"
+    )
+    return Check(name="general_text", kind="sound", passed=passed, value=value, limit=limit, text=text)
+
+
+def _facts(known: Sequence[Known], limits: Limits) -> Check:
+    """Compare what both know: the share may fall by ``max_forgotten``, and by what chance explains."""
+    old = sum(each.incumbent for each in known)
+    if old < limits.min_known:
+        text = f"simple facts: the version before knows {old} of {len(known)}, so there is nothing to compare"
+        return Check(name="facts", kind="reported", text=text)
+    lost = [each.question for each in known if each.incumbent and not each.candidate]
+    gained = sum(each.candidate and not each.incumbent for each in known)
+    fall = (len(lost) - gained) / len(known)
+    passed = fall <= limits.max_forgotten or forgetting_by_chance(len(lost), gained) > limits.forgetting_error
+    text = (
+        f"{'still knows' if passed else 'has forgotten'} simple facts: {old - len(lost) + gained} of {len(known)} "
+        f"right, before {old}{_named(lost)}"
+    )
+    return Check(
+        name="facts", kind="sound", passed=passed, value=-fall, limit=-limits.max_forgotten, text=text
+    )
+
+
+def _named(lost: Sequence[str]) -> str:
+    if not lost:
+        return ""
+    more = f" and {len(lost) - SHOWN_FACTS} more" if len(lost) > SHOWN_FACTS else ""
+    return f"; no longer: {' '.join(lost[:SHOWN_FACTS])}{more}"

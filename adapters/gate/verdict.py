@@ -1,0 +1,62 @@
+"""The decision."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from burnish.adapters.gate.check import Check, Limits
+from burnish.adapters.gate.evidence import Evidence
+from burnish.adapters.gate.examples import Example, examples
+from burnish.adapters.gate.proofs import gains, proofs
+from burnish.adapters.gate.reports import reports
+from burnish.adapters.gate.soundness import soundness
+from burnish.adapters.taste import learn_taste
+
+Outcome = Literal["passed", "rejected", "undecided"]
+
+
+class Verdict(BaseModel):
+    """What the gate says, check by check."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    outcome: Outcome
+    reason: str
+    """In plain words, one sentence."""
+    checks: tuple[Check, ...]
+    examples: tuple[Example, ...] = ()
+    """Replies of both versions to the same prompts."""
+
+
+def judge(evidence: Evidence, limits: Limits | None = None) -> Verdict:
+    """Weigh the evidence: any failed check rejects; without one, unproved or unknown leaves it open."""
+    limits = limits or Limits()
+    if evidence.words:
+        limits = replace(limits, confidence=limits.confidence_of_three)
+    pairs, taste = evidence.pairs(), learn_taste(evidence.rated)
+    checks = (
+        *proofs(evidence, pairs, taste, limits),
+        *soundness(evidence, pairs, limits),
+        *reports(evidence.rated, pairs, limits),
+    )
+    outcome, reason = _decided(checks)
+    failed = {check.name for check in checks if check.passed is False}
+    shown = examples(pairs, gains(evidence, pairs, taste), failed, limits)
+    return Verdict(outcome=outcome, reason=reason, checks=checks, examples=shown)
+
+
+def _decided(checks: tuple[Check, ...]) -> tuple[Outcome, str]:
+    """Return the outcome and the reason for it."""
+    tried = [check for check in checks if check.kind == "better"]
+    proved = [check.text for check in tried if check.passed]
+    failed = [check.text for check in checks if check.passed is False]
+    unknown = [check.text for check in checks if check.kind == "sound" and check.passed is None]
+    if failed:
+        return "rejected", "; ".join(failed)
+    if unknown or not proved:
+        missing = unknown + ([] if proved else [check.text for check in tried])
+        return "undecided", "; ".join(dict.fromkeys(missing))
+    return "passed", "; ".join(proved)

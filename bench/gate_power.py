@@ -1,0 +1,70 @@
+"""What the gate's checks let through: ``python -m bench.gate_power`` prints the tables of docs/learning.md.
+
+Simulated with independent replies. Real ones are answers of two versions to the same prompts with the same dice, which
+go together a little, so that real differences are seen a little more often than it says here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from burnish.adapters.facts import FACTS
+from burnish.adapters.gate import Limits, allowance, forgetting_by_chance
+from burnish.proxy.learner.sampling import MAX_PROMPTS
+
+DRAWS = 20_000
+SHARES = (0.0, 0.02, 0.1, 0.3)
+RISES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3)
+KNOWN = (0.5, 0.9)
+# Of the facts that change sides by themselves when a version learns a style; measured: see docs/learning.md.
+RESTLESS = 0.05
+LOST = (0.0, 0.05, 0.1, 0.2, 0.4)
+
+
+def share_rejected(before: float, after: float, count: int, dice: np.random.Generator) -> float:
+    """Return how often a true rise of a share of faulty replies is rejected."""
+    limits = Limits()
+    old, new = (dice.binomial(count, share, DRAWS) for share in (before, after))
+    pairs, times = np.unique(np.stack([new, old]), axis=1, return_counts=True)
+    rejected = [n / count > o / count + allowance(int(n), int(o), count, limits) for n, o in pairs.T]
+    return float(times[rejected].sum() / DRAWS)
+
+
+def facts_rejected(known: float, lost: float, dice: np.random.Generator) -> float:
+    """Return how often it is seen that a share of the known facts is truly lost."""
+    limits, count = Limits(), len(FACTS)
+    knew = round(known * count)
+    gone = dice.binomial(knew, lost + RESTLESS * (1 - lost), DRAWS)
+    found = dice.binomial(count - knew, min(1.0, RESTLESS * known / (1 - known)), DRAWS)
+    rejected = [
+        (a - b) / count > limits.max_forgotten
+        and forgetting_by_chance(int(a), int(b)) <= limits.forgetting_error
+        for a, b in zip(gone, found, strict=True)
+    ]
+    return float(np.mean(rejected))
+
+
+def main() -> None:
+    """Print both tables."""
+    dice = np.random.default_rng(0)
+    for count in (24, MAX_PROMPTS):
+        print(f"\n{count} replies: the share of faulty ones rises by …\n")
+        print(
+            "| before | "
+            + " | ".join(f"{rise:.0%}" for rise in RISES)
+            + " |\n"
+            + "|---" * (1 + len(RISES))
+            + "|"
+        )
+        for before in SHARES:
+            cells = [f"{share_rejected(before, before + rise, count, dice):.2f}" for rise in RISES]
+            print(f"| {before:.0%} | " + " | ".join(cells) + " |")
+    print(f"\n{len(FACTS)} facts: of those known it loses …\n")
+    print("| knows | " + " | ".join(f"{lost:.0%}" for lost in LOST) + " |\n" + "|---" * (1 + len(LOST)) + "|")
+    for known in KNOWN:
+        cells = [f"{facts_rejected(known, lost, dice):.2f}" for lost in LOST]
+        print(f"| {known:.0%} | " + " | ".join(cells) + " |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What a version is examined by: held-out questions, facts, and whether it still answers at length when asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from burnish.adapters.replies import near_empty, repetitive
+from burnish.bench.general import FACTS, right
+from burnish.bench.preferences import MAX_TOKENS, Preference
+from burnish.bench.user import Answered, User
+
+# Enough for a fact.
+FACT_TOKENS = 40
+AT_LENGTH = "Explain in detail, at length: {}"
+LENGTHY_CHARACTERS = 300
+"""Beyond this is at length; well within what the tokens of a reply allow."""
+ASKED_AT_LENGTH = 12
+EXAMPLES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Exam:
+    """What a version answered."""
+
+    answers: list[Answered]
+    """To the held-out questions, as its users ask them."""
+    known: list[str]
+    """To the facts, in their order."""
+    lengthy: list[str]
+    """To those who asked for it at length, without any system message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What a set of answers amounts to; shares in [0, 1]."""
+
+    satisfied: float
+    joint: float
+    """Satisfied and on topic."""
+    on_topic: float
+    near_empty: float
+    repetitive: float
+    cut: float
+    mean_characters: float
+
+
+def sit(user: User, held_out: Sequence[str]) -> Exam:
+    """Ask what is live. Every version is asked the same, with the same dice."""
+    return Exam(
+        list(user.ask_all(held_out, first_seed=0)),
+        list(user.ask_plainly([question for question, _ in FACTS], FACT_TOKENS)),
+        list(user.ask_plainly([AT_LENGTH.format(each) for each in held_out[:ASKED_AT_LENGTH]], MAX_TOKENS)),
+    )
+
+
+def marked(exam: Exam, wanted: Sequence[Preference]) -> dict[str, Any]:
+    """Return an exam's figures for the last of some users, and how many answers satisfy each of them."""
+    knows = [right(answer, accepted) for answer, (_, accepted) in zip(exam.known, FACTS, strict=True)]
+    return asdict(summarise(exam.answers, wanted[-1])) | {
+        "general": sum(knows) / len(knows),
+        "at_length": sum(len(each) > LENGTHY_CHARACTERS for each in exam.lengthy) / len(exam.lengthy),
+        "users": {each.name: summarise(exam.answers, each).joint for each in wanted},
+        "examples": [[each.question, each.answer] for each in exam.answers[:EXAMPLES]],
+    }
+
+
+def summarise(answers: Sequence[Answered], preference: Preference) -> Summary:
+    """Count."""
+
+    def share(true: Callable[[Answered], bool]) -> float:
+        return sum(map(true, answers)) / len(answers)
+
+    return Summary(
+        satisfied=share(lambda each: each.pleases(preference)),
+        joint=share(lambda each: each.pleases(preference) and each.on_topic),
+        on_topic=share(lambda each: each.on_topic),
+        near_empty=share(lambda each: near_empty(each.answer)),
+        repetitive=share(lambda each: repetitive(each.answer)),
+        cut=share(lambda each: not each.finished),
+        mean_characters=sum(len(each.answer) for each in answers) / len(answers),
+    )

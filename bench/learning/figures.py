@@ -1,0 +1,158 @@
+"""Figures of the grid's records: means over seeds with their intervals, as rows of tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from burnish.bench.cell import settled_by_chance
+
+Record = Mapping[str, Any]
+Point = Mapping[str, Any]
+Rows = list[list[str]]
+
+# Student's t, two-sided 95 %, by degrees of freedom: the interval of a mean over so few seeds.
+T_95 = {1: 12.7, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36}
+NOTHING = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean over seeds and its 95 % interval."""
+
+    value: float
+    half: float | None
+    """Half of the interval; None for a single seed."""
+
+    def shown(self, form: str) -> str:
+        """Return it as text; ``form`` formats a number."""
+        return format(self.value, form) + (f" ±{format(self.half, form)}" if self.half is not None else "")
+
+
+def mean(values: Sequence[float]) -> Mean:
+    """Return the mean of one figure a seed."""
+    count = len(values)
+    if count == 1:
+        return Mean(values[0], None)
+    return Mean(fmean(values), T_95.get(count - 1, 2.2) * stdev(values) / math.sqrt(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A figure of a point."""
+
+    name: str
+    form: str
+    of: Callable[[Point], float | None]
+    interval: bool = False
+    """Whether it is what a table is read for; the others are shown without."""
+
+    def cell(self, points: Iterable[Point]) -> str:
+        """Return the figure's mean over some seeds."""
+        values = [value for point in points if (value := self.of(point)) is not None]
+        if not values:
+            return NOTHING
+        return mean(values).shown(self.form) if self.interval else format(fmean(values), self.form)
+
+
+COLUMNS = (
+    Column("satisfied", ".2f", lambda p: p.get("satisfied"), interval=True),
+    Column("joint", ".2f", lambda p: p.get("joint"), interval=True),
+    Column("topic", ".2f", lambda p: p.get("on_topic")),
+    Column("empty", ".2f", lambda p: p.get("near_empty")),
+    Column("repeats", ".2f", lambda p: p.get("repetitive")),
+    Column("cut", ".2f", lambda p: p.get("cut")),
+    Column("chars", ".0f", lambda p: p.get("mean_characters")),
+    Column("facts", ".2f", lambda p: p.get("general")),
+    Column("at length", ".2f", lambda p: p.get("at_length")),
+    Column("KL", ".2f", lambda p: p.get("checks", {}).get("kl")),
+    Column("CPU s", ".0f", lambda p: p.get("metrics", {}).get("cpu_seconds")),
+    Column("GB", ".1f", lambda p: p["metrics"]["peak_rss_bytes"] / 1e9 if "metrics" in p else None),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Cells that differ in nothing but arm and seed, numbers of ratings apart: what belongs into one table."""
+
+    users: tuple[str, ...]
+    way: str
+    stress: str
+
+    @property
+    def name(self) -> str:
+        """Its title, and its plot's file name."""
+        parts = [
+            "+".join(self.users),
+            *(each for each in (self.way, self.stress) if each not in ("anew", "none")),
+        ]
+        return "-".join(parts)
+
+
+Seeds = list[Record]
+"""Records of the same cell, one a seed."""
+
+
+def grouped(records: Iterable[Record]) -> dict[Group, dict[str, Seeds]]:
+    """Return the seeds of each arm by group; of an arm with several numbers of ratings, the latest ones."""
+    found: dict[Group, dict[str, Seeds]] = {}
+    for record in records:
+        group = Group(tuple(record["users"]), record["way"], record["stress"])
+        seeds = found.setdefault(group, {}).setdefault(record["arm"], [])
+        seeds[:] = [*(each for each in seeds if _kind(each) == _kind(record)), record]
+    return found
+
+
+def _kind(record: Record) -> tuple[list[int], int]:
+    return list(record["counts"]), record["held_out"]
+
+
+def header(group: Group) -> list[str]:
+    """Return the columns of a group's table."""
+    others = [f"for {name}" for name in group.users[:-1]]
+    return ["arm", "ratings", *(column.name for column in COLUMNS), *others, "gate"]
+
+
+def rows(group: Group, arms: Mapping[str, Seeds]) -> Rows:
+    """Return the bare model's row, and for each arm one a number of ratings: means over the seeds."""
+    columns = [*COLUMNS, *(_for_user(name) for name in group.users[:-1])]
+    bare = list({record["seed"]: record["before"] for seeds in arms.values() for record in seeds}.values())
+    table = [[NOTHING, "0", *(column.cell(bare) for column in columns), NOTHING]]
+    for arm, seeds in arms.items():
+        for points in zip(*(record["points"] for record in seeds), strict=False):
+            outcomes = [point["outcome"] for point in points]
+            gate = ", ".join(f"{outcomes.count(each)} {each}" for each in dict.fromkeys(outcomes))
+            cells = [column.cell(points) for column in columns]
+            table.append([arm, str(points[0]["ratings"]), *cells, gate])
+    return table
+
+
+def _for_user(name: str) -> Column:
+    return Column(name, ".2f", lambda point: point.get("users", {}).get(name), interval=True)
+
+
+SETTLED_HEADER = ["user", "arm", "questions", "each seed", "had nothing been learnt"]
+
+
+def settled_rows(groups: Mapping[Group, Mapping[str, Seeds]]) -> Rows:
+    """Return how many questions the users asked until they were settled, in the groups that learnt online."""
+    return [
+        [group.name, arm, *_settled(seeds)]
+        for group, arms in groups.items()
+        if group.way == "online"
+        for arm, seeds in arms.items()
+    ]
+
+
+def _settled(seeds: Seeds) -> list[str]:
+    most = max(seeds[0]["counts"])
+    asked = [record["settled"] for record in seeds]
+    chance = [settled_by_chance(record["before"]["satisfied"], most) for record in seeds]
+    return [
+        mean([float(each or most) for each in asked]).shown(".0f"),
+        ", ".join(str(each) if each else f">{most}" for each in asked),
+        mean(chance).shown(".0f"),
+    ]

@@ -1,0 +1,79 @@
+"""What the trainer measured, the engine answered and people rated, in the gate's terms. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from burnish.adapters.gate import Evidence, HeldOutReply, Known, SampledReply, ToldApart
+from burnish.adapters.taste import RatedReply
+from burnish.proxy.records import RatedCompletion
+from burnish.training.job import Evaluation, Rollout
+
+
+def evidence(
+    evaluation: Evaluation, rollouts: Sequence[Rollout], known: Sequence[Known], rated: Sequence[RatedReply]
+) -> Evidence:
+    """Bring what the trainer measured, what the engine answered and what was rated into the gate's terms."""
+    held_out = tuple(
+        HeldOutReply(
+            conversation_id=score.conversation_id,
+            reward=score.reward,
+            weight=score.weight,
+            candidate_logp=score.candidate_logp,
+            incumbent_logp=score.incumbent_logp,
+        )
+        for score in evaluation.held_out
+    )
+    related = {(each.policy, each.prompt_id): each.pmi for each in evaluation.related}
+    sampled = {
+        policy: tuple(
+            SampledReply(
+                each.prompt_id,
+                asked(each.messages),
+                each.reply,
+                each.finished,
+                related.get((each.policy, each.prompt_id)),
+            )
+            for each in rollouts
+            if each.policy == policy
+        )
+        for policy in ("candidate", "incumbent")
+    }
+    return Evidence(
+        held_out=held_out,
+        rated=tuple(rated),
+        words=tuple(
+            ToldApart(each.prompt_id, each.candidate_pmi, each.incumbent_pmi) for each in evaluation.words
+        ),
+        known=tuple(known),
+        candidate=sampled["candidate"],
+        incumbent=sampled["incumbent"],
+        kl_per_token=evaluation.kl_per_token,
+        general_loss=evaluation.general_loss,
+        general_loss_reference=evaluation.general_loss_reference,
+    )
+
+
+def rated_reply(rated: RatedCompletion) -> RatedReply:
+    """Return what a taste is learnt from."""
+    completion = rated.completion
+    return RatedReply(
+        conversation_id=completion.conversation_id,
+        prompt=asked(completion.messages),
+        text=_text((completion.reply or {}).get("content")),
+        finished=completion.finish_reason != "length",
+        reward=rated.reward,
+        weight=rated.weight,
+    )
+
+
+def asked(messages: Sequence[dict[str, Any]]) -> str:
+    """Return the text of the last user message."""
+    return _text(next((each.get("content") for each in reversed(messages) if each.get("role") == "user"), ""))
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+    return str(content or "")

@@ -1,0 +1,81 @@
+"""A cell against a real burnish: who asks, what is rated, and that an exam leaves no trace."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from burnish.bench.cell import Cell
+from burnish.bench.measure import measure
+from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
+
+
+@pytest.mark.parametrize(
+    ("cell", "trained", "settled", "heard"),
+    [
+        (
+            Cell("auto", ("at-length", "brief"), 0, (4,), stress="only_bad", held_out=5),
+            [4],
+            "unknown",
+            (4, 2, 0, 0),
+        ),
+        (Cell("dpo", ("brief",), 0, (2, 4), held_out=5), [2, 4], "unknown", (8, 0, 0, 2)),
+        (Cell("auto_words", ("brief",), 0, (2, 4), "rounds", held_out=5), [2, 4], None, (4, 4, 2, 0)),
+        (Cell("auto_words", ("brief",), 0, (3, 6), "online", held_out=5), [3], 5, (6, 6, 2, 0)),
+    ],
+    ids=["two users", "pairs", "rounds", "online"],
+)
+async def test_users_ask_and_rate_through_the_proxy(
+    tmp_path: Path,
+    cell: Cell,
+    trained: list[int],
+    settled: int | str | None,
+    heard: tuple[int, int, int, int],
+) -> None:
+    async with upstream(_talkative_twice()) as engine:
+        settings = {"BURNISH_UPSTREAM": engine.url, "BURNISH_ENGINE": "none", "BURNISH_MODEL": "mock"}
+        record = await asyncio.to_thread(
+            measure, cell, tmp_path / "kept", tmp_path / "scratch", settings, lambda doing: None
+        )
+    assert json.loads(json.dumps(record))["key"] == cell.key
+    # The scripted engine takes no versions; burnish says so, and the cell goes on.
+    assert [point["ratings"] for point in record["points"]] == trained
+    assert {point["outcome"] for point in record["points"]} == {"not trained"}
+    assert record["before"]["satisfied"] == 0.0
+    assert ("mean_characters" in record["points"][-1]) is (cell.way != "online")
+    assert record.get("settled", "unknown") == settled
+    assert log(tmp_path / "scratch" / "cell") == heard
+
+
+def _talkative_twice() -> Script:
+    """Answer short, but at length in exams and to the first two of a cell's questions, as their dice show."""
+    numbers = itertools.count(1)
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        if request.method != "POST":
+            await reply(b"{}", status="404 Not Found")(request, writer)
+            return
+        asked, response_id = request.json(), f"chatcmpl-{next(numbers)}"
+        if asked.get("stream"):
+            text = "Short." if asked["seed"] >= 1002 else "Long. " * 40
+            await stream(events(text, response_id=response_id))(request, writer)
+        else:
+            await reply(completion("Paris", response_id=response_id))(request, writer)
+
+    return script
+
+
+def log(data: Path) -> tuple[int, int, int, int]:
+    """Return how many questions were asked, answers rated, comments made, and pairs compared."""
+    with closing(sqlite3.connect(data / "burnish.db")) as db:
+        (asked,) = db.execute("SELECT count(*) FROM completion").fetchone()
+        counted = db.execute(
+            "SELECT count(reward), count(comment), count(preferred_over) FROM feedback"
+        ).fetchone()
+    return (asked, *counted)

@@ -1,0 +1,115 @@
+"""What the bench says of its records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.bench import figures, report
+from burnish.bench.figures import Group, grouped
+from burnish.bench.rates import Rate
+
+
+def record(seed: int, joint: float, counts: tuple[int, ...] = (32,), **more: Any) -> dict[str, Any]:
+    shares = {"satisfied": 0.3, "joint": joint, "near_empty": 0.0, "users": {"second-person": 0.1 * seed}}
+    return {
+        "key": f"k{seed}",
+        "users": ["brief"],
+        "way": "anew",
+        "stress": "none",
+        "arm": "auto",
+        "seed": seed,
+        "counts": counts,
+        "held_out": 40,
+        "before": shares,
+        "points": [{"ratings": count, "outcome": "live", **shares} for count in counts],
+    } | more
+
+
+def cell(rows: figures.Rows, columns: list[str], row: int, column: str) -> str:
+    return rows[row][columns.index(column)]
+
+
+def test_a_mean_comes_with_its_interval() -> None:
+    assert figures.mean([0.5]).shown(".2f") == "0.50"
+    # Standard deviation .1, three seeds: 4.30 * .1 / sqrt(3).
+    assert figures.mean([0.5, 0.6, 0.7]).shown(".2f") == "0.60 ±0.25"
+
+
+def test_seeds_stand_in_one_row_and_other_counts_in_none() -> None:
+    ((group, arms),) = grouped([record(0, 0.1, (16, 32)), record(0, 0.5), record(1, 0.7)]).items()
+    columns, rows = figures.header(group), figures.rows(group, arms)
+    assert [row[:2] for row in rows] == [["–", "0"], ["auto", "32"]]
+    assert cell(rows, columns, 1, "joint") == "0.60 ±1.27"
+    assert cell(rows, columns, 1, "gate") == "2 live"
+    assert cell(rows, columns, 1, "KL") == "–"
+
+
+def test_arms_share_a_table_and_the_bare_model() -> None:
+    ((group, arms),) = grouped([record(0, 0.5), record(0, 0.5, arm="sft")]).items()
+    rows = figures.rows(group, arms)
+    assert [row[:2] for row in rows] == [["–", "0"], ["auto", "32"], ["sft", "32"]]
+    assert cell(rows, figures.header(group), 0, "joint") == "0.50"
+
+
+def test_of_several_users_each_has_a_column() -> None:
+    users = ["second-person", "brief"]
+    ((group, arms),) = grouped([record(1, 0.5, users=users, way="rounds")]).items()
+    assert group == Group(("second-person", "brief"), "rounds", "none")
+    assert group.name == "second-person+brief-rounds"
+    assert cell(figures.rows(group, arms), figures.header(group), 1, "for second-person") == "0.10"
+
+
+def test_questions_until_settled_are_told_beside_what_chance_does() -> None:
+    groups = grouped(
+        [
+            record(0, 0.5, (16, 32), way="online", settled=20),
+            record(1, 0.5, (16, 32), way="online", settled=None),
+            record(2, 0.5),
+        ]
+    )
+    ((user, arm, mean, each, chance),) = figures.settled_rows(groups)
+    assert (user, arm, mean, each) == ("brief-online", "auto", "26 ±76", "20, >32")
+    assert 20 < float(chance.split()[0]) < 32
+
+
+def test_what_missed_its_limit_is_named() -> None:
+    assert all(check.passed for check in report.checks([record(0, 0.9)]))
+    (joint, empty) = report.checks([record(0, 0.1)])
+    assert (joint.passed, empty.passed) == (False, True)
+    assert "brief after 32 ratings: 0.10 satisfied and on topic" in joint.what
+
+
+def test_a_run_that_was_not_examined_misses_every_limit() -> None:
+    untrained = record(0, 0.9) | {"points": [{"ratings": 32, "outcome": "failed"}]}
+    assert not any(check.passed for check in report.checks([untrained]))
+
+
+def test_the_report_is_written_with_its_plots_and_its_command(tmp_path: Path) -> None:
+    records = [record(0, 0.5), record(1, 0.7), record(0, 0.5, way="online", settled=3)]
+    report.write(records, tmp_path, "burnish bench learning")
+    page = (tmp_path / "learning.md").read_text()
+    assert "`burnish bench learning`" in page
+    assert "| auto | 32 | 0.30 ±0.00 | 0.60 ±1.27 |" in page
+    assert "| brief-online | auto | 3 | 3 |" in page
+    assert [path.name for path in tmp_path.glob("*.png")] == ["brief.png"]
+    assert (tmp_path / "brief.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_point_without_figures_breaks_no_table_and_no_plot(tmp_path: Path) -> None:
+    untrained = record(0, 0.9) | {"points": [{"ratings": 32, "outcome": "not trained"}]}
+    report.write([untrained], tmp_path, "burnish bench learning")
+    assert "1 not trained" in (tmp_path / "learning.md").read_text()
+
+
+def test_base_rates_are_written(tmp_path: Path) -> None:
+    report.write_rates([Rate("brief", "a short answer", "nothing", 0.345, 0.3)], tmp_path, "burnish bench")
+    assert "| brief | a short answer | nothing | 0.34 | 0.30 |" in (tmp_path / "rates.md").read_text()
+
+
+@pytest.mark.parametrize("records", [[record(0, 0.5)], [record(0, 0.5, way="online", settled=3)]])
+def test_the_terminal_gets_a_table(records: list[dict[str, Any]]) -> None:
+    (table,) = report.tables(records)
+    assert table.row_count

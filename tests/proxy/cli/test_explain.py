@@ -1,0 +1,97 @@
+"""What `burnish adapters show` says of a verdict, printed by the program itself."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from burnish.adapters.gate import Evidence, judge
+from tests.adapters.test_gate import DAMAGE, HEALTHY, SHORTER, likes
+from tests.support.program import run
+from tests.support.upstream import reply, upstream
+
+
+async def shown(evidence: Evidence, columns: int, **changes: Any) -> str:
+    """Run the command before a burnish that answers with the verdict on this evidence."""
+    verdict = judge(evidence)
+    version = {
+        "version": 7,
+        "name": "smollm2@v7",
+        "state": "candidate",
+        "reason": verdict.reason,
+        "manifest": None,
+        "events": [],
+        "verdict": verdict.model_dump(mode="json") | changes,
+    }
+    async with upstream(reply(orjson.dumps(version))) as burnish:
+        done = await asyncio.to_thread(
+            run, "adapters", "show", "v7", url=burnish.url, env={"COLUMNS": str(columns)}
+        )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+PLEASING = replace(SHORTER, rated=likes(short=True))
+
+
+async def test_what_passed_says_why_in_plain_words() -> None:
+    text = await shown(PLEASING, 120)
+    assert "The gate let it pass, nothing speaks against it: its replies please more" in text
+    better, sound, reported = (
+        text.index(title) for title in ("is it better?", "is it sound?", "decides nothing")
+    )
+    assert better < text.index("✓ its replies please more") < sound < text.index("KL 0.24") < reported
+    assert reported < text.index("characters on average")
+
+
+async def test_what_was_rejected_names_what_speaks_against_it_and_shows_it() -> None:
+    text = await shown(replace(HEALTHY, candidate=DAMAGE["repetitive"]), 120)
+    assert "The gate rejected it: repetitive replies: 12 of 12, before 0, too many more" in text
+    assert "✗ repetitive replies" in text
+    assert "one of the repetitive replies" in text
+
+
+@pytest.mark.parametrize(
+    ("evidence", "why"),
+    [
+        (replace(HEALTHY, held_out=()), "nothing proves it better"),
+        (replace(HEALTHY, candidate=()), "no replies were sampled"),
+    ],
+)
+async def test_what_is_undecided_says_what_is_missing(evidence: Evidence, why: str) -> None:
+    text = await shown(evidence, 120)
+    assert "The gate could not decide: " in text
+    assert why in text
+
+
+async def test_a_wide_terminal_has_both_replies_on_one_line_and_a_narrow_one_does_not() -> None:
+    wide, narrow = await shown(PLEASING, 120), await shown(PLEASING, 79)
+    assert any(line.split() == ["before", "after"] for line in wide.splitlines())
+    starts = [line.split()[0] for line in narrow.splitlines() if line.strip()]
+    assert starts.count("before") == starts.count("after") == 3
+    assert max(map(len, narrow.splitlines())) <= 79
+    assert "the largest gain" in wide and "the largest gain" in narrow
+
+
+async def test_replies_cannot_steer_the_terminal() -> None:
+    evil = {
+        "kind": "gain",
+        "why": "the largest gain",
+        "prompt": "[red]asked[/]\x1b[2J",
+        "before": "",
+        "after": "a\x1b]0;title\x07 [bold]b[/]",
+    }
+    text = await shown(HEALTHY, 120, examples=[evil])
+    assert "\x1b" not in text and "\x07" not in text
+    assert "[red]asked[/]" in text and "[bold]b[/]" in text
+    assert "(nothing)" in text
+
+
+async def test_a_verdict_from_before_there_were_kinds_is_still_shown() -> None:
+    old = [{"name": "kl", "passed": True, "judged": True, "value": 0.1, "limit": 0.6, "text": "moved a bit"}]
+    text = await shown(HEALTHY, 120, checks=old, outcome="undecided")
+    assert "✓ moved a bit" in text
