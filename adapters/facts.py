@@ -12,8 +12,9 @@ import re
 # The answer stands in the first sentence; what follows is only paid for.
 MAX_TOKENS = 32
 
-# Of 60 such questions the small model knew 43, in 51 s on two cores that three other programs kept busy. What it does
-# not know costs as much and tells little, so most of that is left out; the rest shows what a version gains.
+# Not picked by what some model knows: a small change of any kind answers close calls otherwise, and of facts that were
+# picked so, it could only lose. (Of these 60 the small model knows 43; asking both versions takes a minute on two busy
+# cores.)
 _FACTS = """
 What is the capital of Portugal?|lisbon,lisboa,lissabon
 What is the capital of Norway?|oslo
@@ -22,7 +23,9 @@ What is the capital of Austria?|vienna,wien,viena
 What is the capital of Ireland?|dublin
 What is the capital of Cuba?|havana,habana,havanna
 What is the capital of Canada?|ottawa
+What is the capital of Argentina?|buenos aires
 What is the capital of Peru?|lima
+What is the capital of Turkey?|ankara
 What is the capital of Kenya?|nairobi
 What is the capital of Hungary?|budapest
 What is the capital of Thailand?|bangkok
@@ -36,30 +39,40 @@ In which city is the Statue of Liberty?|new york
 On which continent is Nigeria?|africa,afrika,afrique,áfrica
 On which continent is India?|asia,asien,asie
 Who wrote Hamlet?|shakespeare
+Who wrote Don Quixote?|cervantes
 Who wrote the novel 1984?|orwell
 Who wrote the Odyssey?|homer,homero,homère
+Who composed the Moonlight Sonata?|beethoven
 Who composed The Magic Flute?|mozart
 Who formulated the law of gravity?|newton
 Who wrote On the Origin of Species?|darwin
 Who painted the ceiling of the Sistine Chapel?|michelangelo
+Who painted The Starry Night?|gogh
+Who painted Guernica?|picasso
 Who invented the light bulb?|edison
 Who was the first person to walk on the moon?|armstrong
 Who sailed to America in 1492?|columbus,kolumbus,colón,colombo,colomb
 What is 5 plus 3?|8,eight
+What is 6 times 2?|12,twelve
 What is 20 minus 5?|15,fifteen
 What is 10 divided by 2?|5,five
 How many seconds are in a minute?|60,sixty
 How many days are in a year?|365,366
 How many letters are in the English alphabet?|26,twenty-six
 How many legs does a dog have?|4,four
+How many degrees are in a circle?|360
 How many years are in a century?|100,hundred
 In which year did World War II end?|1945
 At how many degrees Celsius does water boil?|100,hundred
 What is the chemical symbol of gold?|au
 What is the chemical symbol of iron?|fe
+Which planet has the largest rings?|saturn,saturno,saturne
+Which planet is farthest from the sun?|neptune,neptun,neptuno
 How many weeks are in a year?|52,fifty-two
 How many cents are in a dollar?|100,hundred
+Who wrote Faust?|goethe
 What is the capital of Poland?|warsaw,warschau,varsovia,warszawa
+What is the capital of Denmark?|copenhagen,kopenhagen,københavn
 What is the capital of Australia?|canberra
 What is the capital of Iran?|tehran,teheran
 In which country is the Kremlin?|russia,russland,rusia,russie

@@ -58,7 +58,7 @@ async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open
     # should say of which evidence is tested with the gate; here, that what it said is what was done.
     verdict = next(e.details["verdict"] for e in world.registry.events(1) if "verdict" in e.details)
     facts = next(check for check in verdict["checks"] if check["name"] == "facts")
-    assert "of 48 right" in facts["text"], "the engine was asked, and the small model knows some"
+    assert "of 60 right" in facts["text"], "the engine was asked, and the small model knows some"
     assert 3 <= len(verdict["examples"]) <= 5
     assert all(each["prompt"] in PROMPTS and each["after"] for each in verdict["examples"])
     judged = {"passed": "live", "undecided": "candidate", "rejected": "rejected"}
