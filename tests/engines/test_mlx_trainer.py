@@ -69,6 +69,7 @@ from pathlib import Path
 from burnish.training.backends.mlx_lora import MlxLoraBackend
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters
+from burnish.training.rendering import Rendered
 weights, parent, trained, nonsense, text = sys.argv[1:]
 backend = MlxLoraBackend(Path(weights), Path(parent), Hyperparameters(), seed=0)
 reply = backend.renderer.conversation(
@@ -82,6 +83,9 @@ except JobError as error:
 scores["again"] = backend.logps([reply], "trained")[0]
 drawn = [backend.sample([reply.prompt] * 2, "trained", 6, seed=3) for _ in range(2)]
 scores["sampled"] = [[[each.ids, each.finished] for each in both] for both in drawn]
+first = drawn[0][0]
+scores["drawn"] = first.logps
+scores["alone"] = backend.logps([Rendered(reply.prompt, first.ids)], "trained")[0]
 scores["end"] = backend.renderer.end_id
 print(json.dumps(scores))
 """
@@ -188,6 +192,7 @@ def test_replies_score_as_in_peft_under_every_policy(
     assert "no linear layer model.layers.77" in found.pop("refused")
     assert found.pop("again") == found["start"], "what was refused left no trace"
     once, again, end = *found.pop("sampled"), found.pop("end")
+    assert found.pop("drawn") == pytest.approx(found.pop("alone"), abs=0.05)
     assert once == again, "the same seed draws the same"
     for ids, finished in once:
         assert 1 <= len(ids) <= 6
