@@ -23,6 +23,17 @@ def teaches(sample: Sample, objective: Objective) -> bool:
     return sample.reward != 0 or (objective == "hybrid" and bool(sample.comment))
 
 
+def one_sided(samples: Sequence[Sample], objective: Objective) -> bool:
+    """Whether an objective has nothing but good or nothing but bad replies to pull at; held-out ones don't count.
+
+    Comments and pairs are never one-sided: there is always a reply to move towards, and one to move away from.
+    """
+    if objective == "dpo" or objective.startswith("critique"):
+        return False
+    signs = {sample.reward > 0 for sample in samples if sample.reward and not sample.held_out}
+    return len(signs) == 1
+
+
 def choose(samples: Sequence[Sample]) -> Objective:
     """Return what to learn these samples by; held-out ones don't count.
 

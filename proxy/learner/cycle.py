@@ -26,6 +26,7 @@ from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
 from burnish.training.choosing import choose, teaches
+from burnish.training.choosing import one_sided as is_one_sided
 from burnish.training.errors import JobError
 from burnish.training.job import (
     Hyperparameters,
@@ -125,7 +126,12 @@ class Cycle:
         return export.learnt_by(self.registry.live(), manifests)
 
     def plan(
-        self, run_id: str, rated: Sequence[RatedCompletion], *, one_sided: bool, refresh: bool = False
+        self,
+        run_id: str,
+        rated: Sequence[RatedCompletion],
+        *,
+        accept_one_sided: bool,
+        refresh: bool = False,
     ) -> Plan:
         """Work out what a run would train on and how; writes nothing. Raises AdapterError.
 
@@ -145,7 +151,9 @@ class Cycle:
         new = sum(teaches(sample, objective) for sample in samples if not sample.held_out)
         samples += export.replayed(rated, learnt, policies, objective, round(new * self.train.replay))
         behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
-        settings, notes = self._hyperparameters(objective, one_sided=one_sided)
+        settings, notes = self._hyperparameters(
+            objective, one_sided=accept_one_sided and is_one_sided(samples, objective)
+        )
         if refresh:
             notes.append("all ratings are learnt anew, from the bare model")
         spec = JobSpec(

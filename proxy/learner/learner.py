@@ -198,7 +198,7 @@ class Learner:
         asked = _Asked(force_one_sided, refresh, asyncio.get_running_loop().create_future())
         decision = decide(self._state(asked), self._policy, _now())
         plan = await asyncio.to_thread(
-            self._cycle.plan, "run_", rated, one_sided=force_one_sided, refresh=refresh
+            self._cycle.plan, "run_", rated, accept_one_sided=force_one_sided, refresh=refresh
         )
         new = [sample for sample in plan.training if not sample.replayed]
         return {
@@ -302,7 +302,7 @@ class Learner:
                 self._cycle.plan,
                 self._active.id,
                 rated,
-                one_sided=bool(asked and asked.one_sided),
+                accept_one_sided=bool(asked and asked.one_sided),
                 refresh=bool(asked and asked.refresh),
             )
             await self._remark(plan.note)

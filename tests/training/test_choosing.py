@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.training.choosing import MIN_COMMENTS, choose
+from burnish.training.choosing import MIN_COMMENTS, choose, one_sided
 from burnish.training.job import Objective, Sample
 from tests.support.jobs import sample
 
@@ -33,3 +33,21 @@ def rated(good: int, bad: int, comments: int = 0, **more: object) -> list[Sample
 )
 def test_the_objective_follows_from_what_the_data_holds(samples: list[Sample], objective: Objective) -> None:
     assert choose(samples) == objective
+
+
+@pytest.mark.parametrize(
+    ("samples", "objective", "so"),
+    [
+        (rated(0, 8), "mis_po", True),
+        (rated(8, 0), "hybrid", True),
+        (rated(1, 8), "mis_po", False),
+        (rated(0, 8, comments=8), "critique", False),
+        (rated(0, 8, correction="shorter"), "dpo", False),
+        ([*rated(0, 8), *rated(3, 0, held_out=True)], "mis_po", True),
+        ([], "mis_po", False),
+    ],
+)
+def test_only_ratings_of_one_kind_are_one_sided(
+    samples: list[Sample], objective: Objective, so: bool
+) -> None:
+    assert one_sided(samples, objective) is so

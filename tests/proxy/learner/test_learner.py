@@ -81,6 +81,10 @@ async def test_one_sided_ratings_wait_and_say_so(open_world: Open) -> None:
         forced = (await http.post("/burnish/train", json={"dry_run": True, "force": True})).json()
     assert forced["would_train"]
     assert forced["hyperparameters"]["kl_beta"] > 0, "something must keep the model speaking"
+    await world.rated(1.0, 3)
+    async with client(world) as http:
+        forced = (await http.post("/burnish/train", json={"dry_run": True, "force": True})).json()
+    assert forced["hyperparameters"]["kl_beta"] == 0, "what is not one-sided is not held back"
     assert world.learner.status()["state"] == "idle"
 
 
@@ -102,7 +106,7 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     dry = await world.learner.dry_run()
     assert (dry["would_train"], dry["by_itself"]) == (True, "waiting for 12 new ratings more")
     assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0, "comments": 0}
-    assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 5}, 6)
+    assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 8}, 3)
     expected = hyperparameters("careful", learning_rate=1e-5)
     assert dry["hyperparameters"] == expected.model_dump(mode="json"), (
         "the preset fills what the user left open"
