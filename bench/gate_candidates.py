@@ -43,18 +43,20 @@ class Candidate:
 
 
 def candidates(users: int) -> list[Candidate]:
-    """Return two healthy candidates a user, trained by two presets, and every kind of damage, in turn."""
+    """Return two healthy candidates a user, trained by two presets, and every kind of damage.
+
+    What is spoilt is made of the first user's healthy one; what comes of the same job stands together.
+    """
     healthy = [
         Candidate(f"healthy-{user}{name}", True, user, preset=preset)
         for user in range(users)
         for preset, name in _PRESETS.items()
     ]
     damaged = [
-        Candidate(name, False, place // len(_PRESETS) % users, **made)
+        Candidate(name, False, 0 if "spoil" in made else place % users, **made)
         for place, (name, made) in enumerate(_DAMAGE.items())
     ]
-    in_turn = [each for pair in zip(healthy, damaged, strict=False) for each in pair]
-    return in_turn + healthy[len(damaged) :] + damaged[len(healthy) :]
+    return sorted([*healthy, *damaged], key=lambda each: (each.user, each.job))
 
 
 def _flipped(samples: Sequence[Sample]) -> list[Sample]:
