@@ -56,7 +56,9 @@ def candidates(users: int) -> list[Candidate]:
         Candidate(name, False, 0 if "spoil" in made else place % users, **made)
         for place, (name, made) in enumerate(_DAMAGE.items())
     ]
-    return sorted([*healthy, *damaged], key=lambda each: (each.user, each.job))
+    return sorted(
+        [*healthy, *damaged], key=lambda each: (each.user, not (each.healthy or each.spoil), each.job)
+    )
 
 
 def _flipped(samples: Sequence[Sample]) -> list[Sample]:
