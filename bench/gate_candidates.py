@@ -155,4 +155,5 @@ _DAMAGE: Mapping[str, dict[str, Any]] = {
     "says all thrice": {"objective": "sft", "settings": _FAR, "taught": _said(lambda text: f"{text} " * 3)},
     "answers other questions": {"objective": "sft", "settings": _FAR, "taught": _elsewhere},
 }
-"""None of them is subtle: each does what the name says to most replies."""
+"""What was thought to be damage before anything was measured. The noise is 23 times the weights that it is added to, and
+still leaves most replies sensible; it stays, because its replies are worse, and the gate lets it pass."""
