@@ -155,5 +155,8 @@ _DAMAGE: Mapping[str, dict[str, Any]] = {
     "says all thrice": {"objective": "sft", "settings": _FAR, "taught": _said(lambda text: f"{text} " * 3)},
     "answers other questions": {"objective": "sft", "settings": _FAR, "taught": _elsewhere},
 }
-"""What was thought to be damage before anything was measured. The noise is 23 times the weights that it is added to, and
-still leaves most replies sensible; it stays, because its replies are worse, and the gate lets it pass."""
+"""What was thought to be damage before anything was measured.
+
+The noise is 23 times the weights that it is added to, and still leaves most replies sensible; it stays, because its
+replies are worse, and the gate lets it pass.
+"""
