@@ -43,18 +43,22 @@ class Candidate:
 
 
 def candidates(users: int) -> list[Candidate]:
-    """Return two healthy candidates a user, trained by two presets, and every kind of damage, in turn."""
+    """Return two healthy candidates a user, trained by two presets, and every kind of damage.
+
+    What is spoilt is made of the first user's healthy one; what comes of the same job stands together.
+    """
     healthy = [
         Candidate(f"healthy-{user}{name}", True, user, preset=preset)
         for user in range(users)
         for preset, name in _PRESETS.items()
     ]
     damaged = [
-        Candidate(name, False, place // len(_PRESETS) % users, **made)
+        Candidate(name, False, 0 if "spoil" in made else place % users, **made)
         for place, (name, made) in enumerate(_DAMAGE.items())
     ]
-    in_turn = [each for pair in zip(healthy, damaged, strict=False) for each in pair]
-    return in_turn + healthy[len(damaged) :] + damaged[len(healthy) :]
+    return sorted(
+        [*healthy, *damaged], key=lambda each: (each.user, not (each.healthy or each.spoil), each.job)
+    )
 
 
 def _flipped(samples: Sequence[Sample]) -> list[Sample]:
@@ -151,4 +155,8 @@ _DAMAGE: Mapping[str, dict[str, Any]] = {
     "says all thrice": {"objective": "sft", "settings": _FAR, "taught": _said(lambda text: f"{text} " * 3)},
     "answers other questions": {"objective": "sft", "settings": _FAR, "taught": _elsewhere},
 }
-"""None of them is subtle: each does what the name says to most replies."""
+"""What was thought to be damage before anything was measured.
+
+The noise is 23 times the weights that it is added to, and still leaves most replies sensible; it stays, because its
+replies are worse, and the gate lets it pass.
+"""
