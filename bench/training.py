@@ -46,12 +46,19 @@ class Compared:
 
     @property
     def ratios(self) -> list[float]:
-        """How many times as fast as TRL burnish was, each repetition."""
+        """How many times as many tokens a second as TRL burnish trained, each repetition."""
         return [speed(ours) / speed(theirs) for ours, theirs in zip(self.burnish, self.trl, strict=True)]
 
     @property
+    def cpu_ratios(self) -> list[float]:
+        """The same a CPU second, which other work on the machine disturbs less."""
+        return [
+            theirs.cpu_seconds / ours.cpu_seconds for ours, theirs in zip(self.burnish, self.trl, strict=True)
+        ]
+
+    @property
     def ratio(self) -> float:
-        """The median."""
+        """The median of ``ratios``."""
         return statistics.median(self.ratios)
 
 
@@ -126,19 +133,23 @@ def table(compared: Sequence[Compared]) -> str:
     """Return the comparison in lines."""
     lines = [
         f"{'objective':<10}{'threads':>8}{'side':>9}{'dtype':>10}{'reply tok/s':>13}{'all tok/s':>11}"
-        f"{'CPU s':>8}{'peak GB':>9}  burnish / TRL"
+        f"{'CPU s':>8}{'peak GB':>9}  burnish / TRL: a second, a CPU second"
     ]
     for each in compared:
-        for name, sides in (("burnish", each.burnish), ("TRL", each.trl)):
-            ratio = f"{each.ratio:.2f} ({min(each.ratios):.2f}-{max(each.ratios):.2f})"
+        ratio = f"{_spread(each.ratios)}, {_spread(each.cpu_ratios)}"
+        for name, sides, last in (("burnish", each.burnish, ""), ("TRL", each.trl, ratio)):
             lines.append(
                 f"{each.objective:<10}{each.threads:>8}{name:>9}{sides[-1].dtype:>10}"
                 f"{statistics.median(map(speed, sides)):>13.1f}"
                 f"{statistics.median(side.tokens / side.seconds for side in sides):>11.1f}"
                 f"{statistics.median(side.cpu_seconds for side in sides):>8.1f}"
-                f"{max(side.peak_rss_bytes for side in sides) / GB:>9.2f}  {ratio if name == 'TRL' else ''}"
+                f"{max(side.peak_rss_bytes for side in sides) / GB:>9.2f}  {last}"
             )
     return "\n".join(lines)
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
 
 
 def main() -> int:

@@ -224,7 +224,8 @@ class TorchPeftBackend:
                 # Without a mask attention needs no T x T matrix, which is what a long conversation dies of.
                 attention_mask=None if attended.all() else attended,
                 position_ids=(attended.cumsum(dim=1) - 1).clamp(min=0),
-                logits_to_keep=longest,
+                # Places, not their count: for a slice of a batch torch copies the head's weights for each row.
+                logits_to_keep=torch.arange(seen.shape[1] - longest, seen.shape[1], device=self._device),
                 use_cache=False,
             ).logits  # (B, R, V)
         logps = token_logps(logits.flatten(0, 1), ids[:, -longest:].flatten()).view(len(sequences), longest)
