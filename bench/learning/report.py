@@ -24,8 +24,8 @@ from burnish.bench.figures import (
 )
 from burnish.bench.rates import Rate
 
-QUICK_LIMITS = {"brief": 0.45, "brief-cold": 0.12}
-"""Least joint share after the last count: below what the one run so far reached (.68 and .23; standard error .07)."""
+QUICK_LIMITS = {"brief": 0.55, "brief-cold": 0.35}
+"""Least joint share after the last count: four to five standard errors (.07) below what a run reached (.83 and .70)."""
 QUICK_EMPTY = 0.1
 """Most near-empty answers there."""
 RATES_HEADER = ["preference", "wants", "the program asks for", "satisfied", "joint"]
