@@ -5,9 +5,9 @@ the same LoRA in the same number format on the same tokens, eight replies a step
 rendering, tokenising and the log-probabilities of the reference are done before the clock starts, and the first step,
 which prepares kernels, is not counted.
 
-TRL gets what is fastest here: activations are kept, not recomputed, the reference is computed beforehand, nothing is
-logged or saved. It pads a whole batch to its longest sequence; burnish works in micro-batches of 256 tokens, which
-bounds the memory.
+TRL keeps activations instead of recomputing them, has the reference computed beforehand, and logs and saves nothing. It
+runs under autocast in bf16, which is its default and faster here than without. It pads a whole batch to its longest
+sequence; burnish works in micro-batches of 256 tokens, which bounds the memory.
 """
 
 from __future__ import annotations
