@@ -78,11 +78,17 @@ What is the capital of Iran?|tehran,teheran
 In which country is the Kremlin?|russia,russland,rusia,russie
 """
 
-FACTS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
-    (question, tuple(accepted.split(",")))
-    for question, accepted in (line.split("|") for line in _FACTS.strip().split("\n"))
-)
+Facts = tuple[tuple[str, tuple[str, ...]], ...]
 """Questions, and the words of which one must stand in the answer (lower case)."""
+
+
+def read(text: str) -> Facts:
+    """Read facts, a line each: the question, "|", and the words with commas between them."""
+    lines = [line.split("|") for line in text.strip().split("\n")]
+    return tuple((question, tuple(accepted.split(","))) for question, accepted in lines)
+
+
+FACTS = read(_FACTS)
 
 
 def right(answer: str, accepted: tuple[str, ...]) -> bool:

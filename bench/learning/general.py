@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from burnish.adapters.facts import read
+
 _FACTS = """
 What is the capital of France?|paris
 What is the capital of Italy?|rome
@@ -65,11 +67,7 @@ What organ pumps blood through the body?|heart
 What do we use our eyes for?|see,vision,sight,look
 """
 
-FACTS: tuple[tuple[str, tuple[str, ...]], ...] = tuple(
-    (question, tuple(accepted.split(",")))
-    for question, accepted in (line.split("|") for line in _FACTS.strip().split("\n"))
-)
-"""Questions, and the words of which one must occur in the answer (lower case)."""
+FACTS = read(_FACTS)
 
 
 def right(answer: str, accepted: tuple[str, ...]) -> bool:
