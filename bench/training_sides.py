@@ -87,7 +87,9 @@ def burnish(objective: Objective, weights: Path, samples: Sequence[Sample], epoc
         base_weights=str(weights.absolute()),
         base_digest="",
         weights_cache="",
-        hyperparameters=Hyperparameters(learning_rate=LEARNING_RATE),
+        hyperparameters=Hyperparameters(
+            learning_rate=LEARNING_RATE, label_noise=0
+        ),  # the same batch as theirs
     )
     backend = TorchPeftBackend(weights, None, spec.hyperparameters, spec.seed, device="cpu")
     learnt = lessons(JobDirectory(Path()), spec, samples, backend)

@@ -100,6 +100,13 @@ class TrainConfig(BaseModel):
         description="How much raters count, by the name in their feedback, e.g. { alice = 2.0, judge-1 = 0.3 }; others "
         "count 1, and 0 is not heard.",
     )
+    label_noise: float | None = Field(
+        None,
+        ge=0,
+        le=0.45,
+        description="Overrides .2: the share of ratings that may be mistaken. Each counts as far as the others bear "
+        "it out; 0: all are believed.",
+    )
     replay: float = Field(
         0.5,
         ge=0,
@@ -119,7 +126,7 @@ class TrainConfig(BaseModel):
 
     def overrides(self) -> dict[str, Any]:
         """Return the hyper-parameters that the user set; they win over any preset."""
-        names = ("learning_rate", "epochs", "batch_size", "rank", "kl_beta")
+        names = ("learning_rate", "epochs", "batch_size", "rank", "kl_beta", "label_noise")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 

@@ -57,6 +57,7 @@ def evaluate(job: JobDirectory) -> Evaluation:
         ),
         general_loss=-_mean(backend.logps([general], job.adapter)),
         general_loss_reference=-_mean(backend.logps([general], "bare")),
+        weight_change=backend.weight_change(job.adapter),
         seconds=time.monotonic() - started,
         peak_rss_bytes=peak_rss_bytes(),
     )

@@ -24,7 +24,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from burnish.training.errors import JobError
 
@@ -47,7 +47,7 @@ class _Record(BaseModel):
 class Hyperparameters(_Record):
     """What the user may set for a run; a preset fills the rest (training.presets)."""
 
-    learning_rate: float = 3e-4
+    learning_rate: float = 4e-4
     epochs: int = 8
     """At most; ``kl_stop`` usually ends a run before."""
     batch_size: int = 8
@@ -70,6 +70,9 @@ class Hyperparameters(_Record):
     """Tokens whose ratio policy/behaviour leaves this band carry no gradient."""
     trajectory_band: tuple[float, float] = (0.994, 1.002)
     """Band of the geometric-mean ratio of a whole reply."""
+    label_noise: float = Field(0.2, ge=0, le=0.45)
+    """Share of ratings expected to be mistaken, before any is looked at. A rating counts as far as the other ratings
+    bear it out (training.agreement); 0: every rating is believed."""
     normalise_advantages: bool = True
     max_grad_norm: float = 1.0
     max_tokens: int = 2048
@@ -241,6 +244,8 @@ class Evaluation(_Record):
     """Mean negative log-likelihood per token of a fixed neutral text under the candidate."""
     general_loss_reference: float
     """Same under the bare model."""
+    weight_change: float
+    """‖ΔW‖ / ‖W‖ (Frobenius) of the matrices that the candidate changes."""
     seconds: float
     peak_rss_bytes: int
 

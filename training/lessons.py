@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
+from burnish.training.agreement import enough, trust
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
 from burnish.training.choosing import teaches
 from burnish.training.critique import NO_COMMENT, pooled, taught
@@ -15,6 +17,9 @@ from burnish.training.rendering import Rendered, Unrenderable
 from burnish.training.rewards import above_baseline, advantages, balanced
 
 NO_PAIR = "no pair is left to learn from: correct a reply, or prefer one over another"
+DOUBTED = "the other ratings speak against it"
+DISBELIEVED = 0.05
+"""Who is believed no more than that is not learnt from."""
 BY_REWARD: frozenset[LossName] = frozenset({"mis_po", "mis_po_published", "mis_po_rival"})
 """Losses that normalise their advantages, which balances the classes; the others' classes are balanced by weight."""
 
@@ -75,6 +80,7 @@ def _rated(
     config = spec.hyperparameters
     training = examples([s for s in samples if s.reward], backend.renderer, config.max_tokens, left_out)
     check_classes([example.sample.reward for example in training], loss, config)
+    training = _believed(training, backend, config.label_noise, left_out)
     if loss == "sft":
         training = [example for example in training if example.sample.reward > 0]
     reference = backend.logps([example.tokens for example in training], "bare")
@@ -86,6 +92,29 @@ def _rated(
             training, pulls, weights, behaviour, reference, strict=True
         )
     ]
+
+
+def _believed(
+    training: Sequence[Example], backend: TrainerBackend, label_noise: float, left_out: Counter[str]
+) -> list[Example]:
+    """Weigh each rating by how far the others bear it out, and leave out those that they speak against.
+
+    Neither kind is left out whole: then it is the likeness that is mistaken.
+    """
+    good = [example.sample.reward > 0 for example in training]
+    if not label_noise or not enough(good):
+        return list(training)
+    believed = trust(backend.likeness([example.tokens for example in training]), good, label_noise)
+    kept = [
+        replace(each, sample=each.sample.model_copy(update={"weight": each.sample.weight * belief}))
+        for each, belief in zip(training, believed, strict=True)
+        if belief > DISBELIEVED
+    ]
+    if len({each.sample.reward > 0 for each in kept}) == 1:
+        return list(training)
+    if doubted := len(training) - len(kept):
+        left_out[DOUBTED] += doubted
+    return kept
 
 
 def _reply(tokens: Rendered, pull: float, weight: float, behaviour: Logps, reference: Logps) -> Reply:

@@ -18,7 +18,7 @@ OVERRIDES: MappingProxyType[Preset, dict[str, Any]] = MappingProxyType(
     {
         "careful": {"learning_rate": 2e-4, "epochs": 5, "kl_stop": 0.05},
         "balanced": {},
-        "aggressive": {"learning_rate": 4e-4, "kl_stop": 0.2},
+        "aggressive": {"learning_rate": 5e-4, "kl_stop": 0.25},
     }
 )
 """What each preset sets differently from the defaults of ``Hyperparameters``.

@@ -46,6 +46,9 @@ class Limits:
     max_kl_per_token: float = 0.6
     # Healthy runs raise it by up to .08 nats (perplexity 19.8 → 21.4).
     max_general_loss: float = 0.15
+    # A healthy run of 32 ratings came to .0011, at a KL of .2. Noise of .023 has a KL of .34, and its replies are
+    # short, on topic and wrong: nothing else here tells it from what was learnt.
+    max_weight_change: float = 0.01
     # "They live in Antarctica" has no word of "Where do penguins live?", and is likelier there than elsewhere. Of 48
     # replies of the small model none had less than .45 under its own prompt; under a wrong one 2 had more than .4.
     min_related: float = 0.4

@@ -77,6 +77,8 @@ class Evidence:
     """Mean negative log-likelihood per token of a neutral text under the candidate, nats."""
     general_loss_reference: float
     """Same under the bare model."""
+    weight_change: float
+    """‖ΔW‖ / ‖W‖ (Frobenius) of the matrices that the candidate changes."""
 
     def pairs(self) -> list[Pair]:
         """Pair (candidate, incumbent) replies to the same prompt, in the order of its id."""

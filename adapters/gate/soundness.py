@@ -19,7 +19,13 @@ SHOWN_FACTS = 3
 def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> list[Check]:
     """Return every check of soundness."""
     shares = [_share(name, pairs, limits) for name in FAULTS]
-    return [_kl(evidence, pairs, limits), *shares, _general(evidence, limits), _facts(evidence.known, limits)]
+    return [
+        _kl(evidence, pairs, limits),
+        _weights(evidence, limits),
+        *shares,
+        _general(evidence, limits),
+        _facts(evidence.known, limits),
+    ]
 
 
 def _off_topic(reply: SampledReply, limits: Limits) -> bool:
@@ -49,6 +55,16 @@ def _kl(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> Check:
     verb = "moved" if passed else "moved too far"
     text = f"{verb} from the bare model: KL {value:.2f} nats per token, limit {limit:.2f}"
     return Check(name="kl", kind="sound", passed=passed, value=value, limit=limit, text=text)
+
+
+def _weights(evidence: Evidence, limits: Limits) -> Check:
+    """Bound how far the weights have moved: learning is a small move in a telling direction, noise a large one."""
+    value, limit = evidence.weight_change, limits.max_weight_change
+    passed = value <= limit
+    text = (
+        f"changed the weights {'' if passed else 'too much: '}by {value:.2%} of their size, limit {limit:.0%}"
+    )
+    return Check(name="weights", kind="sound", passed=passed, value=value, limit=limit, text=text)
 
 
 def _share(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:

@@ -52,6 +52,7 @@ def evidence(
         kl_per_token=evaluation.kl_per_token,
         general_loss=evaluation.general_loss,
         general_loss_reference=evaluation.general_loss_reference,
+        weight_change=evaluation.weight_change,
     )
 
 

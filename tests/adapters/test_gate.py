@@ -98,6 +98,7 @@ HEALTHY = Evidence(
     kl_per_token=0.24,
     general_loss=3.0,
     general_loss_reference=2.99,
+    weight_change=0.0015,
 )
 
 
@@ -118,6 +119,7 @@ def test_a_healthy_candidate_passes_and_says_why() -> None:
         "taste",
         "words",
         "kl",
+        "weights",
         "near_empty",
         "repetitive",
         "cut",
@@ -414,6 +416,13 @@ def test_forgetting_language_is_seen() -> None:
     assert judge(replace(HEALTHY, general_loss=2.99 + 0.08)).outcome == "passed"
 
 
+def test_a_large_move_of_the_weights_is_seen_whatever_the_replies_look_like() -> None:
+    verdict = judge(replace(HEALTHY, weight_change=0.023))
+    assert failed(verdict) == {"weights"}
+    assert "by 2.30% of their size, limit 1%" in verdict.reason
+    assert judge(replace(HEALTHY, weight_change=0.005)).outcome == "passed"
+
+
 # The facts.
 
 
@@ -567,6 +576,7 @@ def test_a_figure_that_is_no_number_never_passes(number: float) -> None:
     for spoilt in (
         replace(HEALTHY, kl_per_token=number),
         replace(HEALTHY, general_loss=number),
+        replace(HEALTHY, weight_change=number),
         replace(HEALTHY, held_out=(*HEALTHY.held_out, held("x", 1.0, number))),
     ):
         verdict = judge(spoilt)
@@ -815,7 +825,7 @@ def test_healthy_candidates_pass() -> None:
 @settings(deadline=None, max_examples=60)
 @given(
     seed=st.integers(0, 2**32),
-    damage=st.sampled_from([*DAMAGE, "kl", "general_text", "facts", "ratings"]),
+    damage=st.sampled_from([*DAMAGE, "kl", "weights", "general_text", "facts", "ratings"]),
     degree=st.floats(0.5, 1),
 )
 def test_damaged_candidates_never_pass_however_they_please(seed: int, damage: str, degree: float) -> None:
@@ -825,6 +835,7 @@ def test_damaged_candidates_never_pass_however_they_please(seed: int, damage: st
     changes = {
         "kl": {"kl_per_token": 0.6 + degree},
         "general_text": {"general_loss": 3.2 + degree},
+        "weights": {"weight_change": 0.01 + degree / 100},
         "facts": {"known": facts(both=20, neither=20, lost=round(20 * degree))},
         "ratings": {"held_out": drawn(dice, -degree, 0.9).held_out},
     }

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM
 from burnish.adapters.convert.peft import read_peft
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.weights_file import check_adapter
-from burnish.training.backends.torch_peft import TorchFunctions
+from burnish.training.backends.torch_peft import TorchFunctions, TorchPeftBackend
 from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.objectives import LOSSES
 from burnish.training.objectives.diagnostics import diagnose
@@ -41,6 +41,8 @@ CONFIG = Hyperparameters(epochs=STEPS, batch_size=2, kl_stop=9.0, kl_beta=0.1)
 # MLX computes as the base is stored, here in fp32; torch's trainer in bf16 on many machines.
 BF16 = 0.06
 EXACT = 1e-3
+
+BOOK = "It is a book, and it is read by many people who are fond of long stories."
 
 OBJECTIVE = """
 import sys
@@ -70,7 +72,7 @@ from burnish.training.backends.mlx_lora import MlxLoraBackend
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters
 from burnish.training.rendering import Rendered
-weights, parent, trained, nonsense, text = sys.argv[1:]
+weights, parent, trained, nonsense, text, book = sys.argv[1:]
 backend = MlxLoraBackend(Path(weights), Path(parent), Hyperparameters(), seed=0)
 reply = backend.renderer.conversation(
     json.loads(text), (), {"role": "assistant", "content": "It is water."}, finished=True, max_tokens=99)
@@ -86,6 +88,11 @@ scores["sampled"] = [[[each.ids, each.finished] for each in both] for both in dr
 first = drawn[0][0]
 scores["drawn"] = first.logps
 scores["alone"] = backend.logps([Rendered(reply.prompt, first.ids)], "trained")[0]
+scores["change"] = backend.weight_change(Path(trained))
+others = [backend.renderer.conversation(
+    json.loads(text), (), {"role": "assistant", "content": each}, finished=True, max_tokens=99)
+    for each in ("It is a river.", book)]
+scores["alike"] = backend.likeness([reply, *others]).tolist()
 scores["end"] = backend.renderer.end_id
 print(json.dumps(scores))
 """
@@ -187,7 +194,7 @@ def test_replies_score_as_in_peft_under_every_policy(
     parent, messages = job.path.parent / "parent", context("Rain")
     other = {name.replace("layers.0", "layers.77"): each for name, each in random_lora(2, 8).items()}
     nonsense = write_peft(tmp_path / "nonsense", other, 8)
-    said = in_mlx("-c", SCORES, *map(str, (base, parent, job.adapter, nonsense)), json.dumps(messages))
+    said = in_mlx("-c", SCORES, *map(str, (base, parent, job.adapter, nonsense)), json.dumps(messages), BOOK)
     found = json.loads(said.splitlines()[-1])
     assert "no linear layer model.layers.77" in found.pop("refused")
     assert found.pop("again") == found["start"], "what was refused left no trace"
@@ -198,6 +205,17 @@ def test_replies_score_as_in_peft_under_every_policy(
         assert 1 <= len(ids) <= 6
         assert finished == (ids[-1] == end)
         assert end not in ids[:-1]
+
+    theirs = TorchPeftBackend(base, parent, Hyperparameters(), seed=0)
+    assert found.pop("change") == pytest.approx(theirs.weight_change(job.adapter), rel=1e-2)
+    texts = "It is water.", "It is a river.", BOOK
+    spoken = [
+        theirs.renderer.conversation(
+            messages, (), {"role": "assistant", "content": each}, finished=True, max_tokens=99
+        )
+        for each in texts
+    ]
+    assert np.array(found.pop("alike")) == pytest.approx(theirs.likeness(spoken), abs=BF16)
 
     reply = {"role": "assistant", "content": "It is water."}
     tokens = Renderer(base).conversation(messages, (), reply, finished=True, max_tokens=99)

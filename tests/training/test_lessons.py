@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
-from burnish.training.lessons import check_classes, lessons
+from burnish.training.lessons import DOUBTED, check_classes, lessons
 from tests.support.jobs import LONG, SHORT, TOPICS, sample
 
 RATED: tuple[LossName, ...] = (
@@ -25,7 +26,11 @@ def backend(weights: Path) -> TorchPeftBackend:
 
 
 def learnt(
-    backend: TorchPeftBackend, objective: Objective, samples: list[Sample], **more: object
+    backend: TorchPeftBackend,
+    objective: Objective,
+    samples: list[Sample],
+    left_out: Counter[str] | None = None,
+    **more: object,
 ) -> list[Lesson]:
     spec = JobSpec(
         run_id="run_test",
@@ -36,7 +41,7 @@ def learnt(
         weights_cache="unused",
         hyperparameters=Hyperparameters(**more),
     )
-    return lessons(JobDirectory(Path("unused")), spec, samples, backend)
+    return lessons(JobDirectory(Path("unused")), spec, samples, backend, left_out)
 
 
 def one_good_of_four() -> list[Sample]:
@@ -61,6 +66,30 @@ def test_every_rated_reply_is_a_lesson_and_no_class_outweighs_the_other(
             for reply in (good, *bad)
         ]
         assert pull[0] == pytest.approx(sum(pull[1:]))
+
+
+def mistaken(number: int) -> list[Sample]:
+    """Short replies are good, long ones bad, but for the first ``number``: they are rated the wrong way round."""
+    right = [sample(n, good=n % 2 == 0) for n in range(20)]
+    return [each.model_copy(update={"reward": -each.reward}) for each in right[:number]] + right[number:]
+
+
+def test_ratings_that_all_others_speak_against_are_left_out_and_counted(backend: TorchPeftBackend) -> None:
+    left_out: Counter[str] = Counter()
+    found = learnt(backend, "mis_po", mistaken(2), left_out)
+    assert left_out == {DOUBTED: 2}
+    assert len(found) == 18
+    assert {lesson.good for lesson in found} == {True, False}
+    weights = [reply.weight for lesson in found for reply in lesson.replies]
+    assert min(weights) > 0.8, "the others bear each other out"
+
+
+@pytest.mark.parametrize(("samples", "noise"), [(mistaken(2), 0.0), (mistaken(2)[:12], 0.2)])
+def test_every_rating_is_believed_when_so_wanted_and_when_there_are_few(
+    backend: TorchPeftBackend, samples: list[Sample], noise: float
+) -> None:
+    found = learnt(backend, "mis_po", samples, label_noise=noise)
+    assert [reply.weight for lesson in found for reply in lesson.replies] == [1.0] * len(samples)
 
 
 def test_reinforce_compares_a_rating_with_those_before_it(backend: TorchPeftBackend) -> None:

@@ -162,6 +162,7 @@ def test_twelve_ratings_teach_it_what_was_liked_within_the_memory_limit(make):
     assert {score.completion_id for score in evaluation.held_out} == {f"cmpl_{n}" for n in range(12, 16)}
     assert abs(evaluation.general_loss - evaluation.general_loss_reference) < 0.1
     assert evaluation.incumbent_kl_per_token == 0
+    assert 0 < evaluation.weight_change < 0.01
     assert max(result.peak_rss_bytes, evaluation.peak_rss_bytes) < MEMORY_LIMIT
     check_adapter(job.adapter)
 

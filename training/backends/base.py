@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.rendering import Rendered, Renderer
 
@@ -15,6 +18,9 @@ Policy = Path | Literal["bare", "trained"]
 
 # What sampling is like in a chat: without it even the bare small model sometimes babbles.
 TEMPERATURE, TOP_P = 0.8, 0.95
+
+LIKENESS_BYTES = 2**29
+"""Of gradients in memory at once: those of 100 replies by the small model, in 16 bits."""
 
 Logps = tuple[float, ...]
 """Log-probability of each reply token, nats, (R,)."""
@@ -59,6 +65,14 @@ class Sampled:
     finished: bool
 
 
+def directions(replies: int, rank: int, outputs: int) -> int:
+    """Return how many of ``rank`` directions of each gradient fit into ``LIKENESS_BYTES``; at least one.
+
+    ``outputs`` is the sum of the widths of all matrices B.
+    """
+    return max(1, min(rank, LIKENESS_BYTES // (2 * replies * outputs)))
+
+
 class TrainerBackend(Protocol):
     """One base model in memory, with one adapter under training on it."""
 
@@ -66,6 +80,14 @@ class TrainerBackend(Protocol):
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
         """Score replies without learning. Raises JobError when the adapter can't be loaded."""
+        ...
+
+    def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
+        """Return the cosines between the gradients of the replies' mean log-probability, (N, N).
+
+        By the policy under training, with respect to the B matrices of its adapter. Of many replies the gradients are
+        projected at random so that they fit into ``LIKENESS_BYTES``.
+        """
         ...
 
     def sample(
@@ -80,6 +102,10 @@ class TrainerBackend(Protocol):
         ``point`` is what ``kto`` and ``bco`` measure from (``Batch.point``). Raises Diverged when loss or gradient is
         not finite; the adapter is then as it was before.
         """
+        ...
+
+    def weight_change(self, adapter: Path) -> float:
+        """Return ‖ΔW‖ / ‖W‖ (Frobenius) over all matrices that an adapter changes. Raises JobError as ``logps``."""
         ...
 
     def checkpoint(self, path: Path) -> None:

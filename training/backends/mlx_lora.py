@@ -28,11 +28,20 @@ from mlx_lm.sample_utils import make_sampler
 from mlx_lm.tuner.lora import LoRALinear
 from mlx_lm.tuner.trainer import grad_checkpoint
 from mlx_lm.utils import load_model
+from numpy.typing import NDArray
 
 from burnish.adapters.convert.mlx_base import CONFIG, rope_misread
 from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
 from burnish.adapters.errors import AdapterError
-from burnish.training.backends.base import TEMPERATURE, TOP_P, Lesson, Logps, Policy, Sampled
+from burnish.training.backends.base import (
+    TEMPERATURE,
+    TOP_P,
+    Lesson,
+    Logps,
+    Policy,
+    Sampled,
+    directions,
+)
 from burnish.training.backends.micro_batches import lesson_batches, micro_batches
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
@@ -97,6 +106,31 @@ class MlxLoraBackend:
                     found[place] = tuple(row[: len(sequences[place].reply)])
         return [found[place] for place in range(len(sequences))]
 
+    def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
+        """Compare replies by their gradients; see TrainerBackend."""
+        factors = [self._layers[module].lora_b for module in self._trained]  # (r, out) each
+        rank = factors[0].shape[0]
+        kept = directions(len(sequences), rank, sum(each.shape[1] for each in factors))
+        dice = mx.random.key(0)
+        signs = (
+            mx.eye(rank) if kept == rank else mx.random.bernoulli(shape=(kept, rank), key=dice) * 2.0 - 1.0
+        )
+        rows = []
+        for sequence in sequences:
+            with self._recomputing_layers(len(sequence.ids)):
+                _, gradient = nn.value_and_grad(self._model, lambda one: self._forward([one])[0].mean())(
+                    sequence
+                )
+                grown = dict(tree_flatten(gradient))
+                rows.append([(signs @ grown[f"{each}.lora_b"]).astype(mx.bfloat16) for each in self._trained])
+                mx.eval(rows[-1])
+        kernel = np.zeros((len(rows), len(rows)))
+        for matrix in zip(*rows, strict=True):  # one matrix of all replies at a time: fp32 is twice as large
+            flat = mx.stack(matrix).reshape(len(rows), -1).astype(mx.float32)
+            kernel += np.array(flat @ flat.T, dtype=np.float64)
+        lengths = np.sqrt(np.maximum(kernel.diagonal(), np.finfo(np.float64).tiny))
+        return np.asarray(kernel / np.outer(lengths, lengths))
+
     def sample(
         self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
     ) -> list[Sampled]:
@@ -128,7 +162,8 @@ class MlxLoraBackend:
         differentiated = nn.value_and_grad(self._model, loss_of)
         loss, sums, gradient = 0.0, Counter[str](), None
         for name, members in lesson_batches(batch, self._micro_batch_tokens):
-            with self._recomputing_layers(members):
+            tokens = sum(len(reply.tokens.ids) for lesson in members for reply in lesson.replies)
+            with self._recomputing_layers(tokens):
                 (part, found), grown = differentiated(name, members)
                 gradient = grown if gradient is None else tree_map(mx.add, gradient, grown)
                 mx.eval(part, found, gradient)  # now, so that no two micro-batches are in memory
@@ -156,6 +191,19 @@ class MlxLoraBackend:
             weights=mx.array([reply.weight for reply in replies]),
             point=point,
         )
+
+    def weight_change(self, adapter: Path) -> float:
+        """Return ‖ΔW‖ / ‖W‖; see TrainerBackend."""
+        changed = total = 0.0
+        with self._acting(adapter):
+            for layer in self._layers.values():
+                if not layer.scale:
+                    continue
+                a, b = layer.lora_a.astype(mx.float32), layer.lora_b.astype(mx.float32)
+                # The r x r way to the norm of a matrix as large as the layer.
+                changed += layer.scale**2 * ((a.T @ a) * (b @ b.T)).sum().item()
+                total += mx.square(_weight(layer.linear).astype(mx.float32)).sum().item()
+        return math.sqrt(changed / total)
 
     def checkpoint(self, path: Path) -> None:
         """Write adapter and optimiser; see TrainerBackend."""
@@ -228,9 +276,9 @@ class MlxLoraBackend:
         return chosen - mx.logsumexp(rows, axis=2), _padded([[True] * len(s.reply) for s in sequences])
 
     @contextmanager
-    def _recomputing_layers(self, members: Sequence[Lesson]) -> Iterator[None]:
+    def _recomputing_layers(self, tokens: int) -> Iterator[None]:
         """Keep no activations inside layers for the backward pass, where one conversation is above the limit."""
-        if sum(len(r.tokens.ids) for lesson in members for r in lesson.replies) <= self._micro_batch_tokens:
+        if tokens <= self._micro_batch_tokens:
             yield
             return
         kinds = {type(layer): layer for layer in self._model.layers}
@@ -265,6 +313,14 @@ def _with_lora(model: Any, config: Hyperparameters) -> dict[str, Any]:
     }
     model.update_modules(tree_unflatten(list(wrapped.items())))
     return wrapped
+
+
+def _weight(linear: Any) -> mx.array:
+    if not isinstance(linear, nn.QuantizedLinear):
+        return linear.weight
+    return mx.dequantize(
+        linear.weight, linear.scales, linear.biases, linear.group_size, linear.bits, mode=linear.mode
+    )
 
 
 def _read(adapter: Path) -> PeftAdapter:

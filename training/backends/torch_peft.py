@@ -15,20 +15,25 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from peft.tuners.lora import LoraLayer
+from peft.utils.integrations import dequantize_module_weight
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from burnish.training.backends.base import Lesson, Logps, Policy, Sampled
+from burnish.training.backends.base import Lesson, Logps, Policy, Sampled, directions
 from burnish.training.backends.micro_batches import lesson_batches, micro_batches
 from burnish.training.backends.quantized import quantization
 from burnish.training.backends.torch_sampling import draw
@@ -110,6 +115,27 @@ class TorchPeftBackend:
                     found[place] = tuple(row[kept].tolist())
         return [found[place] for place in range(len(sequences))]
 
+    def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
+        """Compare replies by their gradients; see TrainerBackend."""
+        learnt = [p for name, p in self._model.named_parameters() if p.requires_grad and ".lora_B." in name]
+        projections = _projections(len(sequences), learnt)
+        rows = []
+        for sequence in sequences:
+            logps, _ = self._forward([sequence])
+            gradients = torch.autograd.grad(logps.mean(), learnt)
+            rows.append(
+                [
+                    (each if by is None else each.float() @ by).bfloat16()
+                    for each, by in zip(gradients, projections, strict=True)
+                ]
+            )
+        kernel = torch.zeros(len(rows), len(rows), dtype=torch.float64)
+        for matrix in zip(*rows, strict=True):  # one matrix of all replies at a time: fp32 is twice as large
+            flat = torch.stack(matrix).flatten(1).float()
+            kernel += (flat @ flat.T).double().cpu()
+        lengths = kernel.diagonal().clamp(min=torch.finfo(torch.float64).tiny).sqrt()
+        return np.asarray((kernel / torch.outer(lengths, lengths)).numpy())
+
     def sample(
         self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
     ) -> list[Sampled]:
@@ -159,6 +185,21 @@ class TorchPeftBackend:
             weights=torch.tensor([reply.weight for reply in replies], device=self._device),
             point=point,
         )
+
+    def weight_change(self, adapter: Path) -> float:
+        """Return ‖ΔW‖ / ‖W‖; see TrainerBackend."""
+        changed = total = 0.0
+        with self._loaded(adapter), torch.no_grad():
+            for module in self._model.modules():
+                if not isinstance(module, LoraLayer) or SCORED not in module.lora_A:
+                    continue
+                a, b = (each[SCORED].weight.float() for each in (module.lora_A, module.lora_B))
+                # ‖BA‖² = tr(BᵀB·AAᵀ): r x r, where BA is as large as the model.
+                square = ((b.T @ b) * (a @ a.T)).sum().item()
+                changed += module.scaling[SCORED] ** 2 * square
+                weight = dequantize_module_weight(module.get_base_layer())
+                total += torch.linalg.vector_norm(weight, dtype=torch.float32).item() ** 2
+        return math.sqrt(changed / total)
 
     def checkpoint(self, path: Path) -> None:
         """Write adapter and optimiser; see TrainerBackend."""
@@ -217,8 +258,7 @@ class TorchPeftBackend:
         seen = ids[:, :-1]  # (B, T): the last token is predicted, and predicts nothing
         attended = self._padded([[1] * (len(s.ids) - 1) for s in sequences], left=True)  # (B, T)
         longest = max(len(s.reply) for s in sequences)
-        recompute = torch.is_grad_enabled() and seen.numel() > self._micro_batch_tokens
-        with _recomputing_layers(self._model) if recompute else nullcontext():
+        with self._sparing(seen.numel()) if torch.is_grad_enabled() else nullcontext():
             logits = self._model(
                 input_ids=seen,
                 # Without a mask attention needs no T x T matrix, which is what a long conversation dies of.
@@ -233,6 +273,13 @@ class TorchPeftBackend:
         mask = self._padded([[True] * len(s.reply) for s in sequences])
         return pad_sequence(rows, batch_first=True), mask
 
+    def _sparing(self, tokens: int) -> AbstractContextManager[None]:
+        """Spare memory where one conversation is above the limit, and processor time where there is memory."""
+        if tokens > self._micro_batch_tokens:
+            return _recomputing_layers(self._model)
+        # The backward pass of torch's CPU flash attention takes a sixth of a step, written out hardly anything.
+        return sdpa_kernel(SDPBackend.MATH) if self._device.type == "cpu" else nullcontext()
+
     def _padded(self, rows: Sequence[Sequence[Any]], *, left: bool = False, fill: float = 0) -> Tensor:
         return pad_sequence(
             [torch.tensor(row, device=self._device) for row in rows],
@@ -240,6 +287,18 @@ class TorchPeftBackend:
             padding_value=fill,
             padding_side="left" if left else "right",
         )
+
+
+def _projections(replies: int, matrices: Sequence[Tensor]) -> list[Tensor | None]:
+    """Return random signs (r, kept) that gradients of matrices (out, r) are multiplied by; None: all of them fits."""
+    rank = matrices[0].shape[1]
+    kept = directions(replies, rank, sum(len(each) for each in matrices))
+    if kept == rank:
+        return [None] * len(matrices)
+    dice = torch.Generator().manual_seed(0)
+    return [
+        (torch.randint(0, 2, (rank, kept), generator=dice) * 2.0 - 1).to(each.device) for each in matrices
+    ]
 
 
 def _sampled_together(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:

@@ -12,9 +12,11 @@ import pytest
 import torch
 import transformers
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from burnish.adapters.weights_file import check_adapter
+from burnish.training.backends import base
 from burnish.training.backends.base import Lesson, Logps, Reply
 from burnish.training.backends.torch_peft import (
     LOGIT_ROWS,
@@ -147,6 +149,55 @@ def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(weights:
     child.step(batch, CONFIG, 0.0)
     assert difference(child.logps(tokens, "trained"), trained) > 0.05
     assert difference(child.logps(tokens, tmp_path), trained) == 0
+
+
+def test_replies_of_a_kind_are_alike(fresh: TorchPeftBackend, monkeypatch: pytest.MonkeyPatch):
+    tokens = replies(fresh, 6)  # short and long ones in turn
+    alike = fresh.likeness([*tokens, tokens[0]])
+    assert alike.shape == (7, 7)
+    assert alike == pytest.approx(alike.T)
+    assert alike.diagonal() == pytest.approx(np.ones(7))
+    assert alike[0, 6] == pytest.approx(1, abs=1e-2)
+    same = np.array([[(i - j) % 2 == 0 for i in range(6)] for j in range(6)])
+    others = ~np.eye(6, dtype=bool)
+    assert alike[:6, :6][same & others].mean() > alike[:6, :6][~same].mean() + 0.05
+    # A gradient's projection keeps the angles: here to one of 16 directions.
+    monkeypatch.setattr(base, "LIKENESS_BYTES", 1)
+    assert np.abs(fresh.likeness(tokens) - alike[:6, :6]).max() < 0.1
+
+
+def test_learning_one_reply_teaches_those_that_are_alike(weights: Path):
+    """What likeness means: the first-order change of one reply by a step along another's gradient."""
+    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+    first, *others = replies(backend, 6)
+    alike = backend.likeness([first, *others])[0, 1:]
+    before = backend.logps(others, "bare")
+    reference = backend.logps([first], "bare")[0]
+    backend.step([lesson(first, reference, 1.0)], CONFIG, 0.0)
+    gained = [mean(a) - mean(b) for a, b in zip(backend.logps(others, "trained"), before, strict=True)]
+    short, long = [1, 3], [0, 2, 4]
+    assert min(gained[n] for n in short) > max(gained[n] for n in long)
+    assert min(alike[n] for n in short) > max(alike[n] for n in long)
+
+
+def test_the_change_of_the_weights_is_that_of_the_matrices(weights: Path, tmp_path: Path):
+    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+    backend.step(rated(backend), CONFIG, 0.0)
+    backend.save(tmp_path, "smollm2")
+    saved, stored = (
+        load_file(tmp_path / "adapter_model.safetensors"),
+        load_file(weights / "model.safetensors"),
+    )
+    changed = total = 0.0
+    for name, a in saved.items():
+        if ".lora_A." in name:
+            matrix = saved[name.replace("lora_A", "lora_B")] @ a  # alpha is the rank
+            changed += float((matrix**2).sum())
+            total += float(
+                (stored[name[len("base_model.model.") :].replace(".lora_A", "")].float() ** 2).sum()
+            )
+    assert backend.weight_change(tmp_path) == pytest.approx((changed / total) ** 0.5, rel=1e-3)
+    assert backend.weight_change(tmp_path) > 1e-5
 
 
 def test_the_saved_adapter_is_safe_and_tells_nothing_of_this_machine(

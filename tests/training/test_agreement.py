@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish.training.agreement import MIN_OF_A_CLASS, MIN_RATINGS, Floats, enough, trust
+
+EXPECTED = 0.2
+
+
+def cosines(truly_good: list[bool], dice: np.random.Generator, *, apart: float) -> Floats:
+    """Gradients in 60 dimensions, of which one says what kind a reply is."""
+    gradients = dice.normal(size=(len(truly_good), 60))
+    gradients[:, 0] += np.where(truly_good, apart, -apart)
+    gradients += 3.0  # what all replies have in common
+    gradients /= np.linalg.norm(gradients, axis=1, keepdims=True)
+    return np.asarray(gradients @ gradients.T)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    good=st.integers(8, 24),
+    bad=st.integers(8, 40),
+    noise=st.floats(0, 0.2),
+)
+def test_mistaken_ratings_weigh_less_where_the_replies_tell_them_apart(
+    seed: int, good: int, bad: int, noise: float
+) -> None:
+    dice = np.random.default_rng(seed)
+    truth = [True] * good + [False] * bad
+    mistaken = np.zeros(len(truth), dtype=bool)
+    mistaken[dice.permutation(len(truth))[: round(noise * min(good, bad))]] = True
+    given_ = [bool(each) for each in np.array(truth) ^ mistaken]
+    believed = np.array(trust(cosines(truth, dice, apart=12.0), given_, EXPECTED))
+    assert (believed >= 0).all()
+    assert (believed <= 1).all()
+    assert believed[~mistaken].mean() > 0.9
+    assert not mistaken.any() or believed[mistaken].mean() < 0.1
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 2**32), good=st.integers(3, 30), bad=st.integers(3, 30))
+def test_no_order_of_the_ratings_matters_and_neither_does_which_side_is_called_good(
+    seed: int, good: int, bad: int
+) -> None:
+    dice = np.random.default_rng(seed)
+    said = [True] * good + [False] * bad
+    alike = cosines(said, dice, apart=3.0)
+    believed = np.array(trust(alike, said, EXPECTED))
+    order = dice.permutation(len(said))
+    assert trust(alike[np.ix_(order, order)], [said[place] for place in order], EXPECTED) == pytest.approx(
+        believed[order].tolist(), abs=1e-6
+    )
+    assert trust(alike, [not each for each in said], EXPECTED) == pytest.approx(believed.tolist(), abs=1e-6)
+
+
+def test_where_likeness_says_nothing_every_rating_of_a_kind_is_believed_alike() -> None:
+    said = [True] * 8 + [False] * 24
+    believed = trust(np.eye(32), said, EXPECTED)
+    assert max(believed[:8]) - min(believed[:8]) < 1e-9
+    assert max(believed[8:]) - min(believed[8:]) < 1e-9
+    assert min(believed) > 0
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "is_enough"),
+    [
+        (MIN_RATINGS // 2, MIN_RATINGS // 2, True),
+        (MIN_OF_A_CLASS, MIN_RATINGS, True),
+        (MIN_OF_A_CLASS - 1, 2 * MIN_RATINGS, False),
+        (MIN_RATINGS // 2, MIN_RATINGS // 2 - 1, False),
+    ],
+)
+def test_a_few_ratings_cannot_bear_each_other_out(good: int, bad: int, is_enough: bool) -> None:
+    assert enough([True] * good + [False] * bad) is is_enough

@@ -1,0 +1,95 @@
+"""Which ratings do the others bear out? A mistaken one teaches the opposite, and among a few dozen it weighs.
+
+Two replies are alike when to learn the one is to learn the other: the cosine of their gradients (TracIn, arXiv
+2002.08484, calls the inner product influence; it is the neural tangent kernel, 1806.07572). A reply is then more like
+the good ones, or more like the bad ones, *leaving itself out*:
+
+    f_i = mean_{j ≠ i} (p_j-weighted) cos(g_i, g_j) − mean_{j ≠ i} ((1 − p_j)-weighted) cos(g_i, g_j)
+
+with p_j the probability that j is truly good. Expectation–maximisation over the truth (as Dawid & Skene, 1979, with an
+error rate ε for each of "good" and "bad", and f normally distributed within a class) takes turns: from p follow f, the
+classes' means and ε; from these follows p,
+
+    log p_i/(1 − p_i) = log N(f_i; m_good, s) − log N(f_i; m_bad, s) ± log (1 − ε)/ε.
+
+Where likeness says nothing about the ratings, the first two terms cancel and all ratings of a kind are believed alike.
+Nobody's rating is ever reversed: at worst it counts nothing. Knows no framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+# With fewer, what the others say is not worth more than what the user said.
+MIN_RATINGS, MIN_OF_A_CLASS = 16, 3
+ROUNDS = 40
+# What is expected of a class's ratings counts like that many of them.
+EXPECTED_RATINGS = 4
+# Nats: no probability nearer to 0 or 1 than e^-8.
+MOST_CERTAIN = 8.0
+ERRORS = (0.01, 0.45)
+"""Beyond the upper end of what is believed of ε the ratings would mean their opposite."""
+SMALL = 1e-9
+
+
+def enough(good: Sequence[bool]) -> bool:
+    """Whether there are so many ratings of either kind that they can bear each other out."""
+    return len(good) >= MIN_RATINGS and min(sum(good), len(good) - sum(good)) >= MIN_OF_A_CLASS
+
+
+def trust(cosines: Floats, good: Sequence[bool], expected: float) -> list[float]:
+    """Return how far each rating is believed, (N,), in [0, 1]: ``2 P(it is right) − 1``, at least 0.
+
+    ``cosines`` are those between the replies' gradients, (N, N); ``expected`` is the share of ratings that are
+    mistaken, before any is looked at, in (0, .45].
+    """
+    said = np.asarray(good, dtype=bool)
+    truly_good = _truly_good(_centred(cosines), said, expected)
+    right = np.where(said, truly_good, 1 - truly_good)
+    return [float(each) for each in np.maximum(0.0, 2 * right - 1)]
+
+
+def _centred(cosines: Floats) -> Floats:
+    """Return centred cosines without a diagonal: what all replies have in common says nothing."""
+    rows = cosines.mean(axis=1)
+    centred = cosines - rows[:, None] - rows[None, :] + rows.mean()
+    np.fill_diagonal(centred, 0.0)
+    return np.asarray(centred)
+
+
+def _truly_good(likeness: Floats, said: NDArray[np.bool_], expected: float) -> Floats:
+    probability = np.where(said, 1 - expected, expected)
+    for _ in range(ROUNDS):
+        wrong = np.where(said, 1 - probability, probability)
+        errors = np.where(said, _error(wrong[said], expected), _error(wrong[~said], expected))
+        own = np.log((1 - errors) / errors)
+        score = _towards(likeness, probability) - _towards(likeness, 1 - probability)
+        odds = _evidence(score, probability) + np.where(said, own, -own)
+        probability = 1 / (1 + np.exp(-np.clip(odds, -MOST_CERTAIN, MOST_CERTAIN)))
+    return np.asarray(probability)
+
+
+def _error(wrong: Floats, expected: float) -> float:
+    """Return the error rate of a class's ratings, given how probably each of them is wrong."""
+    share = (wrong.sum() + EXPECTED_RATINGS * expected) / (len(wrong) + EXPECTED_RATINGS)
+    return float(np.clip(share, *ERRORS))
+
+
+def _towards(likeness: Floats, weights: Floats) -> Floats:
+    """Return the weighted mean likeness to the others, (N,)."""
+    return np.asarray(likeness @ weights / np.maximum(weights.sum() - weights, SMALL))
+
+
+def _evidence(score: Floats, probability: Floats) -> Floats:
+    """Return the log likelihood ratio of good to bad by score, (N,); 0 where the classes lie the wrong way round."""
+    good, bad = (float(score @ weights / weights.sum()) for weights in (probability, 1 - probability))
+    if good <= bad:
+        return np.zeros_like(score)
+    spread = probability @ (score - good) ** 2 + (1 - probability) @ (score - bad) ** 2
+    variance = spread / len(score) + SMALL
+    return np.asarray(((score - bad) ** 2 - (score - good) ** 2) / (2 * variance))
