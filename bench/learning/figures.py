@@ -93,41 +93,58 @@ class Group:
 
 
 Seeds = list[Record]
-"""Records of the same cell, one a seed."""
+"""Records of an arm: of several seeds and numbers of ratings."""
 
 
 def grouped(records: Iterable[Record]) -> dict[Group, dict[str, Seeds]]:
-    """Return the seeds of each arm by group; of an arm with several numbers of ratings, the latest ones."""
+    """Return the records of each arm by group; of an arm those with the most held-out questions."""
     found: dict[Group, dict[str, Seeds]] = {}
     for record in records:
         group = Group(tuple(record["users"]), record["way"], record["stress"])
-        seeds = found.setdefault(group, {}).setdefault(record["arm"], [])
-        seeds[:] = [*(each for each in seeds if _kind(each) == _kind(record)), record]
-    return found
+        found.setdefault(group, {}).setdefault(record["arm"], []).append(record)
+    return {
+        group: {arm: _with_most_held_out(seeds) for arm, seeds in arms.items()}
+        for group, arms in found.items()
+    }
 
 
-def _kind(record: Record) -> tuple[list[int], int]:
-    return list(record["counts"]), record["held_out"]
+def _with_most_held_out(seeds: Seeds) -> Seeds:
+    most = max(record["held_out"] for record in seeds)
+    return [record for record in seeds if record["held_out"] == most]
+
+
+def by_ratings(seeds: Seeds) -> dict[int, list[Point]]:
+    """Return the points of an arm by the number of ratings, one a seed each."""
+    found: dict[int, dict[int, Point]] = {}
+    for record in seeds:
+        for point in record["points"]:
+            found.setdefault(point["ratings"], {})[record["seed"]] = point
+    return {ratings: list(found[ratings].values()) for ratings in sorted(found)}
 
 
 def header(group: Group) -> list[str]:
     """Return the columns of a group's table."""
     others = [f"for {name}" for name in group.users[:-1]]
-    return ["arm", "ratings", *(column.name for column in COLUMNS), *others, "gate"]
+    return ["arm", "ratings", "seeds", *(column.name for column in COLUMNS), *others, "gate"]
 
 
 def rows(group: Group, arms: Mapping[str, Seeds]) -> Rows:
     """Return the bare model's row, and for each arm one a number of ratings: means over the seeds."""
     columns = [*COLUMNS, *(_for_user(name) for name in group.users[:-1])]
-    bare = list({record["seed"]: record["before"] for seeds in arms.values() for record in seeds}.values())
-    table = [[NOTHING, "0", *(column.cell(bare) for column in columns), NOTHING]]
+    bare = untaught(arms)
+    table = [[NOTHING, "0", str(len(bare)), *(column.cell(bare) for column in columns), NOTHING]]
     for arm, seeds in arms.items():
-        for points in zip(*(record["points"] for record in seeds), strict=False):
+        for ratings, points in by_ratings(seeds).items():
             outcomes = [point["outcome"] for point in points]
             gate = ", ".join(f"{outcomes.count(each)} {each}" for each in dict.fromkeys(outcomes))
             cells = [column.cell(points) for column in columns]
-            table.append([arm, str(points[0]["ratings"]), *cells, gate])
+            table.append([arm, str(ratings), str(len(points)), *cells, gate])
     return table
+
+
+def untaught(arms: Mapping[str, Seeds]) -> list[Point]:
+    """Return what the bare model was examined by, once a seed."""
+    return list({record["seed"]: record["before"] for seeds in arms.values() for record in seeds}.values())
 
 
 def _for_user(name: str) -> Column:

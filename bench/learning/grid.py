@@ -17,9 +17,8 @@ RESULTS = "results.jsonl"
 KEPT = "asked"
 """Folder of the bare model's answers."""
 SEEDS = (0, 1, 2)
-COUNTS = (8, 16, 32, 64, 128)
-FEW = (16, 32, 64)
 BEST = ("auto", "auto_words")
+"""What burnish chooses by itself, from thumbs and from comments."""
 LENGTH = ("brief", "brief-cold")
 STYLE = ("second-person", "example", "number", "two-sentences", "simple-words", "no-commas", "hedged")
 """Of these the small model's own answers satisfy between a tenth and six tenths (``rates``, docs/learning.md)."""
@@ -27,49 +26,87 @@ LARGE = ("student", "assistant-teacher", "teacher")
 """For models that can more than the small one."""
 OPPOSITE = ("at-length", "brief")
 SEQUENCE = ("no-commas", "second-person", "brief")
-STRESSES: tuple[Stress, ...] = ("flip10", "flip20", "flip30", "only_good", "only_bad", "turn")
+STRESSES: tuple[Stress, ...] = ("flip10", "flip30", "only_good", "only_bad", "turn")
+RATINGS, COMMENTS, MANY = 32, 16, 64
+CURVE = (8, 16, 32, 64, 128)
 TWO_ROUNDS = (16, 40)
 FRESH = 120
-"""Held-out questions after two rounds."""
+"""Held-out questions where hardly any answer satisfies."""
 ONLINE = tuple(range(16, 129, 16))
 
 QUICK = (
-    Cell("auto", ("brief",), 0, (32,), held_out=40),
-    Cell("auto_words", ("brief-cold",), 0, (16,), held_out=40),
+    Cell("auto", ("brief",), 0, (RATINGS,), held_out=40),
+    Cell("auto_words", ("brief-cold",), 0, (COMMENTS,), held_out=40),
 )
 
 
 def full() -> Iterator[Cell]:
-    """What burnish chooses by itself on everything, then every objective on the two preferences about length."""
-    for seed in SEEDS:
-        yield from _chosen(seed)
-    for seed in SEEDS:
-        for arm in (name for name in ARMS if name not in BEST):
-            for preference in LENGTH:
-                yield Cell(arm, (preference,), seed, FEW)
+    """Return what is to be measured, what matters most first, so that a grid that is stopped has said most of it."""
+    for part in (_claims, _rounds, _noise, _styles, _stresses, _objectives, _curves, _online):
+        for seed in SEEDS:
+            yield from part(seed)
 
 
 def large() -> Iterator[Cell]:
-    """What needs a larger model: the published preferences."""
+    """Return what needs a larger model: the published preferences."""
     for seed in SEEDS:
         for preference in LARGE:
-            for arm in BEST:
-                yield Cell(arm, (preference,), seed, FEW)
+            yield _anew("auto", preference, seed, MANY)
+            yield _anew("auto_words", preference, seed, COMMENTS)
 
 
-def _chosen(seed: int) -> Iterator[Cell]:
-    for arm in BEST:
-        for preference in LENGTH:
-            yield Cell(arm, (preference,), seed, COUNTS)
+def _anew(arm: str, preference: str, seed: int, ratings: int, stress: Stress = "none") -> Cell:
+    cold = {"held_out": FRESH} if preference == "brief-cold" else {}
+    return Cell(arm, (preference,), seed, (ratings,), stress=stress, **cold)
+
+
+def _claims(seed: int) -> Iterator[Cell]:
+    yield _anew("auto", "brief", seed, RATINGS)
+    yield _anew("auto_words", "brief-cold", seed, COMMENTS)
+
+
+def _rounds(seed: int) -> Iterator[Cell]:
+    for arm in reversed(BEST):
         yield Cell(arm, ("brief-cold",), seed, TWO_ROUNDS, "rounds", held_out=FRESH)
-        for preference in STYLE:
-            yield Cell(arm, (preference,), seed, FEW)
+
+
+def _noise(seed: int) -> Iterator[Cell]:
+    yield _anew("auto", "brief", seed, MANY)
+    yield _anew("auto", "brief", seed, MANY, "flip20")
+
+
+def _styles(seed: int) -> Iterator[Cell]:
+    for preference in STYLE:
+        yield _anew("auto", preference, seed, MANY)
+        yield _anew("auto_words", preference, seed, COMMENTS)
+
+
+def _stresses(seed: int) -> Iterator[Cell]:
+    for stress in STRESSES:
+        yield _anew("auto", "brief", seed, MANY, stress)
+    yield Cell("auto", SEQUENCE, seed, (32, 64, 96), "rounds")
+    yield Cell("auto", OPPOSITE, seed, (MANY,))
+
+
+def _objectives(seed: int) -> Iterator[Cell]:
+    for arm in (name for name in ARMS if name not in BEST):
+        for preference in LENGTH:
+            yield _anew(arm, preference, seed, RATINGS)
+
+
+def _curves(seed: int) -> Iterator[Cell]:
+    for ratings in CURVE:
+        for arm in BEST:
+            for preference in LENGTH:
+                cell = _anew(arm, preference, seed, ratings)
+                if cell not in (*_claims(seed), *_noise(seed)):
+                    yield cell
+
+
+def _online(seed: int) -> Iterator[Cell]:
+    for arm in BEST:
         for preference in (*LENGTH, "second-person"):
             yield Cell(arm, (preference,), seed, ONLINE, "online")
-        for stress in STRESSES:
-            yield Cell(arm, ("brief",), seed, (64,), stress=stress)
-        yield Cell(arm, SEQUENCE, seed, (32, 64, 96), "rounds")
-        yield Cell(arm, OPPOSITE, seed, (64,))
 
 
 def records(out: Path) -> dict[str, dict[str, Any]]:

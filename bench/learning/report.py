@@ -16,11 +16,13 @@ from burnish.bench.figures import (
     Record,
     Rows,
     Seeds,
+    by_ratings,
     grouped,
     header,
     mean,
     rows,
     settled_rows,
+    untaught,
 )
 from burnish.bench.rates import Rate
 
@@ -82,7 +84,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
     """Return the tables for the terminal."""
     groups = grouped(records)
     found = [
-        table(f"{group.name} ({_seeds(arms)})", header(group), rows(group, arms))
+        table(group.name, header(group), rows(group, arms))
         for group, arms in groups.items()
         if group.way != "online"
     ]
@@ -111,7 +113,7 @@ def write(records: Sequence[Record], out: Path, command: str) -> None:
     for group, arms in groups.items():
         if group.way != "online":
             plot(arms, out / f"{group.name}.png")
-            lines += [f"## {group.name} ({_seeds(arms)})", ""]
+            lines += [f"## {group.name}", ""]
             lines += [f"![satisfied and on topic by ratings]({group.name}.png)", ""]
             lines += [*markdown(header(group), rows(group, arms)), ""]
     if settled := settled_rows(groups):
@@ -137,25 +139,22 @@ def markdown(columns: Sequence[str], content: Rows) -> list[str]:
     ]
 
 
-def _seeds(arms: Mapping[str, Seeds]) -> str:
-    counts = sorted({len(seeds) for seeds in arms.values()})
-    return f"{' or '.join(map(str, counts))} seed{'s' if counts != [1] else ''}"
-
-
 def plot(arms: Mapping[str, Seeds], path: Path) -> None:
     """Draw the share that satisfies and is on topic against the number of ratings, a line an arm."""
     from matplotlib.figure import Figure
 
     canvas: Any = Figure(figsize=(6.4, 3.4), layout="constrained")
     axes = canvas.subplots()
+    bare = mean([point["joint"] for point in untaught(arms)])
     for place, (arm, seeds) in enumerate(arms.items()):
         beside = (place - (len(arms) - 1) / 2) * BESIDE  # or the intervals would hide each other
-        curves = [[record["before"], *record["points"]] for record in seeds]
-        means = [
-            mean([point.get("joint", math.nan) for point in points]) for points in zip(*curves, strict=False)
-        ]
+        taught = {
+            ratings: mean([point.get("joint", math.nan) for point in points])
+            for ratings, points in by_ratings(seeds).items()
+        }
+        means = [bare, *taught.values()]
         axes.errorbar(
-            [point.get("ratings", 0) + beside for point in curves[0]][: len(means)],
+            [ratings + beside for ratings in (0, *taught)],
             [each.value for each in means],
             yerr=[each.half or 0 for each in means],
             marker="o",

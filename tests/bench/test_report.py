@@ -38,13 +38,20 @@ def test_a_mean_comes_with_its_interval() -> None:
     assert figures.mean([0.5, 0.6, 0.7]).shown(".2f") == "0.60 ±0.25"
 
 
-def test_seeds_stand_in_one_row_and_other_counts_in_none() -> None:
-    ((group, arms),) = grouped([record(0, 0.1, (16, 32)), record(0, 0.5), record(1, 0.7)]).items()
+def test_seeds_stand_in_one_row_a_number_of_ratings() -> None:
+    ((group, arms),) = grouped([record(0, 0.1, (16,)), record(0, 0.5), record(1, 0.7)]).items()
     columns, rows = figures.header(group), figures.rows(group, arms)
-    assert [row[:2] for row in rows] == [["–", "0"], ["auto", "32"]]
-    assert cell(rows, columns, 1, "joint") == "0.60 ±1.27"
-    assert cell(rows, columns, 1, "gate") == "2 live"
-    assert cell(rows, columns, 1, "KL") == "–"
+    assert [row[:3] for row in rows] == [["–", "0", "2"], ["auto", "16", "1"], ["auto", "32", "2"]]
+    assert cell(rows, columns, 1, "joint") == "0.10"
+    assert cell(rows, columns, 2, "joint") == "0.60 ±1.27"
+    assert cell(rows, columns, 2, "gate") == "2 live"
+    assert cell(rows, columns, 2, "KL") == "–"
+
+
+def test_only_exams_of_one_length_are_compared() -> None:
+    ((group, arms),) = grouped([record(0, 0.1), record(0, 0.5, held_out=80)]).items()
+    (_, taught) = figures.rows(group, arms)
+    assert cell([taught], figures.header(group), 0, "joint") == "0.50"
 
 
 def test_arms_share_a_table_and_the_bare_model() -> None:
@@ -92,7 +99,7 @@ def test_the_report_is_written_with_its_plots_and_its_command(tmp_path: Path) ->
     report.write(records, tmp_path, "burnish bench learning")
     page = (tmp_path / "learning.md").read_text()
     assert "`burnish bench learning`" in page
-    assert "| auto | 32 | 0.30 ±0.00 | 0.60 ±1.27 |" in page
+    assert "| auto | 32 | 2 | 0.30 ±0.00 | 0.60 ±1.27 |" in page
     assert "| brief-online | auto | 3 | 3 |" in page
     assert [path.name for path in tmp_path.glob("*.png")] == ["brief.png"]
     assert (tmp_path / "brief.png").read_bytes().startswith(b"\x89PNG")
