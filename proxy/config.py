@@ -104,7 +104,7 @@ class TrainConfig(BaseModel):
         None,
         ge=0,
         le=0.45,
-        description="Overrides .2: the share of ratings that may be mistaken. Each counts as far as the others bear "
+        description="Overrides .3: the share of ratings that may be mistaken. Each counts as far as the others bear "
         "it out; 0: all are believed.",
     )
     replay: float = Field(

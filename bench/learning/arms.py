@@ -32,8 +32,9 @@ ARMS: Mapping[str, Arm] = {
     for arm in (
         Arm("mis_po", _objective("mis_po")),
         Arm("mis_po_published", _objective("mis_po_published")),
-        # Their mathematics with our learning rate and passes: with their own (8e-6 on this size) nothing moves.
-        Arm("mis_po_rival", _objective("mis_po_rival", kl_beta="0.001")),
+        # Their mathematics with our learning rate and passes: with their own (8e-6 on this size) nothing moves. They
+        # believe every rating.
+        Arm("mis_po_rival", _objective("mis_po_rival", kl_beta="0.001", label_noise="0")),
         Arm("reinforce", _objective("reinforce", kl_beta="0.01")),
         Arm("kto", _objective("kto")),
         Arm("bco", _objective("bco")),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from burnish.training.agreement import MIN_OF_A_CLASS, MIN_RATINGS, Floats, enough, trust
 
-EXPECTED = 0.2
+EXPECTED = 0.3
 
 
 def cosines(truly_good: list[bool], dice: np.random.Generator, *, apart: float) -> Floats:
