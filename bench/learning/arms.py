@@ -17,6 +17,8 @@ class Arm:
     """The user says in words what was wrong with a bad reply."""
     turns: bool = False
     """The user says it in the next turn of the conversation instead."""
+    grades: bool = False
+    """The user gives 1 to 5 instead of good or bad."""
     pairs: bool = False
     """The user asks each question twice, and says which reply is better when only one of them pleases."""
 
@@ -46,6 +48,7 @@ ARMS: Mapping[str, Arm] = {
         Arm("critique_turns", _objective("critique", next_turn="true"), turns=True),
         Arm("hybrid", _objective("hybrid"), comments=True),
         Arm("auto", _objective("auto")),
+        Arm("auto_grades", _objective("auto"), grades=True),
         Arm("auto_words", _objective("auto"), comments=True),
     )
 }

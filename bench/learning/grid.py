@@ -89,6 +89,7 @@ def _stresses(seed: int) -> Iterator[Cell]:
 
 
 def _objectives(seed: int) -> Iterator[Cell]:
+    """Grades of 1 to 5 among them: other ratings than thumbs, learnt by what burnish chooses."""
     for arm in (name for name in ARMS if name not in BEST):
         for preference in LENGTH:
             yield _anew(arm, preference, seed, RATINGS)

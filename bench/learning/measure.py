@@ -101,7 +101,9 @@ class _Measurement:
         dice = random.Random(seed)
         for rater, first, good in zip(raters, firsts, stressed(self.cell.stress, pleased, seed), strict=True):
             words = dice.choice(rater.comments) if good is False else None
-            if good is not None:
+            if self.arm.grades:
+                user.grade(first, rater.grade(first.answer, first.finished))
+            elif good is not None:
                 user.rate(first, good, words if self.arm.comments else None)
             if words and self.arm.turns:
                 user.go_on(first, words)

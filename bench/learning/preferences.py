@@ -48,6 +48,14 @@ class Preference:
     """The system message that their program sends."""
     max_tokens: int = MAX_TOKENS
     """Of a reply, as their program sets it."""
+    graded: Callable[[str, bool], int] | None = None
+    """(reply, finished) → 1 to 5, for a wish that can be fulfilled more or less."""
+
+    def grade(self, text: str, finished: bool) -> int:
+        """Return what a user who grades answers gives, 1 to 5."""
+        if self.graded:
+            return self.graded(text, finished)
+        return 4 if self.satisfied(text, finished) else 2
 
 
 def _says(pattern: str) -> Rule:
@@ -57,6 +65,12 @@ def _says(pattern: str) -> Rule:
 
 def _brief(text: str, finished: bool) -> bool:
     return finished and len(text) < SHORT_CHARACTERS and not near_empty(text)
+
+
+def _how_brief(text: str, finished: bool) -> int:
+    if not finished or near_empty(text):
+        return 1
+    return 5 - sum(len(text) >= limit for limit in (SHORT_CHARACTERS // 2, SHORT_CHARACTERS, 200, 300))
 
 
 def _at_length(text: str, _: bool) -> bool:
@@ -104,8 +118,17 @@ _TOO_SHORT = (
 )
 
 _ALL = (
-    Preference("brief", "a short answer, where the program asks for one", _brief, _TOO_LONG, BRIEFLY),
-    Preference("brief-cold", "a short answer, though nobody asks for one", _brief, _TOO_LONG),
+    Preference(
+        "brief",
+        "a short answer, where the program asks for one",
+        _brief,
+        _TOO_LONG,
+        BRIEFLY,
+        graded=_how_brief,
+    ),
+    Preference(
+        "brief-cold", "a short answer, though nobody asks for one", _brief, _TOO_LONG, graded=_how_brief
+    ),
     Preference(
         "second-person",
         "to be addressed as you",

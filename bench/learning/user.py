@@ -123,14 +123,21 @@ class User:
 
     def rate(self, answered: Answered, good: bool, comment: str | None = None) -> None:
         """Say good or bad, and perhaps in words why."""
-        said = {"response_id": answered.response_id, "rating": "good" if good else "bad"}
+        said: dict[str, str | int] = {
+            "response_id": answered.response_id,
+            "rating": "good" if good else "bad",
+        }
         self._say(said | ({"comment": comment} if comment else {}))
+
+    def grade(self, answered: Answered, grade: int) -> None:
+        """Give an answer 1 to 5."""
+        self._say({"response_id": answered.response_id, "rating": grade, "scale": "likert"})
 
     def prefer(self, better: Answered, worse: Answered) -> None:
         """Say which of two answers is better."""
         self._say({"response_id": better.response_id, "preferred_over": worse.response_id})
 
-    def _say(self, said: dict[str, str]) -> None:
+    def _say(self, said: dict[str, str | int]) -> None:
         httpx.post(
             self._url + "/v1/feedback", json=said, timeout=TIMEOUT_S, trust_env=False
         ).raise_for_status()

@@ -26,10 +26,11 @@ from tests.support.upstream import Received, Script, completion, events, reply, 
             (4, 2, 0, 0),
         ),
         (Cell("dpo", ("brief",), 0, (2, 4), held_out=5), [2, 4], "unknown", (8, 0, 0, 2)),
+        (Cell("auto_grades", ("brief",), 0, (4,), held_out=5), [4], "unknown", (4, 4, 0, 0)),
         (Cell("auto_words", ("brief",), 0, (2, 4), "rounds", held_out=5), [2, 4], None, (4, 4, 2, 0)),
         (Cell("auto_words", ("brief",), 0, (3, 6), "online", held_out=5), [3], 5, (6, 6, 2, 0)),
     ],
-    ids=["two users", "pairs", "rounds", "online"],
+    ids=["two users", "pairs", "grades", "rounds", "online"],
 )
 async def test_users_ask_and_rate_through_the_proxy(
     tmp_path: Path,

@@ -65,6 +65,24 @@ def test_what_pleases_whom(name: str, text: str, finished: bool, pleases: bool) 
     assert PREFERENCES[name].satisfied(text, finished) is pleases
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "finished", "grade"),
+    [
+        ("brief", "Rain is water that falls.", True, 5),
+        ("brief", "Rain is water that falls. " * 4, True, 4),
+        ("brief", "Rain is water that falls. " * 6, True, 3),
+        ("brief-cold", "Rain is water that falls. " * 10, True, 2),
+        ("brief", "Rain is water that falls. " * 20, True, 1),
+        ("brief", "Rain is water", False, 1),
+        ("brief", "", True, 1),
+        ("number", "It boils at 100 degrees.", True, 4),
+        ("number", "It boils.", True, 2),
+    ],
+)
+def test_some_give_grades(name: str, text: str, finished: bool, grade: int) -> None:
+    assert PREFERENCES[name].grade(text.strip(), finished) == grade
+
+
 def test_every_user_has_several_ways_to_say_it() -> None:
     assert all(len(set(preference.comments)) >= 5 for preference in PREFERENCES.values())
 
