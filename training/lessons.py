@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,8 @@ from burnish.training.errors import JobError, NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
 from burnish.training.rendering import Rendered, Unrenderable
 from burnish.training.rewards import above_baseline, advantages, balanced
+
+logger = logging.getLogger(__name__)
 
 NO_PAIR = "no pair is left to learn from: correct a reply, or prefer one over another"
 DOUBTED = "the other ratings speak against it"
@@ -112,8 +115,10 @@ def _believed(
     ]
     if len({each.sample.reward > 0 for each in kept}) == 1:
         return list(training)
-    if doubted := len(training) - len(kept):
-        left_out[DOUBTED] += doubted
+    for each, belief in zip(training, believed, strict=True):
+        if belief <= DISBELIEVED:
+            logger.warning("completion %s is left out: %s", each.sample.completion_id, DOUBTED)
+            left_out[DOUBTED] += 1
     return kept
 
 
