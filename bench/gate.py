@@ -244,7 +244,8 @@ async def _run(out: Path, users: int, limit: int) -> bool:
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
     finally:
         await bench.close()
-    return _report(_records(bench.results))
+    named = {candidate.name for candidate in candidates(users)}
+    return _report([each for each in _records(bench.results) if each["name"] in named])
 
 
 def main() -> int:

@@ -147,7 +147,7 @@ _DAMAGE: Mapping[str, dict[str, Any]] = {
     "noise on every weight": {"spoil": _noisy},
     "one layer x 60": {"spoil": _one_layer(60)},
     "NaN in one layer": {"spoil": _one_layer(float("nan"))},
-    "layers shuffled, x 2": {"spoil": _layers(_SHUFFLED.__getitem__, 2)},
+    "layers shuffled, x 10": {"spoil": _layers(_SHUFFLED.__getitem__, 10)},
     "flipped ratings": {"taught": _flipped},
     "bad ratings only, unguarded": {"taught": _bad, "settings": _FAR | {"kl_beta": 1e-6}},
     "trained too far": {"settings": _FAR | {"epochs": 12, "learning_rate": 2e-3}},
@@ -155,8 +155,9 @@ _DAMAGE: Mapping[str, dict[str, Any]] = {
     "says all thrice": {"objective": "sft", "settings": _FAR, "taught": _said(lambda text: f"{text} " * 3)},
     "answers other questions": {"objective": "sft", "settings": _FAR, "taught": _elsewhere},
 }
-"""What was thought to be damage before anything was measured.
+"""What was thought to be damage before anything was measured, but for the shuffled layers.
 
-The noise is 23 times the weights that it is added to, and still leaves most replies sensible; it stays, because its
-replies are worse, and the gate lets it pass.
+Those had a factor of 2 first, which leaves the bare model as it is (KL .03, not a fact lost), and its answers somewhat
+shorter: it passed, and should. The noise is 23 times the weights that it is added to, and still leaves most replies
+sensible, if often wrong.
 """
