@@ -117,7 +117,7 @@ def test_the_whole_distribution_of_the_told_model_is_learnt_at_the_same_replies(
         ):
             if token in ids:
                 gains.append(math.log(probabilities[ids.index(token)]) - plain)
-    assert len(gains) > 0.95 * sum(len(reply.tokens.reply) for reply in learnt)
+    assert len(gains) > 0.9 * sum(len(reply.tokens.reply) for reply in learnt)
     assert sum(gains) > 0, "the teacher has heard the comment"
 
 

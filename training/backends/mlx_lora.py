@@ -211,10 +211,10 @@ class MlxLoraBackend:
         teachers = [reply.teacher for reply in replies if reply.teacher]
         if not teachers:
             return seen
-        ids = _padded([teacher.ids for teacher in teachers], [0] * LIKELIEST)  # (B, R, K)
+        ids = _padded([teacher.ids for teacher in teachers], (0,) * LIKELIEST)  # (B, R, K)
         return replace(
             seen,
-            teacher=_padded([teacher.probabilities for teacher in teachers], [0.0] * (LIKELIEST + 1)),
+            teacher=_padded([teacher.probabilities for teacher in teachers], (0.0,) * (LIKELIEST + 1)),
             student=_group_logps(logits, ids),
         )
 

@@ -40,6 +40,6 @@ def group_logps(logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def _in_slices(of_slice: Callable[[Tensor, Tensor], Tensor], logits: Tensor, chosen: Tensor) -> Tensor:
-    slices = zip(*(each.flatten(0, -2).split(LOGIT_ROWS) for each in (logits, chosen)), strict=True)
+    slices = zip(*(torch.split(each.flatten(0, -2), LOGIT_ROWS) for each in (logits, chosen)), strict=True)
     found = torch.cat([checkpoint(of_slice, *pair, use_reentrant=False) for pair in slices])
     return found.view(*chosen.shape[:-1], -1)
