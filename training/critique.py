@@ -10,9 +10,11 @@ and learnt as replies to the prompt *without* the comments; the reply that was c
 weight. On the small model that keeps replies on the topic, from which imitation alone drifts (docs/learning.md).
 
 Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
-contrast are ours. It needs neither a good rating nor a second model. Two plainer forms are here to be compared with:
-``critique_imitate`` learns the kept replies and unlearns nothing; ``critique_per_token`` samples nothing, and moves
-each token of the criticised reply by how much likelier the told model finds it (arXiv 2601.20802), clipped.
+contrast are ours. It needs neither a good rating nor a second model. Three other forms are here to be compared with:
+``critique_imitate`` learns the kept replies and unlearns nothing; ``critique_distribution`` neither, and learns at each
+of their tokens how the told model would go on, not only how it did (``objectives.distil``); ``critique_per_token``
+samples nothing, and moves each token of the criticised reply by how much likelier the told model finds it (arXiv
+2601.20802), clipped.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -61,6 +63,8 @@ class Answer:
     """What the told model said instead."""
 
     to: Criticised
+    heard: tuple[int, ...]
+    """The prompt with comments that it answers."""
     tokens: Rendered
     """After the prompt without comments."""
     plain: Logps
@@ -107,6 +111,8 @@ def taught(
     lessons = _lessons(replies, 1.0, start, backend)
     if spec.objective == "critique_imitate":
         return lessons
+    if spec.objective == "critique_distribution":
+        return _distilled(lessons, kept, start, backend)
     return lessons + _lessons(_unlearnt(kept, start, backend), -1.0, start, backend)
 
 
@@ -147,14 +153,14 @@ def _best(
     asking = [(each, prompt) for each in criticised for prompt in each.told]
     drawn = backend.sample([prompt for _, prompt in asking], start, _room(criticised), spec.seed)
     usable = [
-        (each, Rendered(each.plain, sampled.ids), fmean(sampled.logps))
-        for (each, _), sampled in zip(asking, drawn, strict=True)
+        (each, heard, Rendered(each.plain, sampled.ids), fmean(sampled.logps))
+        for (each, heard), sampled in zip(asking, drawn, strict=True)
         if sampled.finished and _usable(each, backend.renderer.text(sampled.ids))
     ]
-    plain = backend.logps([tokens for _, tokens, _ in usable], start)
+    plain = backend.logps([tokens for _, _, tokens, _ in usable], start)
     answers = [
-        Answer(each, tokens, logps, informed - fmean(logps))
-        for (each, tokens, informed), logps in zip(usable, plain, strict=True)
+        Answer(each, heard, tokens, logps, informed - fmean(logps))
+        for (each, heard, tokens, informed), logps in zip(usable, plain, strict=True)
     ]
     explained = sorted((answer for answer in answers if answer.gain > 0), key=lambda answer: -answer.gain)
     return explained[: config.teacher_kept * len(criticised)]
@@ -196,6 +202,17 @@ def _lessons(
     return [
         Lesson("mis_po", (Reply(each, (pull,) * len(each.reply), pull > 0, weight, behaved, referred),))
         for (each, weight, behaved), referred in zip(replies, reference, strict=True)
+    ]
+
+
+def _distilled(
+    lessons: Sequence[Lesson], kept: Sequence[Answer], start: Policy, backend: TrainerBackend
+) -> list[Lesson]:
+    """Learn what the told model could have said at each token of the kept replies, in place of what it said."""
+    heard = [Rendered(answer.heard, answer.tokens.reply) for answer in kept]
+    return [
+        Lesson("distil", tuple(replace(reply, teacher=teacher) for reply in lesson.replies))
+        for lesson, teacher in zip(lessons, backend.distributions(heard, start), strict=True)
     ]
 
 

@@ -32,11 +32,15 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 Quantize = Literal["none", "8bit", "4bit"]
-LossName = Literal["mis_po", "mis_po_published", "mis_po_rival", "reinforce", "kto", "bco", "dpo", "sft"]
-"""A formula that one reply, or one pair of them, is learnt by; see ``training.objectives``."""
-Critique = Literal["critique", "critique_imitate", "critique_per_token"]
+RatedLoss = Literal["mis_po", "mis_po_published", "mis_po_rival", "reinforce", "kto", "bco", "dpo", "sft"]
+"""A formula that rated replies, or pairs of replies, can be learnt by."""
+LossName = Literal[RatedLoss, "distil"]
+"""A formula that one reply, or one pair of them, is learnt by; see ``training.objectives``.
+
+"distil" needs a teacher, and so a comment."""
+Critique = Literal["critique", "critique_imitate", "critique_per_token", "critique_distribution"]
 """Learning from comments; see ``training.critique``."""
-Objective = Literal[LossName, Critique, "hybrid"]
+Objective = Literal[RatedLoss, Critique, "hybrid"]
 """What a run learns by. "hybrid": from ratings and from comments."""
 
 

@@ -13,7 +13,7 @@ from burnish.training.choosing import teaches
 from burnish.training.critique import NO_COMMENT, pooled, taught
 from burnish.training.dataset import Example, examples, leave_out, rendered
 from burnish.training.errors import JobError, NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Objective, RatedLoss, Sample
 from burnish.training.rendering import Rendered, Unrenderable
 from burnish.training.rewards import above_baseline, advantages, balanced
 
@@ -23,7 +23,7 @@ NO_PAIR = "no pair is left to learn from: correct a reply, or prefer one over an
 DOUBTED = "the other ratings speak against it"
 DISBELIEVED = 0.05
 """Who is believed no more than that is not learnt from."""
-BY_REWARD: frozenset[LossName] = frozenset({"mis_po", "mis_po_published", "mis_po_rival"})
+BY_REWARD: frozenset[RatedLoss] = frozenset({"mis_po", "mis_po_published", "mis_po_rival"})
 """Losses that normalise their advantages, which balances the classes; the others' classes are balanced by weight."""
 
 
@@ -44,7 +44,7 @@ def lessons(
     match spec.objective:
         case "dpo":
             return _pairs(spec, samples, backend, left_out)
-        case "critique" | "critique_imitate" | "critique_per_token":
+        case "critique" | "critique_imitate" | "critique_per_token" | "critique_distribution":
             return taught(spec, samples, backend, left_out)
         case "hybrid":
             rated = _rated(job, spec, "mis_po", samples, backend, left_out=left_out)
@@ -61,7 +61,7 @@ def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyp
         case "dpo":
             if not any(sample.correction or sample.worse for sample in samples):
                 raise NotTrainable(NO_PAIR)
-        case "critique" | "critique_imitate" | "critique_per_token":
+        case "critique" | "critique_imitate" | "critique_per_token" | "critique_distribution":
             if not pooled(samples, seed=0):
                 raise NotTrainable(NO_COMMENT)
         case "hybrid":
@@ -73,7 +73,7 @@ def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyp
 def _rated(
     job: JobDirectory,
     spec: JobSpec,
-    loss: LossName,
+    loss: RatedLoss,
     samples: Sequence[Sample],
     backend: TrainerBackend,
     *,
@@ -127,7 +127,7 @@ def _reply(tokens: Rendered, pull: float, weight: float, behaviour: Logps, refer
 
 
 def _pulls(
-    loss: LossName, training: Sequence[Example], config: Hyperparameters
+    loss: RatedLoss, training: Sequence[Example], config: Hyperparameters
 ) -> tuple[list[float], list[float]]:
     """Return advantages and weights, (N,) each."""
     rewards = [example.sample.reward for example in training]
@@ -215,7 +215,7 @@ def _adapter_of(job: JobDirectory, spec: JobSpec, version: int) -> Policy:
     return job.path / path
 
 
-def check_classes(rewards: Sequence[float], loss: LossName, config: Hyperparameters) -> None:
+def check_classes(rewards: Sequence[float], loss: RatedLoss, config: Hyperparameters) -> None:
     """Refuse ratings that would teach nothing, or only damage.
 
     On bad ratings alone a model learns to answer with gibberish, which the preference itself cannot see; a KL

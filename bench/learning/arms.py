@@ -44,6 +44,7 @@ ARMS: Mapping[str, Arm] = {
         Arm("dpo", _objective("dpo"), pairs=True),
         Arm("critique", _objective("critique"), comments=True),
         Arm("critique_imitate", _objective("critique_imitate"), comments=True),
+        Arm("critique_distribution", _objective("critique_distribution"), comments=True),
         Arm("critique_per_token", _objective("critique_per_token"), comments=True),
         Arm("critique_turns", _objective("critique", next_turn="true"), turns=True),
         Arm("hybrid", _objective("hybrid"), comments=True),

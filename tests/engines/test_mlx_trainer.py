@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from transformers import AutoModelForCausalLM
 from burnish.adapters.convert.peft import read_peft
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.weights_file import check_adapter
+from burnish.training.backends.base import Distribution, Lesson, Reply
 from burnish.training.backends.torch_peft import TorchFunctions, TorchPeftBackend
 from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.objectives import LOSSES
@@ -55,12 +57,12 @@ from burnish.training.objectives.arrays import Batch
 from burnish.training.objectives.diagnostics import diagnose
 mx.set_default_device(mx.cpu)
 case = {name: mx.array(value) for name, value in np.load(sys.argv[1]).items()}
-policy, config = case.pop("policy"), Hyperparameters(kl_beta=0.1)
+policy, student, config = case.pop("policy"), case.pop("student"), Hyperparameters(kl_beta=0.1)
 for name, loss in LOSSES.items():
-    def of(policy):
-        return loss(Batch(policy, **case), config, MlxFunctions)
-    value, gradient = mx.value_and_grad(of)(policy)
-    np.savez(f"{sys.argv[2]}/{name}.npz", loss=value, gradient=gradient)
+    def of(policy, student):
+        return loss(Batch(policy, student=student, **case), config, MlxFunctions)
+    value, (gradient, taught) = mx.value_and_grad(of, argnums=(0, 1))(policy, student)
+    np.savez(f"{sys.argv[2]}/{name}.npz", loss=value, gradient=gradient, taught=taught)
 sums = diagnose(Batch(policy, **case), config, MlxFunctions)
 np.savez(f"{sys.argv[2]}/sums.npz", **{name: np.array(each) for name, each in sums.items()})
 """
@@ -68,6 +70,7 @@ np.savez(f"{sys.argv[2]}/sums.npz", **{name: np.array(each) for name, each in su
 SCORES = """
 import json, sys
 from pathlib import Path
+from burnish.training.backends.base import Lesson, Reply
 from burnish.training.backends.mlx_lora import MlxLoraBackend
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters
@@ -94,6 +97,13 @@ others = [backend.renderer.conversation(
     for each in ("It is a river.", book)]
 scores["alike"] = backend.likeness([reply, *others]).tolist()
 scores["end"] = backend.renderer.end_id
+both = [reply, others[1]]
+teachers = backend.distributions(both, "bare")
+scores["goes_on"] = [[each.ids, each.probabilities] for each in teachers]
+rows = backend.logps(both, "bare")
+taught = [Lesson("distil", (Reply(each, row, True, 1.0, row, row, teacher),))
+          for each, row, teacher in zip(both, rows, teachers)]
+scores["taught"] = backend.step(taught, Hyperparameters(), 0.0)
 print(json.dumps(scores))
 """
 
@@ -127,6 +137,8 @@ def test_every_objective_and_its_gradient_are_the_same_on_both(seed: int, tmp_pa
         loss, gradient = run(objective, numbers, config)
         assert found["loss"] == pytest.approx(loss.item(), rel=1e-5), name
         assert found["gradient"] == pytest.approx(gradient.numpy(), rel=1e-4, abs=1e-6), name
+    _, taught = run(LOSSES["distil"], numbers, config, of="student")
+    assert np.load(tmp_path / "distil.npz")["taught"] == pytest.approx(taught.numpy(), rel=1e-4, abs=1e-6)
     sums = diagnose(batch(numbers), config, TorchFunctions)
     found = {name: float(value) for name, value in np.load(tmp_path / "sums.npz").items()}
     assert found == pytest.approx({name: float(each) for name, each in sums.items()}, rel=1e-4, abs=1e-6)
@@ -216,6 +228,21 @@ def test_replies_score_as_in_peft_under_every_policy(
         for each in texts
     ]
     assert np.array(found.pop("alike")) == pytest.approx(theirs.likeness(spoken), abs=BF16)
+
+    both = [spoken[0], spoken[2]]
+    teachers = [Distribution(*(tuple(map(tuple, rows)) for rows in each)) for each in found.pop("goes_on")]
+    for ours, other in zip(teachers, theirs.distributions(both, "bare"), strict=True):
+        for ids, probabilities, row, others in zip(*astuple(ours), *astuple(other), strict=True):
+            assert probabilities[-1] == pytest.approx(others[-1], abs=BF16)
+            likely = dict(zip(ids, probabilities, strict=False))
+            assert likely.get(row[0]) == pytest.approx(others[0], abs=BF16)
+    rows = theirs.logps(both, "bare")
+    lessons = [
+        Lesson("distil", (Reply(each, row, True, 1.0, row, row, teacher),))
+        for each, row, teacher in zip(both, rows, teachers, strict=True)
+    ]
+    taught = theirs.step(lessons, Hyperparameters(), 0.0)
+    assert found.pop("taught") == pytest.approx(taught, rel=0.2, abs=BF16)
 
     reply = {"role": "assistant", "content": "It is water."}
     tokens = Renderer(base).conversation(messages, (), reply, finished=True, max_tokens=99)

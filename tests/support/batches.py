@@ -12,7 +12,7 @@ from burnish.training.job import Hyperparameters
 from burnish.training.objectives.arrays import Batch, Loss
 
 CONFIG = Hyperparameters()
-B, T = 4, 6
+B, T, K = 4, 6, 5
 Case = dict[str, np.ndarray]
 
 
@@ -29,6 +29,8 @@ def case(seed: int, spread: float = 0.3) -> Case:
         "advantages": np.repeat(advantages, T, axis=1),
         "good": advantages[:, 0] > 0,
         "weights": draw.uniform(0.5, 2, B),
+        "teacher": draw.dirichlet(np.ones(K), (B, T)),
+        "student": np.log(draw.dirichlet(np.ones(K), (B, T))),
     }
 
 
@@ -48,16 +50,16 @@ def one(policy: float, advantage: float, behaviour: float = -1.0, tokens: int = 
 
 def batch(c: Case, point: float = 0.0) -> Batch:
     tensors: dict[str, Any] = {name: torch.tensor(value) for name, value in c.items()}
-    tensors["policy"].requires_grad_()
+    for name in tensors.keys() & {"policy", "student"}:
+        tensors[name].requires_grad_()
     return Batch(**tensors, point=point)
 
 
 def run(
-    loss: Loss, c: Case, config: Hyperparameters = CONFIG, point: float = 0.0
+    loss: Loss, c: Case, config: Hyperparameters = CONFIG, point: float = 0.0, *, of: str = "policy"
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a loss and its gradient with respect to the policy's log-probabilities."""
+    """Return a loss and its gradient with respect to the policy's log-probabilities, or the student's."""
     given = batch(c, point)
     found = loss(given, config, TorchFunctions)
-    found.backward()
-    assert given.policy.grad is not None
-    return found.detach(), given.policy.grad
+    (gradient,) = torch.autograd.grad(found, getattr(given, of))
+    return found.detach(), gradient

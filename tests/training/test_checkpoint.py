@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.training.backends.base import Lesson, Reply
+from burnish.training.backends.base import Distribution, Lesson, Reply
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.rendering import Rendered
@@ -19,8 +19,14 @@ from tests.support.jobs import brief_samples, write_job
 floats = st.floats(allow_nan=False, allow_infinity=False)
 ids = st.lists(st.integers(0, 2**18), min_size=1, max_size=4).map(tuple)
 logps = st.lists(floats, max_size=4).map(tuple)
-replies = st.builds(Reply, st.builds(Rendered, ids, ids), logps, st.booleans(), floats, logps, logps)
-lessons = st.lists(st.builds(Lesson, st.sampled_from(["mis_po", "dpo"]), st.tuples(replies)), max_size=4)
+rows = st.lists(logps, max_size=3).map(tuple)
+teachers = st.none() | st.builds(Distribution, st.lists(ids, max_size=3).map(tuple), rows)
+replies = st.builds(
+    Reply, st.builds(Rendered, ids, ids), logps, st.booleans(), floats, logps, logps, teachers
+)
+lessons = st.lists(
+    st.builds(Lesson, st.sampled_from(["mis_po", "dpo", "distil"]), st.tuples(replies)), max_size=4
+)
 
 
 def job(path: Path, count: int = 4, **changes: Any) -> JobDirectory:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -96,6 +98,27 @@ def test_told_that_it_was_too_long_it_teaches_shorter_replies(
 def test_the_same_seed_teaches_the_same(backend: TorchPeftBackend) -> None:
     once, again = (taught(SPEC, [criticised(n) for n in range(2)], backend) for _ in range(2))
     assert once == again
+
+
+def test_the_whole_distribution_of_the_told_model_is_learnt_at_the_same_replies(
+    backend: TorchPeftBackend, lessons: list[Lesson]
+) -> None:
+    form = SPEC.model_copy(update={"objective": "critique_distribution"})
+    found = taught(form, [criticised(n) for n in range(6)] + [sample(7, good=True)], backend)
+    assert {lesson.loss for lesson in found} == {"distil"}
+    (learnt,) = zip(*(lesson.replies for lesson in found), strict=True)
+    imitated = [reply for lesson in lessons for reply in lesson.replies if reply.good]
+    assert [reply.tokens for reply in learnt] == [reply.tokens for reply in imitated], "nothing is unlearnt"
+    gains = []
+    for reply in learnt:
+        assert reply.teacher
+        for token, plain, ids, probabilities in zip(
+            reply.tokens.reply, reply.reference_logps, *astuple(reply.teacher), strict=True
+        ):
+            if token in ids:
+                gains.append(math.log(probabilities[ids.index(token)]) - plain)
+    assert len(gains) > 0.9 * sum(len(reply.tokens.reply) for reply in learnt)
+    assert sum(gains) > 0, "the teacher has heard the comment"
 
 
 def test_without_a_comment_there_is_nothing_to_learn(backend: TorchPeftBackend) -> None:

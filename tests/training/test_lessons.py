@@ -10,11 +10,11 @@ import pytest
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Objective, RatedLoss, Sample
 from burnish.training.lessons import DOUBTED, check_classes, lessons
 from tests.support.jobs import LONG, SHORT, TOPICS, sample
 
-RATED: tuple[LossName, ...] = (
+RATED: tuple[RatedLoss, ...] = (
     "mis_po", "mis_po_published", "mis_po_rival", "reinforce", "kto", "bco",
 )  # fmt: skip
 
@@ -50,7 +50,7 @@ def one_good_of_four() -> list[Sample]:
 
 @pytest.mark.parametrize("loss", RATED)
 def test_every_rated_reply_is_a_lesson_and_no_class_outweighs_the_other(
-    backend: TorchPeftBackend, loss: LossName
+    backend: TorchPeftBackend, loss: RatedLoss
 ) -> None:
     found = learnt(backend, loss, one_good_of_four())
     assert [lesson.loss for lesson in found] == [loss] * 4

@@ -22,8 +22,21 @@ TEMPERATURE, TOP_P = 0.8, 0.95
 LIKENESS_BYTES = 2**29
 """Of gradients in memory at once: those of 100 replies by the small model, in 16 bits."""
 
+LIKELIEST = 32
+"""Of a teacher's tokens at each place; what is noted down of a reply of 96 is then 80 kB."""
+
 Logps = tuple[float, ...]
 """Log-probability of each reply token, nats, (R,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """How a policy would go on at each token of a reply: its likeliest tokens, and all others as one group."""
+
+    ids: tuple[tuple[int, ...], ...]
+    """(R, K)"""
+    probabilities: tuple[tuple[float, ...], ...]
+    """(R, K + 1): of these tokens, and of all others together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +51,8 @@ class Reply:
     weight: float
     behaviour_logps: Logps
     reference_logps: Logps
+    teacher: Distribution | None = None
+    """For "distil", which learns this and not the tokens themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +95,13 @@ class TrainerBackend(Protocol):
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
         """Score replies without learning. Raises JobError when the adapter can't be loaded."""
+        ...
+
+    def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
+        """Return how a policy would go on at each token of the replies, ``LIKELIEST`` tokens each.
+
+        Raises JobError as ``logps``.
+        """
         ...
 
     def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:

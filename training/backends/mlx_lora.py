@@ -14,7 +14,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,10 @@ from burnish.adapters.convert.mlx_base import CONFIG, rope_misread
 from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
 from burnish.adapters.errors import AdapterError
 from burnish.training.backends.base import (
+    LIKELIEST,
     TEMPERATURE,
     TOP_P,
+    Distribution,
     Lesson,
     Logps,
     Policy,
@@ -104,6 +106,19 @@ class MlxLoraBackend:
                 logps, _ = self._forward([sequences[place] for place in places])
                 for place, row in zip(places, logps.tolist(), strict=True):
                     found[place] = tuple(row[: len(sequences[place].reply)])
+        return [found[place] for place in range(len(sequences))]
+
+    def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
+        """Say how a policy would go on; see TrainerBackend."""
+        found: dict[int, Distribution] = {}
+        with self._acting(policy):
+            for places in micro_batches(sequences, self._micro_batch_tokens):
+                logits = self._logits([sequences[place] for place in places])
+                ids = mx.argpartition(-logits, LIKELIEST, axis=2)[:, :, :LIKELIEST]
+                both = ids.tolist(), mx.exp(_group_logps(logits, ids)).tolist()
+                for place, *rows in zip(places, *both, strict=True):
+                    length = len(sequences[place].reply)
+                    found[place] = Distribution(*(tuple(map(tuple, row[:length])) for row in rows))
         return [found[place] for place in range(len(sequences))]
 
     def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
@@ -180,8 +195,10 @@ class MlxLoraBackend:
 
     def _batch(self, members: Sequence[Lesson], point: float) -> Batch:
         replies = [reply for lesson in members for reply in lesson.replies]
-        logps, mask = self._forward([reply.tokens for reply in replies])
-        return Batch(
+        sequences = [reply.tokens for reply in replies]
+        logits = self._logits(sequences)
+        logps, mask = _scored(logits, sequences)
+        seen = Batch(
             policy=logps,
             behaviour=_padded([reply.behaviour_logps for reply in replies]),
             reference=_padded([reply.reference_logps for reply in replies]),
@@ -190,6 +207,15 @@ class MlxLoraBackend:
             good=mx.array([reply.good for reply in replies]),
             weights=mx.array([reply.weight for reply in replies]),
             point=point,
+        )
+        teachers = [reply.teacher for reply in replies if reply.teacher]
+        if not teachers:
+            return seen
+        ids = _padded([teacher.ids for teacher in teachers], (0,) * LIKELIEST)  # (B, R, K)
+        return replace(
+            seen,
+            teacher=_padded([teacher.probabilities for teacher in teachers], (0.0,) * (LIKELIEST + 1)),
+            student=_group_logps(logits, ids),
         )
 
     def weight_change(self, adapter: Path) -> float:
@@ -266,14 +292,15 @@ class MlxLoraBackend:
 
     def _forward(self, sequences: Sequence[Rendered]) -> tuple[mx.array, mx.array]:
         """Return log-probabilities of the reply tokens and their mask, both (B, R), replies at the left."""
+        return _scored(self._logits(sequences), sequences)
+
+    def _logits(self, sequences: Sequence[Rendered]) -> mx.array:
+        """Return what the reply tokens are predicted by in fp32, (B, R, V), replies at the left."""
         ids = _padded([s.ids for s in sequences], fill=self.renderer.pad_id)  # (B, T + 1)
         logits = self._model(ids[:, :-1])  # (B, T, V)
         # Only the reply's in fp32: they are the trainer's largest array.
         predicting = [range(len(s.prompt) - 1, len(s.ids) - 1) for s in sequences]
-        rows = mx.take_along_axis(logits, _padded(predicting)[:, :, None], axis=1).astype(mx.float32)
-        targets = _padded([s.reply for s in sequences])  # (B, R)
-        chosen = mx.take_along_axis(rows, targets[:, :, None], axis=2).squeeze(2)
-        return chosen - mx.logsumexp(rows, axis=2), _padded([[True] * len(s.reply) for s in sequences])
+        return mx.take_along_axis(logits, _padded(predicting)[:, :, None], axis=1).astype(mx.float32)
 
     @contextmanager
     def _recomputing_layers(self, tokens: int) -> Iterator[None]:
@@ -334,7 +361,20 @@ def _set(layer: Any, factors: _Factors) -> None:
     layer.lora_a, layer.lora_b, layer.scale = factors.lora_a, factors.lora_b, factors.scale
 
 
-def _padded(rows: Sequence[Sequence[Any]], fill: int = 0) -> mx.array:
+def _scored(logits: mx.array, sequences: Sequence[Rendered]) -> tuple[mx.array, mx.array]:
+    targets = _padded([s.reply for s in sequences])  # (B, R)
+    chosen = mx.take_along_axis(logits, targets[:, :, None], axis=2).squeeze(2)
+    return chosen - mx.logsumexp(logits, axis=2), _padded([[True] * len(s.reply) for s in sequences])
+
+
+def _group_logps(logits: mx.array, ids: mx.array) -> mx.array:
+    """Return log softmax(logits)[ids], and that of all other tokens together: (B, R, V), (B, R, K) → (B, R, K + 1)."""
+    hidden = mx.put_along_axis(logits, ids, mx.array(-math.inf), axis=2)
+    grouped = [mx.take_along_axis(logits, ids, axis=2), mx.logsumexp(hidden, axis=2, keepdims=True)]
+    return mx.concatenate(grouped, axis=2) - mx.logsumexp(logits, axis=2, keepdims=True)
+
+
+def _padded(rows: Sequence[Sequence[Any]], fill: Any = 0) -> mx.array:
     """Fill up rows on their right, (B, longest)."""
     longest = max(map(len, rows))
     return mx.array([[*row, *[fill] * (longest - len(row))] for row in rows])

@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,22 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from burnish.training.backends.base import Lesson, Logps, Policy, Sampled, directions
+from burnish.training.backends.base import (
+    LIKELIEST,
+    Distribution,
+    Lesson,
+    Logps,
+    Policy,
+    Sampled,
+    directions,
+)
 from burnish.training.backends.micro_batches import lesson_batches, micro_batches
 from burnish.training.backends.quantized import quantization
+from burnish.training.backends.torch_device import faster_dtype, training_device
+from burnish.training.backends.torch_logits import group_logps, token_logps
 from burnish.training.backends.torch_sampling import draw
-from burnish.training.device import demand_room, needed_bytes, pick
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, Quantize
 from burnish.training.objectives import LOSSES
@@ -47,12 +55,6 @@ from burnish.training.rendering import Rendered, Renderer
 
 # Of keys and values while sampling: the small model needs 46 kB a token in bf16, an 8B model 130 kB.
 CACHED_TOKENS = 4096
-# Rows of logits that are in fp32 at once: 128 rows of a 150k vocabulary are 77 MB.
-LOGIT_ROWS = 128
-# Each takes about a millisecond; the first ones prepare kernels.
-DTYPE_TRIES = 20
-# Without instructions for it, bf16 is several times slower; anything less is noise, and fp32 costs memory.
-CLEARLY_FASTER = 1.5
 # As transformers calls it.
 ATTENTION = re.compile(r"\.(self_attn|attn|attention|linear_attn)\.")
 # peft's own names.
@@ -86,7 +88,7 @@ class TorchPeftBackend:
         quantize: Quantize = "none",
     ) -> None:
         torch.manual_seed(seed)
-        self._device = _device(device, weights, config, quantize)
+        self._device = training_device(device, weights, config, quantize)
         self.dtype = faster_dtype(self._device)
         quantized = quantization(quantize, self._device, self.dtype)
         self.renderer = Renderer(weights)
@@ -113,6 +115,19 @@ class TorchPeftBackend:
                 logps, mask = self._forward([sequences[place] for place in places])
                 for place, row, kept in zip(places, logps, mask, strict=True):
                     found[place] = tuple(row[kept].tolist())
+        return [found[place] for place in range(len(sequences))]
+
+    def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
+        """Say how a policy would go on; see TrainerBackend."""
+        found: dict[int, Distribution] = {}
+        with self._acting(policy), torch.no_grad():
+            for places in micro_batches(sequences, self._micro_batch_tokens):
+                logits = self._logits([sequences[place] for place in places])
+                ids = logits.topk(LIKELIEST).indices
+                probabilities = group_logps(logits, ids).exp()
+                for place, *rows in zip(places, ids, probabilities, strict=True):
+                    length = len(sequences[place].reply)
+                    found[place] = Distribution(*(tuple(map(tuple, row[-length:].tolist())) for row in rows))
         return [found[place] for place in range(len(sequences))]
 
     def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
@@ -174,8 +189,10 @@ class TorchPeftBackend:
 
     def _batch(self, members: Sequence[Lesson], point: float) -> Batch:
         replies = [reply for lesson in members for reply in lesson.replies]
-        logps, mask = self._forward([reply.tokens for reply in replies])
-        return Batch(
+        sequences = [reply.tokens for reply in replies]
+        logits = self._logits(sequences)
+        logps, mask = self._scored(logits, sequences)
+        seen = Batch(
             policy=logps,
             behaviour=self._padded([reply.behaviour_logps for reply in replies]),
             reference=self._padded([reply.reference_logps for reply in replies]),
@@ -184,6 +201,15 @@ class TorchPeftBackend:
             good=torch.tensor([reply.good for reply in replies], device=self._device),
             weights=torch.tensor([reply.weight for reply in replies], device=self._device),
             point=point,
+        )
+        teachers = [reply.teacher for reply in replies if reply.teacher]
+        if not teachers:
+            return seen
+        ids = self._padded([teacher.ids for teacher in teachers], left=True)  # (B, R, K)
+        return replace(
+            seen,
+            teacher=self._padded([teacher.probabilities for teacher in teachers]),
+            student=_leftwards(group_logps(logits, ids), sequences),
         )
 
     def weight_change(self, adapter: Path) -> float:
@@ -254,12 +280,21 @@ class TorchPeftBackend:
 
     def _forward(self, sequences: Sequence[Rendered]) -> tuple[Tensor, Tensor]:
         """Return log-probabilities of the reply tokens and their mask, both (B, R), replies at the left."""
+        return self._scored(self._logits(sequences), sequences)
+
+    def _scored(self, logits: Tensor, sequences: Sequence[Rendered]) -> tuple[Tensor, Tensor]:
+        targets = self._padded([s.reply for s in sequences], left=True, fill=self.renderer.pad_id)  # (B, R)
+        mask = self._padded([[True] * len(s.reply) for s in sequences])
+        return _leftwards(token_logps(logits, targets), sequences), mask
+
+    def _logits(self, sequences: Sequence[Rendered]) -> Tensor:
+        """Return what the reply tokens are predicted by, (B, R, V), replies at the right."""
         ids = self._padded([s.ids for s in sequences], left=True, fill=self.renderer.pad_id)  # (B, T + 1)
         seen = ids[:, :-1]  # (B, T): the last token is predicted, and predicts nothing
         attended = self._padded([[1] * (len(s.ids) - 1) for s in sequences], left=True)  # (B, T)
         longest = max(len(s.reply) for s in sequences)
         with self._sparing(seen.numel()) if torch.is_grad_enabled() else nullcontext():
-            logits = self._model(
+            logits: Tensor = self._model(
                 input_ids=seen,
                 # Without a mask attention needs no T x T matrix, which is what a long conversation dies of.
                 attention_mask=None if attended.all() else attended,
@@ -268,10 +303,7 @@ class TorchPeftBackend:
                 logits_to_keep=torch.arange(seen.shape[1] - longest, seen.shape[1], device=self._device),
                 use_cache=False,
             ).logits  # (B, R, V)
-        logps = token_logps(logits.flatten(0, 1), ids[:, -longest:].flatten()).view(len(sequences), longest)
-        rows = [row[longest - len(s.reply) :] for row, s in zip(logps, sequences, strict=True)]
-        mask = self._padded([[True] * len(s.reply) for s in sequences])
-        return pad_sequence(rows, batch_first=True), mask
+        return logits
 
     def _sparing(self, tokens: int) -> AbstractContextManager[None]:
         """Spare memory where one conversation is above the limit, and processor time where there is memory."""
@@ -287,6 +319,13 @@ class TorchPeftBackend:
             padding_value=fill,
             padding_side="left" if left else "right",
         )
+
+
+def _leftwards(rows: Tensor, sequences: Sequence[Rendered]) -> Tensor:
+    """Move the replies from the right to the left, with 0 behind them: (B, R, …) → (B, R, …)."""
+    longest = rows.shape[1]
+    moved = [row[longest - len(s.reply) :] for row, s in zip(rows, sequences, strict=True)]
+    return pad_sequence(moved, batch_first=True)
 
 
 def _projections(replies: int, matrices: Sequence[Tensor]) -> list[Tensor | None]:
@@ -307,53 +346,6 @@ def _sampled_together(lengths: Sequence[int], max_tokens: int) -> list[list[int]
     width = max(lengths, default=1) + max_tokens
     rows = max(1, CACHED_TOKENS // width)
     return [order[start : start + rows] for start in range(0, len(order), rows)]
-
-
-def token_logps(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return log softmax(logits)[target] in fp32: (N, V), (N,) → (N,).
-
-    In slices that are recomputed in the backward pass: the vocabulary in fp32 is the trainer's largest tensor.
-    """
-
-    def of_slice(rows: Tensor, wanted: Tensor) -> Tensor:
-        rows = rows.float()
-        return rows.gather(1, wanted[:, None]).squeeze(1) - rows.logsumexp(dim=1)
-
-    slices = zip(torch.split(logits, LOGIT_ROWS), torch.split(targets, LOGIT_ROWS), strict=True)
-    return torch.cat([checkpoint(of_slice, *pair, use_reentrant=False) for pair in slices])
-
-
-def _device(wanted: str, weights: Path, config: Hyperparameters, quantize: Quantize) -> torch.device:
-    """Choose where to train; on a GPU that the user did not give to training alone there must be room."""
-    free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
-    chosen = pick(wanted, free)
-    device = torch.device(chosen)
-    if device.type == "cuda" and wanted in ("auto", "shared"):
-        demand_room(chosen, free[device.index], needed_bytes(weights, config, quantize))
-    return device
-
-
-def faster_dtype(device: torch.device) -> torch.dtype:
-    """Return the number format to train in: bf16, unless this machine is clearly faster with fp32.
-
-    bf16 halves memory everywhere; processors without instructions for it (before AVX512-BF16, AMX, ARMv8.6) are
-    several times slower with it, and nothing but a try tells which is which. The tries alternate and only the best of
-    each counts, so that a busy machine does not decide.
-    """
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    operands = {
-        dtype: (torch.ones(256, 512, dtype=dtype), torch.ones(512, 1024, dtype=dtype))
-        for dtype in (torch.float32, torch.bfloat16)
-    }
-    best = dict.fromkeys(operands, math.inf)
-    for _ in range(DTYPE_TRIES):
-        for dtype, (left, right) in operands.items():
-            started = time.perf_counter()
-            left @ right
-            best[dtype] = min(best[dtype], time.perf_counter() - started)
-    clearly = best[torch.float32] * CLEARLY_FASTER < best[torch.bfloat16]
-    return torch.float32 if clearly else torch.bfloat16
 
 
 def _fresh_lora(base: Any, config: Hyperparameters) -> LoraConfig:

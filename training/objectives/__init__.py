@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from burnish.training.job import LossName
 from burnish.training.objectives.arrays import Loss
+from burnish.training.objectives.distil import distil
 from burnish.training.objectives.mis_po import mis_po, mis_po_published, mis_po_rival
 from burnish.training.objectives.preference import bco, dpo, kl_point, kto, reward_point
 from burnish.training.objectives.reinforce import reinforce
@@ -18,6 +19,7 @@ LOSSES: Mapping[LossName, Loss] = {
     "bco": bco,
     "dpo": dpo,
     "sft": sft,
+    "distil": distil,
 }
 
 POINTS: Mapping[LossName, Callable[[Sequence[Mapping[str, float]]], float]] = {

@@ -64,6 +64,11 @@ class Batch:
     """(B,): of the ratings."""
     point: float = 0.0
     """What an implicit reward is measured from (nats a reply); only ``kto`` and ``bco`` look at it."""
+    teacher: Array = None
+    """(B, T, K + 1): probabilities of a teacher's K likeliest tokens, and of all others together; only ``distil`` looks
+    at it."""
+    student: Array = None
+    """(B, T, K + 1): log π of the same, of the adapter under training; carries the gradient."""
 
     def tokens(self, xp: Functions) -> Array:
         """Return how many tokens each reply has, at least 1, (B,)."""

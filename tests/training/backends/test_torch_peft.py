@@ -17,14 +17,10 @@ from transformers import AutoModelForCausalLM
 
 from burnish.adapters.weights_file import check_adapter
 from burnish.training.backends import base
-from burnish.training.backends.base import Lesson, Logps, Reply
-from burnish.training.backends.torch_peft import (
-    LOGIT_ROWS,
-    TorchPeftBackend,
-    faster_dtype,
-    targets,
-    token_logps,
-)
+from burnish.training.backends.base import LIKELIEST, Distribution, Lesson, Logps, Reply
+from burnish.training.backends.torch_device import faster_dtype
+from burnish.training.backends.torch_peft import TorchPeftBackend, targets
+from burnish.training.critique import told
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.rendering import Rendered
@@ -78,21 +74,6 @@ def difference(left: Sequence[Logps], right: Sequence[Logps]) -> float:
 
 def mean(logps: Logps) -> float:
     return sum(logps) / len(logps)
-
-
-def test_log_probabilities_and_gradients_agree_with_float64():
-    draw = np.random.default_rng(0)
-    rows = 2 * LOGIT_ROWS + 3
-    logits = draw.normal(0, 4, (rows, 50))
-    targets = draw.integers(0, 50, rows)
-    expected = logits[np.arange(rows), targets] - np.log(np.exp(logits).sum(axis=1))
-    tensor = torch.tensor(logits, dtype=torch.float32, requires_grad=True)
-    found = token_logps(tensor, torch.tensor(targets))
-    assert found.detach().numpy() == pytest.approx(expected, abs=1e-5)
-    found.sum().backward()
-    softmax = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    assert tensor.grad is not None
-    assert tensor.grad.numpy() == pytest.approx(np.eye(50)[targets] - softmax, abs=1e-5)
 
 
 def test_scores_are_those_of_the_bare_model_one_reply_at_a_time(fresh: TorchPeftBackend, weights: Path):
@@ -313,3 +294,68 @@ def test_in_a_dense_model_all_linear_layers_but_the_output_are_changed():
     model = get_peft_model(base, LoraConfig(r=2, target_modules=targets(base)))
     changed = {name.split(".")[-4] for name, p in model.named_parameters() if p.requires_grad}
     assert changed == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+
+
+def odds(backend: TorchPeftBackend, reply: Rendered, place: int, ids: Sequence[int]) -> list[float]:
+    """Return how probable each token is as the next one of a reply, by the adapter under training."""
+    before = reply.prompt + reply.reply[:place]
+    return [math.exp(row[0]) for row in backend.logps([Rendered(before, (each,)) for each in ids], "trained")]
+
+
+def test_a_distribution_is_what_each_of_its_tokens_scores(fresh: TorchPeftBackend):
+    tokens = replies(fresh, 2)
+    found = fresh.distributions(tokens, "bare")
+    for reply, each in zip(tokens, found, strict=True):
+        assert len(each.ids) == len(each.probabilities) == len(reply.reply)
+        assert {len(set(row)) for row in each.ids} == {LIKELIEST}
+        assert np.sum(each.probabilities, axis=1) == pytest.approx(1, abs=1e-4)
+        assert np.mean([row[-1] for row in each.probabilities]) < 0.5, "they are the likeliest"
+    place = 3
+    scored = odds(fresh, tokens[0], place, found[0].ids[place])
+    assert scored == pytest.approx(found[0].probabilities[place][:-1], abs=BF16_MEAN)
+
+
+def distilled(reply: Rendered, logps: Logps, teacher: Distribution) -> Lesson:
+    return Lesson("distil", (Reply(reply, (1.0,) * len(reply.reply), True, 1.0, logps, logps, teacher),))
+
+
+def entropy(teachers: Sequence[Distribution]) -> float:
+    """Mean of the replies' means over their tokens: below it no loss gets."""
+    rows = [np.array(each.probabilities) for each in teachers]
+    return float(np.mean([-(row * np.log(row)).sum(axis=1).mean() for row in rows]))
+
+
+def divergence(backend: TorchPeftBackend, reply: Rendered, teacher: Distribution) -> float:
+    """KL(teacher ‖ student) of the first four tokens, with all but the teacher's eight likeliest as one."""
+    found = 0.0
+    for place in range(4):
+        p, q = teacher.probabilities[place][:8], odds(backend, reply, place, teacher.ids[place][:8])
+        groups = zip((*p, 1 - sum(p)), (*q, 1 - sum(q)), strict=True)
+        found += sum(one * math.log(one / other) for one, other in groups)
+    return found
+
+
+def test_a_student_comes_to_go_on_as_its_teacher_does(weights: Path):
+    config = Hyperparameters(learning_rate=1e-3)
+    backend = TorchPeftBackend(weights, None, config, seed=0)
+
+    def answered(*comment: str) -> list[Rendered]:
+        asked = [({"role": "user", "content": f"What is {topic.lower()}?"},) for topic in TOPICS[:2]]
+        prompts = [backend.renderer.prompt(told(each, comment) if comment else each) for each in asked]
+        return [
+            Rendered(tuple(prompt), reply.reply)
+            for prompt, reply in zip(prompts, replies(backend, 2), strict=True)
+        ]
+
+    plain = answered()
+    teachers = backend.distributions(answered("one short sentence please"), "bare")
+    logps = backend.logps(plain, "bare")
+    lessons = [distilled(*each) for each in zip(plain, logps, teachers, strict=True)]
+    before = divergence(backend, plain[0], teachers[0])
+    steps = [backend.step(lessons, config, 0.0) for _ in range(6)]
+    assert divergence(backend, plain[0], teachers[0]) < 0.8 * before
+    left = [step["loss"] - entropy(teachers) for step in steps]
+    assert 0.7 * left[0] > left[-1] > 0
+    own = backend.distributions(plain, "trained")
+    still = backend.step([distilled(*each) for each in zip(plain, logps, own, strict=True)], config, 0.0)
+    assert still["grad_norm"] < 0.1 * steps[0]["grad_norm"], "it has nothing to learn from itself"

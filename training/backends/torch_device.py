@@ -1,0 +1,50 @@
+"""Where torch trains, and in which number format."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+
+import torch
+
+from burnish.training.device import demand_room, needed_bytes, pick
+from burnish.training.job import Hyperparameters, Quantize
+
+# Each takes about a millisecond; the first ones prepare kernels.
+DTYPE_TRIES = 20
+# Without instructions for it, bf16 is several times slower; anything less is noise, and fp32 costs memory.
+CLEARLY_FASTER = 1.5
+
+
+def training_device(wanted: str, weights: Path, config: Hyperparameters, quantize: Quantize) -> torch.device:
+    """Choose where to train; on a GPU that the user did not give to training alone there must be room."""
+    free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
+    chosen = pick(wanted, free)
+    device = torch.device(chosen)
+    if device.type == "cuda" and wanted in ("auto", "shared"):
+        demand_room(chosen, free[device.index], needed_bytes(weights, config, quantize))
+    return device
+
+
+def faster_dtype(device: torch.device) -> torch.dtype:
+    """Return the number format to train in: bf16, unless this machine is clearly faster with fp32.
+
+    bf16 halves memory everywhere; processors without instructions for it (before AVX512-BF16, AMX, ARMv8.6) are
+    several times slower with it, and nothing but a try tells which is which. The tries alternate and only the best of
+    each counts, so that a busy machine does not decide.
+    """
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    operands = {
+        dtype: (torch.ones(256, 512, dtype=dtype), torch.ones(512, 1024, dtype=dtype))
+        for dtype in (torch.float32, torch.bfloat16)
+    }
+    best = dict.fromkeys(operands, math.inf)
+    for _ in range(DTYPE_TRIES):
+        for dtype, (left, right) in operands.items():
+            started = time.perf_counter()
+            left @ right
+            best[dtype] = min(best[dtype], time.perf_counter() - started)
+    clearly = best[torch.float32] * CLEARLY_FASTER < best[torch.bfloat16]
+    return torch.float32 if clearly else torch.bfloat16
