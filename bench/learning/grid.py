@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.bench.arms import ARMS
-from burnish.bench.cell import Cell
+from burnish.bench.cell import HELD_OUT, Cell
 from burnish.bench.measure import Say, measure
 from burnish.bench.stress import Stress
 
@@ -56,8 +56,8 @@ def large() -> Iterator[Cell]:
 
 
 def _anew(arm: str, preference: str, seed: int, ratings: int, stress: Stress = "none") -> Cell:
-    cold = {"held_out": FRESH} if preference == "brief-cold" else {}
-    return Cell(arm, (preference,), seed, (ratings,), stress=stress, **cold)
+    held_out = FRESH if preference == "brief-cold" else HELD_OUT
+    return Cell(arm, (preference,), seed, (ratings,), stress=stress, held_out=held_out)
 
 
 def _claims(seed: int) -> Iterator[Cell]:
