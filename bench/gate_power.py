@@ -10,7 +10,7 @@ import numpy as np
 
 from burnish.adapters.facts import FACTS
 from burnish.adapters.gate import Limits, allowance, forgetting_by_chance
-from burnish.proxy.learner.sampling import MAX_PROMPTS
+from burnish.proxy.learner.sampling import MAX_PROMPTS, MAX_WITH_TOOLS
 
 DRAWS = 20_000
 SHARES = (0.0, 0.02, 0.1, 0.3)
@@ -48,7 +48,7 @@ def facts_rejected(known: float, lost: float, dice: np.random.Generator) -> floa
 def main() -> None:
     """Print both tables."""
     dice = np.random.default_rng(0)
-    for count in (24, MAX_PROMPTS):
+    for count in (MAX_WITH_TOOLS, 24, MAX_PROMPTS):
         print(f"\n{count} replies: the share of faulty ones rises by …\n")
         print(
             "| before | "
