@@ -20,10 +20,9 @@ _MARKS = re.compile(r"</?\|?tool_call|</?function[=>]|<\|python_tag\|>|\[TOOL_CA
 
 def broken(call: Call, tools: Sequence[Tool]) -> bool:
     """Whether a call cannot be run: no such tool, arguments that are no JSON object, or required ones missing."""
-    function = _function(call)
-    required = {str(_function(tool).get("name")): _required(tool) for tool in tools}
-    name, arguments = str(function.get("name")), _arguments(function)
-    return name not in required or arguments is None or not required[name] <= arguments.keys()
+    called, arguments = _function(call).get("name"), _arguments(_function(call))
+    offered = [tool for tool in tools if isinstance(called, str) and _function(tool).get("name") == called]
+    return not offered or arguments is None or not _required(offered[0]) <= arguments.keys()
 
 
 def left_in_text(text: str) -> bool:

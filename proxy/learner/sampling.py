@@ -210,14 +210,14 @@ async def _ask(
         return _Answer(error=content[:500].decode(errors="replace"))
     try:
         return _read(content)
-    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise EngineError(
             f"{endpoint.model} answered {response.status} with what is no completion: {content[:200]!r}"
         ) from error
 
 
 def _read(content: bytes) -> _Answer:
-    """Raises JSONDecodeError, LookupError, TypeError when it is no completion."""
+    """Raises ValueError, LookupError, TypeError when it is no completion."""
     choice = orjson.loads(content)["choices"][0]
     message = choice["message"]
     calls = tuple(dict(call) for call in message["tool_calls"] or ()) if "tool_calls" in message else ()
