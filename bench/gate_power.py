@@ -6,15 +6,18 @@ go together a little, so that real differences are seen a little more often than
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from burnish.adapters.facts import FACTS
 from burnish.adapters.gate import Limits, allowance, forgetting_by_chance
-from burnish.proxy.learner.sampling import MAX_PROMPTS
+from burnish.proxy.learner.sampling import MAX_PROMPTS, MAX_WITH_TOOLS
 
 DRAWS = 20_000
 SHARES = (0.0, 0.02, 0.1, 0.3)
 RISES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3)
+RISES_OF_BROKEN_CALLS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 KNOWN = (0.5, 0.9)
 # Of the known facts that are lost when a version only learns a style, and as many found: the one healthy version of the
 # small model that was looked at lost three of 43, and found one.
@@ -46,25 +49,26 @@ def facts_rejected(known: float, lost: float, dice: np.random.Generator) -> floa
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print all tables."""
     dice = np.random.default_rng(0)
     for count in (24, MAX_PROMPTS):
-        print(f"\n{count} replies: the share of faulty ones rises by …\n")
-        print(
-            "| before | "
-            + " | ".join(f"{rise:.0%}" for rise in RISES)
-            + " |\n"
-            + "|---" * (1 + len(RISES))
-            + "|"
-        )
-        for before in SHARES:
-            cells = [f"{share_rejected(before, before + rise, count, dice):.2f}" for rise in RISES]
-            print(f"| {before:.0%} | " + " | ".join(cells) + " |")
+        _print_shares(count, RISES, dice)
     print(f"\n{len(FACTS)} facts: of those known it loses …\n")
     print("| knows | " + " | ".join(f"{lost:.0%}" for lost in LOST) + " |\n" + "|---" * (1 + len(LOST)) + "|")
     for known in KNOWN:
         cells = [f"{facts_rejected(known, lost, dice):.2f}" for lost in LOST]
         print(f"| {known:.0%} | " + " | ".join(cells) + " |")
+    _print_shares(MAX_WITH_TOOLS, RISES_OF_BROKEN_CALLS, dice)
+
+
+def _print_shares(count: int, rises: Sequence[float], dice: np.random.Generator) -> None:
+    print(f"\n{count} replies: the share of faulty ones rises by …\n")
+    print(
+        "| before | " + " | ".join(f"{rise:.0%}" for rise in rises) + " |\n" + "|---" * (1 + len(rises)) + "|"
+    )
+    for before in SHARES:
+        cells = [f"{share_rejected(before, before + rise, count, dice):.2f}" for rise in rises]
+        print(f"| {before:.0%} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":

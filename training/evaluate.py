@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from burnish.adapters.replies import on_topic, topics
 from burnish.training.backends.base import Logps, Policy, TrainerBackend
@@ -51,10 +53,8 @@ def evaluate(job: JobDirectory) -> Evaluation:
         held_out=_held_out(backend, [s for s in samples if s.held_out], job.adapter, incumbent, limit),
         words=_words(backend, samples, rollouts, limit),
         related=_related(backend, rollouts, limit),
-        kl_per_token=_kl(backend, _rendered(rollouts, "candidate", backend.renderer, limit), job.adapter),
-        incumbent_kl_per_token=_kl(
-            backend, _rendered(rollouts, "incumbent", backend.renderer, limit), incumbent
-        ),
+        kl_per_token=_kl(backend, _of(rollouts, "candidate"), job.adapter, limit),
+        incumbent_kl_per_token=_kl(backend, _of(rollouts, "incumbent"), incumbent, limit),
         general_loss=-_mean(backend.logps([general], job.adapter)),
         general_loss_reference=-_mean(backend.logps([general], "bare")),
         weight_change=backend.weight_change(job.adapter),
@@ -63,6 +63,10 @@ def evaluate(job: JobDirectory) -> Evaluation:
     )
     job.finish(evaluation)
     return evaluation
+
+
+def _of(rollouts: Sequence[Rollout], policy: str) -> list[Rollout]:
+    return [rollout for rollout in rollouts if rollout.policy == policy]
 
 
 def _held_out(
@@ -97,15 +101,13 @@ def _words(
     found: dict[str, dict[str, float]] = {}
     prompts = list(dict.fromkeys(rollout.prompt_id for rollout in rollouts))
     for rollout in rollouts if comments else ():
+        if rollout.called:  # what was said was said of texts
+            continue
         # By prompt: both replies to it are told the same.
         said = own.get(rollout.prompt_id) or comments[prompts.index(rollout.prompt_id) % len(comments)]
-        reply = {"role": "assistant", "content": rollout.reply}
         try:
             contexts = (rollout.messages, told(rollout.messages, said))
-            plain, informed = (
-                backend.renderer.conversation(each, rollout.tools, reply, rollout.finished, max_tokens)
-                for each in contexts
-            )
+            plain, informed = (_rendered(rollout, each, backend.renderer, max_tokens) for each in contexts)
         except Unrenderable:
             continue
         with_it, without = backend.logps([informed, plain], "bare")
@@ -118,7 +120,11 @@ def _words(
 
 
 def _related(backend: TrainerBackend, rollouts: Sequence[Rollout], max_tokens: int) -> tuple[Related, ...]:
-    """Score the replies without a word of their question under their own prompt and under a few others."""
+    """Score the replies without a word of their question under their own prompt and under a few others.
+
+    Not those with tools at hand: in the midst of an agent's work, the last question says little of what is on topic.
+    """
+    rollouts = [rollout for rollout in rollouts if not rollout.tools]
     contexts = {rollout.prompt_id: rollout.messages for rollout in rollouts}
     prompts = list(contexts)
     found = []
@@ -128,11 +134,9 @@ def _related(backend: TrainerBackend, rollouts: Sequence[Rollout], max_tokens: i
             continue
         place = prompts.index(rollout.prompt_id)
         others = [contexts[each] for each in (prompts[place + 1 :] + prompts[:place])[:OTHER_PROMPTS]]
-        reply = {"role": "assistant", "content": rollout.reply}
         try:
             own, *elsewhere = (
-                backend.renderer.conversation(each, rollout.tools, reply, rollout.finished, max_tokens)
-                for each in (rollout.messages, *others)
+                _rendered(rollout, each, backend.renderer, max_tokens) for each in (rollout.messages, *others)
             )
         except Unrenderable:
             continue
@@ -142,28 +146,34 @@ def _related(backend: TrainerBackend, rollouts: Sequence[Rollout], max_tokens: i
     return tuple(found)
 
 
-def _kl(backend: TrainerBackend, own: Sequence[Rendered], policy: Policy) -> float:
-    """Return KL(policy ‖ bare) per token on replies that the policy sampled: mean of log π − log π_ref."""
-    if not own or policy == "bare":
+def _kl(backend: TrainerBackend, own: Iterable[Rollout], policy: Policy, max_tokens: int) -> float | None:
+    """Return KL(policy ‖ bare) per token on replies that the policy sampled: mean of log π − log π_ref.
+
+    None when no reply can be scored.
+    """
+    if policy == "bare":
         return 0.0
-    return _mean(backend.logps(own, policy)) - _mean(backend.logps(own, "bare"))
+    rendered = []
+    for rollout in own:
+        with suppress(Unrenderable):  # e.g. an empty, cut reply has no token; the gate counts it on its own
+            rendered.append(_rendered(rollout, rollout.messages, backend.renderer, max_tokens))
+    if not rendered:
+        return None
+    return _mean(backend.logps(rendered, policy)) - _mean(backend.logps(rendered, "bare"))
 
 
 def _rendered(
-    rollouts: Iterable[Rollout], policy: str, renderer: Renderer, max_tokens: int
-) -> list[Rendered]:
-    rendered = []
-    for rollout in rollouts:
-        if rollout.policy != policy:
-            continue
-        reply = {"role": "assistant", "content": rollout.reply}
-        try:
-            rendered.append(
-                renderer.conversation(rollout.messages, rollout.tools, reply, rollout.finished, max_tokens)
-            )
-        except Unrenderable:
-            continue  # an empty, cut reply has no token to score; the gate counts it on its own
-    return rendered
+    rollout: Rollout, messages: Sequence[Mapping[str, Any]], renderer: Renderer, max_tokens: int
+) -> Rendered:
+    """Render a reply after a context. Raises Unrenderable."""
+    if rollout.error or (rollout.tool_calls and not rollout.finished):
+        raise Unrenderable(
+            "the tool call is cut, or the engine could not read it: how it was written is not known"
+        )
+    reply: dict[str, Any] = {"role": "assistant", "content": rollout.reply}
+    if rollout.tool_calls:
+        reply["tool_calls"] = list(rollout.tool_calls)
+    return renderer.conversation(messages, rollout.tools, reply, rollout.finished, max_tokens)
 
 
 def _general(renderer: Renderer) -> Rendered:

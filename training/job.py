@@ -26,6 +26,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from burnish.adapters.tool_calls import left_in_text
 from burnish.training.errors import JobError
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -170,7 +171,19 @@ class Rollout(_Record):
     messages: tuple[dict[str, Any], ...]
     tools: tuple[dict[str, Any], ...] = ()
     reply: str
+    """Its text; next to tool calls there often is none."""
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    """As the engine gave them, in OpenAI chat form."""
     finished: bool
+    """False when a token limit cut it."""
+    error: str | None = None
+    """What the engine said instead of a reply, where it could make none of what the model wrote with tools at hand."""
+
+    @property
+    def called(self) -> bool:
+        """Whether it calls a tool, or fails to, so that there is no text to be judged as a reply."""
+        written_out = bool(self.tools) and left_in_text(self.reply)
+        return bool(self.tool_calls or self.error) or written_out
 
 
 class TrainResult(_Record):
@@ -242,9 +255,10 @@ class Evaluation(_Record):
     words: tuple[WordsScore, ...] = ()
     """Empty when nobody said anything."""
     related: tuple[Related, ...] = ()
-    kl_per_token: float
-    """Candidate's own rollouts, KL(candidate ‖ bare model) per token, nats: mean of log π_c − log π_ref."""
-    incumbent_kl_per_token: float
+    kl_per_token: float | None
+    """Candidate's own rollouts, KL(candidate ‖ bare model) per token, nats: mean of log π_c − log π_ref.
+    None: there are none that could be scored."""
+    incumbent_kl_per_token: float | None
     general_loss: float
     """Mean negative log-likelihood per token of a fixed neutral text under the candidate."""
     general_loss_reference: float

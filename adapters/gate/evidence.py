@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from burnish.adapters.taste import RatedReply
+from burnish.adapters.tool_calls import Call, Tool, broken, left_in_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,28 @@ class SampledReply:
     related: float | None = None
     """How much likelier the bare model finds it under its own prompt than under another (nats per token), where that
     was measured: of replies without a word of the question."""
+    tools: tuple[Tool, ...] = ()
+    """That the prompt came with."""
+    calls: tuple[Call, ...] = ()
+    """Of tools. Beside them there often is no text."""
+    error: str | None = None
+    """What the engine said instead, where it could make no reply of what the model wrote with tools at hand."""
+
+    @property
+    def called(self) -> bool:
+        """Whether it calls a tool, or fails to: then there is no text to be judged as a reply."""
+        return bool(self.calls or self.error) or self._written_out
+
+    @property
+    def call_broken(self) -> bool:
+        """Whether it calls a tool so that the call cannot be run."""
+        if self.error or self._written_out or (self.calls and not self.finished):
+            return True
+        return any(broken(call, self.tools) for call in self.calls)
+
+    @property
+    def _written_out(self) -> bool:
+        return bool(self.tools) and left_in_text(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +95,8 @@ class Evidence:
     words: tuple[ToldApart, ...]
     """A prompt each; empty when nobody said anything."""
     known: tuple[Known, ...]
-    kl_per_token: float
-    """KL(candidate ‖ bare model) per token on the candidate's own replies, nats."""
+    kl_per_token: float | None
+    """KL(candidate ‖ bare model) per token on the candidate's own replies, nats; None when none could be scored."""
     general_loss: float
     """Mean negative log-likelihood per token of a neutral text under the candidate, nats."""
     general_loss_reference: float
@@ -89,3 +113,8 @@ class Evidence:
 
 Pair = tuple[SampledReply, SampledReply]
 """(candidate's, incumbent's)"""
+
+
+def in_text(pairs: Sequence[Pair]) -> list[Pair]:
+    """Return the pairs of which neither reply is a tool call: with one, there are no two texts to compare."""
+    return [pair for pair in pairs if not any(reply.called for reply in pair)]

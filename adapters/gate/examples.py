@@ -8,8 +8,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from burnish.adapters.gate.check import Limits
-from burnish.adapters.gate.evidence import Pair
+from burnish.adapters.gate.evidence import Pair, SampledReply
 from burnish.adapters.gate.soundness import FAULTS
+from burnish.adapters.tool_calls import readable
 
 ExampleKind = Literal["gain", "typical", "loss", "fault"]
 
@@ -76,9 +77,16 @@ def _example(kind: ExampleKind, why: str, pair: Pair) -> Example:
         kind=kind,
         why=why,
         prompt=_cut(new.prompt, MAX_PROMPT_CHARACTERS),
-        before=_cut(old.text, MAX_REPLY_CHARACTERS),
-        after=_cut(new.text, MAX_REPLY_CHARACTERS),
+        before=_cut(_readable(old), MAX_REPLY_CHARACTERS),
+        after=_cut(_readable(new), MAX_REPLY_CHARACTERS),
     )
+
+
+def _readable(reply: SampledReply) -> str:
+    """Return its text and its tool calls, a line each."""
+    said = [reply.text] if reply.text else []
+    error = [f"(the engine could make no answer of it: {reply.error})"] if reply.error else []
+    return "\n".join([*said, *map(readable, reply.calls), *error])
 
 
 def _cut(text: str, limit: int) -> str:

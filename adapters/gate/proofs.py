@@ -30,7 +30,7 @@ _FITS = {
 
 
 def proofs(evidence: Evidence, pairs: Sequence[Pair], taste: Taste | None, limits: Limits) -> list[Check]:
-    """Return every proof that was tried."""
+    """Return every proof that was tried; ``pairs`` are those of texts."""
     return [
         _ratings(evidence.held_out, limits),
         _taste(taste, pairs, limits),
@@ -39,7 +39,10 @@ def proofs(evidence: Evidence, pairs: Sequence[Pair], taste: Taste | None, limit
 
 
 def gains(evidence: Evidence, pairs: Sequence[Pair], taste: Taste | None) -> Mapping[str, float]:
-    """Return how much better the candidate's reply to each prompt is, by taste, else by words, else nothing."""
+    """Return how much better the candidate's reply to each prompt is, by taste, else by words, else nothing.
+
+    ``pairs`` are those of texts.
+    """
     if taste:
         return {new.prompt_id: _pleases(taste, new) - _pleases(taste, old) for new, old in pairs}
     return {each.prompt_id: each.gain for each in evidence.words if isfinite(each.gain)}

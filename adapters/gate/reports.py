@@ -11,7 +11,7 @@ from statistics import StatisticsError, correlation, fmean
 from types import MappingProxyType
 
 from burnish.adapters.gate.check import Check, Limits
-from burnish.adapters.gate.evidence import Pair
+from burnish.adapters.gate.evidence import Pair, in_text
 from burnish.adapters.gate.intervals import chance_of_a_share
 from burnish.adapters.replies import asks_back, flatters, marked_up, refuses
 from burnish.adapters.taste import RatedReply
@@ -34,10 +34,14 @@ def reports(rated: Sequence[RatedReply], pairs: Sequence[Pair], limits: Limits) 
     """Return what is only told."""
     if not pairs:
         return [Check(name="length", kind="reported", text="no replies were sampled")]
-    return [_length(pairs), *(_habit(name, pairs, limits) for name in HABITS), _length_bias(rated, pairs)]
+    texts = in_text(pairs)
+    habits = [_habit(name, pairs, limits) for name in HABITS]
+    return [_length(texts), *habits, _length_bias(rated, texts), *_tool_use(pairs, limits)]
 
 
 def _length(pairs: Sequence[Pair]) -> Check:
+    if not pairs:
+        return Check(name="length", kind="reported", text="no prompt was answered in text by both versions")
     new, old = _lengths(pairs)
     text = f"replies have {new:.0f} characters on average, before {old:.0f}"
     return Check(name="length", kind="reported", value=new / old if old else None, text=text)
@@ -45,11 +49,24 @@ def _length(pairs: Sequence[Pair]) -> Check:
 
 def _habit(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
     words, has = HABITS[name]
-    new, old = (sum(has(pair[side].text) for pair in pairs) for side in (0, 1))
+    new, old = (sum(not pair[side].called and has(pair[side].text) for pair in pairs) for side in (0, 1))
     count = len(pairs)
     more = (new - old) / count > chance_of_a_share(new, old, count, limits)
     text = f"{words}: {new} of {count}, before {old}{', more than chance explains' if more else ''}"
     return Check(name=name, kind="reported", value=new / count, text=text)
+
+
+def _tool_use(pairs: Sequence[Pair], limits: Limits) -> list[Check]:
+    """Say how often it calls a tool where it could; whether that was right, nothing here knows."""
+    offered = [pair for pair in pairs if pair[0].tools]
+    if not offered:
+        return []
+    new, old = (sum(pair[side].called for pair in offered) for side in (0, 1))
+    count = len(offered)
+    other = abs(new - old) / count > chance_of_a_share(new, old, count, limits)
+    said = f", {'more' if new > old else 'fewer'} than chance explains" if other else ""
+    text = f"it calls a tool at {new} of {count} prompts with tools, before at {old}{said}"
+    return [Check(name="tool_use", kind="reported", value=new / count, text=text)]
 
 
 def _length_bias(rated: Sequence[RatedReply], pairs: Sequence[Pair]) -> Check:
@@ -76,6 +93,8 @@ def _correlation(rated: Sequence[RatedReply]) -> float | None:
 
 
 def _became(pairs: Sequence[Pair]) -> str:
+    if not pairs:
+        return ""
     new, old = _lengths(pairs)
     if not old:
         return ""

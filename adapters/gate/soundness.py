@@ -12,35 +12,52 @@ from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
 
 Fault = Callable[[SampledReply, Limits], bool]
 
+TOOL_CALLS = "tool_calls"
 # So many lost facts are named.
 SHOWN_FACTS = 3
 
 
 def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> list[Check]:
     """Return every check of soundness."""
-    shares = [_share(name, pairs, limits) for name in FAULTS]
+    shares = [_share(name, pairs, limits) for name in FAULTS if name != TOOL_CALLS]
     return [
         _kl(evidence, pairs, limits),
         _weights(evidence, limits),
         *shares,
+        *_tool_calls(pairs, limits),
         _general(evidence, limits),
         _facts(evidence.known, limits),
     ]
 
 
+def _in_text(fault: Callable[[str], bool]) -> Fault:
+    """A tool call has no text that could have the fault."""
+    return lambda reply, _: not reply.called and fault(reply.text)
+
+
+def _cut(reply: SampledReply, _: Limits) -> bool:
+    return not reply.called and not reply.finished
+
+
 def _off_topic(reply: SampledReply, limits: Limits) -> bool:
     """No word of the question comes back, and the bare model doesn't see what it would have to do with it either."""
-    stems = topics(reply.prompt)
+    stems = _topics(reply)
     related = reply.related is not None and reply.related > limits.min_related
     return bool(stems) and not related and not on_topic(reply.text, stems)
 
 
+def _topics(reply: SampledReply) -> frozenset[str]:
+    """Return what a reply should be about; nothing with tools at hand, where the last question says little of that."""
+    return frozenset() if reply.tools else topics(reply.prompt)
+
+
 FAULTS: Mapping[str, tuple[str, Fault]] = MappingProxyType(
     {
-        "near_empty": ("near-empty replies", lambda reply, _: near_empty(reply.text)),
-        "repetitive": ("repetitive replies", lambda reply, _: repetitive(reply.text)),
-        "cut": ("replies cut by the length limit", lambda reply, _: not reply.finished),
+        "near_empty": ("near-empty replies", _in_text(near_empty)),
+        "repetitive": ("repetitive replies", _in_text(repetitive)),
+        "cut": ("replies cut by the length limit", _cut),
         "off_topic": ("replies that have nothing to do with the question", _off_topic),
+        TOOL_CALLS: ("broken or cut tool calls", lambda reply, _: reply.call_broken),
     }
 )
 """What can be wrong with a reply: what such replies are called, and how one is told."""
@@ -48,8 +65,9 @@ FAULTS: Mapping[str, tuple[str, Fault]] = MappingProxyType(
 
 def _kl(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> Check:
     value, limit = evidence.kl_per_token, limits.max_kl_per_token
-    if not pairs:
-        text = "its distance from the bare model could not be measured: no replies were sampled"
+    if value is None or not pairs:
+        missing = "no reply could be scored" if pairs else "no replies were sampled"
+        text = f"its distance from the bare model could not be measured: {missing}"
         return Check(name="kl", kind="sound", limit=limit, text=text)
     passed = value <= limit
     verb = "moved" if passed else "moved too far"
@@ -69,20 +87,39 @@ def _weights(evidence: Evidence, limits: Limits) -> Check:
 
 def _share(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
     """Compare how often a fault occurs: the candidate's share may exceed the incumbent's by ``allowance``."""
-    words, fault = FAULTS[name]
     if len(pairs) < limits.min_sampled:
         text = f"too few replies were sampled to compare: {len(pairs)}, needed {limits.min_sampled}"
         return Check(name=name, kind="sound", text=text)
-    looked = [pair for pair in pairs if topics(pair[0].prompt)] if name == "off_topic" else pairs
+    looked = [pair for pair in pairs if _topics(pair[0])] if name == "off_topic" else pairs
     if not looked:
-        text = f"{words}: no sampled question has a word to look for"
+        text = f"{FAULTS[name][0]}: no sampled question has a word to look for"
         return Check(name=name, kind="sound", passed=True, text=text)
+    return _compared(name, looked, limits)
+
+
+def _compared(name: str, looked: Sequence[Pair], limits: Limits, among: str = "") -> Check:
+    words, fault = FAULTS[name]
     new, old = (sum(fault(pair[side], limits) for pair in looked) for side in (0, 1))
     count = len(looked)
     limit = old / count + allowance(new, old, count, limits)
     passed = new / count <= limit
-    text = f"{words}: {new} of {count}, before {old}{'' if passed else ', too many more'}"
+    text = f"{words}: {new} of {count}{among}, before {old}{'' if passed else ', too many more'}"
     return Check(name=name, kind="sound", passed=passed, value=new / count, limit=min(limit, 1.0), text=text)
+
+
+def _tool_calls(pairs: Sequence[Pair], limits: Limits) -> list[Check]:
+    """Compare how often a call is broken, on the prompts that came with tools; without one there is nothing to say.
+
+    A few can show that calls are broken, but not that they are sound; that is no reason to hold a version back.
+    """
+    offered = [pair for pair in pairs if pair[0].tools]
+    if not offered:
+        return []
+    check = _compared(TOOL_CALLS, offered, limits, " prompts with tools")
+    if check.passed and len(offered) < limits.min_sampled:
+        text = f"{check.text}; too few to say that calls are sound"
+        return [Check(name=TOOL_CALLS, kind="reported", value=check.value, text=text)]
+    return [check]
 
 
 def _general(evidence: Evidence, limits: Limits) -> Check:

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from burnish.adapters.gate.check import Check, Limits
-from burnish.adapters.gate.evidence import Evidence
+from burnish.adapters.gate.evidence import Evidence, in_text
 from burnish.adapters.gate.examples import Example, examples
 from burnish.adapters.gate.proofs import gains, proofs
 from burnish.adapters.gate.reports import reports
@@ -37,14 +37,15 @@ def judge(evidence: Evidence, limits: Limits | None = None) -> Verdict:
     if evidence.words:
         limits = replace(limits, confidence=limits.confidence_of_three)
     pairs, taste = evidence.pairs(), learn_taste(evidence.rated)
+    texts = in_text(pairs)
     checks = (
-        *proofs(evidence, pairs, taste, limits),
+        *proofs(evidence, texts, taste, limits),
         *soundness(evidence, pairs, limits),
         *reports(evidence.rated, pairs, limits),
     )
     outcome, reason = _decided(checks)
     failed = {check.name for check in checks if check.passed is False}
-    shown = examples(pairs, gains(evidence, pairs, taste), failed, limits)
+    shown = examples(pairs, gains(evidence, texts, taste), failed, limits)
     return Verdict(outcome=outcome, reason=reason, checks=checks, examples=shown)
 
 

@@ -21,7 +21,7 @@ from burnish.adapters.registry import Registry, spoken
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner import export, sampling
-from burnish.proxy.learner.evidence import evidence, rated_reply
+from burnish.proxy.learner.evidence import evidence, rated_replies
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
@@ -285,7 +285,7 @@ class Cycle:
             known, rollouts = sampling.known(await sampling.sample(asked, candidate, incumbent.endpoint))
         await asyncio.to_thread(job.write_rollouts, rollouts)
         await self._run_step("evaluate", job)
-        rated = [rated_reply(each) for each in plan.rated]
+        rated = rated_replies(plan.rated)
         return await asyncio.to_thread(judge, evidence(job.evaluation(), rollouts, known, rated))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from burnish.adapters.gate import Evidence, HeldOutReply, Known, SampledReply, ToldApart
@@ -34,6 +34,9 @@ def evidence(
                 each.reply,
                 each.finished,
                 related.get((each.policy, each.prompt_id)),
+                each.tools,
+                each.tool_calls,
+                each.error,
             )
             for each in rollouts
             if each.policy == policy
@@ -56,8 +59,12 @@ def evidence(
     )
 
 
-def rated_reply(rated: RatedCompletion) -> RatedReply:
-    """Return what a taste is learnt from."""
+def rated_replies(rated: Iterable[RatedCompletion]) -> list[RatedReply]:
+    """Return what a taste is learnt from: the replies in text. Of tool calls, length and form please nobody."""
+    return [_rated_reply(each) for each in rated if not (each.completion.reply or {}).get("tool_calls")]
+
+
+def _rated_reply(rated: RatedCompletion) -> RatedReply:
     completion = rated.completion
     return RatedReply(
         conversation_id=completion.conversation_id,

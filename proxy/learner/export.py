@@ -11,7 +11,7 @@ from itertools import zip_longest
 
 from burnish.adapters.manifest import BASE_VERSION, Manifest
 from burnish.adapters.taste import learn_taste
-from burnish.proxy.learner.evidence import rated_reply
+from burnish.proxy.learner.evidence import rated_replies
 from burnish.proxy.records import Completion, RatedCompletion
 from burnish.training.choosing import teaches
 from burnish.training.job import Objective, Sample
@@ -103,7 +103,7 @@ def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies:
     """
     chosen = ready(rated, learnt)
     seen = {each.completion.conversation_id for each in rated if is_learnt(each, learnt)}
-    taste = learn_taste([rated_reply(each) for each in rated if not unusable(each)])
+    taste = learn_taste(rated_replies(each for each in rated if not unusable(each)))
     held_out = hold_out(
         [each for each in chosen if each.completion.conversation_id not in seen], tasted=taste is not None
     )

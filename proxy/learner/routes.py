@@ -205,4 +205,4 @@ def _side_by_side(job: JobDirectory) -> list[dict[str, Any]]:
 
 
 def _answer(rollout: Rollout) -> dict[str, Any]:
-    return {"reply": rollout.reply, "finished": rollout.finished}
+    return rollout.model_dump(mode="json", include={"reply", "tool_calls", "finished", "error"})

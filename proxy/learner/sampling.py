@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 # Two versions answer each: some 100 replies, two minutes on two busy cores. With 24, four more faults than before
 # were chance; with 48 they are half as many of all (`python -m bench.gate_power`).
 MAX_PROMPTS = 48
+# An agent's prompts are long: of those with tools, a quarter. `python -m bench.gate_power` says what that shows.
+MAX_WITH_TOOLS = 12
 # What shows a reply's character at a bearable price; both versions are cut alike.
 MAX_TOKENS = 192
 # Above it even a sound model babbles, and the gate would judge the dice.
@@ -47,6 +49,8 @@ _PASSED_ON = (
     "presence_penalty",
     "frequency_penalty",
 )
+_WITH_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
+"""Passed on as they are; engines refuse the others where there is no tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +62,22 @@ class Prompt:
     params: dict[str, Any]
     """Bounded already; goes into the request as it is."""
 
+    @property
+    def tools(self) -> tuple[dict[str, Any], ...]:
+        """What the model may call."""
+        return tuple(self.params.get("tools", ()))
+
 
 def prompts(held_out: Iterable[Completion], recent: Iterable[Completion]) -> list[Prompt]:
-    """Return up to ``MAX_PROMPTS`` distinct prompts, the held-out ones first.
-
-    Prompts with tools are left out: what they get may be no text at all, which says nothing about replies.
-    """
+    """Return up to ``MAX_PROMPTS`` distinct prompts, ``MAX_WITH_TOOLS`` of them with tools, the held-out ones first."""
     found: dict[bytes, Prompt] = {}
+    room = {True: MAX_WITH_TOOLS, False: MAX_PROMPTS}
     for completion in (*held_out, *recent):
-        if completion.params.get("tools") or not completion.messages:
-            continue
-        key = orjson.dumps(completion.messages, option=orjson.OPT_SORT_KEYS)
-        found.setdefault(key, Prompt(completion.id, completion.messages, bounded(completion.params)))
+        prompt = Prompt(completion.id, completion.messages, bounded(completion.params))
+        key = orjson.dumps(prompt.messages, option=orjson.OPT_SORT_KEYS)
+        if prompt.messages and key not in found and room[bool(prompt.tools)]:
+            room[bool(prompt.tools)] -= 1
+            found[key] = prompt
     return list(found.values())[:MAX_PROMPTS]
 
 
@@ -97,8 +105,9 @@ def known(rollouts: Sequence[Rollout]) -> tuple[tuple[Known, ...], list[Rollout]
 
 
 def bounded(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the sampling parameters of a request, within our bounds."""
-    kept = {name: params[name] for name in _PASSED_ON if params.get(name) is not None}
+    """Return the sampling parameters of a request, within our bounds, and its tools."""
+    passed_on = (*_PASSED_ON, *_WITH_TOOLS) if params.get("tools") else _PASSED_ON
+    kept = {name: params[name] for name in passed_on if params.get(name) is not None}
     if isinstance(kept.get("temperature"), int | float):
         kept["temperature"] = min(kept["temperature"], MAX_TEMPERATURE)
     asked = params.get("max_completion_tokens") or params.get("max_tokens")
@@ -107,10 +116,14 @@ def bounded(params: dict[str, Any]) -> dict[str, Any]:
 
 
 async def sample(prompts: Sequence[Prompt], candidate: Endpoint, incumbent: Endpoint) -> list[Rollout]:
-    """Ask both versions everything. Prompts that either refuses (4xx) are left out. Raises EngineError."""
+    """Ask both versions everything. Raises EngineError.
+
+    Prompts that either refuses (4xx) are left out, and those of which the engine can make no reply with either.
+    """
     sides = (Side("candidate", candidate, prompts), Side("incumbent", incumbent, prompts))
     await ask(sides)
-    both = sides[0].answered.keys() & sides[1].answered.keys()
+    new, old = (side.answered for side in sides)
+    both = {prompt for prompt in new.keys() & old.keys() if not (new[prompt].error and old[prompt].error)}
     return [side.answered[prompt.id] for side in sides for prompt in prompts if prompt.id in both]
 
 
@@ -145,20 +158,32 @@ class Side:
             seed, prompt = self.waiting.pop()
             answer = await _ask(session, prompt, seed, self.endpoint)
             if answer:
-                reply, finished = answer
                 self.answered[prompt.id] = Rollout(
                     policy=self.policy,
                     prompt_id=prompt.id,
                     messages=prompt.messages,
-                    reply=reply,
-                    finished=finished,
+                    tools=prompt.tools,
+                    reply=answer.reply,
+                    tool_calls=answer.tool_calls,
+                    finished=answer.finished,
+                    error=answer.error,
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What an engine answered; see Rollout."""
+
+    reply: str = ""
+    tool_calls: tuple[dict[str, Any], ...] = ()
+    finished: bool = True
+    error: str | None = None
 
 
 async def _ask(
     session: aiohttp.ClientSession, prompt: Prompt, seed: int, endpoint: Endpoint
-) -> tuple[str, bool] | None:
-    """Return the reply and whether it ended by itself; None when the prompt is refused. Raises EngineError."""
+) -> _Answer | None:
+    """Return the answer; None when the prompt is refused. Raises EngineError."""
     body = {
         **prompt.params,
         "model": endpoint.model,
@@ -180,10 +205,22 @@ async def _ask(
     if HTTPStatus.BAD_REQUEST <= response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
         logger.info("%s refuses the prompt of %s: %s", endpoint.model, prompt.id, content[:200])
         return None
+    if prompt.tools and response.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        # llama.cpp, when it cannot parse the call that the model wrote: "Failed to parse input at pos 8: <tool_call>…".
+        return _Answer(error=content[:500].decode(errors="replace"))
     try:
-        choice = orjson.loads(content)["choices"][0]
-        return choice["message"]["content"] or "", choice["finish_reason"] != "length"
-    except (orjson.JSONDecodeError, LookupError, TypeError) as error:
+        return _read(content)
+    except (ValueError, LookupError, TypeError) as error:
         raise EngineError(
             f"{endpoint.model} answered {response.status} with what is no completion: {content[:200]!r}"
         ) from error
+
+
+def _read(content: bytes) -> _Answer:
+    """Raises ValueError, LookupError, TypeError when it is no completion."""
+    choice = orjson.loads(content)["choices"][0]
+    message = choice["message"]
+    calls = tuple(dict(call) for call in message["tool_calls"] or ()) if "tool_calls" in message else ()
+    # Beside calls, some engines leave it out.
+    text = message.get("content") if calls else message["content"]
+    return _Answer(text or "", calls, choice["finish_reason"] != "length")

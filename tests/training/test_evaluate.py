@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -22,11 +23,26 @@ ANSWERS = {
 }
 
 
+TOOLS = ({"type": "function", "function": {"name": "weather"}},)
+
+
+def called(policy: Literal["candidate", "incumbent"], *, finished: bool) -> Rollout:
+    """A reply that calls a tool, which the small model's chat template does not write."""
+    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
+    return Rollout(
+        policy=policy, prompt_id="tool", messages=({"role": "user", "content": "Is it warm in Paris?"},),
+        tools=TOOLS, reply="", tool_calls=(call,), finished=finished,
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
-def evaluation(
+def evaluations(
     tmp_path_factory: pytest.TempPathFactory, gguf: Path, digest: str, weights_cache: Path
-) -> Evaluation:
-    """Of a candidate that has hardly learnt; its replies are apt, the incumbent's belong to no question."""
+) -> tuple[Evaluation, Evaluation]:
+    """Of a candidate that has hardly learnt; its replies are apt, the incumbent's belong to no question.
+
+    The second one is of tool calls only.
+    """
     said = sample(1, good=False).model_copy(update={"comment": "too long, one short sentence please"})
     job = write_job(
         tmp_path_factory.mktemp("evaluated") / "job", gguf, digest, weights_cache,
@@ -45,8 +61,23 @@ def evaluation(
         for topic in TOPICS[8:14]
         for policy, form in (("candidate", SHORT), ("incumbent", LONG))
     ]  # fmt: skip
-    job.write_rollouts(rollouts)
-    return evaluate(job)
+    calls = [called(policy, finished=policy == "incumbent") for policy in ("candidate", "incumbent")]
+    job.write_rollouts([*rollouts, *calls])
+    evaluation = evaluate(job)
+    job.write_rollouts(calls)
+    return evaluation, evaluate(job)
+
+
+@pytest.fixture(scope="module")
+def evaluation(evaluations: tuple[Evaluation, Evaluation]) -> Evaluation:
+    return evaluations[0]
+
+
+def test_tool_calls_are_no_texts_to_be_scored(evaluations: tuple[Evaluation, Evaluation]) -> None:
+    both, calls = evaluations
+    assert "tool" not in {each.prompt_id for each in (*both.words, *both.related)}
+    assert both.kl_per_token is not None
+    assert (calls.kl_per_token, calls.words, calls.related) == (None, (), ())
 
 
 def test_a_reply_is_likelier_under_its_own_question_than_under_others(evaluation: Evaluation) -> None:

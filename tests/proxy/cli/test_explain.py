@@ -11,6 +11,7 @@ import pytest
 
 from burnish.adapters.gate import Evidence, judge
 from tests.adapters.test_gate import DAMAGE, HEALTHY, SHORTER, likes
+from tests.adapters.test_gate_tools import BROKEN, SOUND, asked_with_tools
 from tests.support.program import run
 from tests.support.upstream import reply, upstream
 
@@ -53,6 +54,14 @@ async def test_what_was_rejected_names_what_speaks_against_it_and_shows_it() -> 
     assert "The gate rejected it: repetitive replies: 12 of 12, before 0, too many more" in text
     assert "✗ repetitive replies" in text
     assert "one of the repetitive replies" in text
+
+
+async def test_tool_calls_are_shown_beside_each_other() -> None:
+    text = await shown(asked_with_tools([BROKEN["no JSON"]] * 12, [SOUND] * 12), 120)
+    assert "The gate rejected it: broken or cut tool calls: 12 of 12 prompts with tools, before 0" in text
+    assert "it calls a tool at 12 of 12 prompts with tools, before at 12" in text
+    before, after = (text.index(call) for call in ('→ weather(city="Paris")', "→ weather({city: Paris})"))
+    assert before < after
 
 
 @pytest.mark.parametrize(

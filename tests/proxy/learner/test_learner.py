@@ -256,8 +256,8 @@ async def test_a_version_is_shown_with_its_verdict_and_its_answers(open_world: O
     assert shown["samples"] == [
         {
             "prompt": "Hi?",
-            "before": {"reply": "Hello there.", "finished": True},
-            "after": {"reply": "Hi.", "finished": True},
+            "before": {"reply": "Hello there.", "tool_calls": [], "finished": True, "error": None},
+            "after": {"reply": "Hi.", "tool_calls": [], "finished": True, "error": None},
         }
     ]
     assert missing.status_code == odd.status_code == 404

@@ -179,8 +179,7 @@ async def test_no_more_than_two_requests_at_once_for_each_version() -> None:
 
 def test_prompts_are_distinct_bounded_and_held_out_ones_come_first() -> None:
     again = replace(question(1), id="cmpl_again")
-    with_tools = question(2, tools=[{"type": "function"}])
-    chosen = prompts([question(1), again, with_tools], [question(1), *(question(i) for i in range(3, 60))])
+    chosen = prompts([question(1), again], [question(1), *(question(i) for i in range(3, 60))])
     assert [prompt.id for prompt in chosen[:2]] == ["cmpl_1", "cmpl_3"]
     assert len(chosen) == MAX_PROMPTS
 
