@@ -146,7 +146,7 @@ async def test_the_learning_rate_follows_the_width_that_the_model_says_and_the_u
         await burnish.rate("good", "bad")
         plan = await burnish.plan()
         spec = (await burnish.job()).spec()
-    assert plan["hyperparameters"]["learning_rate"] == pytest.approx(3e-4 * (576 / 4096) ** 0.78)
+    assert plan["hyperparameters"]["learning_rate"] == pytest.approx(4e-4 * (576 / 4096) ** 0.78)
     assert "0.22 of that for a model 576 wide, this one is 4096" in plan["note"]
     assert "a mixture of 8 experts" in plan["note"]
     assert spec.size
