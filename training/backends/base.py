@@ -23,7 +23,7 @@ LIKENESS_BYTES = 2**29
 """Of gradients in memory at once: those of 100 replies by the small model, in 16 bits."""
 
 LIKELIEST = 32
-"""Of a teacher's tokens at each place; what is noted down of a reply of 96 is then 80 kB."""
+"""Of a teacher's tokens at each place; what is noted down of a reply of 96 tokens is then some 85 kB."""
 
 Logps = tuple[float, ...]
 """Log-probability of each reply token, nats, (R,)."""
