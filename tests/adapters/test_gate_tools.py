@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from burnish.adapters.gate import Evidence, SampledReply, Verdict, judge
@@ -109,6 +109,7 @@ ANY = st.recursive(
 OBJECTS = st.dictionaries(st.sampled_from(["function", "type"]), ANY, max_size=2)
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(OBJECTS, st.lists(OBJECTS, max_size=3))
 def test_whatever_an_engine_and_a_client_send_is_judged_and_shown(
     made: dict[str, Any], tools: list[dict[str, Any]]
