@@ -69,7 +69,7 @@ def test_what_the_size_changed_is_said_and_only_that():
     assert reasons(None, Hyperparameters(), ()) == []
     assert reasons(size(576), Hyperparameters(), ()) == []
     (why,) = reasons(size(2048), hyperparameters(size=size(2048)), ())
-    assert why == "learning rate 1.1e-04: 0.37 of that for a model 576 wide, this one is 2048"
+    assert why == "learning rate 1.5e-04: 0.37 of that for a model 576 wide, this one is 2048"
     assert reasons(size(2048), Hyperparameters(), ("learning_rate",)) == []
     (mixed,) = reasons(size(576, experts=8), Hyperparameters(), ())
     assert "mixture of 8 experts" in mixed
