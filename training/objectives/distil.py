@@ -2,9 +2,9 @@
 
 Source: soft targets, Hinton et al., arXiv 1503.02531, at a temperature of 1; from the model that has something in its
 context to the same model without, arXiv 2209.15189. The teacher is noted down before the run, so only its K likeliest
-tokens are. All others are one more group, as in arXiv 2601.20802's own code: with p and q renormalised over the K, a
-student could give its probability to any other token and pay nothing. By the log-sum inequality the divergence between
-groups is at most the one between tokens, and with K = V − 1 it is that one.
+tokens are. All others are one more group: with p and q renormalised over the K, a student could give its
+probability to any other token and pay nothing. By the log-sum inequality the divergence between groups is at most the
+one between tokens, and with K = V − 1 it is that one.
 
 Unlike 2601.20802, which minimises KL(student ‖ teacher) on what the student says, this is KL(teacher ‖ student) on what
 the teacher says: nothing is sampled during the run.
