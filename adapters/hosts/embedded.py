@@ -32,8 +32,8 @@ class _Child:
     api: EngineApi
 
     async def stop(self) -> None:
-        await self.api.close()
         await self.process.stop()
+        await self.api.close()  # last: who asks a child that still runs opens it again
 
 
 class EmbeddedHost:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -58,6 +59,17 @@ async def test_an_unload_that_is_cancelled_leaves_no_zombie(host: EmbeddedHost) 
     await asyncio.wait([unloading])
     await host.close()
     assert not psutil.pid_exists(pid)
+
+
+async def test_who_asks_while_a_version_goes_leaves_nothing_open(host: EmbeddedHost) -> None:
+    """An unclosed session is a warning, which fails the test."""
+    await host.load(None)
+    await host.served()
+    unloading = asyncio.ensure_future(host.unload(0))
+    while not unloading.done():
+        await host.served()
+    assert await host.served() == {}
+    gc.collect()
 
 
 async def test_a_killed_child_is_noticed_and_replaced(host: EmbeddedHost) -> None:
