@@ -31,8 +31,8 @@ token.
 BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
     {
         # What is learnt was said by a model that was told: it starts some way off, and six passes bring it home. At
-        # 4e-4 a run is a sixth shorter, but the gate rejected three of four (KL .56 to .73 on the questions asked), also
-        # where it stopped sooner.
+        # 4e-4 a run is a sixth shorter, but the gate rejected three of four (KL .56 to .73 on the questions asked),
+        # also where it stopped sooner.
         **{form: {"learning_rate": 3e-4, "epochs": 6, "kl_stop": 0.4} for form in get_args(Critique)},
         # At twice this, replies of the small model leave the topic: .49 of them stay on it, of mis_po's .88.
         "dpo": {"learning_rate": 1e-4},
