@@ -87,12 +87,16 @@ def _cells(settings: dict[str, str], quick: bool, large: bool, only: str, out: P
     cells = [cell for cell in every if only in cell.key]
     if not cells:
         raise WrongUsage(f"no cell's name contains {only!r}; one is {grid.QUICK[0].key}")
-    records = grid.work_through(cells, out, settings, _say)
-    measured = [records[cell.key] for cell in cells]
-    for table in report.tables(measured):
-        console.print(table)
-    report.write(list(records.values()), out, _command())
-    console.print(f"[dim]written: {out / 'learning.md'}[/]")
+    try:
+        grid.work_through(cells, out, settings, _say)
+    finally:  # also of a grid that was stopped
+        records = grid.records(out)
+        measured = [records[cell.key] for cell in cells if cell.key in records]
+        for table in report.tables(measured):
+            console.print(table)
+        if records:
+            report.write(list(records.values()), out, _command())
+            console.print(f"[dim]written: {out / 'learning.md'}[/]")
     if quick:
         _check(report.checks(measured))
 
