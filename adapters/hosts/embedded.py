@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from burnish.adapters.cores import cores
 from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
@@ -155,5 +155,4 @@ def default_threads() -> int:
     ggml's threads wait for each other after every layer, so one that has to share its core stalls all: beside one
     busy process on two cores, 2 threads gave 2 tokens/s and 1 thread 49.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cores // 2, MAX_THREADS))
+    return max(1, min(cores() // 2, MAX_THREADS))

@@ -90,9 +90,11 @@ def _stresses(seed: int) -> Iterator[Cell]:
 
 def _objectives(seed: int) -> Iterator[Cell]:
     """Grades of 1 to 5 among them: other ratings than thumbs, learnt by what burnish chooses."""
-    for arm in (name for name in ARMS if name not in BEST):
-        for preference in LENGTH:
-            yield _anew(arm, preference, seed, RATINGS)
+    chosen = {*BEST, "mis_po"}  # what it chooses from thumbs
+    for name, arm in ARMS.items():
+        if name not in chosen:
+            yield _anew(name, "brief", seed, RATINGS)
+            yield _anew(name, "brief-cold", seed, COMMENTS if arm.comments or arm.turns else RATINGS)
 
 
 def _curves(seed: int) -> Iterator[Cell]:

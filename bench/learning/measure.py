@@ -8,7 +8,6 @@ judges, and no cell depends on what was asked for another.
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import time
@@ -19,6 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from burnish.adapters.cores import cores
 from burnish.bench.arms import ARMS
 from burnish.bench.cell import Cell, settled
 from burnish.bench.exam import Exam, marked, sit
@@ -62,7 +62,7 @@ class _Measurement:
         self.learning = {
             "BURNISH_TRAIN__SCHEDULE": "manual",
             "BURNISH_TRAIN__SEED": str(cell.seed),
-            "BURNISH_TRAIN__THREADS": str(os.cpu_count() or 1),
+            "BURNISH_TRAIN__THREADS": str(cores()),
         }
         self.seconds: dict[str, float] = {}
 

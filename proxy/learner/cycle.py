@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
+from burnish.adapters.cores import cores
 from burnish.adapters.errors import NeedsRestart
 from burnish.adapters.gate import Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
@@ -171,7 +171,7 @@ class Cycle:
             notes=tuple(notes),
             left_out=export.left_out(rated, learnt),
             seed=self.train.seed,
-            threads=self.train.threads or max(1, _cores() // CORES_SHARE),
+            threads=self.train.threads or max(1, cores() // CORES_SHARE),
             device=self.train.device,
             quantize=self.train.quantize,
         )
@@ -292,7 +292,3 @@ class Cycle:
 def _figures(result: TrainResult) -> dict[str, Any]:
     own = result.model_dump(mode="json", exclude={"run_id", "metrics"})
     return result.metrics | own
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
