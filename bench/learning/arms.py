@@ -32,7 +32,9 @@ def _objective(name: str, **more: str) -> dict[str, str]:
 ARMS: Mapping[str, Arm] = {
     arm.name: arm
     for arm in (
-        Arm("mis_po", _objective("mis_po")),
+        Arm("auto", _objective("auto")),  # mis_po, from thumbs
+        Arm("auto_words", _objective("auto"), comments=True),
+        Arm("auto_grades", _objective("auto"), grades=True),
         Arm("mis_po_published", _objective("mis_po_published")),
         # Their mathematics with our learning rate and passes: with their own (8e-6 on this size) nothing moves. They
         # believe every rating.
@@ -48,8 +50,5 @@ ARMS: Mapping[str, Arm] = {
         Arm("critique_per_token", _objective("critique_per_token"), comments=True),
         Arm("critique_turns", _objective("critique", next_turn="true"), turns=True),
         Arm("hybrid", _objective("hybrid"), comments=True),
-        Arm("auto", _objective("auto")),
-        Arm("auto_grades", _objective("auto"), grades=True),
-        Arm("auto_words", _objective("auto"), comments=True),
     )
 }

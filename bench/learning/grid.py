@@ -90,9 +90,8 @@ def _stresses(seed: int) -> Iterator[Cell]:
 
 def _objectives(seed: int) -> Iterator[Cell]:
     """Grades of 1 to 5 among them: other ratings than thumbs, learnt by what burnish chooses."""
-    chosen = {*BEST, "mis_po"}  # what it chooses from thumbs
     for name, arm in ARMS.items():
-        if name not in chosen:
+        if name not in BEST:
             yield _anew(name, "brief", seed, RATINGS)
             yield _anew(name, "brief-cold", seed, COMMENTS if arm.comments or arm.turns else RATINGS)
 

@@ -36,6 +36,7 @@ class _Talk:
     proxy: Proxy
     model: str
     system: str | None
+    max_tokens: int | None
     messages: list[dict[str, str]] = field(default_factory=list)
     last_rating: str | None = None
 
@@ -46,10 +47,14 @@ class _Talk:
 def chat(
     model: Annotated[str, typer.Option(help="Model to talk to.")] = "default",
     system: Annotated[str | None, typer.Option(help="System message of the conversation.")] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens of an answer at most; a small model may never come to an end."),
+    ] = None,
     url: Url = None,
 ) -> None:
     """Talk to the model; after each answer it asks for a rating."""
-    talk = _Talk(Proxy(url), model, system)
+    talk = _Talk(Proxy(url), model, system, max_tokens)
     talk.restart()
     talk.proxy.get("/burnish/status")  # say at once when nobody is there
     console.print(HELP)
@@ -83,7 +88,9 @@ def _turn(talk: _Talk, text: str) -> bool:
 def _answer(talk: _Talk) -> str | None:
     """Stream the answer to the terminal; return its completion id. Ctrl-C keeps what was said so far."""
     said: list[str] = []
-    body = {"model": talk.model, "messages": talk.messages, "stream": True}
+    body: dict[str, Any] = {"model": talk.model, "messages": talk.messages, "stream": True}
+    if talk.max_tokens:
+        body["max_tokens"] = talk.max_tokens
     with ctrl_c() as pressed, talk.proxy.stream("/v1/chat/completions", body) as response:
         completion: str | None = response.headers.get("x-burnish-completion-id")
         try:

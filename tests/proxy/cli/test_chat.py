@@ -6,7 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,14 @@ def ratings(url: str, count: int) -> list[dict[str, Any]]:
     return found
 
 
+def chat(url: str, lines: Sequence[str], *options: str) -> subprocess.CompletedProcess[str]:
+    """Type these lines. Answers are cut: the small model may ramble for minutes."""
+    return run("chat", "--max-tokens", "16", *options, url=url, stdin="\n".join(lines) + "\n")
+
+
 def test_a_talk_with_ratings_from_a_file(burnish: Burnish) -> None:
     lines = ["Say one word.", "nonsense", "b too dull", "/undo", "And another.", "4", "/quit"]
-    done = run("chat", url=burnish.url, stdin="\n".join(lines) + "\n")
+    done = chat(burnish.url, lines)
     assert done.returncode == 0, done.stderr
     assert "not 'nonsense'" in done.stdout
     last, first = ratings(burnish.url, 2)
@@ -37,7 +42,7 @@ def test_a_talk_with_ratings_from_a_file(burnish: Burnish) -> None:
 
 def test_a_comment_alone_an_undo_and_a_second_thought(burnish: Burnish) -> None:
     lines = ["Say one word.", "c", "g", "Say another.", "u", "c [/] too dull", "q"]
-    done = run("chat", url=burnish.url, stdin="\n".join(lines) + "\n")
+    done = chat(burnish.url, lines)
     assert done.returncode == 0, done.stderr
     assert "a comment needs words" in done.stdout
     comment, good = ratings(burnish.url, 2)
@@ -48,15 +53,21 @@ def test_a_comment_alone_an_undo_and_a_second_thought(burnish: Burnish) -> None:
 
 def test_the_conversation_is_kept_until_a_new_one_is_wanted(burnish: Burnish) -> None:
     lines = ["Say one word.", "s", "Say another.", "s", "/new", "Say a third.", "s"]
-    assert run("chat", "--system", "Be brief", url=burnish.url, stdin="\n".join(lines) + "\n").returncode == 0
+    assert chat(burnish.url, lines, "--system", "Be brief").returncode == 0
     third, second, first = httpx.get(burnish.url + "/burnish/completions?limit=3").json()["data"]
     assert first["conversation_id"] == second["conversation_id"] != third["conversation_id"]
     whole = httpx.get(burnish.url + f"/burnish/completions/{second['id']}").json()["messages"]
     assert [message["role"] for message in whole] == ["system", "user", "assistant", "user"]
 
 
+def test_an_answer_is_as_long_as_asked_for(burnish: Burnish) -> None:
+    assert chat(burnish.url, ["Count to a hundred.", "s"]).returncode == 0
+    [last] = httpx.get(burnish.url + "/burnish/completions?limit=1").json()["data"]
+    assert httpx.get(burnish.url + f"/burnish/completions/{last['id']}").json()["params"]["max_tokens"] == 16
+
+
 def test_a_command_in_the_chat_is_answered_and_not_rated(burnish: Burnish) -> None:
-    done = run("chat", url=burnish.url, stdin="Say one word.\n\n/rl good\n/rl status\n")
+    done = chat(burnish.url, ["Say one word.", "", "/rl good", "/rl status"])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("rate (") == 1
     assert "answers rated" in done.stdout
@@ -95,11 +106,10 @@ async def test_something_that_is_no_completion_is_said(tmp_path: Path) -> None:
 
 
 @contextmanager
-def terminal(url: str) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
+def terminal(url: str, *options: str) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "burnish", "chat", "--url", url], stdin=theirs, stdout=theirs, stderr=theirs
-    )
+    command = [sys.executable, "-m", "burnish", "chat", "--url", url, *options]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     try:
         yield Screen(ours), process
@@ -110,7 +120,7 @@ def terminal(url: str) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
 
 
 def test_a_talk_on_a_terminal_streams_and_asks_for_a_rating(burnish: Burnish) -> None:
-    with terminal(burnish.url) as (screen, process):
+    with terminal(burnish.url, "--max-tokens", "16") as (screen, process):
         screen.until("you ›")
         screen.type("Hello\n")
         assert "model ›" in screen.until("skips):")
