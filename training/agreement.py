@@ -13,7 +13,9 @@ classes' means and ε; from these follows p,
     log p_i/(1 − p_i) = log N(f_i; m_good, s) − log N(f_i; m_bad, s) ± log (1 − ε)/ε.
 
 Where likeness says nothing about the ratings, the first two terms cancel and all ratings of a kind are believed alike.
-Nobody's rating is ever reversed: at worst it counts nothing. Knows no framework.
+Where it would disbelieve more of them than anybody gets wrong, it has found another difference between the replies
+(their length, say) than the one that was rated, and all are believed. Nobody's rating is ever reversed: at worst it
+counts nothing. Knows no framework.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ MOST_CERTAIN = 8.0
 ERRORS = (0.01, 0.45)
 """Beyond the upper end of what is believed of ε the ratings would mean their opposite."""
 SMALL = 1e-9
+DISBELIEVED = 0.05
+"""Who is believed no more than that is not learnt from."""
 
 
 def enough(good: Sequence[bool]) -> bool:
@@ -46,12 +50,15 @@ def trust(cosines: Floats, good: Sequence[bool], expected: float) -> list[float]
     """Return how far each rating is believed, (N,), in [0, 1]: ``2 P(it is right) − 1``, at least 0.
 
     ``cosines`` are those between the replies' gradients, (N, N); ``expected`` is the share of ratings that are
-    mistaken, before any is looked at, in (0, .45].
+    mistaken, before any is looked at, in (0, .45]; of more than that nobody is disbelieved.
     """
     said = np.asarray(good, dtype=bool)
     truly_good = _truly_good(_centred(cosines), said, expected)
     right = np.where(said, truly_good, 1 - truly_good)
-    return [float(each) for each in np.maximum(0.0, 2 * right - 1)]
+    believed = np.maximum(0.0, 2 * right - 1)
+    if np.mean(believed <= DISBELIEVED) > expected:
+        return [1.0] * len(good)
+    return [float(each) for each in believed]
 
 
 def _centred(cosines: Floats) -> Floats:

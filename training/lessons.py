@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from burnish.training.agreement import enough, trust
+from burnish.training.agreement import DISBELIEVED, enough, trust
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
 from burnish.training.choosing import teaches
 from burnish.training.critique import NO_COMMENT, pooled, taught
@@ -21,8 +21,6 @@ logger = logging.getLogger(__name__)
 
 NO_PAIR = "no pair is left to learn from: correct a reply, or prefer one over another"
 DOUBTED = "the other ratings speak against it"
-DISBELIEVED = 0.05
-"""Who is believed no more than that is not learnt from."""
 BY_REWARD: frozenset[RatedLoss] = frozenset({"mis_po", "mis_po_published", "mis_po_rival"})
 """Losses that normalise their advantages, which balances the classes; the others' classes are balanced by weight."""
 
@@ -90,7 +88,9 @@ def _rated(
     behaviour = _behaviour(job, spec, training, reference, backend)
     pulls, weights = _pulls(loss, training, config)
     return [
-        Lesson(loss, (_reply(example.tokens, pull, weight, behaved, referred),))
+        Lesson(
+            loss, (Reply.pulled(example.tokens, pull, weight, behaved, referred, spare_end=loss == "mis_po"),)
+        )
         for example, pull, weight, behaved, referred in zip(
             training, pulls, weights, behaviour, reference, strict=True
         )
@@ -120,10 +120,6 @@ def _believed(
             logger.warning("completion %s is left out: %s", each.sample.completion_id, DOUBTED)
             left_out[DOUBTED] += 1
     return kept
-
-
-def _reply(tokens: Rendered, pull: float, weight: float, behaviour: Logps, reference: Logps) -> Reply:
-    return Reply(tokens, (pull,) * len(tokens.reply), pull > 0, weight, behaviour, reference)
 
 
 def _pulls(
@@ -168,8 +164,8 @@ def _pairs(
         Lesson(
             "dpo",
             (
-                _reply(better, 1.0, sample.weight, start[2 * place], reference[2 * place]),
-                _reply(worse, -1.0, sample.weight, start[2 * place + 1], reference[2 * place + 1]),
+                Reply.pulled(better, 1.0, sample.weight, start[2 * place], reference[2 * place]),
+                Reply.pulled(worse, -1.0, sample.weight, start[2 * place + 1], reference[2 * place + 1]),
             ),
         )
         for place, (sample, better, worse) in enumerate(found)

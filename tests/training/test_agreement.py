@@ -65,6 +65,16 @@ def test_where_likeness_says_nothing_every_rating_of_a_kind_is_believed_alike() 
     assert min(believed) > 0
 
 
+def test_likeness_that_would_disbelieve_too_many_is_not_heard() -> None:
+    dice = np.random.default_rng(0)
+    # What the replies differ by, their length say, has to do with the ratings, and is not what was rated.
+    short = [True] * 24 + [False] * 24
+    said = [place % 8 < 4 if is_short else place % 8 < 1 for place, is_short in enumerate(short)]
+    alike = cosines(short, dice, apart=12.0)
+    assert trust(alike, said, EXPECTED) == [1.0] * 48
+    assert min(trust(alike, said, 0.45)) < 0.05
+
+
 @pytest.mark.parametrize(
     ("good", "bad", "is_enough"),
     [
