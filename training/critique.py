@@ -200,7 +200,7 @@ def _lessons(
     tokens = [each for each, _, _ in replies]
     reference = [logps for _, _, logps in replies] if start == "bare" else backend.logps(tokens, "bare")
     return [
-        Lesson("mis_po", (Reply.pulled(each, pull, weight, behaved, referred, spare_end=True),))
+        Lesson("mis_po", (Reply(each, (pull,) * len(each.reply), pull > 0, weight, behaved, referred),))
         for (each, weight, behaved), referred in zip(replies, reference, strict=True)
     ]
 

@@ -88,9 +88,7 @@ def _rated(
     behaviour = _behaviour(job, spec, training, reference, backend)
     pulls, weights = _pulls(loss, training, config)
     return [
-        Lesson(
-            loss, (Reply.pulled(example.tokens, pull, weight, behaved, referred, spare_end=loss == "mis_po"),)
-        )
+        Lesson(loss, (_reply(example.tokens, pull, weight, behaved, referred),))
         for example, pull, weight, behaved, referred in zip(
             training, pulls, weights, behaviour, reference, strict=True
         )
@@ -120,6 +118,10 @@ def _believed(
             logger.warning("completion %s is left out: %s", each.sample.completion_id, DOUBTED)
             left_out[DOUBTED] += 1
     return kept
+
+
+def _reply(tokens: Rendered, pull: float, weight: float, behaviour: Logps, reference: Logps) -> Reply:
+    return Reply(tokens, (pull,) * len(tokens.reply), pull > 0, weight, behaviour, reference)
 
 
 def _pulls(
@@ -164,8 +166,8 @@ def _pairs(
         Lesson(
             "dpo",
             (
-                Reply.pulled(better, 1.0, sample.weight, start[2 * place], reference[2 * place]),
-                Reply.pulled(worse, -1.0, sample.weight, start[2 * place + 1], reference[2 * place + 1]),
+                _reply(better, 1.0, sample.weight, start[2 * place], reference[2 * place]),
+                _reply(worse, -1.0, sample.weight, start[2 * place + 1], reference[2 * place + 1]),
             ),
         )
         for place, (sample, better, worse) in enumerate(found)

@@ -38,8 +38,6 @@ class Rendered:
     """Never empty: the first reply token needs something to follow."""
     reply: tuple[int, ...]
     """What the model generated, the end-of-turn token included iff it finished."""
-    ended: bool = False
-    """Whether the last token of the reply is the end of turn."""
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -151,7 +149,7 @@ class Renderer:
             raise Unrenderable(
                 "the reply is too long", f"it has {len(reply_ids)} tokens, max_tokens is {max_tokens}"
             )
-        return Rendered(tuple(prompt[-room:]), tuple(reply_ids), finished)
+        return Rendered(tuple(prompt[-room:]), tuple(reply_ids))
 
     def prompt(
         self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] = ()

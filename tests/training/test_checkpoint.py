@@ -22,7 +22,7 @@ logps = st.lists(floats, max_size=4).map(tuple)
 rows = st.lists(logps, max_size=3).map(tuple)
 teachers = st.none() | st.builds(Distribution, st.lists(ids, max_size=3).map(tuple), rows)
 replies = st.builds(
-    Reply, st.builds(Rendered, ids, ids, st.booleans()), logps, st.booleans(), floats, logps, logps, teachers
+    Reply, st.builds(Rendered, ids, ids), logps, st.booleans(), floats, logps, logps, teachers
 )
 lessons = st.lists(
     st.builds(Lesson, st.sampled_from(["mis_po", "dpo", "distil"]), st.tuples(replies)), max_size=4

@@ -68,21 +68,6 @@ def test_every_rated_reply_is_a_lesson_and_no_class_outweighs_the_other(
         assert pull[0] == pytest.approx(sum(pull[1:]))
 
 
-def test_that_a_bad_reply_came_to_an_end_is_not_unlearnt(backend: TorchPeftBackend) -> None:
-    cut = sample(4, good=False).model_copy(update={"finished": False})
-    found = learnt(backend, "mis_po", [*one_good_of_four(), cut])
-    (good, *bad, unended) = [lesson.replies[0] for lesson in found]
-    assert good.advantages[-1] == good.advantages[0] > 0
-    assert all(reply.advantages[-1] == 0 > reply.advantages[-2] for reply in bad)
-    assert unended.advantages[-1] == unended.advantages[0] < 0
-    # As published, all of a reply pulls.
-    assert all(
-        reply.advantages[-1]
-        for each in learnt(backend, "mis_po_published", one_good_of_four())
-        for reply in each.replies
-    )
-
-
 def mistaken(number: int) -> list[Sample]:
     """Short replies are good, long ones bad, but for the first ``number``: they are rated the wrong way round."""
     right = [sample(n, good=n % 2 == 0) for n in range(20)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,27 +53,6 @@ class Reply:
     reference_logps: Logps
     teacher: Distribution | None = None
     """For "distil", which learns this and not the tokens themselves."""
-
-    @classmethod
-    def pulled(
-        cls,
-        tokens: Rendered,
-        pull: float,
-        weight: float,
-        behaviour: Logps,
-        reference: Logps,
-        *,
-        spare_end: bool = False,
-    ) -> Self:
-        """Return a reply all of whose tokens pull alike; with ``spare_end``, the end of a bad one does not.
-
-        That a bad reply came to an end is not what was wrong with it. Unlearnt, ending gets rarer everywhere: where
-        little pleases, and what pleases is likelier to stand in a long answer, answers never end.
-        """
-        pulls = [pull] * len(tokens.reply)
-        if spare_end and tokens.ended and pull < 0:
-            pulls[-1] = 0.0
-        return cls(tokens, tuple(pulls), pull > 0, weight, behaviour, reference)
 
 
 @dataclass(frozen=True, slots=True)
