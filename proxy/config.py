@@ -56,7 +56,10 @@ class TrainConfig(BaseModel):
     enabled: bool = Field(True, description="Train in the background at all (--no-train: off).")
     min_ratings: int = Field(32, ge=2, description="New ratings before a run starts by itself.")
     min_comments: int = Field(
-        16, ge=4, description="Or so many of them with a comment that says what was wrong, good ones or not."
+        16,
+        ge=4,
+        description="Or so many of them with a comment that says what was wrong, good ones or not; or so many "
+        "corrections and preferences, where nothing was rated.",
     )
     min_good: int = Field(8, ge=1, description="Good ratings among the ready ones before a run may start.")
     min_bad: int = Field(4, ge=1, description="Bad ratings among the ready ones before a run may start.")

@@ -50,7 +50,8 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
             (
                 "ready",
                 f"{ready['new']} new of {needed['new']}, {ready['good']} good of {needed['good']}, "
-                f"{ready['bad']} bad of {needed['bad']}; or {ready['comments']} comments of {needed['comments']}",
+                f"{ready['bad']} bad of {needed['bad']}; or {ready['comments']} comments of {needed['comments']}"
+                + (f"; {ready['pairs']} corrections and preferences" if ready["pairs"] else ""),
             )
         )
         if missing := left_out(learner):

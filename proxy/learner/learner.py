@@ -53,6 +53,7 @@ class _Ready:
     bad: int = 0
     neutral: int = 0
     comments: int = 0
+    pairs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,6 +397,7 @@ class Learner:
             good=ready.good,
             bad=ready.bad,
             comments=ready.comments,
+            pairs=ready.pairs,
             active=self._active.id if self._active else None,
             failures=self._failures,
             failed_at=self._failed_at,
@@ -413,6 +415,7 @@ def _counted(ready: Sequence[RatedCompletion], concluded: str | None) -> _Ready:
         bad=sum(each.reward < 0 for each in ready),
         neutral=sum(each.reward == 0 for each in ready),
         comments=sum(each.comment is not None and each.reward <= 0 for each in ready),
+        pairs=sum(each.correction is not None or each.worse is not None for each in ready),
     )
 
 

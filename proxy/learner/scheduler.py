@@ -42,6 +42,8 @@ class State:
     bad: int
     comments: int = 0
     """Ready ones with a comment on a reply that was not good."""
+    pairs: int = 0
+    """Ready corrections and preferences; where nothing is rated good or bad, they teach by themselves."""
     active: str | None = None
     """The run that is under way."""
     failures: int = 0
@@ -56,6 +58,11 @@ class State:
     """The user asked for a run now."""
     one_sided: bool = False
     """The user accepts one-sided data."""
+
+    @property
+    def paired(self) -> bool:
+        """Whether there are pairs, and no ratings beside them."""
+        return bool(self.pairs) and not self.good and not self.bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,11 @@ def decide(state: State, policy: Policy, now: datetime) -> Decision:
     moment = now.timestamp()
     quiet_in = 0.0 if state.busy_at is None else state.busy_at + policy.quiet_s - moment
     waited = 0.0 if state.due_since is None else moment - state.due_since
-    reason = f"{state.new} new ratings ({state.good} good and {state.bad} bad ready)"
+    reason = (
+        f"{state.pairs} corrections and preferences are ready"
+        if state.paired
+        else f"{state.new} new ratings ({state.good} good and {state.bad} bad ready)"
+    )
     if quiet_in > 0 and waited < policy.patience_s:
         return Decision(False, f"{reason}; waiting for a moment without requests", due=True)
     return Decision(True, reason, due=True)
@@ -91,6 +102,8 @@ def _never(state: State, policy: Policy) -> str | None:
         return "training is switched off (--no-train, or enabled = false under [train])"
     if state.active:
         return f"{state.active} is under way"
+    if state.paired:
+        return None
     if not state.good and not state.bad and not state.comments:
         return "no rating is ready: rate some answers good and some bad"
     if not (state.good and state.bad) and not state.one_sided and state.comments < MIN_COMMENTS:
@@ -106,10 +119,12 @@ def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
     """What stands in the way of a run that starts by itself."""
     if policy.schedule == "manual":
         return "the schedule is manual: start a run with `burnish train`"
-    worded = min(state.new, state.comments)
+    spoken = min(state.new, state.pairs if state.paired else state.comments)
+    if state.paired and spoken < policy.min_comments:
+        return f"waiting for {policy.min_comments - spoken} more corrections or preferences, or for ratings"
     missing = (
         []
-        if worded >= policy.min_comments
+        if spoken >= policy.min_comments
         else [
             f"{lack} {what}"
             for lack, what in (

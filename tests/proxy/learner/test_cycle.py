@@ -128,7 +128,7 @@ async def test_a_killed_trainer_leaves_the_base_live_and_the_ratings_ready(open_
     await asyncio.sleep(0.1)
     status = world.learner.status()
     assert status["state"] == "idle"
-    assert status["ready"] == {"new": 8, "good": 4, "bad": 4, "neutral": 0, "comments": 0}
+    assert status["ready"] == {"new": 8, "good": 4, "bad": 4, "neutral": 0, "comments": 0, "pairs": 0}
     assert status["failures"] == 1
     assert (await world.ask(conversation("Still there?"), max_tokens=4))[0]
 

@@ -19,10 +19,11 @@ from burnish.proxy.asgi import on_burnish_error, on_http_error
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.ids import run_id
 from burnish.proxy.learner.routes import learner_routes
-from burnish.proxy.records import Run
+from burnish.proxy.records import FeedbackDraft, Run
 from burnish.training.job import JobDirectory, Rollout
 from burnish.training.presets import hyperparameters
 from tests.proxy.learner.conftest import Open, World
+from tests.proxy.log.exchanges import capture, user
 
 UNDECIDED = {"outcome": "undecided", "reason": "too few ratings", "checks": []}
 REJECTED = {"outcome": "rejected", "reason": "gibberish", "checks": []}
@@ -84,6 +85,18 @@ async def test_one_sided_ratings_wait_and_say_so(open_world: Open) -> None:
     assert world.learner.status()["state"] == "idle"
 
 
+async def test_corrections_and_preferences_alone_are_enough_to_learn_from(open_world: Open) -> None:
+    world = await open_world(schedule="manual")
+    better, worse, wrong = (capture(world.log, [user("What is tea?")], f"Answer {n}.") for n in range(3))
+    await world.log.add_feedback(FeedbackDraft(better, "completion_id", preferred_over=worse))
+    await world.log.add_feedback(FeedbackDraft(wrong, "completion_id", correction="A drink."))
+    dry = await world.learner.dry_run()
+    assert dry["ready"] == {"new": 2, "good": 0, "bad": 0, "neutral": 2, "comments": 0, "pairs": 2}
+    assert (dry["would_train"], dry["objective"]) == (True, "dpo")
+    await world.rated(-1.0, 1)
+    assert not (await world.learner.dry_run())["would_train"], "now ratings decide, and they are one-sided"
+
+
 async def test_switched_off_is_off_even_by_hand(open_world: Open) -> None:
     world = await open_world(enabled=False)
     await world.rated(1.0, 1)
@@ -101,7 +114,7 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     await world.rated(-1.0, 8)
     dry = await world.learner.dry_run()
     assert (dry["would_train"], dry["by_itself"]) == (True, "waiting for 12 new ratings more")
-    assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0, "comments": 0}
+    assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0, "comments": 0, "pairs": 0}
     assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 8}, 3)
     expected = hyperparameters("careful", learning_rate=1e-5)
     assert dry["hyperparameters"] == expected.model_dump(mode="json"), (

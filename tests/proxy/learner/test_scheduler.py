@@ -40,6 +40,9 @@ def test_enough_ratings_and_quiet_start_a_run() -> None:
         (State(40, 0, 40), "all 40 ready ratings are bad"),
         (State(40, 0, 40, comments=3), "or say what was wrong with 4 of them"),
         (State(16, 0, 16, comments=15), "waiting for 16 new ratings, 8 good ones more"),
+        (State(15, 0, 0, pairs=15), "waiting for 1 more corrections or preferences, or for ratings"),
+        (State(1, 0, 0, pairs=40), "waiting for 15 more corrections or preferences"),
+        (State(40, 0, 40, pairs=40), "all 40 ready ratings are bad"),
         (State(10, 0, 40, comments=40), "waiting for 22 new ratings, 8 good ones more"),
         (replace(ENOUGH, active="run_7"), "run_7 is under way"),
         (replace(ENOUGH, failures=1, failed_at=NOW_S - 59), "the last run failed, next try in 1 s"),
@@ -60,6 +63,8 @@ def test_what_stands_in_the_way(state: State, reason: str) -> None:
     [
         State(16, 0, 16, comments=16),
         State(16, 0, 0, comments=16),
+        State(16, 0, 0, pairs=16),
+        State(16, 0, 0, comments=3, pairs=16),
         replace(ENOUGH, busy_at=NOW_S - 3),
         replace(ENOUGH, busy_at=NOW_S, due_since=NOW_S - 600),
         replace(ENOUGH, failures=1, failed_at=NOW_S - 60),
@@ -73,9 +78,10 @@ def test_what_no_longer_stands_in_the_way(state: State) -> None:
 
 
 def test_asking_skips_counts_traffic_window_and_back_off() -> None:
-    asked = State(1, 1, 1, asked=True, busy_at=NOW_S, failures=5, failed_at=NOW_S)
-    for schedule in ("auto", "manual", "01:00-02:00"):
-        assert decide(asked, Policy(schedule=schedule), NOON) == Decision(True, "you asked for it")
+    some = State(1, 1, 1, asked=True, busy_at=NOW_S, failures=5, failed_at=NOW_S)
+    for asked in (some, replace(some, good=0, bad=0, pairs=1)):
+        for schedule in ("auto", "manual", "01:00-02:00"):
+            assert decide(asked, Policy(schedule=schedule), NOON) == Decision(True, "you asked for it")
 
 
 @pytest.mark.parametrize(("good", "bad"), [(0, 3), (3, 0)])
