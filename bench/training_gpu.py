@@ -73,6 +73,7 @@ def random_model(directory: Path, sizes: Mapping[str, Any], device: str, samples
     import torch
     from transformers import AutoModelForCausalLM, LlamaConfig
 
+    torch.manual_seed(0)
     config = LlamaConfig(**sizes, tie_word_embeddings=False)
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
