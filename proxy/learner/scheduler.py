@@ -87,7 +87,7 @@ def decide(state: State, policy: Policy, now: datetime) -> Decision:
     quiet_in = 0.0 if state.busy_at is None else state.busy_at + policy.quiet_s - moment
     waited = 0.0 if state.due_since is None else moment - state.due_since
     reason = (
-        f"{state.pairs} corrections and preferences are ready"
+        f"{state.comments} comments and {state.pairs} corrections or preferences ready"
         if state.paired
         else f"{state.new} new ratings ({state.good} good and {state.bad} bad ready)"
     )
@@ -119,7 +119,7 @@ def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
     """What stands in the way of a run that starts by itself."""
     if policy.schedule == "manual":
         return "the schedule is manual: start a run with `burnish train`"
-    spoken = min(state.new, state.pairs if state.paired else state.comments)
+    spoken = min(state.new, max(state.comments, state.pairs if state.paired else 0))
     if state.paired and spoken < policy.min_comments:
         return f"waiting for {policy.min_comments - spoken} more corrections or preferences, or for ratings"
     missing = (

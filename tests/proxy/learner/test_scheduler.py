@@ -65,6 +65,7 @@ def test_what_stands_in_the_way(state: State, reason: str) -> None:
         State(16, 0, 0, comments=16),
         State(16, 0, 0, pairs=16),
         State(16, 0, 0, comments=3, pairs=16),
+        State(16, 0, 0, comments=16, pairs=1),
         replace(ENOUGH, busy_at=NOW_S - 3),
         replace(ENOUGH, busy_at=NOW_S, due_since=NOW_S - 600),
         replace(ENOUGH, failures=1, failed_at=NOW_S - 60),
