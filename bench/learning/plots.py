@@ -100,7 +100,7 @@ def _bars(axes: Any, place: int, content: list[tuple[int, Mean]], colour: str, l
 
 
 def _joint(seeds: Seeds) -> dict[int, Mean]:
-    """Return the mean share by the number of ratings; of runs that were not trained there is none."""
+    """Return the mean share by the number of ratings; not a number where nothing was examined."""
     return {
         ratings: mean([point.get("joint", math.nan) for point in points])
         for ratings, points in by_ratings(seeds).items()
