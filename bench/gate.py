@@ -75,7 +75,7 @@ class Bench:
         except CorruptAdapter as error:
             return record | {"outcome": "refused", "reason": str(error), "checks": {}}
         endpoint = await self._host.load(version)
-        side = Side("candidate", endpoint, [*_prompts(candidate.user), *sampling.fact_prompts()])
+        side = Side("candidate", endpoint, _gates(_prompts(candidate.user), samples))
         try:
             await self._host.probe(endpoint)
             await sampling.ask([side])
@@ -110,9 +110,10 @@ class Bench:
             bare, prompts = await self._host.load(None), _prompts(seed)
             # In another order, so that the dice are others than the gate's.
             said = Side("incumbent", bare, prompts[::-1])
-            gate = Side("incumbent", bare, [*prompts, *sampling.fact_prompts()])
-            await sampling.ask([said, gate])
+            await sampling.ask([said])
             samples = _samples([said.answered[prompt.id] for prompt in prompts[:RATED]])
+            gate = Side("incumbent", bare, _gates(prompts, samples))
+            await sampling.ask([gate])
             job.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             job.write_rollouts(list(gate.answered.values()))
             job.write_job(self._spec(Candidate("", True, seed)), samples)
@@ -160,8 +161,15 @@ class Bench:
         )
 
 
+def _gates(prompts: Sequence[Prompt], samples: Sequence[Sample]) -> list[Prompt]:
+    """Return what the gate asks: whatever of a user's prompts was not learnt from, ordinary questions, and facts."""
+    learnt = {sample.completion_id for sample in samples if not sample.held_out}
+    new = [prompt for prompt in prompts if prompt.id not in learnt]
+    return [*[*new, *sampling.ordinary(prompts)][: sampling.MAX_PROMPTS], *sampling.fact_prompts()]
+
+
 def _prompts(seed: int) -> list[Prompt]:
-    """Return what a user asked: the first ``RATED`` get a rating, the gate asks them all."""
+    """Return what a user asked: the first ``RATED`` get a rating."""
     chosen = random.Random(seed).sample(PROMPTS, sampling.MAX_PROMPTS)
     return [
         Prompt(

@@ -123,7 +123,7 @@ def _routes_and_relay(
     )
     routes = [
         *status_routes(log, upstream, engine, learner_status, lambda caller: instant.status(caller, live())),
-        *feedback_routes(log, on_feedback),
+        *feedback_routes(log, on_feedback, config.train.rater_weights),
         *completion_routes(log),
         *wish_routes(log, instant, live),
         *(

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 import burnish
 from burnish.adapters.errors import AdapterError
-from burnish.proxy.cli import adapters, bench, chat, demo, doctor, rate, show, train, up, wishes
+from burnish.proxy.cli import adapters, bench, chat, demo, doctor, rate, raters, show, train, up, wishes
 from burnish.proxy.cli.errors import CommandFailed
 from burnish.proxy.errors import BurnishError
 
@@ -56,6 +56,7 @@ app.command("rate", context_settings={"ignore_unknown_options": True})(rate.rate
 app.command("undo")(rate.undo)
 app.command("status")(show.status)
 app.command("history")(show.history)
+app.command("raters")(raters.raters)
 app.command("train")(train.train)
 app.add_typer(adapters.app, name="adapters")
 app.add_typer(wishes.app, name="wishes")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -21,8 +21,10 @@ MAX_BODY_BYTES = 1024 * 1024
 SESSION_HEADER = "x-burnish-session"
 
 
-def feedback_routes(log: Log, on_feedback: Callable[[Feedback], None]) -> list[Route]:
-    """Return the routes under /v1/feedback; ``on_feedback`` is told of every new record and every undo."""
+def feedback_routes(
+    log: Log, on_feedback: Callable[[Feedback], None], rater_weights: Mapping[str, float]
+) -> list[Route]:
+    """Return the routes of feedback and raters; ``on_feedback`` is told of every new record and every undo."""
 
     async def create(request: Request) -> Response:
         asked = read_feedback(await read_json(request, MAX_BODY_BYTES))
@@ -50,11 +52,16 @@ def feedback_routes(log: Log, on_feedback: Callable[[Feedback], None]) -> list[R
         on_feedback(feedback)
         return json_response(feedback_json(feedback))
 
+    async def raters(request: Request) -> Response:
+        found = [{**asdict(each), "weight": rater_weights.get(each.name, 1.0)} for each in await log.raters()]
+        return json_response({"object": "list", "data": found})
+
     return [
         Route("/v1/feedback", create, methods=["POST"]),
         Route("/v1/feedback", index, methods=["GET"]),
         Route("/v1/feedback/{id}", show, methods=["GET"]),
         Route("/v1/feedback/{id}", undo, methods=["DELETE"]),
+        Route("/burnish/raters", raters, methods=["GET"]),
     ]
 
 

@@ -274,8 +274,9 @@ class Cycle:
         )
 
     async def _judge(self, job: JobDirectory, plan: Plan, version: AdapterVersion) -> Verdict:
-        recent = await self.log.recent_prompts(sampling.MAX_PROMPTS)
-        prompts = sampling.prompts([each.completion for each in plan.held_out], recent)
+        recent = await self.log.recent_prompts(sampling.RECENT)
+        held_out, rated = ([each.completion for each in rated] for rated in (plan.held_out, plan.rated))
+        prompts = sampling.prompts(held_out, recent, rated)
         candidate = await self.swap.stage(version)
         await self.swap.route.wait_live(ENGINE_WAIT_S)
         # The incumbent is asked for the facts anew, beside the candidate: what it once knew, it may have known on
@@ -285,8 +286,8 @@ class Cycle:
             known, rollouts = sampling.known(await sampling.sample(asked, candidate, incumbent.endpoint))
         await asyncio.to_thread(job.write_rollouts, rollouts)
         await self._run_step("evaluate", job)
-        rated = rated_replies(plan.rated)
-        return await asyncio.to_thread(judge, evidence(job.evaluation(), rollouts, known, rated))
+        found = evidence(job.evaluation(), rollouts, known, rated_replies(plan.rated))
+        return await asyncio.to_thread(judge, found)
 
 
 def _figures(result: TrainResult) -> dict[str, Any]:

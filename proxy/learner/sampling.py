@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import cycle, takewhile
 from typing import Any, Literal
 
 import aiohttp
@@ -16,6 +17,7 @@ from burnish.adapters import facts
 from burnish.adapters.errors import EngineError
 from burnish.adapters.gate import Known
 from burnish.adapters.hosts.base import Endpoint
+from burnish.adapters.questions import QUESTIONS
 from burnish.proxy.records import Completion
 from burnish.training.job import Rollout
 
@@ -24,6 +26,8 @@ logger = logging.getLogger(__name__)
 # Two versions answer each: some 100 replies, two minutes on two busy cores. With 24, four more faults than before
 # were chance; with 48 they are half as many of all (`python -m bench.gate_power`).
 MAX_PROMPTS = 48
+# Looked through for prompts that were not learnt from; an agent's are long.
+RECENT = 96
 # An agent's prompts are long: of those with tools, a quarter. `python -m bench.gate_power` says what that shows.
 MAX_WITH_TOOLS = 12
 # What shows a reply's character at a bearable price; both versions are cut alike.
@@ -36,8 +40,8 @@ AT_ONCE = 2
 REPLY_TIMEOUT_S = 180.0
 SEED = 20_000
 """Sent with each request: the same prompt is sampled with the same dice from both versions."""
-_FACT = "fact_"
-"""Their ids begin with it, as no completion's does."""
+_FACT, _ORDINARY = "fact_", "ordinary_"
+"""Their ids begin so, as no completion's does."""
 
 _PASSED_ON = (
     "temperature",
@@ -68,17 +72,52 @@ class Prompt:
         return tuple(self.params.get("tools", ()))
 
 
-def prompts(held_out: Iterable[Completion], recent: Iterable[Completion]) -> list[Prompt]:
-    """Return up to ``MAX_PROMPTS`` distinct prompts, ``MAX_WITH_TOOLS`` of them with tools, the held-out ones first."""
+def prompts(
+    held_out: Iterable[Completion], recent: Iterable[Completion], rated: Iterable[Completion]
+) -> list[Prompt]:
+    """Return ``MAX_PROMPTS`` distinct prompts that were not learnt from, at most ``MAX_WITH_TOOLS`` of them with tools.
+
+    First those of held-out ratings, then the latest, then ordinary questions, asked as the user's own are. Nothing
+    ordinary stands for a prompt with tools, so of these the latest may have been learnt from. ``rated`` is whatever may
+    have been learnt from, now or before, the held-out ones among it.
+    """
+    learnt = {_key(each.messages) for each in rated}
+    first, latest = ([_prompt(each) for each in some if each.messages] for some in (held_out, recent))
+    new = [each for each in latest if _key(each.messages) not in learnt]
+    with_tools = [each for each in latest if each.tools]
     found: dict[bytes, Prompt] = {}
     room = {True: MAX_WITH_TOOLS, False: MAX_PROMPTS}
-    for completion in (*held_out, *recent):
-        prompt = Prompt(completion.id, completion.messages, bounded(completion.params))
-        key = orjson.dumps(prompt.messages, option=orjson.OPT_SORT_KEYS)
-        if prompt.messages and key not in found and room[bool(prompt.tools)]:
+    for prompt in (*first, *new, *with_tools):
+        key = _key(prompt.messages)
+        if key not in found and room[bool(prompt.tools)]:
             room[bool(prompt.tools)] -= 1
             found[key] = prompt
-    return list(found.values())[:MAX_PROMPTS]
+    return [*found.values(), *ordinary([*first, *latest])][:MAX_PROMPTS]
+
+
+def ordinary(own: Iterable[Prompt]) -> list[Prompt]:
+    """Return ordinary questions, each asked as one of the user's own prompts is that come without tools."""
+    manners = [
+        (tuple(takewhile(_instructs, prompt.messages)), prompt.params) for prompt in own if not prompt.tools
+    ]
+    return [
+        Prompt(f"{_ORDINARY}{place}", (*instructions, {"role": "user", "content": question}), params)
+        for place, (question, (instructions, params)) in enumerate(
+            zip(QUESTIONS, cycle(manners or [((), bounded({}))]), strict=False)
+        )
+    ]
+
+
+def _prompt(completion: Completion) -> Prompt:
+    return Prompt(completion.id, completion.messages, bounded(completion.params))
+
+
+def _instructs(message: Mapping[str, Any]) -> bool:
+    return message.get("role") in {"system", "developer"}
+
+
+def _key(messages: Sequence[dict[str, Any]]) -> bytes:
+    return orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)
 
 
 def fact_prompts() -> list[Prompt]:

@@ -12,6 +12,8 @@ import orjson
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
+from burnish.proxy.log.raters import Rater
+from burnish.proxy.log.raters import raters as rater_reports
 from burnish.proxy.log.ratings import Effective, Place, effective, heard
 from burnish.proxy.records import Feedback, FeedbackDraft
 
@@ -135,6 +137,21 @@ def effective_ratings(
 
     With ``rater_weights`` as training hears them, which needs all conversations; else as they were given.
     """
+    feedback, places = _heard(connection, conversations, rater_weights)
+    return effective(feedback, places)
+
+
+def raters(connection: sqlite3.Connection) -> list[Rater]:
+    """Return all who rated, and how far they agree."""
+    return rater_reports(*_heard(connection, None, {}))
+
+
+def _heard(
+    connection: sqlite3.Connection,
+    conversations: Iterable[str] | None,
+    rater_weights: Mapping[str, float] | None,
+) -> tuple[list[Feedback], list[Place]]:
+    """Return feedback in some conversations, or in all, and the completions that it may be about."""
     if conversations is None:
         feedback = select(connection, "1")
     else:
@@ -150,14 +167,11 @@ def effective_ratings(
     if rater_weights is not None:
         feedback = heard(feedback, rater_weights)
     targets = {each.draft.completion_id for each in feedback}
-    return effective(
-        feedback,
-        [
-            Place(name, conversation, (turn or b"").hex(), created_at)
-            for name, conversation, turn, created_at, replied in places
-            if replied or name in targets
-        ],
-    )
+    return feedback, [
+        Place(name, conversation, (turn or b"").hex(), created_at)
+        for name, conversation, turn, created_at, replied in places
+        if replied or name in targets
+    ]
 
 
 def _json(values: Iterable[str]) -> str:

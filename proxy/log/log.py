@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.log import feedback, files, queries, runs, store, wishes
 from burnish.proxy.log.migrations import migrate
+from burnish.proxy.log.raters import Rater
 from burnish.proxy.log.writer import Writer
 from burnish.proxy.records import Completion, Exchange, Feedback, FeedbackDraft, RatedCompletion, Run, Wish
 
@@ -157,6 +158,10 @@ class Log:
         Rated as training hears it, raters counted by their weights; see ``ratings.heard``.
         """
         return await self._read(partial(queries.rated, rater_weights=rater_weights))
+
+    async def raters(self) -> list[Rater]:
+        """Return all who rated, the busiest first, and how far they agree."""
+        return await self._read(feedback.raters)
 
     # Wishes
 

@@ -42,7 +42,7 @@ async def on_error(request: Request, error: Exception) -> Response:
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
     async with opened(tmp_path) as log:
         told: list[Feedback] = []
-        routes = feedback_routes(log, told.append) + completion_routes(log)
+        routes = feedback_routes(log, told.append, {"bob": 0.5}) + completion_routes(log)
         app = Starlette(routes=routes, exception_handlers={BurnishError: on_error})
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://burnish") as http:
@@ -318,3 +318,34 @@ async def test_an_undo_is_told_as_well(tmp_path: Path):
         undone = await burnish.http.delete(f"/v1/feedback/{rated.json()['id']}")
         assert [each.id for each in burnish.told] == [rated.json()["id"], undone.json()["id"]]
         assert burnish.told[1].undone_at is not None
+
+
+async def test_raters_are_shown_with_how_far_they_agree_with_the_others(tmp_path: Path):
+    async with service(tmp_path) as at:
+        made = [capture(at.log, [user(f"q{n}")], assistant(f"a{n}")) for n in range(6)]
+        said = {
+            "ann": [1, 1, 1, -1, -1, -1],
+            "bob": [1, 1, -1, -1, -1, None],
+            "eve": [-1, -1, None, 1, None, None],
+        }
+        for rater, rewards in said.items():
+            for completion_id, reward in zip(made, rewards, strict=True):
+                if reward is not None:
+                    body = {"completion_id": completion_id, "rating": reward, "rater": rater}
+                    assert (await at.post(body)).status_code == 201
+        await at.post({"completion_id": made[5], "comment": "too long", "rater": "only a comment"})
+        taken_back = (await at.post({"completion_id": made[5], "rating": "good", "rater": "eve"})).json()
+        await at.http.delete(f"/v1/feedback/{taken_back['id']}")
+        found = {each.pop("name"): each for each in (await at.http.get("/burnish/raters")).json()["data"]}
+    assert list(found) == ["ann", "bob", "eve"]
+    assert found["eve"] == {
+        "good": 1,
+        "bad": 2,
+        "compared": 3,
+        "agreed": 0,
+        "by_chance": 4 / 3,
+        "weight": 1.0,
+    }
+    # Of the first, second and fourth, bob and eve say as much good as bad: there are no others to agree with.
+    assert found["ann"] == {"good": 3, "bad": 3, "compared": 2, "agreed": 1, "by_chance": 1.0, "weight": 1.0}
+    assert (found["bob"]["agreed"], found["bob"]["compared"], found["bob"]["weight"]) == (1, 2, 0.5)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from bench.prompts import BRIEFLY, PROMPTS
+from burnish.adapters.questions import QUESTIONS
 from burnish.proxy.learner.trainer import progress
 from tests.proxy.learner.conftest import Open, World
 
@@ -60,7 +61,9 @@ async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open
     facts = next(check for check in verdict["checks"] if check["name"] == "facts")
     assert "of 60 right" in facts["text"], "the engine was asked, and the small model knows some"
     assert 3 <= len(verdict["examples"]) <= 5
-    assert all(each["prompt"] in PROMPTS and each["after"] for each in verdict["examples"])
+    taught = {s.messages[-1]["content"] for s in world.learner.job(run.id).samples() if not s.held_out}
+    shown = {each["prompt"] for each in verdict["examples"]}
+    assert shown <= {*questions, *QUESTIONS} - taught, "it was judged by what it had not learnt from"
     judged = {"passed": "live", "undecided": "candidate", "rejected": "rejected"}
     assert run.status == judged[verdict["outcome"]], run.reason
     assert world.registry.live() == (1 if run.status == "live" else 0)

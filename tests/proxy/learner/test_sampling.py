@@ -11,6 +11,9 @@ import pytest
 from burnish.adapters.errors import EngineError
 from burnish.adapters.facts import FACTS, right
 from burnish.adapters.hosts.base import Endpoint
+from burnish.adapters.questions import QUESTIONS
+from burnish.adapters.replies import topics
+from burnish.bench.questions import PROMPTS
 from burnish.proxy.learner.sampling import (
     MAX_PROMPTS,
     MAX_TOKENS,
@@ -34,7 +37,7 @@ def question(number: int, **params: Any) -> Completion:
 
 
 def asked(count: int) -> list[Prompt]:
-    return prompts([question(i, max_tokens=20, temperature=0.5) for i in range(count)], [])
+    return prompts([question(i, max_tokens=20, temperature=0.5) for i in range(count)], [], [])[:count]
 
 
 def echo(finish: str = "stop") -> Script:
@@ -179,9 +182,36 @@ async def test_no_more_than_two_requests_at_once_for_each_version() -> None:
 
 def test_prompts_are_distinct_bounded_and_held_out_ones_come_first() -> None:
     again = replace(question(1), id="cmpl_again")
-    chosen = prompts([question(1), again], [question(1), *(question(i) for i in range(3, 60))])
+    chosen = prompts([question(1), again], [question(1), *(question(i) for i in range(3, 60))], [question(1)])
     assert [prompt.id for prompt in chosen[:2]] == ["cmpl_1", "cmpl_3"]
     assert len(chosen) == MAX_PROMPTS
+
+
+def test_what_was_learnt_from_is_not_asked_ordinary_questions_are_as_the_user_asks() -> None:
+    system = {"role": "system", "content": "Answer in one short sentence"}
+    rated = [
+        replace(question(i, temperature=0.8), messages=(system, *question(i).messages)) for i in range(32)
+    ]
+    again = replace(rated[3], id="cmpl_again")  # the same question, answered anew, and not rated
+    chosen = prompts(rated[:5], [again, question(40), *rated], rated)
+    assert [prompt.id for prompt in chosen[:6]] == [*(f"cmpl_{i}" for i in range(5)), "cmpl_40"]
+    ordinary = chosen[6:]
+    assert len(chosen) == MAX_PROMPTS
+    assert [prompt.messages[-1]["content"] for prompt in ordinary] == list(QUESTIONS[: len(ordinary)])
+    assert sum(prompt.messages[0] == system for prompt in ordinary) > len(ordinary) * 0.9
+    assert sum(prompt.params.get("temperature") == 0.8 for prompt in ordinary) > len(ordinary) * 0.9
+
+
+def test_without_any_prompt_of_the_users_own_ordinary_questions_are_asked_plainly() -> None:
+    chosen = prompts([], [], [])
+    assert [prompt.messages for prompt in chosen[:1]] == [({"role": "user", "content": QUESTIONS[0]},)]
+    assert len(chosen) == MAX_PROMPTS == len(QUESTIONS)
+
+
+def test_ordinary_questions_have_a_topic_and_are_not_the_benchs() -> None:
+    assert all(topics(each) for each in QUESTIONS)
+    assert not {each.lower() for each in QUESTIONS} & {each.lower() for each in PROMPTS}
+    assert len(set(QUESTIONS)) == len(QUESTIONS)
 
 
 @pytest.mark.parametrize(

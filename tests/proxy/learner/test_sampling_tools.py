@@ -58,7 +58,7 @@ def question(number: int, **params: Any) -> Completion:
 
 
 def asked(count: int, **params: Any) -> list[Prompt]:
-    return prompts([question(i, tools=TOOLS, **params) for i in range(count)], [])
+    return prompts([question(i, tools=TOOLS, **params) for i in range(count)], [], [])[:count]
 
 
 def answers(message: dict[str, Any], finish: str = "tool_calls") -> Script:
@@ -83,17 +83,27 @@ CALLS = answers({"content": None, "tool_calls": [CALL]})
 
 def test_a_quarter_of_the_prompts_may_come_with_tools() -> None:
     mixed = [question(i, tools=TOOLS if i % 2 else None) for i in range(90)]
-    chosen = prompts([], mixed)
+    chosen = prompts([], mixed, [])
     assert [bool(prompt.tools) for prompt in chosen].count(True) == MAX_WITH_TOOLS == MAX_PROMPTS // 4
     assert len(chosen) == MAX_PROMPTS
     assert [prompt.id for prompt in chosen[:3]] == ["cmpl_00", "cmpl_01", "cmpl_02"]
-    assert len(asked(40)) == MAX_WITH_TOOLS
+    assert [bool(prompt.tools) for prompt in asked(40)].count(True) == MAX_WITH_TOOLS
+
+
+def test_prompts_with_tools_are_asked_though_they_were_learnt_from_the_others_first() -> None:
+    rated = [question(i, tools=TOOLS) for i in range(20, 40)]
+    chosen = prompts([], [*rated, question(1, tools=TOOLS)], rated)
+    with_tools = [prompt.id for prompt in chosen if prompt.tools]
+    assert with_tools == ["cmpl_01", *(f"cmpl_{i}" for i in range(20, 20 + MAX_WITH_TOOLS - 1))]
+    # With tools at hand the user's instructions are an agent's: ordinary questions come without.
+    assert all(len(prompt.messages) == 1 for prompt in chosen if not prompt.tools)
 
 
 async def test_tools_are_sent_as_the_client_sent_them_and_calls_come_back() -> None:
     choice = {"type": "function", "function": {"name": "weather"}}
-    asking = asked(1, tool_choice=choice, parallel_tool_calls=False, temperature=0.5) + prompts(
-        [question(7, tool_choice="auto", tools=[])], []
+    asking = (
+        asked(1, tool_choice=choice, parallel_tool_calls=False, temperature=0.5)
+        + prompts([question(7, tool_choice="auto", tools=[])], [], [])[:1]
     )
     async with upstream(CALLS) as new, upstream(CALLS) as old:
         rollouts = await sample(asking, Endpoint(new.url, "a", 1), Endpoint(old.url, "b", 0))
@@ -136,7 +146,7 @@ async def test_an_engine_that_refuses_tools_is_asked_the_rest() -> None:
         answer = reply(NO_PARSER, status="400 Bad Request") if request.json().get("tools") else CALLS
         await answer(request, writer)
 
-    asking = asked(3) + prompts([question(9)], [])
+    asking = asked(3) + prompts([question(9)], [], [])[:1]
     found = await sampled(refuses, CALLS, asking)
     assert [[r.prompt_id for r in side] for side in found.values()] == [["cmpl_09"], ["cmpl_09"]]
 

@@ -1,0 +1,46 @@
+"""``burnish raters``: who rates how, and how far they agree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.terminal import Json, Url, console, print_json
+
+
+def raters(url: Url = None, as_json: Json = False) -> None:
+    """Show who rates how, and whether others who rated the same answers agree.
+
+    Someone who agrees no more than by chance means something else than the others: `train.rater_weights` says how much
+    each is heard.
+    """
+    found = Proxy(url).get("/burnish/raters")
+    if as_json:
+        print_json(found)
+        return
+    if not found["data"]:
+        console.print("[dim]nobody has rated an answer yet[/]")
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("rater", "rated", "good", "bad", "weight"):
+        table.add_column(name, justify="left" if name == "rater" else "right")
+    table.add_column("agrees with the others", justify="right")
+    for each in found["data"]:
+        table.add_row(
+            f"[bold]{escape(each['name'])}[/]",
+            str(each["good"] + each["bad"]),
+            f"[green]{each['good']}[/]",
+            f"[red]{each['bad']}[/]",
+            f"{each['weight']:g}",
+            _agreement(each),
+        )
+    console.print(table)
+
+
+def _agreement(rater: dict[str, Any]) -> str:
+    if not rater["compared"]:
+        return "[dim]nobody else rated these[/]"
+    return f"{rater['agreed']} of {rater['compared']} [dim]({rater['by_chance']:.1f} by chance)[/]"
