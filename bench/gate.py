@@ -155,7 +155,9 @@ class Bench:
             base_weights=str(self._model),
             base_digest=self._host.base_digest,
             weights_cache=str(cache_dir() / "weights"),
-            hyperparameters=hyperparameters(candidate.preset, candidate.objective, **candidate.settings),
+            hyperparameters=hyperparameters(
+                candidate.preset, candidate.objective, instructed=True, **candidate.settings
+            ),
             seed=candidate.user,
             threads=max(1, (os.cpu_count() or 1) // 2),
         )

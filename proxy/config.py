@@ -110,6 +110,13 @@ class TrainConfig(BaseModel):
         description="Overrides .3: the share of ratings that may be mistaken. Each counts as far as the others bear "
         "it out; 0: all are believed.",
     )
+    rehearsed: int | None = Field(
+        None,
+        ge=0,
+        le=64,
+        description="Overrides 2, and 0 where a rated prompt has no system message: plain questions that each step "
+        "goes over beside the ratings, so that the model still knows and says what nobody complained about.",
+    )
     replay: float = Field(
         0.5,
         ge=0,
@@ -129,7 +136,7 @@ class TrainConfig(BaseModel):
 
     def overrides(self) -> dict[str, Any]:
         """Return the hyper-parameters that the user set; they win over any preset."""
-        names = ("learning_rate", "epochs", "batch_size", "rank", "kl_beta", "label_noise")
+        names = ("learning_rate", "epochs", "batch_size", "rank", "kl_beta", "label_noise", "rehearsed")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 

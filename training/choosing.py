@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from burnish.training.job import Objective, Sample
 
+SYSTEM_ROLES = ("system", "developer")
 # Fewer good ones among the ratings than this, and thumbs alone teach next to nothing (brief-cold: 2 of 40).
 RARE = 0.2
 # Below, what the model says when it is told is too little to learn from.
@@ -21,6 +22,14 @@ def teaches(sample: Sample, objective: Objective) -> bool:
     if objective == "sft":
         return sample.reward > 0
     return sample.reward != 0 or (objective == "hybrid" and bool(sample.comment))
+
+
+def instructed(samples: Sequence[Sample]) -> bool:
+    """Whether all prompts have a system message: then a plain question is something else, and nobody has complained.
+
+    Of who asks plainly, rehearsing plain questions would hold the very answers that they want otherwise.
+    """
+    return all(sample.messages and sample.messages[0].get("role") in SYSTEM_ROLES for sample in samples)
 
 
 def one_sided(samples: Sequence[Sample], objective: Objective) -> bool:

@@ -79,6 +79,8 @@ class Hyperparameters(_Record):
     """Share of ratings expected to be mistaken, before any is looked at. A rating counts as far as the other ratings
     bear it out (training.agreement); 0: every rating is believed. Where a fifth are mistaken, .2 did not always find
     them; where none are, and where nothing shows which, more costs nothing."""
+    rehearsed: int = Field(0, ge=0)
+    """Plain questions in each step, on which the bare model's answers are held (training.rehearsal); 0: none."""
     normalise_advantages: bool = True
     max_grad_norm: float = 1.0
     max_tokens: int = 2048

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import fmean
 from typing import TextIO
@@ -17,9 +18,10 @@ from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import batches
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
-from burnish.training.job import JobDirectory, JobSpec, Sample, TrainResult
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Sample, TrainResult
 from burnish.training.lessons import check_teachable, lessons
 from burnish.training.objectives import POINTS
+from burnish.training.rehearsal import rehearsal
 from burnish.training.weights import prepared_weights, sync
 
 PLACE = ("step", "steps", "epoch", "epochs", "seconds")
@@ -45,8 +47,9 @@ def train(job: JobDirectory) -> TrainResult:
     if learnt is None:
         learnt = _lessons(job, spec, chosen, backend, left_out)
         checkpoint.keep(learnt, left_out)
+    plan = _plan(learnt, rehearsal(backend, config.max_tokens) if config.rehearsed else [], spec)
     with job.metrics.open("w", encoding="utf-8") as file:
-        steps, stopped = _epochs(backend, learnt, spec, checkpoint, file)
+        steps, stopped = _epochs(backend, plan, config, checkpoint, file)
     _save(backend, job, spec.base_model)
     result = TrainResult(
         run_id=spec.run_id,
@@ -132,24 +135,19 @@ def _lessons(
 
 def _epochs(
     backend: TrainerBackend,
-    learnt: Sequence[Lesson],
-    spec: JobSpec,
+    plan: Sequence[tuple[int, Sequence[Lesson]]],
+    config: Hyperparameters,
     checkpoint: Checkpoint,
     metrics: TextIO,
 ) -> tuple[list[dict[str, float]], str | None]:
     """Make all steps that are left; return the metrics of each step, and why it stopped early if it did."""
-    config = spec.hyperparameters
-    plan = [
-        (epoch, batch)
-        for epoch in range(config.epochs)
-        for batch in batches(learnt, config.batch_size, seed=spec.seed * config.epochs + epoch)
-    ]
     made = checkpoint.restore(backend)
     metrics.writelines(json.dumps(line) + "\n" for line in made)
     # One batch's estimate is noisy: the mean over an epoch's worth of steps decides.
     recent = deque(made, maxlen=max(1, len(plan) // config.epochs))
     # Losses that have one are never mixed with each other.
-    point_of = next((POINTS[lesson.loss] for lesson in learnt if lesson.loss in POINTS), lambda steps: 0.0)
+    losses = [lesson.loss for _, batch in plan for lesson in batch]
+    point_of = next((POINTS[loss] for loss in losses if loss in POINTS), lambda steps: 0.0)
     for step, (epoch, batch) in enumerate(plan[len(made) :], start=len(made) + 1):
         started = time.monotonic()
         found = backend.step(batch, config, point_of(recent))
@@ -167,6 +165,20 @@ def _epochs(
         if plan[step][0] != epoch or checkpoint.due():
             checkpoint.save(backend, made)
     return made, None
+
+
+def _plan(
+    learnt: Sequence[Lesson], rehearsed: Sequence[Lesson], spec: JobSpec
+) -> list[tuple[int, list[Lesson]]]:
+    """Return the batch of each step, and its epoch."""
+    config = spec.hyperparameters
+    rated = [
+        (epoch, batch)
+        for epoch in range(config.epochs)
+        for batch in batches(learnt, config.batch_size, seed=spec.seed * config.epochs + epoch)
+    ]
+    turn = cycle(rehearsed)
+    return [(epoch, [*batch, *islice(turn, config.rehearsed)]) for epoch, batch in rated]
 
 
 def _save(backend: TrainerBackend, job: JobDirectory, base_model: str) -> None:

@@ -32,6 +32,8 @@ class Cell:
     way: Way = "anew"
     stress: Stress = "none"
     held_out: int = HELD_OUT
+    widely: bool = True
+    """Whether its exams ask for facts and for answers at length, too."""
 
     @property
     def key(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,9 +27,9 @@ class Exam:
     answers: list[Answered]
     """To the held-out questions, as its users ask them."""
     known: list[str]
-    """To the facts, in their order."""
+    """To the facts, in their order; empty where nobody asked."""
     lengthy: list[str]
-    """To those who asked for it at length, without any system message."""
+    """To those who asked for it at length, without any system message; empty likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,13 @@ class Summary:
     mean_characters: float
 
 
-def sit(user: User, held_out: Sequence[str]) -> Exam:
-    """Ask what is live. Every version is asked the same, with the same dice."""
+def sit(user: User, held_out: Sequence[str], *, widely: bool) -> Exam:
+    """Ask what is live. Every version is asked the same, with the same dice; ``widely``: see Cell."""
+    answers = list(user.ask_all(held_out, first_seed=0))
+    if not widely:
+        return Exam(answers, [], [])
     return Exam(
-        list(user.ask_all(held_out, first_seed=0)),
+        answers,
         list(user.ask_plainly([question for question, _ in FACTS], FACT_TOKENS)),
         list(user.ask_plainly([AT_LENGTH.format(each) for each in held_out[:ASKED_AT_LENGTH]], MAX_TOKENS)),
     )
@@ -57,13 +60,21 @@ def sit(user: User, held_out: Sequence[str]) -> Exam:
 
 def marked(exam: Exam, wanted: Sequence[Preference]) -> dict[str, Any]:
     """Return an exam's figures for the last of some users, and how many answers satisfy each of them."""
-    knows = [right(answer, accepted) for answer, (_, accepted) in zip(exam.known, FACTS, strict=True)]
     return asdict(summarise(exam.answers, wanted[-1])) | {
-        "general": sum(knows) / len(knows),
-        "at_length": sum(len(each) > LENGTHY_CHARACTERS for each in exam.lengthy) / len(exam.lengthy),
+        "general": _share(
+            right(answer, accepted)
+            for answer, (_, accepted) in zip(exam.known, FACTS, strict=bool(exam.known))
+        ),
+        "at_length": _share(len(each) > LENGTHY_CHARACTERS for each in exam.lengthy),
         "users": {each.name: summarise(exam.answers, each).joint for each in wanted},
         "examples": [[each.question, each.answer] for each in exam.answers[:EXAMPLES]],
     }
+
+
+def _share(marks: Iterable[bool]) -> float | None:
+    """Return the share of what was right; None where nothing was asked."""
+    found = list(marks)
+    return sum(found) / len(found) if found else None
 
 
 def summarise(answers: Sequence[Answered], preference: Preference) -> Summary:

@@ -146,7 +146,8 @@ class _Measurement:
         return _copied(asked, self.scratch / "cell")
 
     def _bare_exam(self) -> Exam:
-        path = self.kept / f"exam-{self._program()}-{self.cell.seed}-{self.cell.held_out}.json"
+        kind = "exam" if self.cell.widely else "answers"
+        path = self.kept / f"{kind}-{self._program()}-{self.cell.seed}-{self.cell.held_out}.json"
         if not path.exists():
             (empty := self.scratch / "bare").mkdir(parents=True)
             exam = self._exam(empty)
@@ -160,7 +161,7 @@ class _Measurement:
         self.say(f"asking {self.cell.held_out} other questions")
         with self._burnish(_copied(folder, self.scratch / "exam")) as url:
             with User(url, self.program) as user, self._timed("exam"):
-                exam = sit(user, self.held_out)
+                exam = sit(user, self.held_out, widely=self.cell.widely)
             leave(url)
         return exam
 

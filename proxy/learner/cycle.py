@@ -25,7 +25,7 @@ from burnish.proxy.learner.evidence import evidence, rated_replies
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
-from burnish.training.choosing import choose, teaches
+from burnish.training.choosing import choose, instructed, teaches
 from burnish.training.choosing import one_sided as is_one_sided
 from burnish.training.errors import JobError
 from burnish.training.job import (
@@ -152,7 +152,9 @@ class Cycle:
         samples += export.replayed(rated, learnt, policies, objective, round(new * self.train.replay))
         behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
         settings, notes = self._hyperparameters(
-            objective, one_sided=accept_one_sided and is_one_sided(samples, objective)
+            objective,
+            one_sided=accept_one_sided and is_one_sided(samples, objective),
+            instructed=instructed([sample for sample in samples if not sample.held_out]),
         )
         if refresh:
             notes.append("all ratings are learnt anew, from the bare model")
@@ -230,12 +232,14 @@ class Cycle:
             return f"it was judged against {spoken(plan.incumbent)}, but meanwhile {spoken(live)} went live"
         return None
 
-    def _hyperparameters(self, objective: Objective, *, one_sided: bool) -> tuple[Hyperparameters, list[str]]:
+    def _hyperparameters(
+        self, objective: Objective, *, one_sided: bool, instructed: bool
+    ) -> tuple[Hyperparameters, list[str]]:
         """Return the settings of a run within what the engine takes, and in words what of them has its reason."""
         own = self.train.overrides()
         if one_sided:
             own.setdefault("kl_beta", ONE_SIDED_KL_BETA)
-        chosen = hyperparameters(self.train.preset, objective, self._size, **own)
+        chosen = hyperparameters(self.train.preset, objective, self._size, instructed=instructed, **own)
         notes = reasons(self._size, chosen, own)
         limit = self.swap.host.limits.max_rank
         if chosen.rank > limit:

@@ -19,6 +19,7 @@ from burnish.adapters.gate import Known
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.questions import QUESTIONS
 from burnish.proxy.records import Completion
+from burnish.proxy.surfaces.chat import SYSTEM_ROLES
 from burnish.training.job import Rollout
 
 logger = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ def _prompt(completion: Completion) -> Prompt:
 
 
 def _instructs(message: Mapping[str, Any]) -> bool:
-    return message.get("role") in {"system", "developer"}
+    return message.get("role") in SYSTEM_ROLES
 
 
 def _key(messages: Sequence[dict[str, Any]]) -> bytes:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.training.choosing import MIN_COMMENTS, choose, one_sided
+from burnish.training.choosing import MIN_COMMENTS, choose, instructed, one_sided
 from burnish.training.job import Objective, Sample
 from tests.support.jobs import sample
 
@@ -51,3 +51,13 @@ def test_only_ratings_of_one_kind_are_one_sided(
     samples: list[Sample], objective: Objective, so: bool
 ) -> None:
     assert one_sided(samples, objective) is so
+
+
+def test_prompts_are_instructed_when_each_begins_with_a_system_message() -> None:
+    one = sample(0, good=True)
+    developer = one.model_copy(
+        update={"messages": ({"role": "developer", "content": "Be kind"}, one.messages[1])}
+    )
+    plain = one.model_copy(update={"messages": one.messages[1:]})
+    assert instructed([one, developer])
+    assert not instructed([one, plain])

@@ -26,6 +26,17 @@ def test_presets_go_from_careful_to_aggressive():
     assert careful.kl_stop < balanced.kl_stop < aggressive.kl_stop
 
 
+def test_plain_questions_are_rehearsed_where_all_prompts_have_a_system_message():
+    assert hyperparameters().rehearsed == 0
+    found = hyperparameters(instructed=True)
+    assert found.rehearsed == 2
+    assert found.kl_stop > hyperparameters().kl_stop
+    assert hyperparameters("careful", instructed=True).kl_stop == OVERRIDES["careful"]["kl_stop"]
+    assert hyperparameters(objective="critique", instructed=True) == hyperparameters(objective="critique")
+    assert hyperparameters(instructed=True, rehearsed=0) == hyperparameters()
+    assert hyperparameters(rehearsed=1).rehearsed == 1
+
+
 def test_an_unknown_preset_names_the_known_ones():
     with pytest.raises(ValueError, match="'wild', expected one of careful, balanced, aggressive"):
         hyperparameters("wild")  # type: ignore[arg-type]

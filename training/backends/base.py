@@ -62,6 +62,8 @@ class Lesson:
     loss: LossName
     replies: tuple[Reply, ...]
     """One; for "dpo" two to the same context, the preferred one first."""
+    rehearsed: bool = False
+    """Nothing that was rated: what the bare model says, and is to go on saying. No metric counts it."""
 
     @property
     def good(self) -> bool:
@@ -120,6 +122,8 @@ class TrainerBackend(Protocol):
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         """Make one optimiser step over the batch and return its metrics, ``loss`` and ``grad_norm`` among them.
+
+        All others are of what was rated, not of what is rehearsed.
 
         ``point`` is what ``kto`` and ``bco`` measure from (``Batch.point``). Raises Diverged when loss or gradient is
         not finite; the adapter is then as it was before.

@@ -18,10 +18,13 @@ def micro_batches(sequences: Sequence[Rendered], tokens: int) -> list[list[int]]
 
 
 def lesson_batches(batch: Sequence[Lesson], tokens: int) -> list[tuple[LossName, list[Lesson]]]:
-    """Group lessons that are learnt by the same loss in the same way; the replies of a lesson stay together."""
+    """Group lessons that are learnt by the same loss in the same way; the replies of a lesson stay together.
+
+    What is rehearsed stays apart: no metric counts it.
+    """
     pieces: list[tuple[LossName, list[Lesson]]] = []
-    for loss in dict.fromkeys(lesson.loss for lesson in batch):
-        members = [lesson for lesson in batch if lesson.loss == loss]
+    for loss, rehearsed in dict.fromkeys((lesson.loss, lesson.rehearsed) for lesson in batch):
+        members = [lesson for lesson in batch if (lesson.loss, lesson.rehearsed) == (loss, rehearsed)]
         sizes = [(len(m.replies), max(len(reply.tokens.ids) for reply in m.replies)) for m in members]
         pieces += [(loss, [members[place] for place in places]) for places in _groups(sizes, tokens)]
     return pieces

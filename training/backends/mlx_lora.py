@@ -183,7 +183,8 @@ class MlxLoraBackend:
                 gradient = grown if gradient is None else tree_map(mx.add, gradient, grown)
                 mx.eval(part, found, gradient)  # now, so that no two micro-batches are in memory
             loss += part.item()
-            sums.update({key: float(value) for key, value in found.items()})
+            if not members[0].rehearsed:
+                sums.update({key: float(value) for key, value in found.items()})
         clipped, norm = clip_grad_norm(gradient, config.max_grad_norm)
         if not (math.isfinite(loss) and math.isfinite(norm.item())):
             raise Diverged(

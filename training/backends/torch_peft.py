@@ -176,8 +176,9 @@ class TorchPeftBackend:
             loss = LOSSES[name](seen, config, TorchFunctions) / count
             loss.backward()
             loss_sum += loss.item()
-            found = diagnose(seen, config, TorchFunctions)
-            sums.update({key: float(value) for key, value in found.items()})
+            if not members[0].rehearsed:
+                found = diagnose(seen, config, TorchFunctions)
+                sums.update({key: float(value) for key, value in found.items()})
         norm = float(torch.nn.utils.clip_grad_norm_(self._trained, config.max_grad_norm))
         if not (math.isfinite(loss_sum) and math.isfinite(norm)):
             self._optimizer.zero_grad(set_to_none=True)
