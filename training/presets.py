@@ -1,7 +1,8 @@
 """Starting points for hyper-parameters. Importable without torch.
 
-In this order, later ones win: the defaults of ``Hyperparameters``, what the objective needs, the preset, the model's
-size (which scales whatever learning rate these have come to), and the user's own values.
+In this order, later ones win: the defaults of ``Hyperparameters``, what prompts with a system message need, what the
+objective needs, the preset, the model's size (which scales whatever learning rate these have come to), and the user's
+own values.
 """
 
 from __future__ import annotations
