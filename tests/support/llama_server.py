@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -69,6 +70,8 @@ class LlamaServer:
         deadline = time.monotonic() + BOOT_LIMIT_S
         while not self._healthy():
             said = self.log.read_text(errors="replace")[-2000:]
+            if self.process.poll() == -signal.SIGILL:
+                pytest.skip("this llama-server was built for another processor")
             assert self.process.poll() is None, f"llama-server ended: {said}"
             assert time.monotonic() < deadline, f"llama-server is not up: {said}"
             time.sleep(0.05)
