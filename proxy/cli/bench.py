@@ -25,7 +25,9 @@ app = typer.Typer(help="Measure burnish on this machine.", no_args_is_help=True)
 def learning(
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Two cells with limits, some ten minutes; exits 1 when one is missed."),
+        typer.Option(
+            "--quick", help="Two cells with limits, ten to fifteen minutes; exits 1 when one is missed."
+        ),
     ] = False,
     base_rates: Annotated[
         bool, typer.Option("--rates", help="Only how often the bare model pleases each user; some minutes.")
