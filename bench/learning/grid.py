@@ -11,6 +11,7 @@ from typing import Any
 from burnish.bench.arms import ARMS
 from burnish.bench.cell import HELD_OUT, Cell
 from burnish.bench.measure import Say, measure
+from burnish.bench.side_by_side import side_by_side
 from burnish.bench.stress import Stress
 
 RESULTS = "results.jsonl"
@@ -127,21 +128,23 @@ def records(out: Path) -> dict[str, dict[str, Any]]:
 def work_through(
     cells: Sequence[Cell], out: Path, settings: Mapping[str, str], say: Say
 ) -> dict[str, dict[str, Any]]:
-    """Measure what is missing, one cell after the other, and return all records. Raises NothingLearnt, DidNotStart."""
+    """Measure what is missing, side by side where that can be, and return all records.
+
+    Raises NothingLearnt, DidNotStart.
+    """
     out.mkdir(parents=True, exist_ok=True)
     found = records(out)
-    for place, cell in enumerate(cells, start=1):
-        if cell.key in found:
-            continue
+    places = {cell.key: place for place, cell in enumerate(cells, start=1)}
+
+    def measured(cell: Cell) -> dict[str, Any]:
+        where = f"{places[cell.key]} of {len(cells)}, {cell.key}"
         with tempfile.TemporaryDirectory(prefix="burnish-bench-") as scratch:
-            where = f"{place} of {len(cells)}, {cell.key}"
-            found[cell.key] = measure(
-                cell,
-                out.absolute() / KEPT,
-                Path(scratch),
-                settings,
-                lambda doing, where=where: say(f"{where}: {doing}"),  # type: ignore[misc]
-            )
+            kept = out.absolute() / KEPT
+            return measure(cell, kept, Path(scratch), settings, lambda doing: say(f"{where}: {doing}"))
+
+    missing = [cell for cell in cells if cell.key not in found]
+    for record in side_by_side(measured, missing, settings):
+        found[record["key"]] = record
         with (out / RESULTS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(found[cell.key], ensure_ascii=False) + "\n")
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ from burnish.bench.user import Answered, User
 ANSWERS = "answers.json"
 # The dice of a seed's questions; two answers to the same question come from different ones.
 DICE_OF_A_SEED, DICE_OF_AN_ANSWER = 1000, 500
+
+_asking: dict[Path, threading.Lock] = {}
 
 Say = Callable[[str], None]
 """Told what is being done."""
@@ -136,24 +139,25 @@ class _Measurement:
         count = cell.counts[-1] if cell.way == "anew" else cell.counts[0]
         name = f"asked-{self._program()}-{cell.seed}-{count}{'-twice' if self.arm.pairs else ''}"
         asked = self.kept / name
-        if not (asked / ANSWERS).exists():
-            shutil.rmtree(asked, ignore_errors=True)
-            asked.mkdir(parents=True)
-            self.say(f"asking {count} questions")
-            with self._burnish(asked) as url, User(url, self.program) as user, self._timed("asking"):
-                answers = [[asdict(answered) for answered in each] for each in self._ask(user, 0, count)]
-            _write(asked / ANSWERS, answers)
+        with _alone(asked):
+            if not (asked / ANSWERS).exists():
+                shutil.rmtree(asked, ignore_errors=True)
+                asked.mkdir(parents=True)
+                self.say(f"asking {count} questions")
+                with self._burnish(asked) as url, User(url, self.program) as user, self._timed("asking"):
+                    answers = [[asdict(answered) for answered in each] for each in self._ask(user, 0, count)]
+                _write(asked / ANSWERS, answers)
         return _copied(asked, self.scratch / "cell")
 
     def _bare_exam(self) -> Exam:
         kind = "exam" if self.cell.widely else "answers"
         path = self.kept / f"{kind}-{self._program()}-{self.cell.seed}-{self.cell.held_out}.json"
-        if not path.exists():
-            (empty := self.scratch / "bare").mkdir(parents=True)
-            exam = self._exam(empty)
-            self.kept.mkdir(parents=True, exist_ok=True)
-            _write(path, asdict(exam))
-            return exam
+        with _alone(path):
+            if not path.exists():
+                (empty := self.scratch / "bare").mkdir(parents=True)
+                exam = self._exam(empty)
+                self.kept.mkdir(parents=True, exist_ok=True)
+                _write(path, asdict(exam))
         content = json.loads(path.read_text(encoding="utf-8"))
         return Exam([Answered(**each) for each in content["answers"]], content["known"], content["lengthy"])
 
@@ -179,6 +183,11 @@ class _Measurement:
         began = time.monotonic()
         yield
         self.seconds[what] = round(self.seconds.get(what, 0.0) + time.monotonic() - began, 1)
+
+
+def _alone(path: Path) -> threading.Lock:
+    """Of cells that need the same of the bare model at once, one asks, and the others wait for it."""
+    return _asking.setdefault(path, threading.Lock())
 
 
 def _compare(user: User, rater: Preference, pair: list[Answered]) -> None:

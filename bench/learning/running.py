@@ -22,6 +22,8 @@ POLL_S = 0.2
 KEPT = ("BURNISH_CACHE_DIR", "BURNISH_UPSTREAM_API_KEY", "BURNISH_MODELS_PRESET", "BURNISH_TRAIN__BASE")
 SERVER_FILE = "server.json"
 
+_running: set[subprocess.Popen[bytes]] = set()
+
 
 class DidNotStart(RuntimeError):
     """burnish ended, or never answered, while it was starting."""
@@ -48,15 +50,23 @@ def burnish(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
             cwd=folder,
             env=own | {"BURNISH_CONFIG": str(nothing)} | dict(settings),
         )
+    _running.add(process)
     try:
         yield _wait_for_url(folder, process)
     finally:
+        _running.discard(process)
         process.send_signal(signal.SIGINT)
         try:
             process.wait(STOP_LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def stop_all() -> None:
+    """Stop each burnish that this process runs: whoever waits for one finds it gone."""
+    while _running:
+        _running.pop().send_signal(signal.SIGINT)
 
 
 def _wait_for_url(folder: Path, process: subprocess.Popen[bytes]) -> str:

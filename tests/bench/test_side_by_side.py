@@ -1,0 +1,109 @@
+"""Cells of the bench at once: where each runs, and how all come to an end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from burnish.adapters.cores import cores
+from burnish.bench.cell import Cell
+from burnish.bench.measure import measure
+from burnish.bench.running import burnish
+from burnish.bench.side_by_side import AT_ONCE, side_by_side
+from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
+
+COUNT_CORES = "from burnish.adapters.cores import cores; print(cores())"
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads can't be kept to cores here")
+def test_two_share_the_cores_and_so_do_the_programs_that_they_start() -> None:
+    both = threading.Barrier(min(AT_ONCE, cores()))
+
+    def measured(name: str) -> tuple[str, int, int]:
+        both.wait(60)
+        counted = subprocess.run(
+            [sys.executable, "-c", COUNT_CORES], capture_output=True, text=True, check=True
+        )
+        return name, cores(), int(counted.stdout)
+
+    found = sorted(side_by_side(measured, ["a", "b"][: both.parties], {}))
+    assert [name for name, _, _ in found] == ["a", "b"][: both.parties]
+    assert sum(own for _, own, _ in found) == cores()
+    assert all(own == started for _, own, started in found)
+
+
+def test_in_an_engine_of_somebody_elses_one_learns_after_the_other() -> None:
+    at_once, most = 0, 0
+
+    def measured(_: int) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        time.sleep(0.05)
+        at_once -= 1
+
+    assert len(list(side_by_side(measured, range(4), {"BURNISH_UPSTREAM": "http://127.0.0.1:1"}))) == 4
+    assert most == 1
+
+
+@pytest.mark.skipif(cores() < 2, reason="needs two cores")
+def test_an_error_in_one_stops_what_the_other_runs(tmp_path: Path) -> None:
+    urls, started, ended = list[str](), threading.Event(), list[str]()
+    settings = {"BURNISH_UPSTREAM": "http://127.0.0.1:1", "BURNISH_ENGINE": "none", "BURNISH_MODEL": "none"}
+
+    def measured(name: str) -> None:
+        if name == "fails":
+            assert started.wait(60)
+            raise ValueError("nothing was learnt")
+        try:
+            with burnish(tmp_path, settings) as url:
+                urls.append(url)
+                started.set()
+                while True:
+                    httpx.get(f"{url}/healthz", trust_env=False)
+                    time.sleep(0.05)
+        finally:
+            ended.append(name)
+
+    with pytest.raises(ValueError, match="nothing was learnt"):
+        list(side_by_side(measured, ["runs", "fails"], {}))
+    assert ended == ["runs"]
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(urls[0], trust_env=False)
+
+
+async def test_what_two_cells_need_of_the_bare_model_is_asked_once(tmp_path: Path) -> None:
+    asked = list[str]()
+    async with upstream(_counting(asked)) as engine:
+        settings = {"BURNISH_UPSTREAM": engine.url, "BURNISH_ENGINE": "none", "BURNISH_MODEL": "mock"}
+
+        def measured(cell: Cell) -> None:
+            measure(cell, tmp_path / "kept", tmp_path / cell.arm, settings, lambda doing: None)
+
+        cells = [Cell(arm, ("brief",), 0, (2,), held_out=3, widely=False) for arm in ("auto", "auto_words")]
+        await asyncio.to_thread(lambda: list(side_by_side(measured, cells, {})))
+    # Three held-out questions to the bare model, two to learn from, and of each cell three once more.
+    assert len(asked) == 3 + 2 + 2 * 3
+
+
+def _counting(asked: list[str]) -> Script:
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        if request.method != "POST":
+            await reply(b"{}", status="404 Not Found")(request, writer)
+        elif request.json().get("stream"):
+            asked.append(request.json()["messages"][-1]["content"])
+            await stream(events("Short.", response_id=f"chatcmpl-{len(asked)}"))(request, writer)
+        else:
+            await reply(completion("Paris", response_id=f"chatcmpl-other-{time.monotonic_ns()}"))(
+                request, writer
+            )
+
+    return script
