@@ -48,15 +48,16 @@ def evaluate(job: JobDirectory) -> Evaluation:
     incumbent: Policy = job.path / before if before else "bare"
     limit = spec.hyperparameters.max_tokens
     general = _general(backend.renderer)
+    bare = _Bare(backend)
     evaluation = Evaluation(
         run_id=spec.run_id,
-        held_out=_held_out(backend, [s for s in samples if s.held_out], job.adapter, incumbent, limit),
-        words=_words(backend, samples, rollouts, limit),
-        related=_related(backend, rollouts, limit),
-        kl_per_token=_kl(backend, _of(rollouts, "candidate"), job.adapter, limit),
-        incumbent_kl_per_token=_kl(backend, _of(rollouts, "incumbent"), incumbent, limit),
+        held_out=_held_out(bare, [s for s in samples if s.held_out], job.adapter, incumbent, limit),
+        words=_words(bare, samples, rollouts, limit),
+        related=_related(bare, rollouts, limit),
+        kl_per_token=_kl(bare, _of(rollouts, "candidate"), job.adapter, limit),
+        incumbent_kl_per_token=_kl(bare, _of(rollouts, "incumbent"), incumbent, limit),
         general_loss=-_mean(backend.logps([general], job.adapter)),
-        general_loss_reference=-_mean(backend.logps([general], "bare")),
+        general_loss_reference=-_mean(bare.logps([general])),
         weight_change=backend.weight_change(job.adapter),
         seconds=time.monotonic() - started,
         peak_rss_bytes=peak_rss_bytes(),
@@ -65,18 +66,31 @@ def evaluate(job: JobDirectory) -> Evaluation:
     return evaluation
 
 
+class _Bare:
+    """The bare model, which several of the figures ask about the same replies: it scores each once."""
+
+    def __init__(self, backend: TrainerBackend) -> None:
+        self.backend = backend
+        self._found: dict[Rendered, Logps] = {}
+
+    def logps(self, sequences: Sequence[Rendered]) -> list[Logps]:
+        new = [each for each in dict.fromkeys(sequences) if each not in self._found]
+        self._found.update(zip(new, self.backend.logps(new, "bare"), strict=True))
+        return [self._found[each] for each in sequences]
+
+
 def _of(rollouts: Sequence[Rollout], policy: str) -> list[Rollout]:
     return [rollout for rollout in rollouts if rollout.policy == policy]
 
 
 def _held_out(
-    backend: TrainerBackend, samples: Sequence[Sample], candidate: Path, incumbent: Policy, max_tokens: int
+    bare: _Bare, samples: Sequence[Sample], candidate: Path, incumbent: Policy, max_tokens: int
 ) -> tuple[HeldOutScore, ...]:
-    held = examples(samples, backend.renderer, max_tokens)
+    held = examples(samples, bare.backend.renderer, max_tokens)
     tokens = [example.tokens for example in held]
-    reference = backend.logps(tokens, "bare")
-    before = reference if incumbent == "bare" else backend.logps(tokens, incumbent)
-    after = backend.logps(tokens, candidate)
+    reference = bare.logps(tokens)
+    before = reference if incumbent == "bare" else bare.backend.logps(tokens, incumbent)
+    after = bare.backend.logps(tokens, candidate)
     return tuple(
         HeldOutScore(
             completion_id=example.sample.completion_id,
@@ -93,7 +107,7 @@ def _held_out(
 
 
 def _words(
-    backend: TrainerBackend, samples: Sequence[Sample], rollouts: Sequence[Rollout], max_tokens: int
+    bare: _Bare, samples: Sequence[Sample], rollouts: Sequence[Rollout], max_tokens: int
 ) -> tuple[WordsScore, ...]:
     """Score each pair of replies by a comment: its own prompt's, else one of the others in turn."""
     own = pooled(samples, seed=0)
@@ -107,10 +121,12 @@ def _words(
         said = own.get(rollout.prompt_id) or comments[prompts.index(rollout.prompt_id) % len(comments)]
         try:
             contexts = (rollout.messages, told(rollout.messages, said))
-            plain, informed = (_rendered(rollout, each, backend.renderer, max_tokens) for each in contexts)
+            plain, informed = (
+                _rendered(rollout, each, bare.backend.renderer, max_tokens) for each in contexts
+            )
         except Unrenderable:
             continue
-        with_it, without = backend.logps([informed, plain], "bare")
+        with_it, without = bare.logps([informed, plain])
         found.setdefault(rollout.prompt_id, {})[rollout.policy] = _mean([with_it]) - _mean([without])
     return tuple(
         WordsScore(prompt_id=prompt, candidate_pmi=pair["candidate"], incumbent_pmi=pair["incumbent"])
@@ -119,7 +135,7 @@ def _words(
     )
 
 
-def _related(backend: TrainerBackend, rollouts: Sequence[Rollout], max_tokens: int) -> tuple[Related, ...]:
+def _related(bare: _Bare, rollouts: Sequence[Rollout], max_tokens: int) -> tuple[Related, ...]:
     """Score the replies without a word of their question under their own prompt and under a few others.
 
     Not those with tools at hand: in the midst of an agent's work, the last question says little of what is on topic.
@@ -136,17 +152,18 @@ def _related(backend: TrainerBackend, rollouts: Sequence[Rollout], max_tokens: i
         others = [contexts[each] for each in (prompts[place + 1 :] + prompts[:place])[:OTHER_PROMPTS]]
         try:
             own, *elsewhere = (
-                _rendered(rollout, each, backend.renderer, max_tokens) for each in (rollout.messages, *others)
+                _rendered(rollout, each, bare.backend.renderer, max_tokens)
+                for each in (rollout.messages, *others)
             )
         except Unrenderable:
             continue
-        at_home, *abroad = backend.logps([own, *elsewhere], "bare")
+        at_home, *abroad = bare.logps([own, *elsewhere])
         pmi = _mean([at_home]) - _mean(abroad)
         found.append(Related(policy=rollout.policy, prompt_id=rollout.prompt_id, pmi=pmi))
     return tuple(found)
 
 
-def _kl(backend: TrainerBackend, own: Iterable[Rollout], policy: Policy, max_tokens: int) -> float | None:
+def _kl(bare: _Bare, own: Iterable[Rollout], policy: Policy, max_tokens: int) -> float | None:
     """Return KL(policy ‖ bare) per token on replies that the policy sampled: mean of log π − log π_ref.
 
     None when no reply can be scored.
@@ -156,10 +173,10 @@ def _kl(backend: TrainerBackend, own: Iterable[Rollout], policy: Policy, max_tok
     rendered = []
     for rollout in own:
         with suppress(Unrenderable):  # e.g. an empty, cut reply has no token; the gate counts it on its own
-            rendered.append(_rendered(rollout, rollout.messages, backend.renderer, max_tokens))
+            rendered.append(_rendered(rollout, rollout.messages, bare.backend.renderer, max_tokens))
     if not rendered:
         return None
-    return _mean(backend.logps(rendered, policy)) - _mean(backend.logps(rendered, "bare"))
+    return _mean(bare.backend.logps(rendered, policy)) - _mean(bare.logps(rendered))
 
 
 def _rendered(
