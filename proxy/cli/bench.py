@@ -26,7 +26,8 @@ def learning(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", help="Two cells with limits, ten minutes on two slow cores; exits 1 when one is missed."
+            "--quick",
+            help="Two cells with limits, ten minutes on two slow cores; exits 1 when one is missed.",
         ),
     ] = False,
     base_rates: Annotated[
