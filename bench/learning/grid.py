@@ -36,8 +36,8 @@ FRESH = 120
 ONLINE = tuple(range(16, 129, 16))
 
 QUICK = (
-    Cell("auto", ("brief",), 0, (RATINGS,), held_out=24, widely=False),
-    Cell("auto_words", ("brief-cold",), 0, (COMMENTS,), held_out=24, widely=False),
+    Cell("auto", ("brief",), 0, (RATINGS,), held_out=30, widely=False),
+    Cell("auto_words", ("brief-cold",), 0, (COMMENTS,), held_out=30, widely=False),
 )
 
 

@@ -24,7 +24,7 @@ def side_by_side(
     """Yield what is measured of each cell, as it is done.
 
     One after the other in an engine that serves somebody else as well (``settings``), and where a thread can't be kept
-    to some cores (macOS). The first error, or Ctrl-C, stops all.
+    to some cores (macOS). The first error, which is raised, or Ctrl-C, stops all.
     """
     shares = SimpleQueue[frozenset[int]]()
     count = 1 if "BURNISH_UPSTREAM" in settings else AT_ONCE

@@ -39,7 +39,7 @@ async def rate_answers(world: World, questions: Sequence[str], *, only: float | 
             group.create_task(work())
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open_world: Open) -> None:
     world = await open_world(schedule="auto", min_ratings=40, min_good=8, min_bad=4)
     questions = PROMPTS[:40]
@@ -53,7 +53,7 @@ async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open
             await asyncio.sleep(0.2)
     assert "40 new ratings" in runs[0].reason, "it started by itself"
     assert world.learner.status()["state"] == "training"
-    run = await world.ended(runs[0].id, 1600)
+    run = await world.ended(runs[0].id, 800)
 
     # Sampled answers differ from run to run: forty ratings nearly always prove it, but not always. What the gate
     # should say of which evidence is tested with the gate; here, that what it said is what was done.
@@ -97,7 +97,7 @@ async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open
     assert after > before
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(600)
 async def test_bad_ratings_alone_never_reach_the_users(open_world: Open) -> None:
     world = await open_world(schedule="auto", min_ratings=2, min_good=1, min_bad=1, epochs=1)
     await rate_answers(world, PROMPTS[:8], only=-1.0)
@@ -105,7 +105,7 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open) -> None
     assert await world.log.runs() == []
     assert "all 8 ready ratings are bad" in world.learner.status()["reason"]
     run_id = await world.learner.train_now(force_one_sided=True)
-    run = await world.ended(run_id, 1100)
+    run = await world.ended(run_id, 500)
     assert run.status in ("candidate", "rejected"), run.reason
     assert world.registry.live() == 0
     assert world.swap.route.live
