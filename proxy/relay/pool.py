@@ -1,25 +1,23 @@
-"""The one HTTP client of the relay: sends a request's bytes, gives back the response's bytes as they arrive."""
+"""The one HTTP client of burnish: sends a request's bytes, gives back the response's bytes as they arrive."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import ssl
+from collections import deque
 from dataclasses import dataclass
+from functools import cache
 from types import TracebackType
-
-import aiohttp
-from multidict import CIMultiDict
-from yarl import URL
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from burnish.proxy.relay.connection import Body, Broken, Connection, Deadlines, Silent
 from burnish.proxy.relay.headers import RawHeaders
 
 # llama.cpp, vLLM and uvicorn close idle connections after 5 s; a request sent into that moment would be lost.
 KEEP_ALIVE_S = 4.0
-# Large enough for a burst of tokens, small enough that a slow reader holds little memory.
-READ_BUFFER_BYTES = 64 * 1024
-# Providers answer with long headers (rate limits, policies, cookies); aiohttp's 8 KiB is too little.
-HEADER_LIMIT_BYTES = 64 * 1024
+SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""Methods that may be sent twice (RFC 9110 §9.2.1)."""
 
 
 class UpstreamCut(ConnectionError):
@@ -30,23 +28,33 @@ class ConnectFailed(UpstreamUnreachable):
     """No connection was made, so nothing was sent: trying again is safe."""
 
 
-@dataclass(slots=True)
 class UpstreamResponse:
     """An answer whose head has arrived."""
 
-    status: int
-    headers: RawHeaders
-    _response: aiohttp.ClientResponse
+    __slots__ = ("_connection", "_pool", "_server", "headers", "status")
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body as it arrives, undecoded. Raises UpstreamCut."""
+    def __init__(self, pool: Pool, server: _Server, connection: Connection) -> None:
+        self._pool = pool
+        self._server = server
+        self._connection = connection
+        self.status = connection.status
+        self.headers: RawHeaders = connection.headers
+
+    async def read(self) -> bytes:
+        """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut."""
         try:
-            async for chunk in self._response.content.iter_any():
-                yield chunk
-        except TimeoutError as error:
+            return await self._connection.read()
+        except Silent as error:
             raise UpstreamCut("the upstream fell silent in the middle of its answer") from error
-        except (aiohttp.ClientError, OSError) as error:
+        except Broken as error:
             raise UpstreamCut(f"the upstream broke off: {error}") from error
+
+    async def whole(self) -> bytes:
+        """Return the rest of the body. Raises UpstreamCut."""
+        parts = []
+        while part := await self.read():
+            parts.append(part)
+        return b"".join(parts)
 
     def __enter__(self) -> UpstreamResponse:
         return self
@@ -54,8 +62,7 @@ class UpstreamResponse:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A body that was read whole goes back to the pool by itself; anything else must not be reused.
-        self._response.close()
+        self._pool.give_back(self._server, self._connection)
 
 
 class Pool:
@@ -63,74 +70,154 @@ class Pool:
 
     def __init__(self, config: Config) -> None:
         self._connect_s = config.connect_timeout_s
-        self._first_byte_s = config.first_byte_timeout_s
-        self._idle_s = config.idle_timeout_s
-        self._kept = self._session(aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S))
-        # llama.cpp's server at times closes a connection just when the next request enters it. On this machine a
-        # new one costs a tenth of a millisecond, and idle ones would each hold one of the engine's threads.
-        self._fresh = self._session(aiohttp.TCPConnector(limit=0, force_close=True))
-
-    def _session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-            read_bufsize=READ_BUFFER_BYTES,
-            max_line_size=HEADER_LIMIT_BYTES,
-            max_field_size=HEADER_LIMIT_BYTES,
-            timeout=aiohttp.ClientTimeout(total=None, connect=None, sock_read=self._idle_s),
-        )
+        self._deadlines = Deadlines(config.first_byte_timeout_s, config.idle_timeout_s)
+        self._servers: dict[str, _Server] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
 
     async def send(
-        self,
-        method: str,
-        url: str,
-        headers: RawHeaders,
-        body: bytes | AsyncIterator[bytes] | None,
-        *,
-        reuse: bool = True,
+        self, method: str, url: str, headers: RawHeaders, body: Body, *, reuse: bool = True
     ) -> UpstreamResponse:
         """Send a request and wait for the head of its answer; ``reuse``: on a connection that was kept.
 
-        Raises ConnectFailed, UpstreamUnreachable, UpstreamTimeout.
+        Raises ConnectFailed, UpstreamUnreachable, UpstreamTimeout, ValueError (not a request that HTTP can say).
         """
-        fields = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
-        try:
-            response = await (self._kept if reuse else self._fresh).request(
-                method,
-                URL(url, encoded=True),
-                headers=fields,
-                data=body,
-                allow_redirects=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=self._connect_s, sock_read=self._first_byte_s
-                ),
-            )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectFailed(
-                f"cannot connect to {_origin(url)}: {_words(error)}. Is it running?"
-            ) from error
-        except TimeoutError as error:
-            raise UpstreamTimeout(
-                f"{_origin(url)} did not begin to answer within {self._first_byte_s:g} s"
-            ) from error
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise UpstreamUnreachable(
-                f"{_origin(url)} broke off before it answered: {_words(error)}"
-            ) from error
-        return UpstreamResponse(response.status, list(response.raw_headers), response)
+        origin, path = _split(url)
+        server = self._servers.get(origin) or self._servers.setdefault(origin, _Server.of(origin))
+        head, chunked = _head(method, path, server.authority, headers, body, close=not reuse)
+        while True:
+            connection, kept = await self._connected(server, reuse=reuse)
+            try:
+                await connection.send(method, head, body, self._deadlines, chunked=chunked)
+                return UpstreamResponse(self, server, connection)
+            except Silent as error:
+                connection.close()
+                raise UpstreamTimeout(
+                    f"{origin} did not begin to answer within {self._deadlines.first_byte_s:g} s"
+                ) from error
+            except Broken as error:
+                connection.close()
+                # The upstream closed it for its age just when the request went in.
+                if (
+                    kept
+                    and not connection.heard
+                    and method in SAFE
+                    and (body is None or isinstance(body, bytes))
+                ):
+                    continue
+                raise UpstreamUnreachable(f"{origin} broke off before it answered: {error}") from error
+            except BaseException:
+                connection.close()
+                raise
+
+    def give_back(self, server: _Server, connection: Connection) -> None:
+        """Keep a connection for the next request where it can take one."""
+        if connection.end():
+            server.idle.append(connection)
+            if self._sweeper is None:
+                self._sweeper = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._sweep)
 
     async def close(self) -> None:
-        """Close every connection."""
-        await self._kept.close()
-        await self._fresh.close()
+        """Close every connection that is not in use."""
+        if self._sweeper:
+            self._sweeper.cancel()
+        for server in self._servers.values():
+            while server.idle:
+                server.idle.pop().close()
+
+    async def _connected(self, server: _Server, *, reuse: bool) -> tuple[Connection, bool]:
+        """Return a connection, and whether it was kept from an earlier request. Raises ConnectFailed."""
+        while reuse and server.idle:
+            kept = server.idle.pop()  # the youngest: the others may grow old and be closed
+            if kept.usable(KEEP_ALIVE_S):
+                return kept, True
+            kept.close()
+        try:
+            async with asyncio.timeout(self._connect_s):
+                _, fresh = await asyncio.get_running_loop().create_connection(
+                    Connection,
+                    server.host,
+                    server.port,
+                    ssl=_tls() if server.tls else None,
+                    server_hostname=server.host if server.tls else None,
+                )
+        except TimeoutError as error:
+            raise ConnectFailed(
+                f"cannot connect to {server.origin} within {self._connect_s:g} s. Is it running?"
+            ) from error
+        except OSError as error:
+            words = error.strerror or str(error) or type(error).__name__
+            raise ConnectFailed(f"cannot connect to {server.origin}: {words}. Is it running?") from error
+        return fresh, False
+
+    def _sweep(self) -> None:
+        """Close what has been idle for too long; else the upstream holds a thread or a slot for each."""
+        self._sweeper = None
+        for server in self._servers.values():
+            while server.idle and not server.idle[0].usable(KEEP_ALIVE_S):
+                server.idle.popleft().close()
+            if server.idle and self._sweeper is None:
+                self._sweeper = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._sweep)
 
 
-def _origin(url: str) -> str:
-    return str(URL(url, encoded=True).origin())
+@dataclass(slots=True)
+class _Server:
+    """An upstream's address, and connections to it that nobody uses, the oldest first."""
+
+    origin: str
+    host: str
+    port: int
+    tls: bool
+    authority: bytes
+    idle: deque[Connection]
+
+    @classmethod
+    def of(cls, origin: str) -> _Server:
+        scheme, _, authority = origin.partition("://")
+        if scheme not in ("http", "https") or not authority or "@" in authority:
+            raise ValueError(f"{origin!r} is no http(s) address of a server")
+        tls = scheme == "https"
+        host, _, port = authority.rpartition(":") if _has_port(authority) else (authority, "", "")
+        number = int(port) if port else 443 if tls else 80
+        return cls(origin, host.strip("[]"), number, tls, authority.encode("ascii"), deque())
 
 
-def _words(error: BaseException) -> str:
-    cause = getattr(error, "os_error", None) or error
-    return str(cause) or type(cause).__name__
+def _has_port(authority: str) -> bool:
+    return ":" in authority.rpartition("]")[2]
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Return origin, and path with query."""
+    at = url.find("/", url.find("://") + 3)
+    return (url[:at], url[at:]) if at > 0 else (url, "/")
+
+
+def _head(
+    method: str, path: str, authority: bytes, headers: RawHeaders, body: Body, *, close: bool
+) -> tuple[bytes, bool]:
+    """Return a request's head, and whether its body goes in chunks. Raises ValueError."""
+    parts = [f"{method} {path} HTTP/1.1\r\nhost: ".encode("latin-1"), authority, b"\r\n"]
+    announced = False
+    for name, value in headers:
+        parts += (name, b": ", value, b"\r\n")
+        announced = announced or name.lower() == b"content-length"
+    chunked = False
+    if close:
+        parts.append(b"connection: close\r\n")
+    if isinstance(body, bytes):
+        parts.append(b"content-length: %d\r\n" % len(body))
+    elif body is not None and not announced:
+        chunked = True
+        parts.append(b"transfer-encoding: chunked\r\n")
+    parts.append(b"\r\n")
+    head = b"".join(parts)
+    lines = len(headers) + 3 + close + (body is not None and (chunked or isinstance(body, bytes)))
+    if head.count(b"\n") != lines or head.count(b"\r") != lines or head.count(b" ", 0, head.find(b"\r")) != 2:
+        raise ValueError("a header or the path holds a line break or a space")
+    return head, chunked
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context

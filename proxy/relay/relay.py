@@ -229,7 +229,7 @@ class Relay:
             if flight.wishes is not None:
                 headers.append((INSTANT, str(flight.wishes).encode()))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        async for chunk in response.chunks():
+        while chunk := await response.read():
             if flight:
                 flight.tee(chunk)
             await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -115,7 +115,7 @@ class RemoteUpstream:
         headers = [(b"authorization", self._authorization.encode())] if self._authorization else []
         response = await self._pool.send("GET", join(url, "/v1/models"), headers, None)
         with response:
-            content = b"".join([chunk async for chunk in response.chunks()])
+            content = await response.whole()
         try:
             return list(orjson.loads(content)["data"])
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:

@@ -1,0 +1,302 @@
+"""One HTTP/1.1 connection to an upstream: a request goes out, its answer comes back as it arrives.
+
+httptools (llhttp, Node's parser) reads what the upstream sends and refuses whatever two readers could take for two
+different things: two lengths, a length beside chunks, bare line feeds. A connection is used for the next request only if
+nothing at all is left of the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import cast
+
+import httptools
+
+from burnish.proxy.relay.headers import RawHeaders
+
+# Large enough for a burst of tokens, small enough that a slow reader holds little memory.
+HIGH_WATER_BYTES = 64 * 1024
+# Providers answer with long headers: rate limits, policies, cookies.
+HEAD_LIMIT_BYTES = 64 * 1024
+SWITCHING_PROTOCOLS = 101
+HUNG_UP = getattr(select, "POLLRDHUP", select.POLLIN)
+
+Body = bytes | AsyncIterator[bytes] | None
+
+
+class Broken(ConnectionError):
+    """The connection ended, or what came over it is not HTTP."""
+
+
+class Silent(TimeoutError):
+    """The upstream let a deadline pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """How long an upstream may be silent, in seconds."""
+
+    first_byte_s: float
+    idle_s: float
+
+
+class Connection(asyncio.Protocol):
+    """A connection, and the exchange that is under way on it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._parser: httptools.HttpResponseParser | None = None
+        self._poll = select.poll()
+        self.open = False
+        """Whether another request may be sent on it, once ``busy`` is over."""
+        self.busy = False
+        self.idle_since = 0.0
+        self._lost: Callable[[], None] | None = None
+        self._deadline: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._begin("GET")
+        self.busy = False
+
+    # -- one exchange --------------------------------------------------------------------------------------------------
+
+    def _begin(self, method: str) -> None:
+        self.busy = True
+        self.status = 0
+        self.headers: RawHeaders = []
+        self.heard = False
+        """Whether a byte of the answer has come."""
+        self._head_bytes = 0
+        self._in_body = False
+        self._no_body = method == "HEAD"
+        self._finished = False
+        self._reusable = False
+        self._failure: Exception | None = None
+        self._parts: list[bytes] = []
+        self._held = 0
+        self._paused = False
+        self._waiter: asyncio.Future[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+
+    async def send(
+        self, method: str, head: bytes, body: Body, deadlines: Deadlines, *, chunked: bool
+    ) -> None:
+        """Send a request and wait for the head of its answer: ``status``, ``headers``. Raises Broken, Silent.
+
+        An answer may come before the request's body is through; what is left of it is sent meanwhile.
+        """
+        self._begin(method)
+        self._deadlines = deadlines
+        if isinstance(body, bytes) or body is None:
+            self._transport.write(head + body if body else head)
+        else:
+            self._transport.write(head)
+            self._sending = self._loop.create_task(self._send_body(body, chunked=chunked))
+        self._expect(deadlines.first_byte_s)
+        while not self._in_body and not self._finished:
+            await self._wait()
+
+    async def _send_body(self, body: AsyncIterator[bytes], *, chunked: bool) -> None:
+        try:
+            async for part in body:
+                if not self.open:
+                    return
+                if part:
+                    self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+                    self._expect(self._deadlines.first_byte_s)
+                    await self._writable.wait()
+            if chunked:
+                self._transport.write(b"0\r\n\r\n")
+        except Exception as error:  # the client's, whose request is not whole then
+            self._fail(error)
+
+    async def read(self) -> bytes:
+        """Return what has come of the body since, undecoded; b"" at its end. Raises Broken, Silent."""
+        while not self._parts:
+            if self._finished:
+                return b""
+            await self._wait()
+        parts = self._parts
+        found = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._parts = []
+        self._held = 0
+        if self._paused:
+            self._paused = False
+            self._expect(self._deadlines.idle_s)
+            self._transport.resume_reading()
+        return found
+
+    def end(self) -> bool:
+        """End the exchange; return whether the connection can take another one. One that can't is closed."""
+        if self._sending and not self._sending.done():
+            self._reusable = False
+        self.busy = False
+        self._deadline = None
+        if self.open and self._reusable:
+            self.idle_since = self._loop.time()
+            return True
+        self.close()
+        return False
+
+    # -- while it is idle ----------------------------------------------------------------------------------------------
+
+    def usable(self, keep_alive_s: float) -> bool:
+        """Whether it is still good for a request: not too old, and nothing has come from the other side."""
+        # What the kernel has and the loop has not read yet: an upstream that hung up a moment ago.
+        return self.open and self._loop.time() - self.idle_since < keep_alive_s and not self._poll.poll(0)
+
+    def on_lost(self, tell: Callable[[], None]) -> None:
+        """Have it told when the connection is gone for good."""
+        self._lost = tell
+
+    def close(self) -> None:
+        """Close it at once: nothing that is left to send is worth sending."""
+        if self._sending:
+            self._sending.cancel()
+        self.open = self.busy = False
+        self._deadline = None
+        self._transport.abort()
+
+    # -- what the loop tells -------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._poll.register(transport.get_extra_info("socket").fileno(), HUNG_UP)
+        self.open = True
+
+    def data_received(self, data: bytes) -> None:
+        if not self.busy or self._finished:
+            self.close()  # it speaks out of turn
+            return
+        self.heard = True
+        if not self._in_body:
+            self._head_bytes += len(data)
+        if self._parser is None:
+            self._parser = httptools.HttpResponseParser(self)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(Broken(f"not HTTP: {error}"))
+            return
+        if not self._in_body and self._head_bytes > HEAD_LIMIT_BYTES:
+            self._fail(Broken(f"its headers are longer than {HEAD_LIMIT_BYTES} bytes"))
+            return
+        if self._held > HIGH_WATER_BYTES and not self._paused and not self._finished:
+            self._paused = True
+            self._deadline = None  # it is not the upstream that is slow
+            self._transport.pause_reading()
+        elif self._in_body and not self._paused:
+            self._expect(self._deadlines.idle_s)
+        self._wake()
+
+    def eof_received(self) -> None:
+        self.open = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open = False
+        self._writable.set()
+        if self._timer:
+            self._timer.cancel()
+        if self.busy and not self._finished:
+            if self._in_body and exc is None and self._ends_with_the_connection():
+                self._finished = True
+            else:
+                self._failure = self._failure or Broken(str(exc) if exc else "it closed the connection")
+            self._wake()
+        if self._lost:
+            self._lost()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # -- what the parser tells -----------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._finished:
+            raise Broken("it answers twice")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._in_body:  # else it is a trailer
+            self.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if status < 200:
+            self.headers.clear()
+            if status == SWITCHING_PROTOCOLS:
+                raise Broken("it switches protocols, which nobody asked for")
+            return
+        self.status = status
+        self._in_body = True
+        if self._no_body:
+            self._reusable = self._parser.should_keep_alive()
+            self._finished = True
+            # It waits for a body that never comes.
+            self._parser = None
+
+    def on_body(self, body: bytes) -> None:
+        if self._finished:
+            raise Broken("it answers HEAD with a body")
+        self._parts.append(body)
+        self._held += len(body)
+
+    def on_message_complete(self) -> None:
+        if self._in_body:  # else that was a 1xx
+            assert self._parser is not None
+            self._reusable = self._parser.should_keep_alive()
+            self._finished = True
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+
+    async def _wait(self) -> None:
+        """Wait until something has come. Raises what went wrong."""
+        if self._failure:
+            raise self._failure
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+        if self._failure and not self._parts:
+            raise self._failure
+
+    def _wake(self) -> None:
+        if self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self.close()
+        self._wake()
+
+    def _expect(self, seconds: float) -> None:
+        """Let the upstream be silent for so long from now on."""
+        deadline = self._deadline = self._loop.time() + seconds
+        if self._timer and deadline < self._timer.when():
+            self._timer.cancel()
+            self._timer = None
+        # A timer that fires early looks again: to move one on with each chunk costs more than all else here.
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._deadline is None or self._finished:
+            return
+        if self._deadline > self._loop.time():
+            self._timer = self._loop.call_at(self._deadline, self._look)
+        else:
+            self._fail(Silent())
+
+    def _ends_with_the_connection(self) -> bool:
+        """Whether the answer says neither how long it is nor that it comes in chunks."""
+        return not any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
