@@ -12,6 +12,8 @@ ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 LENGTH = 26
 RANDOM_BITS = 80
 
+_PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
+
 _lock = threading.Lock()
 _latest = 0
 
@@ -50,4 +52,4 @@ def _next() -> int:
 
 
 def _encode(number: int) -> str:
-    return "".join(ALPHABET[number >> shift & 31] for shift in range(5 * (LENGTH - 1), -1, -5))
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(5 * (LENGTH - 2), -1, -10)])

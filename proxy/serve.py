@@ -53,6 +53,7 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
                 access_log=False,
                 date_header=False,
                 server_header=False,
+                proxy_headers=False,  # nothing here asks who the client is
                 timeout_graceful_shutdown=GRACE_S,
             )
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from types import TracebackType
+from typing import Any, cast
 
-from starlette.types import Receive
+from starlette.types import Message, Receive
 
 from burnish.proxy.errors import BodyTooLarge, InvalidRequest
 from burnish.proxy.relay.headers import RawHeaders, first
@@ -18,21 +19,31 @@ class Client:
     def __init__(self, receive: Receive, *, watch: bool = True) -> None:
         self._receive = receive
         self._watch_at_once = watch
-        self._watcher: asyncio.Task[None] | None = None
+        self._listening: Coroutine[Any, Any, Message] | None = None
         self.gone = False
         self.finished = False
         """Set when the answer is complete: a disconnect after that is no abort."""
 
     def watch(self) -> None:
         """Listen for the disconnect; call it when the request's body has been read."""
-        self._watcher = asyncio.get_running_loop().create_task(self._listen())
+        self._listening = cast("Coroutine[Any, Any, Message]", self._receive())
+        self._listen()
 
-    async def _listen(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if not self.finished:
-            self.gone = True
-            self._task.cancel()
+    def _listen(self, _: object = None) -> None:
+        """Go on with ``receive()`` by hand, from future to future: a task of its own costs as much as all else here."""
+        if self._listening is None:  # the answer ended just now
+            return
+        try:
+            waits_for = self._listening.send(None)
+        except StopIteration as heard:
+            if heard.value["type"] != "http.disconnect":
+                self.watch()
+            elif not self.finished:
+                self.gone = True
+                self._task.cancel()
+        else:
+            waits_for._asyncio_future_blocking = False  # as a task would, which it marks itself for
+            waits_for.add_done_callback(self._listen)
 
     async def __aenter__(self) -> Client:
         task = asyncio.current_task()
@@ -45,8 +56,10 @@ class Client:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        if self._watcher:
-            self._watcher.cancel()
+        self.finished = True
+        if self._listening:
+            self._listening.close()
+            self._listening = None
         return self.gone and kind is asyncio.CancelledError and self._task.uncancel() == 0
 
 
@@ -62,7 +75,7 @@ async def read_body(receive: Receive, headers: RawHeaders, limit: int) -> bytes:
         if size > limit:
             raise _too_large(limit)
         parts.append(part)
-    return b"".join(parts)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _too_large(limit: int) -> BodyTooLarge:

@@ -115,6 +115,11 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # the client's, whose request is not whole then
             self._fail(error)
 
+    @property
+    def finished(self) -> bool:
+        """Whether the whole answer has come, read or not."""
+        return self._finished
+
     async def read(self) -> bytes:
         """Return what has come of the body since, undecoded; b"" at its end. Raises Broken, Silent."""
         while not self._parts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from burnish.proxy.config import Config, is_loopback
@@ -40,16 +41,18 @@ class Guard:
         self._origins = {origin.lower().rstrip("/") for origin in config.allowed_origins}
         self._open = not is_loopback(config.host)
         self._key = config.api_key.get_secret_value().encode() if config.api_key else None
+        # Each client says the same name with every request.
+        self._is_ours = lru_cache(maxsize=64)(self._names_us)
 
     def check(self, path: str, headers: RawHeaders) -> None:
         """Raise Forbidden, Unauthorized or InvalidRequest unless the request may go on."""
-        refuse_traversal(path)
+        manages = _manages(path)
         host = first(headers, b"host") or ""
         self._check_host(host)
         self._check_origin(host, headers)
         if self._key is not None:
             self._check_key(headers)
-        if is_management(path):
+        if manages:
             raise Forbidden(
                 f"{path} manages the engine; burnish does that itself. Use `burnish adapters`, or call the engine "
                 "directly.",
@@ -67,14 +70,17 @@ class Guard:
         ]
 
     def _check_host(self, host: str) -> None:
-        name = urlsplit(f"//{host}").hostname or ""
-        # With a key, an attacker's page gains nothing from a name of its own.
-        if is_loopback(name) or name in self._hosts or (self._open and self._key is not None):
+        if self._is_ours(host):
             return
         raise Forbidden(
             f"Host {host!r} is not this machine's own name; add it to allowed_hosts if it is yours.",
             code="host_not_allowed",
         )
+
+    def _names_us(self, host: str) -> bool:
+        name = urlsplit(f"//{host}").hostname or ""
+        # With a key, an attacker's page gains nothing from a name of its own.
+        return is_loopback(name) or name in self._hosts or (self._open and self._key is not None)
 
     def _check_origin(self, host: str, headers: RawHeaders) -> None:
         origin = first(headers, b"origin")
@@ -117,6 +123,13 @@ def refuse_traversal(path: str) -> None:
         raise InvalidRequest(
             f"the path {path!r} is not in its plain form: send it without . or .. or backslashes"
         )
+
+
+@lru_cache(maxsize=256)
+def _manages(path: str) -> bool:
+    """Whether a path is a management route. Raises InvalidRequest, each time anew."""
+    refuse_traversal(path)
+    return is_management(path)
 
 
 def is_management(path: str) -> bool:

@@ -19,6 +19,9 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
+SET_BY_THE_POOL = frozenset({b"host", b"content-length", b"expect"})
+HARMLESS = frozenset({b"close", b"keep-alive"})
+"""What ``Connection`` says that names no header."""
 OURS = b"x-burnish-"
 """Prefix of the headers that speak to burnish; they stop here."""
 
@@ -30,30 +33,27 @@ SESSION_HEADERS = (b"x-burnish-session", b"x-claude-code-session-id", b"x-sessio
 """Where known clients say which session a request belongs to, ours first."""
 
 
-def _end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """Drop hop-by-hop headers and those that ``Connection`` names; order and duplicates stay."""
-    kept = [(name, value) for name, value in headers]
-    named = {
-        token.strip().lower()
-        for name, value in kept
-        if name.lower() == b"connection"
-        for token in value.split(b",")
-    }
-    return [(name, value) for name, value in kept if name.lower() not in HOP_BY_HOP | named]
+def _without(dropped: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
+    """Drop headers, and those that ``Connection`` names; order and duplicates stay."""
+    kept, named = list[tuple[bytes, bytes]](), set[bytes]()
+    for header in headers:
+        name = header[0].lower()
+        if name == b"connection":
+            named.update(token.strip().lower() for token in header[1].split(b","))
+        elif name not in dropped:
+            kept.append(header)
+    return [header for header in kept if header[0].lower() not in named] if named - HARMLESS else kept
 
 
 def to_upstream(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """Headers of a request as the upstream gets them; ``host`` and ``content-length`` are set by the client."""
-    return [
-        (name, value)
-        for name, value in _end_to_end(headers)
-        if name.lower() not in (b"host", b"content-length", b"expect") and not name.lower().startswith(OURS)
-    ]
+    """Headers of a request as the upstream gets them; ``host`` and ``content-length`` are set by the pool."""
+    kept = _without(HOP_BY_HOP | SET_BY_THE_POOL, headers)
+    return [header for header in kept if not header[0].lower().startswith(OURS)]
 
 
 def to_client(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
     """Headers of a response as the client gets them."""
-    return _end_to_end(headers)
+    return _without(HOP_BY_HOP, headers)
 
 
 def first(headers: Iterable[tuple[bytes, bytes]], *names: bytes) -> str | None:

@@ -49,6 +49,11 @@ class UpstreamResponse:
         except Broken as error:
             raise UpstreamCut(f"the upstream broke off: {error}") from error
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come than what the next ``read`` returns."""
+        return self._connection.finished
+
     async def whole(self) -> bytes:
         """Return the rest of the body. Raises UpstreamCut."""
         parts = []

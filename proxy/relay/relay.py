@@ -229,14 +229,17 @@ class Relay:
             if flight.wishes is not None:
                 headers.append((INSTANT, str(flight.wishes).encode()))
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
-        while chunk := await response.read():
-            if flight:
+        more = True
+        while more:
+            chunk = await response.read()
+            more = not response.finished
+            if flight and chunk:
                 flight.tee(chunk)
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        client.finished = True
-        if flight:
-            flight.outcome = "complete"
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if not more:
+                client.finished = True
+                if flight:
+                    flight.outcome = "complete"
+            await send({"type": "http.response.body", "body": chunk, "more_body": more})
 
 
 def caller_of(headers: RawHeaders) -> str:

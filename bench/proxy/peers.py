@@ -1,0 +1,200 @@
+"""Who is measured: burnish, the bare upstream, and others that stand in a request's way, installed as their makers say."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.proxy.traffic import PROXY_CORE, CannotMeasure, environment, free_port, pinned, wait_for
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A proxy: how it is installed, and what starts it."""
+
+    name: str
+    command: Callable[[Path, str, int], Sequence[str]]
+    """(its folder, the upstream's URL, its port) → what to run; may write its configuration into the folder."""
+    install: Callable[[Path], None] = lambda folder: None
+    """Into its folder. Raises CannotMeasure."""
+    environment: Callable[[Path, str], dict[str, str]] = lambda folder, upstream: {}
+    options: Callable[[str], tuple[str, ...]] = lambda upstream: ()
+    """What requests to it need otherwise, for the load generator."""
+    ready: str = "/health"
+
+
+@contextmanager
+def running(peer: Peer, folder: Path, upstream: str) -> Iterator[tuple[int, int]]:
+    """Run a peer on a core of its own; yield its port and process id. Raises CannotMeasure."""
+    port = free_port()
+    log = folder / "output.txt"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            pinned([*peer.command(folder, upstream, port)], PROXY_CORE),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            env=environment(**peer.environment(folder, upstream)),
+        )
+    try:
+        wait_for(f"http://127.0.0.1:{port}{peer.ready}", process)
+        yield port, process.pid
+    except CannotMeasure as error:
+        raise CannotMeasure(f"{peer.name}: {error}\n{log.read_text(errors='replace')[-2000:]}") from error
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _from_pypi(*packages: str) -> Callable[[Path], None]:
+    def install(folder: Path) -> None:
+        if (folder / "bin" / "python").exists():
+            return
+        uv = Path(sys.executable).with_name("uv")
+        subprocess.run([uv, "venv", "-q", "--allow-existing", folder], check=True)
+        subprocess.run(
+            [uv, "pip", "install", "-q", "--python", folder / "bin" / "python", *packages], check=True
+        )
+
+    return install
+
+
+def _nginx(folder: Path, upstream: str, port: int) -> list[str]:
+    (folder / "nginx.conf").write_text(f"""
+worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log;
+events {{ worker_connections 4096; }}
+http {{
+  access_log {folder}/access.log;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  upstream engine {{ server {upstream.removeprefix("http://")}; keepalive 256; }}
+  server {{
+    listen 127.0.0.1:{port}; client_max_body_size 64m;
+    location / {{
+      proxy_pass http://engine; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
+    }}
+  }}
+}}
+""")
+    return ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]
+
+
+def _have_nginx(folder: Path) -> None:
+    if not shutil.which("nginx"):
+        raise CannotMeasure("nginx is missing: apt-get install nginx-light")
+
+
+def _tensorzero(folder: Path, upstream: str, port: int) -> list[str]:
+    (folder / "tensorzero.toml").write_text(f"""
+[gateway]
+bind_address = "127.0.0.1:{port}"
+observability.enabled = false
+[models.mock]
+routing = ["mock"]
+[models.mock.providers.mock]
+type = "openai"
+model_name = "mock"
+api_base = "{upstream}/v1/"
+api_key_location = "none"
+""")
+    # The wheel holds the gateway itself; its client starts it in its own process.
+    start = (
+        "import threading\nfrom tensorzero import tensorzero\n"
+        f"kept = tensorzero._start_http_gateway(config_file={str(folder / 'tensorzero.toml')!r}, clickhouse_url=None, "
+        "postgres_url=None, valkey_url=None, async_setup=False)\n"
+        "threading.Event().wait()\n"
+    )
+    return [str(folder / "bin" / "python"), "-c", start]
+
+
+def _litellm(folder: Path, upstream: str, port: int) -> list[str]:
+    (folder / "litellm.yaml").write_text(f"""
+model_list:
+  - model_name: mock
+    litellm_params: {{ model: openai/mock, api_base: "{upstream}/v1", api_key: none }}
+""")
+    return [
+        str(folder / "bin" / "litellm"),
+        *(
+            "--config",
+            str(folder / "litellm.yaml"),
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--num_workers",
+            "1",
+        ),
+    ]
+
+
+def _portkey(folder: Path) -> None:
+    if not shutil.which("npm"):
+        raise CannotMeasure("npm is missing: apt-get install npm")
+    subprocess.run(["npm", "install", "--silent", "--prefix", folder, "@portkey-ai/gateway"], check=True)
+
+
+def _burnish(folder: Path, upstream: str, port: int) -> list[str]:
+    return [sys.executable, "-m", "burnish", "up", "--port", str(port), "--data-dir", str(folder / "data")]
+
+
+def _burnish_environment(folder: Path, upstream: str) -> dict[str, str]:
+    (folder / "config.toml").touch()
+    return {
+        "BURNISH_CONFIG": str(folder / "config.toml"),
+        "BURNISH_UPSTREAM": upstream,
+        "BURNISH_ENGINE": "none",
+        "BURNISH_MODEL": "mock",
+    }
+
+
+def _router(program: str, *before: str) -> Callable[[Path, str, int], Sequence[str]]:
+    return lambda folder, upstream, port: [
+        str(folder / "bin" / program),
+        *before,
+        *("--worker-urls", upstream, "--host", "127.0.0.1", "--port", str(port)),
+        *("--prometheus-port", str(free_port())),
+    ]
+
+
+BURNISH = Peer("burnish", _burnish, environment=_burnish_environment, ready="/healthz")
+PEERS = (
+    BURNISH,
+    Peer("nginx", _nginx, install=_have_nginx, ready="/stats"),
+    Peer("sglang-router", _router("sglang-router", "launch"), install=_from_pypi("sglang-router")),
+    Peer("vllm-router", _router("vllm-router"), install=_from_pypi("vllm-router")),
+    Peer("smg", _router("smg", "launch"), install=_from_pypi("smg")),
+    Peer(
+        "tensorzero",
+        _tensorzero,
+        install=_from_pypi("tensorzero"),
+        options=lambda upstream: ("path=/openai/v1/chat/completions", "model=tensorzero::model_name::mock"),
+    ),
+    Peer(
+        "portkey",
+        lambda folder, upstream, port: [
+            "npx",
+            "--prefix",
+            str(folder),
+            "gateway",
+            "--headless",
+            f"--port={port}",
+        ],
+        install=_portkey,
+        options=lambda upstream: (
+            f"header=x-portkey-provider: openai\r\nx-portkey-custom-host: {upstream}/v1",
+        ),
+        ready="/",
+    ),
+    Peer("litellm", _litellm, install=_from_pypi("litellm[proxy]"), ready="/health/liveliness"),
+)

@@ -1,0 +1,138 @@
+"""The scripted upstream and the load, both in C so that they hold nobody up, and what a proxy uses meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+HERE = Path(__file__).parent
+LOAD_CORE, PROXY_CORE = 0, 1
+"""Upstream and load share a core, the proxy has another one to itself."""
+START_LIMIT_S = 60.0
+
+
+class CannotMeasure(RuntimeError):
+    """Something is missing, or did not start; the message says what."""
+
+
+def build(folder: Path) -> None:
+    """Compile both programs. Raises CannotMeasure."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if not compiler:
+        raise CannotMeasure("a C compiler is needed: apt-get install gcc")
+    for name in ("mock_backend", "loadgen"):
+        subprocess.run([compiler, "-O2", "-o", str(folder / name), str(HERE / f"{name}.c")], check=True)
+
+
+def pinned(command: list[str], core: int) -> list[str]:
+    """Keep a command to a core."""
+    return ["taskset", "-c", str(core), *command]
+
+
+@contextmanager
+def upstream(folder: Path, port: int) -> Iterator[str]:
+    """Run the scripted upstream and yield its URL."""
+    process = subprocess.Popen(
+        pinned([str(folder / "mock_backend"), str(port)], LOAD_CORE), stdout=subprocess.DEVNULL
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        wait_for(f"{url}/stats", process)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes] | None) -> None:
+    """Wait until something answers under a URL, whatever it says. Raises CannotMeasure."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while time.monotonic() < deadline and (process is None or process.poll() is None):
+        try:
+            urllib.request.urlopen(url, timeout=2).close()
+        except urllib.error.HTTPError:
+            return
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise CannotMeasure(f"nothing answered at {url}")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One kind of traffic."""
+
+    name: str
+    options: tuple[str, ...]
+    chunks: int = 0
+    """Streamed chunks a request; then the cost is counted per chunk."""
+
+
+LOADS = (
+    Load("2 KB, 16 at once", ("conns=16",)),
+    Load("2 KB, 64 at once", ("conns=64",)),
+    Load("32 KB, 16 at once", ("conns=16", "size=32768")),
+    Load("streams of 64, 16 at once", ("conns=16", "stream=1", "chunks=64", "delay=5"), chunks=64),
+)
+
+
+def load(folder: Path, port: int, seconds: float, options: tuple[str, ...]) -> dict[str, Any]:
+    """Send requests for some time and return what came of them: counts, latencies in µs. Raises CannotMeasure."""
+    command = [str(folder / "loadgen"), str(port), f"dur={seconds:g}", *options]
+    ran = subprocess.run(
+        pinned(command, LOAD_CORE), check=True, capture_output=True, text=True, timeout=seconds + 60
+    )
+    found: dict[str, Any] = json.loads(ran.stdout)
+    if not found["ok"] or found["bad"] or found["errs"]:
+        raise CannotMeasure(f"requests failed: {found}")
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return what a process and all below it have used so far, in user and system time."""
+    total = 0.0
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def settled(pid: int) -> float:
+    """Return the seconds used once there is nothing left to do: what is logged afterwards costs, too."""
+    before = cpu_seconds(pid)
+    while True:
+        time.sleep(0.3)
+        now = cpu_seconds(pid)
+        if now - before < 0.3 * 0.02:
+            return now
+        before = now
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return an environment in which nobody's own settings have a say."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
+    return kept | more
