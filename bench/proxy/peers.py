@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from bench.proxy.traffic import PROXY_CORE, CannotMeasure, environment, free_port, pinned, wait_for
+from bench.proxy.traffic import PROXY_CORE, START_LIMIT_S, CannotMeasure, environment, free_port, pinned, wait_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,8 @@ class Peer:
     options: Callable[[str], tuple[str, ...]] = lambda upstream: ()
     """What requests to it need otherwise, for the load generator."""
     ready: str = "/health"
+    says: str = ""
+    """A file in its folder that will hold its URL: it picks its port itself."""
 
 
 @contextmanager
@@ -33,6 +37,8 @@ def running(peer: Peer, folder: Path, upstream: str) -> Iterator[tuple[int, int]
     """Run a peer on a core of its own; yield its port and process id. Raises CannotMeasure."""
     port = free_port()
     log = folder / "output.txt"
+    if peer.says:
+        (folder / peer.says).unlink(missing_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(
             pinned([*peer.command(folder, upstream, port)], PROXY_CORE),
@@ -43,6 +49,8 @@ def running(peer: Peer, folder: Path, upstream: str) -> Iterator[tuple[int, int]
             env=environment(**peer.environment(folder, upstream)),
         )
     try:
+        if peer.says:
+            port = _said(folder / peer.says, process)
         wait_for(f"http://127.0.0.1:{port}{peer.ready}", process)
         yield port, process.pid
     except CannotMeasure as error:
@@ -54,6 +62,16 @@ def running(peer: Peer, folder: Path, upstream: str) -> Iterator[tuple[int, int]
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _said(file: Path, process: subprocess.Popen[bytes]) -> int:
+    """Return the port that a peer writes down. Raises CannotMeasure."""
+    deadline = time.monotonic() + START_LIMIT_S
+    while not (file.exists() and (url := urlsplit(file.read_text())).port):
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise CannotMeasure("it did not say where it listens")
+        time.sleep(0.1)
+    return url.port
 
 
 def _from_pypi(*packages: str) -> Callable[[Path], None]:
@@ -97,7 +115,6 @@ def _have_nginx(folder: Path) -> None:
 def _tensorzero(folder: Path, upstream: str, port: int) -> list[str]:
     (folder / "tensorzero.toml").write_text(f"""
 [gateway]
-bind_address = "127.0.0.1:{port}"
 observability.enabled = false
 [models.mock]
 routing = ["mock"]
@@ -107,11 +124,12 @@ model_name = "mock"
 api_base = "{upstream}/v1/"
 api_key_location = "none"
 """)
-    # The wheel holds the gateway itself; its client starts it in its own process.
+    # The wheel holds the gateway itself; its client starts it in its own process, on a port that it picks.
     start = (
-        "import threading\nfrom tensorzero import tensorzero\n"
+        "import pathlib, threading\nfrom tensorzero import tensorzero\n"
         f"kept = tensorzero._start_http_gateway(config_file={str(folder / 'tensorzero.toml')!r}, clickhouse_url=None, "
         "postgres_url=None, valkey_url=None, async_setup=False)\n"
+        "pathlib.Path('url.txt').write_text(kept.base_url)\n"
         "threading.Event().wait()\n"
     )
     return [str(folder / "bin" / "python"), "-c", start]
@@ -179,6 +197,7 @@ PEERS = (
         _tensorzero,
         install=_from_pypi("tensorzero"),
         options=lambda upstream: ("path=/openai/v1/chat/completions", "model=tensorzero::model_name::mock"),
+        says="url.txt",
     ),
     Peer(
         "portkey",
