@@ -38,8 +38,9 @@ async def while_asleep(
     if not isinstance(host, Sleeps) or await host.sleeping() is None:
         await work()
         return
-    route.asleep = disturbed = asyncio.Event()
+    disturbed = route.fall_asleep()
     try:
+        await route.elsewhere.seen()
         if any(route.in_flight(version) for version in route.resident()):
             raise Disturbed(
                 "a request is under way, and training needs the engine to sleep; it waits until it is idle"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
+from typing import Protocol
 
 from burnish.adapters.balance import Balance
 from burnish.adapters.errors import EngineError, UnknownVersion
@@ -40,10 +42,40 @@ class Lease:
         self.release()
 
 
+class Elsewhere(Protocol):
+    """Other processes that lease versions, each as it last saw the route."""
+
+    def changed(self) -> None:
+        """Let them see that the route has changed."""
+        ...
+
+    def in_flight(self, version: int) -> int:
+        """Return how many leases on a version they have out."""
+        ...
+
+    async def seen(self) -> None:
+        """Return when all of them have seen the route as it is now."""
+        ...
+
+
+class _Nowhere:
+    """There is no other process."""
+
+    def changed(self) -> None:
+        pass
+
+    def in_flight(self, version: int) -> int:
+        return 0
+
+    async def seen(self) -> None:
+        pass
+
+
 class LiveRoute:
     """The versions that requests can get, and the one that they get unless they name another."""
 
     def __init__(self) -> None:
+        self.elsewhere: Elsewhere = _Nowhere()
         self._live: Endpoint | None = None
         self._resident: dict[int, Endpoint] = {}
         """The least recently used first."""
@@ -68,7 +100,20 @@ class LiveRoute:
 
     def in_flight(self, version: int) -> int:
         """Return how many leases on a version are out."""
-        return self._leases[version]
+        return self._leases[version] + self.elsewhere.in_flight(version)
+
+    def leases(self) -> Counter[int]:
+        """Return how many leases are out here, by version."""
+        return self._leases.copy()
+
+    def used(self) -> None:
+        """Hear that a version begins to be used here, or ceases; for routes that tell others."""
+
+    def become(self, live: Endpoint | None, resident: Sequence[Endpoint]) -> None:
+        """Offer what another process's route does; leases that are out stay."""
+        self._resident = {endpoint.version: endpoint for endpoint in resident}
+        self._live = live
+        (self._is_live.set if live else self._is_live.clear)()
 
     def lease(self) -> Lease:
         """Lease the live version. Raises EngineError while there is none: see ``wait_live``."""
@@ -88,10 +133,12 @@ class LiveRoute:
         self._resident[endpoint.version] = endpoint
         self._live = endpoint
         self._is_live.set()
+        self.elsewhere.changed()
 
     def add(self, endpoint: Endpoint) -> None:
         """Let requests ask for a version by name, without making it live; or take note where it is served now."""
         self._resident[endpoint.version] = endpoint
+        self.elsewhere.changed()
 
     def remove(self, version: int) -> None:
         """Lease a version no more. The live one can be removed too: then nothing is live."""
@@ -99,6 +146,7 @@ class LiveRoute:
         if self._live and self._live.version == version:
             self._live = None
             self._is_live.clear()
+        self.elsewhere.changed()
 
     def lost(self, url: str) -> None:
         """Take note that nothing listens at a URL that this route gave out; wakes the reconciling loop.
@@ -115,6 +163,13 @@ class LiveRoute:
         if self._live and self._live.url == url:
             self._live = None
             self._is_live.clear()
+        self.elsewhere.changed()
+
+    def fall_asleep(self) -> asyncio.Event:
+        """Say that the engine is going to sleep; return what is set when a request wants it awake."""
+        self.asleep = asyncio.Event()
+        self.elsewhere.changed()
+        return self.asleep
 
     async def awake(self) -> None:
         """Return when the engine may be asked: at once, unless it sleeps; then whoever asks wakes it."""
@@ -127,6 +182,7 @@ class LiveRoute:
         self.asleep = None
         self._woken.set()
         self._woken = asyncio.Event()
+        self.elsewhere.changed()
 
     async def wait_live(self, timeout_s: float) -> None:
         """Return when a version is live, at once if one is. Raises TimeoutError."""
@@ -137,11 +193,14 @@ class LiveRoute:
     async def drained(self, version: int, timeout_s: float | None = None) -> None:
         """Return when no lease on a version is out. Raises TimeoutError (None: waits for ever)."""
         async with asyncio.timeout(timeout_s):
-            while self._leases[version]:
+            await self.elsewhere.seen()
+            while self.in_flight(version):
                 await self._drained.setdefault(version, asyncio.Event()).wait()
 
     def _leased(self, endpoint: Endpoint) -> Lease:
         self._leases[endpoint.version] += 1
+        if self._leases[endpoint.version] == 1:
+            self.used()
         if endpoint.version in self._resident:
             self._resident[endpoint.version] = self._resident.pop(endpoint.version)
         url = self._balance.pick(endpoint.urls)
@@ -153,6 +212,10 @@ class LiveRoute:
         self._leases[version] -= 1
         if not self._leases[version]:
             del self._leases[version]
-            waiting = self._drained.pop(version, None)
-            if waiting:
-                waiting.set()
+            self.used()
+        self.ended(version)
+
+    def ended(self, version: int) -> None:
+        """Look whether anybody still uses a version, here or elsewhere."""
+        if version in self._drained and not self.in_flight(version):
+            self._drained.pop(version).set()

@@ -31,6 +31,7 @@ from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import RemoteUpstream, Upstream
 from burnish.proxy.status import in_words, status_routes
 from burnish.proxy.surfaces import SURFACES
+from burnish.proxy.workers.hub import Hub, Parts
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +41,10 @@ ASK_AGAIN_S = 2.0
 
 
 @asynccontextmanager
-async def running(config: Config) -> AsyncIterator[App]:
+async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
     """Start every part, give the application, and stop the parts in reverse order.
+
+    With more than one worker the hub is given, too, through which they answer.
 
     Raises ConfigError; EngineError when the embedded engine or its model cannot be had.
     """
@@ -52,20 +55,21 @@ async def running(config: Config) -> AsyncIterator[App]:
         stack.push_async_callback(pool.close)
         guard = Guard(config)
         opened = await stack.enter_async_context(learning(config, log, pool))
-        app = App(guard, *_routes_and_relay(config, guard, log, pool, opened))
+        hub = Hub(log) if config.workers > 1 else None
+        app = App(guard, *_routes_and_relay(config, guard, log, pool, opened, hub=hub))
         if isinstance(opened, NotLearning) and opened.ask_again:
 
             async def reopen() -> bool:
                 async with AsyncExitStack() as attempt:
                     found = await attempt.enter_async_context(learning(config, log, pool))
-                    app.become(*_routes_and_relay(config, guard, log, pool, found))
+                    app.become(*_routes_and_relay(config, guard, log, pool, found, hub=hub))
                     if isinstance(found, Learning):
                         stack.push_async_exit(attempt.pop_all())
                     return isinstance(found, NotLearning) and found.ask_again
 
             asking = asyncio.get_running_loop().create_task(_again_and_again(reopen))
             stack.push_async_callback(_cancelled, asking)
-        yield app
+        yield app, hub
 
 
 async def _again_and_again(ask: Callable[[], Awaitable[bool]]) -> None:
@@ -87,7 +91,7 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 
 def _routes_and_relay(
-    config: Config, guard: Guard, log: Log, pool: Pool, opened: Learning | NotLearning
+    config: Config, guard: Guard, log: Log, pool: Pool, opened: Learning | NotLearning, *, hub: Hub | None
 ) -> tuple[ASGIApp, ASGIApp]:
     parts = opened if isinstance(opened, Learning) else None
     why_not = "" if isinstance(opened, Learning) else opened.reason
@@ -133,7 +137,11 @@ def _routes_and_relay(
         ),
     ]
     handlers = {BurnishError: on_burnish_error, HTTPException: on_http_error}
-    return Starlette(routes=routes, exception_handlers=handlers), relay
+    own = Starlette(routes=routes, exception_handlers=handlers)
+    if hub:
+        route = (parts.base, parts.route) if parts else (None, None)
+        hub.become(Parts(own, answer, instant, *route))
+    return own, relay
 
 
 def _listener(parts: Learning | None, instant: Instant) -> Callable[[Feedback], None]:

@@ -174,6 +174,13 @@ class Config(BaseSettings):
         None,
         description="llama.cpp as upstream: the file that llama-server was given with --models-preset.",
     )
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that answer requests. One is enough for thousands of requests a second; more are for "
+        "machines with cores to spare, and hundreds of streams at once.",
+    )
     data_dir: Path = Field(default_factory=default_data_dir, description="Where log, versions and jobs live.")
     api_key: SecretStr | None = Field(
         None, description="Key that callers must send (Authorization: Bearer … or x-burnish-key)."
@@ -268,13 +275,15 @@ def load_config(flags: dict[str, Any] | None = None, *, file: Path | None = None
     given = {key: value for key, value in (flags or {}).items() if value is not None}
     try:
         _refuse_unknown_keys(path)
-        return FileConfig(**given)
+        found = FileConfig(**given)
     except ValidationError as error:
         raise ConfigError("the configuration is wrong:\n" + _explain(error)) from error
     except (SettingsError, OSError) as error:
         raise ConfigError(f"cannot read the configuration: {error}") from error
     except ValueError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from error
+    # A class that is known by name, so that workers can be told.
+    return Config.model_construct(**{name: getattr(found, name) for name in Config.model_fields})
 
 
 def _refuse_unknown_keys(path: Path) -> None:

@@ -42,6 +42,9 @@ class Learning:
     registry: Registry
     transfer: Transfer
     engine: Engine
+    base: tuple[str, str]
+    """Name and digest of the base model."""
+    route: LiveRoute
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,8 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
     async with _beside(host, registry, config, log, weights) as (learner, engine, route):
         upstream = LearningUpstream(host.base_model, host.base_digest, route, elsewhere)
         transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
-        yield Learning(upstream, learner, registry, transfer, engine)
+        base = host.base_model, host.base_digest
+        yield Learning(upstream, learner, registry, transfer, engine, base, route)
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
-import logging
 import os
 import signal
 import socket
@@ -13,15 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import uvicorn
-
 from burnish.proxy.app import running
+from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.http_server import event_loop, http_server
+from burnish.proxy.workers import crew
+from burnish.proxy.workers.hub import Hub
 from burnish.training.job import write_atomically
 
-# Streams that are still running when burnish is told to stop get this long to end by themselves.
-GRACE_S = 5
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SERVER_FILE = "server.json"
 """In the data directory while burnish runs: {"url", "pid"}, so that the commands find it."""
 
@@ -34,48 +34,37 @@ def serve(config: Config, on_ready: Callable[[str], None]) -> None:
     os.umask(0o077)  # for every file and every child, whatever the user's umask
     prepare_data_dir(config.data_dir)
     with _only_one(config.data_dir), _listening(config) as listener:
-        with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=event_loop()) as runner:
             runner.run(_serve(config, listener, on_ready))
 
 
-def _not_a_cut(record: logging.LogRecord) -> bool:
-    """The relay returns early on purpose when an upstream breaks off; the log of completions has it."""
-    return "returned without completing response" not in record.getMessage()
-
-
 async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
-    async with running(config) as app:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                log_level="warning",
-                access_log=False,
-                date_header=False,
-                server_header=False,
-                proxy_headers=False,  # nothing here asks who the client is
-                timeout_graceful_shutdown=GRACE_S,
-            )
-        )
-        logging.getLogger("uvicorn.error").addFilter(_not_a_cut)
-        url = _url(config.host, listener)
+    url = _url(config.host, listener)
+
+    def ready() -> None:
         write_atomically(config.data_dir / SERVER_FILE, json.dumps({"url": url, "pid": os.getpid()}))
         on_ready(url)
-        # The server sends itself the signal again once it has stopped; by then there is work left to close.
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
-        try:
-            await server.serve(sockets=[listener])
-        finally:
-            (config.data_dir / SERVER_FILE).unlink(missing_ok=True)
 
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     try:
-        import uvloop
-    except ImportError:  # Windows
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
+        async with running(config) as (app, hub):
+            await (_with_workers(hub, config, listener, ready) if hub else _alone(app, listener, ready))
+    finally:
+        (config.data_dir / SERVER_FILE).unlink(missing_ok=True)
+
+
+async def _alone(app: App, listener: socket.socket, ready: Callable[[], None]) -> None:
+    ready()
+    # The server sends itself the signal again once it has stopped; by then there is work left to close.
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda *_: None)
+    await http_server(app).serve(sockets=[listener])
+
+
+async def _with_workers(hub: Hub, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:
+    stopping = asyncio.Event()
+    for number in STOP_SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    await crew.serve(hub, config, listener, stopping, ready)
 
 
 def prepare_data_dir(path: Path) -> None:

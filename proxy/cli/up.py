@@ -29,6 +29,7 @@ def up(
         str | None,
         typer.Option(help="GGUF file for the embedded engine; with --upstream, what `default` means there."),
     ] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes that answer requests [1].")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Where log, versions and jobs live.")] = None,
     no_train: Annotated[
         bool, typer.Option("--no-train", help="Never train; only pass through and log.")
@@ -45,6 +46,7 @@ def up(
         "port": port,
         "upstream": upstream,
         "model": model,
+        "workers": workers,
         "data_dir": data_dir,
         "train": {"enabled": False} if no_train else None,
     }

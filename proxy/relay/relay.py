@@ -18,8 +18,8 @@ from starlette.types import Receive, Scope, Send
 from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.feedback.commands import Command, cut_exchanges, find_command
 from burnish.proxy.ids import completion_id as new_completion_id
-from burnish.proxy.instant.instant import Instant
-from burnish.proxy.log import Log
+from burnish.proxy.instant.instant import Addition
+from burnish.proxy.records import Exchange
 from burnish.proxy.relay.client import Client, read_body, request_body
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.guard import Guard
@@ -53,6 +53,24 @@ class Answer(Protocol):
         ...
 
 
+class Captures(Protocol):
+    """Keeps what was said."""
+
+    def capture(self, exchange: Exchange) -> None:
+        """Take an exchange; returns at once."""
+        ...
+
+
+class Wishes(Protocol):
+    """Knows what callers asked for before."""
+
+    on: bool
+
+    async def addition(self, caller: str, version: int | None) -> Addition | None:
+        """Return what to add to a caller's system prompt where a version answers."""
+        ...
+
+
 class Relay:
     """The ASGI application behind every path that is no route of ours."""
 
@@ -62,10 +80,10 @@ class Relay:
         pool: Pool,
         upstream: Upstream,
         guard: Guard,
-        log: Log,
+        log: Captures,
         surfaces: Mapping[str, Surface],
         answer: Answer,
-        instant: Instant,
+        instant: Wishes,
         max_body_bytes: int,
     ) -> None:
         self._pool = pool

@@ -1,0 +1,210 @@
+"""One worker process: answers requests as a burnish alone does, and leaves to the hub what there is only one of.
+
+Started by ``crew`` as ``python -m burnish.proxy.workers.worker LISTENER LINK``, both file descriptors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from dataclasses import fields
+from operator import attrgetter
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from burnish.adapters.route import LiveRoute
+from burnish.proxy.asgi import App
+from burnish.proxy.config import Config
+from burnish.proxy.feedback import Command
+from burnish.proxy.http_server import event_loop, http_server
+from burnish.proxy.instant.instant import Addition
+from burnish.proxy.records import Exchange
+from burnish.proxy.relay.client import read_body
+from burnish.proxy.relay.guard import Guard
+from burnish.proxy.relay.pool import Pool
+from burnish.proxy.relay.relay import Relay
+from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
+from burnish.proxy.surfaces import SURFACES
+from burnish.proxy.workers.link import Link, Told
+from burnish.proxy.workers.offer import Offer
+
+# Most requests are over before anybody needs to know that they began.
+TELL_AFTER_S = 0.005
+POLL_S = 0.01
+FIELDS = attrgetter(*(field.name for field in fields(Exchange)))
+SCOPE = (
+    "type",
+    "asgi",
+    "http_version",
+    "method",
+    "scheme",
+    "path",
+    "raw_path",
+    "query_string",
+    "root_path",
+    "headers",
+)
+"""What our own routes may know of a request."""
+
+
+def main(listener: int, link: int) -> None:
+    """Answer requests that come in at a listening socket until the hub says stop, or is gone."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    with socket.socket(fileno=listener) as listening, asyncio.Runner(loop_factory=event_loop()) as runner:
+        runner.run(_work(listening, socket.socket(fileno=link)))
+
+
+async def _work(listening: socket.socket, end: socket.socket) -> None:
+    worker = _Worker()
+    await worker.link.over(end)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(worker.stop_when_alone())
+        await worker.begun.wait()
+        server = http_server(worker.app)
+        serving = group.create_task(server.serve(sockets=[listening]))
+        while not server.started and not serving.done():  # noqa: ASYNC110  (uvicorn has no event for it)
+            await asyncio.sleep(POLL_S)
+        worker.link.tell("up")
+        await worker.stopped.wait()
+        server.should_exit = True
+        server.force_exit = worker.link.closed.is_set()  # nobody is left who would log what is answered
+        await serving
+        await worker.pool.close()
+        worker.link.close()  # once all is sent
+
+
+class _Worker:
+    """What a worker answers with, as the hub has it."""
+
+    pool: Pool
+    app: App
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.stopped = asyncio.Event()
+        told: dict[str, Told] = {
+            "config": self._configured,
+            "offer": self._offered,
+            "stop": lambda _: self.stopped.set(),
+        }
+        self.link = Link(told, {"told": self._told})
+        self._route: _Route | None = None
+
+    async def stop_when_alone(self) -> None:
+        """Stop when the hub is gone."""
+        await self.link.closed.wait()
+        if not self.begun.is_set():
+            sys.exit(1)
+        self.stopped.set()
+
+    def _configured(self, config: Config) -> None:
+        self._config = config
+        self.pool = Pool(config)
+        self._guard = Guard(config)
+        self._wishes = _Wishes(self.link, on=config.instant)
+
+    def _offered(self, shown: tuple[int, Offer]) -> None:
+        number, offer = shown
+        if offer.base and self._route is None:
+            self._route = _Route(self.link)
+            elsewhere = (
+                RemoteUpstream(self._config, self.pool, offer.base[0]) if self._config.upstream else None
+            )
+            self._become(LearningUpstream(*offer.base, self._route, elsewhere))
+        elif not self.begun.is_set():
+            self._become(RemoteUpstream(self._config, self.pool))
+        if self._route:
+            self._route.see(offer)
+        self.link.tell("seen", number)
+
+    def _become(self, upstream: Upstream) -> None:
+        relay = Relay(
+            pool=self.pool,
+            upstream=upstream,
+            guard=self._guard,
+            log=self,
+            surfaces={surface.path: surface for surface in SURFACES.values()},
+            answer=self._answer,
+            instant=self._wishes,
+            max_body_bytes=self._config.max_body_bytes,
+        )
+        if self.begun.is_set():
+            self.app.become(self._own, relay)
+        else:
+            self.app = App(self._guard, self._own, relay)
+            self.begun.set()
+
+    def capture(self, exchange: Exchange) -> None:
+        """Hand over what was said to the log."""
+        self.link.tell("capture", FIELDS(exchange))
+
+    async def _told(self, _: None) -> None:
+        """Answer behind all that this process had to tell."""
+
+    async def _own(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Have one of our own routes answer."""
+        body = await read_body(receive, scope["headers"], self._config.max_body_bytes)
+        known = {name: scope[name] for name in SCOPE if name in scope}
+        for message in await self.link.ask("own", (known, body)):
+            await send(message)
+
+    async def _answer(
+        self, command: Command, messages: list[dict[str, Any]], *, caller: str, session: str | None
+    ) -> str:
+        said: str = await self.link.ask("answer", (command, messages, caller, session))
+        return said
+
+
+class _Wishes:
+    """What callers asked for before, as the hub knows it."""
+
+    def __init__(self, link: Link, *, on: bool) -> None:
+        self.on = on
+        self._link = link
+
+    async def addition(self, caller: str, version: int | None) -> Addition | None:
+        found: Addition | None = await self._link.ask("addition", (caller, version))
+        return found
+
+
+class _Route(LiveRoute):
+    """The hub's route as it was last shown."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link = link
+        self._telling: asyncio.TimerHandle | None = None
+
+    def see(self, offer: Offer) -> None:
+        self.become(offer.live, offer.resident)
+        if offer.asleep and not self.asleep:
+            self.fall_asleep()
+        elif self.asleep and not offer.asleep:
+            self.wake_up()
+        self._tell_uses()
+
+    def used(self) -> None:
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(TELL_AFTER_S, self._tell_uses)
+
+    def lost(self, url: str) -> None:
+        super().lost(url)
+        self._link.tell("lost", url)
+
+    async def awake(self) -> None:
+        if self.asleep:
+            self._link.tell("awake")
+        await super().awake()
+
+    def _tell_uses(self) -> None:
+        if self._telling:
+            self._telling.cancel()
+            self._telling = None
+        self._link.tell("uses", self.leases())
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,185 @@
+"""Several worker processes behind one socket: one log, one view of what is live, and none of them is missed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from tests.support.burnish import Burnish, running
+from tests.support.lora import random_lora, write_peft
+from tests.support.upstream import Upstream, completion, events, reply, stream, upstream
+
+WORKERS = 2
+QUESTION = {"model": "default", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+@asynccontextmanager
+async def burnish(tmp_path: Path, engine: Upstream, *flags: str) -> AsyncIterator[Burnish]:
+    """The program with workers in front of a scripted upstream."""
+    given = ("--workers", str(WORKERS), "--upstream", engine.url, "--model", "mock", *flags)
+    program = running(tmp_path / "data", *given, env={"BURNISH_ENGINE": "none"})
+    up = await asyncio.to_thread(program.__enter__)
+    try:
+        yield up
+    finally:
+        await asyncio.to_thread(program.__exit__, None, None, None)
+
+
+def workers(burnish: Burnish) -> list[psutil.Process]:
+    return [
+        child
+        for child in psutil.Process(burnish.pid).children()
+        if "burnish.proxy.workers.worker" in child.cmdline()
+    ]
+
+
+async def get(url: str) -> dict[str, Any]:
+    async with httpx.AsyncClient(timeout=30) as client:
+        found: dict[str, Any] = (await client.get(url)).json()
+        return found
+
+
+async def ask(url: str, **more: object) -> httpx.Response:
+    """Ask over a connection of its own, so that any worker may answer."""
+    async with httpx.AsyncClient(timeout=30) as client:
+        return await client.post(url + "/v1/chat/completions", json=QUESTION | more)
+
+
+async def rate(url: str, completion_id: str, rating: str = "good") -> httpx.Response:
+    async with httpx.AsyncClient(timeout=30) as client:
+        return await client.post(
+            url + "/v1/feedback", json={"completion_id": completion_id, "rating": rating}
+        )
+
+
+async def test_each_answer_can_be_rated_at_once_whichever_worker_gave_it(tmp_path: Path) -> None:
+    async with upstream(reply(completion())) as engine, burnish(tmp_path, engine) as up:
+
+        async def talk(rounds: int) -> list[int]:
+            found = []
+            for _ in range(rounds):
+                answer = await ask(up.url)
+                rated = await rate(up.url, answer.headers["x-burnish-completion-id"])
+                found.append(rated.status_code)
+            return found
+
+        found = await asyncio.gather(*(talk(15) for _ in range(8)))
+        assert {status for each in found for status in each} == {201}
+        counts = (await get(up.url + "/burnish/status"))["counts"]
+        assert (counts["completions"], counts["ratings"]) == (120, 120)
+
+
+async def test_a_stream_arrives_as_it_is_sent_and_is_logged_whole(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    parts = events("one two three")
+    async with upstream(stream(parts, hold=hold)) as engine, burnish(tmp_path, engine) as up:
+        async with (
+            httpx.AsyncClient(timeout=30) as client,
+            client.stream(
+                "POST", up.url + "/v1/chat/completions", json=QUESTION | {"stream": True}
+            ) as answer,
+        ):
+            got = b""
+            async for part in answer.aiter_raw():
+                got += part
+                if b"three" in got:
+                    hold.set()
+        assert got == b"".join(parts)
+        name = answer.headers["x-burnish-completion-id"]
+        logged = await get(f"{up.url}/burnish/completions/{name}")
+        assert logged["reply"]["content"] == "one two three"
+
+
+async def test_commands_typed_into_the_chat_work(tmp_path: Path) -> None:
+    async with upstream(reply(completion("Hello!"))) as engine, burnish(tmp_path, engine) as up:
+        await ask(up.url)
+        history = [*QUESTION["messages"], {"role": "assistant", "content": "Hello!"}]
+        said = await ask(up.url, messages=[*history, {"role": "user", "content": "/rl good"}])
+        assert "burnish: " in said.text
+        assert (await get(up.url + "/burnish/status"))["counts"]["good"] == 1
+        unknown = await rate(up.url, "cmpl_00000000000000000000000000")
+        assert unknown.status_code == 404
+        assert unknown.json()["error"]["code"] == "not_found"
+        assert len(engine.requests) == 1
+
+
+async def test_a_worker_that_is_killed_is_replaced_and_the_others_go_on(tmp_path: Path) -> None:
+    async with upstream(reply(completion())) as engine, burnish(tmp_path, engine) as up:
+        before = {worker.pid for worker in workers(up)}
+        assert len(before) == WORKERS
+        os.kill(random.Random(0).choice(sorted(before)), 9)
+        for _ in range(20):
+            assert (await ask(up.url)).status_code == 200
+        while len(now := {worker.pid for worker in workers(up)}) < WORKERS:
+            await asyncio.sleep(0.05)
+        assert len(now & before) == WORKERS - 1
+        assert (await get(up.url + "/burnish/status"))["counts"]["completions"] == 20
+
+
+async def test_no_worker_outlives_a_killed_burnish(tmp_path: Path) -> None:
+    async with upstream(reply(completion())) as engine, burnish(tmp_path, engine) as up:
+        orphans = workers(up)
+        await asyncio.to_thread(up.kill)
+        assert not psutil.wait_procs(orphans, timeout=10)[1]
+
+
+async def test_ctrl_c_lets_a_stream_end_and_logs_it(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    parts = events("one two three")
+    async with upstream(stream(parts, hold=hold)) as engine, burnish(tmp_path, engine) as up:
+        async with (
+            httpx.AsyncClient(timeout=30) as client,
+            client.stream(
+                "POST", up.url + "/v1/chat/completions", json=QUESTION | {"stream": True}
+            ) as answer,
+        ):
+            stopping = None
+            async for part in answer.aiter_raw():
+                if stopping is None and part:
+                    stopping = asyncio.ensure_future(asyncio.to_thread(up.stop))
+                    await asyncio.sleep(0.3)
+                    hold.set()
+        assert stopping
+        assert await stopping == 0
+        with sqlite3.connect(up.data_dir / "burnish.db") as log:
+            assert log.execute("SELECT outcome FROM completion").fetchall() == [("complete",)]
+
+
+def test_all_workers_change_over_to_a_version_and_none_is_cut(tmp_path: Path) -> None:
+    adapter = write_peft(tmp_path / "adapter", random_lora(1))
+    with running(tmp_path / "data", "--workers", str(WORKERS)) as up:
+        first = httpx.post(up.url + "/burnish/adapters", json={"path": str(adapter)}, timeout=60)
+        assert first.status_code == 201, first.text
+
+        async def served(count: int) -> set[str]:
+            found = await asyncio.gather(*(ask(up.url, max_tokens=4) for _ in range(count)))
+            assert {each.status_code for each in found} == {200}
+            names = [each.headers["x-burnish-completion-id"] for each in found]
+            logged = [await get(f"{up.url}/burnish/completions/{name}") for name in names]
+            return {each["adapter_version"] for each in logged}
+
+        async def through_a_swap() -> None:
+            assert await served(8) == {0}
+            asking = asyncio.ensure_future(served(24))
+            promoted = await asyncio.to_thread(
+                httpx.post, up.url + "/burnish/adapters/1/promote", json={"force": True}, timeout=60
+            )
+            assert promoted.status_code == 200, promoted.text
+            assert await asking <= {0, 1}
+            assert await served(8) == {1}
+            back = await asyncio.to_thread(
+                httpx.post, up.url + "/burnish/adapters/rollback", json={"to": 0}, timeout=60
+            )
+            assert back.status_code == 200
+            assert await served(8) == {0}
+
+        asyncio.run(through_a_swap())
