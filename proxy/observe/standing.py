@@ -38,6 +38,9 @@ logger = logging.getLogger(__name__)
 # Whoever scrapes waits ten seconds by default, and what else there is must not be lost for a busy reader.
 READ_LIMIT_S = 2.0
 
+OUTCOMES = ("live", "candidate", "rejected", "failed", "interrupted")
+"""How runs end; shown as 0 before the first one, so that an increase from none is seen as one."""
+
 
 class Standing(Collector):
     """What is read at each scrape."""
@@ -79,8 +82,9 @@ class Standing(Collector):
         yield from self._queue()
         yield _gauge(measures.TRAINING, int(self._learner_status().get("run") is not None))
         if self._runs is not None:
-            yield _counter(measures.RUNS, {each.outcome: each.runs for each in self._runs})
-            yield _counter(measures.RUN_SECONDS, {each.outcome: each.seconds for each in self._runs})
+            none = dict.fromkeys(OUTCOMES, 0.0)
+            yield _counter(measures.RUNS, none | {each.outcome: each.runs for each in self._runs})
+            yield _counter(measures.RUN_SECONDS, none | {each.outcome: each.seconds for each in self._runs})
         if self._registry is not None:
             try:
                 yield from self._versions(self._registry)

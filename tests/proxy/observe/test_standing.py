@@ -95,6 +95,7 @@ async def test_runs_are_those_of_the_log_by_how_they_ended(tmp_path: Path) -> No
     assert found.value("burnish_training_seconds_total", outcome="live") == pytest.approx(100)
     assert found.value("burnish_training_runs_total", outcome="failed") == 1
     assert found.total("burnish_training_runs_total") == 3, "one is under way"
+    assert ("burnish_training_runs_total", frozenset({("outcome", "rejected")})) in found
     assert found.value("burnish_training_running") == 1
 
 
