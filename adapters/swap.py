@@ -64,7 +64,8 @@ class Swap:
             replaced = self.registry.live()
             if replaced != number:
                 try:
-                    self.registry.record(number, "live", reason, replaced=replaced)
+                    took_s = round(time.perf_counter() - began, 3)
+                    self.registry.record(number, "live", reason, replaced=replaced, seconds=took_s)
                 except BaseException:
                     await self._unload_unless_used(number)
                     raise

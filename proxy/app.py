@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
@@ -24,6 +25,7 @@ from burnish.proxy.instant import Instant, wish_routes
 from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.learning import Learning, NotLearning, learning
 from burnish.proxy.log import Log
+from burnish.proxy.observe import Observing, Standing, metrics_routes
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.guard import Guard
 from burnish.proxy.relay.pool import Pool
@@ -49,20 +51,25 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
     Raises ConfigError; EngineError when the embedded engine or its model cannot be had.
     """
     async with AsyncExitStack() as stack:
-        log = Log.open(config.data_dir / LOG_FILE)
+        observing = Observing.open(os.environ)
+        stack.push_async_callback(asyncio.to_thread, observing.close)
+        log = Log.open(config.data_dir / LOG_FILE, observing.stored)
         stack.callback(log.close)
         pool = Pool(config)
         stack.push_async_callback(pool.close)
         guard = Guard(config)
         opened = await stack.enter_async_context(learning(config, log, pool))
-        hub = Hub(log) if config.workers > 1 else None
-        app = App(guard, *_routes_and_relay(config, guard, log, pool, opened, hub=hub))
+        hub = Hub(log, observing.counts.refused) if config.workers > 1 else None
+        if hub:
+            observing.elsewhere = hub.answering
+        composed = partial(_routes_and_relay, config, guard, log, pool, observing=observing, hub=hub)
+        app = App(guard, *composed(opened), observing.counts.refused)
         if isinstance(opened, NotLearning) and opened.ask_again:
 
             async def reopen() -> bool:
                 async with AsyncExitStack() as attempt:
                     found = await attempt.enter_async_context(learning(config, log, pool))
-                    app.become(*_routes_and_relay(config, guard, log, pool, found, hub=hub))
+                    app.become(*composed(found))
                     if isinstance(found, Learning):
                         stack.push_async_exit(attempt.pop_all())
                     return isinstance(found, NotLearning) and found.ask_again
@@ -91,7 +98,14 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 
 def _routes_and_relay(
-    config: Config, guard: Guard, log: Log, pool: Pool, opened: Learning | NotLearning, *, hub: Hub | None
+    config: Config,
+    guard: Guard,
+    log: Log,
+    pool: Pool,
+    opened: Learning | NotLearning,
+    *,
+    observing: Observing,
+    hub: Hub | None,
 ) -> tuple[ASGIApp, ASGIApp]:
     parts = opened if isinstance(opened, Learning) else None
     why_not = "" if isinstance(opened, Learning) else opened.reason
@@ -99,7 +113,7 @@ def _routes_and_relay(
     engine = parts.engine if parts else None
     learner_status = parts.learner.status if parts else partial(_not_learning, why_not)
     instant = Instant(log, parts.registry.versions if parts else list, on=config.instant)
-    on_feedback = _listener(parts, instant)
+    on_feedback = _listener(parts, instant, observing)
 
     def live() -> int | None:
         return engine.live()["version"] if engine else None
@@ -124,9 +138,19 @@ def _routes_and_relay(
         answer=answer,
         instant=instant,
         max_body_bytes=config.max_body_bytes,
+        traced=observing.traces is not None,
+    )
+    observing.relays.add(relay)
+    standing = Standing(
+        log=log,
+        in_flight=observing.in_flight,
+        learner_status=learner_status,
+        live=live,
+        registry=parts.registry if parts else None,
     )
     routes = [
         *status_routes(log, upstream, engine, learner_status, lambda caller: instant.status(caller, live())),
+        *metrics_routes(observing.counts, standing),
         *feedback_routes(log, on_feedback, config.train.rater_weights),
         *completion_routes(log),
         *wish_routes(log, instant, live),
@@ -144,10 +168,11 @@ def _routes_and_relay(
     return own, relay
 
 
-def _listener(parts: Learning | None, instant: Instant) -> Callable[[Feedback], None]:
+def _listener(parts: Learning | None, instant: Instant, observing: Observing) -> Callable[[Feedback], None]:
     """Return what is told of new feedback, and of feedback that was taken back."""
 
     def on_feedback(feedback: Feedback) -> None:
+        observing.counts.rated(feedback)
         instant.changed(feedback.draft.rater)
         if parts:
             parts.learner.wake()

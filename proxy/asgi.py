@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import orjson
 from starlette.exceptions import HTTPException
@@ -16,14 +17,16 @@ from burnish.proxy.relay.guard import Guard
 logger = logging.getLogger(__name__)
 
 OWN_PREFIXES = ("/burnish/", "/v1/feedback/")
-OWN_PATHS = frozenset({"/healthz", "/v1/feedback"})
+OWN_PATHS = frozenset({"/healthz", "/metrics", "/v1/feedback"})
 
 
 class App:
     """What the server runs."""
 
-    def __init__(self, guard: Guard, own: ASGIApp, relay: ASGIApp) -> None:
+    def __init__(self, guard: Guard, own: ASGIApp, relay: ASGIApp, refused: Callable[[int], None]) -> None:
+        """``refused`` is told the status of each error that leaves from here."""
         self._guard = guard
+        self._refused = refused
         self._own = own
         self._relay = relay
 
@@ -50,12 +53,14 @@ class App:
         except BurnishError as error:
             if begun:
                 raise
+            self._refused(error.status)
             await error_response(error)(scope, receive, send)
         except Exception as error:
             # The last line of defence: one request's fault must not reach the client as a dropped connection.
             logger.exception("unexpected error on %s %s", scope["method"], scope["path"])
             if begun:
                 raise
+            self._refused(BurnishError.status)
             await error_response(BurnishError(f"burnish failed: {type(error).__name__}; see its log"))(
                 scope, receive, send
             )

@@ -53,6 +53,8 @@ class Exchange:
     """"sha256:<hex>" of the base weights that answered; None = not a model that burnish trains."""
     instant: str | None = None
     """What burnish added to the system prompt; ``request_body`` is without it."""
+    traceparent: str | None = None
+    """The client's span (W3C trace context); None unless traces are exported. Not stored."""
 
 
 @dataclass(frozen=True, slots=True)

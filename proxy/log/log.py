@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.log import feedback, files, queries, runs, store, wishes
+from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.raters import Rater
-from burnish.proxy.log.writer import Writer
+from burnish.proxy.log.runs import RunTotal
+from burnish.proxy.log.writer import Backlog, Writer, nobody
 from burnish.proxy.records import Completion, Exchange, Feedback, FeedbackDraft, RatedCompletion, Run, Wish
 
 Result = TypeVar("Result")
@@ -39,8 +41,11 @@ class Log:
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path) -> Log:
-        """Open the file, creating it and its folder for their owner only. Raises ConfigError."""
+    def open(cls, path: Path, on_stored: Callable[[Captured], None] = nobody) -> Log:
+        """Open the file, creating it and its folder for their owner only. Raises ConfigError.
+
+        ``on_stored`` is told of each completion that is on the disk, on the writer thread; it must not raise.
+        """
         files.create(path)
         try:
             writing = files.connect(path)
@@ -52,7 +57,7 @@ class Log:
                 raise
         except sqlite3.Error as error:
             raise files.unusable(path, error) from error
-        return cls(Writer(writing), reading)
+        return cls(Writer(writing, on_stored), reading)
 
     def close(self) -> None:
         """Store what is waiting and close the file; a second time does nothing."""
@@ -66,6 +71,10 @@ class Log:
     def healthy(self) -> str | None:
         """Return None when all is well, else why not."""
         return self._writer.healthy()
+
+    def backlog(self) -> Backlog:
+        """Return what is not yet on the disk."""
+        return self._writer.backlog()
 
     def capture(self, exchange: Exchange) -> None:
         """Take an exchange; returns at once. From any thread."""
@@ -203,6 +212,10 @@ class Log:
         """Return one run. Raises NotFound."""
         return await self._read(partial(runs.one, run_id=run_id))
 
+    async def run_totals(self) -> list[RunTotal]:
+        """Return how the runs that are over ended, also while nothing can be written. Raises Unavailable."""
+        return await self._query(runs.totals)
+
     async def _write(self, call: Query[Result]) -> Result:
         return await asyncio.wrap_future(self._writer.submit(call))
 
@@ -213,9 +226,12 @@ class Log:
             await self._write(lambda _: None)
         except Unavailable as error:
             unstored = error
-        if self._closed:
-            raise Unavailable("burnish is stopping: try again when it is back")
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._reader, query, self._reading)
+            return await self._query(query)
         except NotFound as error:
             raise (unstored or error) from error
+
+    async def _query(self, query: Query[Result]) -> Result:
+        if self._closed:
+            raise Unavailable("burnish is stopping: try again when it is back")
+        return await asyncio.get_running_loop().run_in_executor(self._reader, query, self._reading)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 from dataclasses import astuple
+from typing import NamedTuple
 
 from burnish.proxy.errors import NotFound
 from burnish.proxy.records import Run
 
 COLUMNS = "id, started_at, ended_at, status, reason, version, ratings"
+
+
+class RunTotal(NamedTuple):
+    """All runs that ended in one way."""
+
+    outcome: str
+    runs: int
+    seconds: float
 
 
 def start(connection: sqlite3.Connection, run: Run) -> None:
@@ -34,3 +43,12 @@ def latest(connection: sqlite3.Connection, limit: int) -> list[Run]:
     """Return runs, latest first."""
     rows = connection.execute(f"SELECT {COLUMNS} FROM run ORDER BY id DESC LIMIT ?", (limit,))  # noqa: S608
     return [Run(*row) for row in rows]
+
+
+def totals(connection: sqlite3.Connection) -> list[RunTotal]:
+    """Return how many runs ended in which way, and how long they took."""
+    rows = connection.execute(
+        """SELECT status, count(*), sum(max(ended_at - started_at, 0)) FROM run
+        WHERE ended_at IS NOT NULL GROUP BY status ORDER BY status"""
+    )
+    return [RunTotal(*row) for row in rows]

@@ -73,15 +73,16 @@ def _facts(captured: Captured) -> dict[str, Any]:
         "session": exchange.session,
         "retry": exchange.retry,
         "usage": orjson.dumps(answer.usage).decode() if answer.usage else None,
-        "prompt_tokens": _tokens(answer.usage, "prompt_tokens"),
-        "completion_tokens": _tokens(answer.usage, "completion_tokens"),
+        "prompt_tokens": tokens(answer.usage, "prompt_tokens"),
+        "completion_tokens": tokens(answer.usage, "completion_tokens"),
         "first_byte_s": exchange.first_byte_s,
         "total_s": exchange.total_s,
         "base_digest": exchange.base_digest,
     }
 
 
-def _tokens(usage: dict[str, Any] | None, name: str) -> int | None:
+def tokens(usage: dict[str, Any] | None, name: str) -> int | None:
+    """Return a count of tokens, None where an upstream says none that can be one."""
     count = usage.get(name) if usage else None
     return count if isinstance(count, int) and 0 <= count < 2**63 else None
 

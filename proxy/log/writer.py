@@ -10,15 +10,17 @@ from __future__ import annotations
 import logging
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 from burnish.proxy.errors import Unavailable
-from burnish.proxy.log.capture import misunderstood, understand
+from burnish.proxy.log.capture import Captured, misunderstood, understand
 from burnish.proxy.log.store import add_completion
 from burnish.proxy.records import Exchange
 
@@ -51,11 +53,30 @@ class Entry:
     size_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is not yet on the disk."""
+
+    entries: int
+    size_bytes: int
+    lag_s: float
+    """How long the oldest completion among it has been over."""
+    dropped: int
+    """Completions that were lost since the start, because there was no room for them."""
+
+
+def nobody(captured: Captured) -> None:
+    """Tell nobody."""
+
+
 class Writer:
     """Owns the connection that writes."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, on_stored: Callable[[Captured], None] = nobody
+    ) -> None:
         self._connection = connection
+        self._on_stored = on_stored
         self._waiting: deque[Entry] = deque()
         self._pending: list[Entry] = []
         self._changed = threading.Condition()
@@ -102,6 +123,17 @@ class Writer:
         return (
             f"{self._dropped} completions were not logged: {self._why_dropped()}" if self._dropped else None
         )
+
+    def backlog(self) -> Backlog:
+        """Return what is not yet on the disk. From any thread."""
+        with self._changed:
+            entries = len(self._pending) + len(self._waiting)
+            oldest = next(
+                (each.exchange for each in chain(self._pending, self._waiting) if each.exchange), None
+            )
+            size, dropped = self._queued_bytes, self._dropped
+        lag_s = max(0.0, time.time() - oldest.started_at - oldest.total_s) if oldest else 0.0
+        return Backlog(entries, size, lag_s, dropped)
 
     def close(self) -> None:
         """Store what is waiting and end the thread."""
@@ -173,8 +205,7 @@ class Writer:
     def _apply(self, entry: Entry) -> Callable[[], None]:
         """Do one entry; returns how to report it once it is on the disk. Raises sqlite3.Error."""
         if entry.exchange:
-            self._store(entry.exchange)
-            return lambda: None
+            return partial(self._on_stored, self._store(entry.exchange))
         assert entry.call
         try:
             result = self._alone(entry.call)
@@ -185,12 +216,12 @@ class Writer:
             return partial(entry.future.set_exception, error)
         return partial(entry.future.set_result, result)
 
-    def _store(self, exchange: Exchange) -> None:
+    def _store(self, exchange: Exchange) -> Captured:
         """Store a capture, or its bytes with the reason why it can't be understood. Raises sqlite3.Error."""
         try:
             captured = understand(exchange)
             self._alone(lambda connection: add_completion(connection, captured))
-            return
+            return captured
         except Exception as error:
             # A body that breaks the parser in a new way must neither stop the writer nor be lost.
             if _concerns_database(error):
@@ -203,6 +234,7 @@ class Writer:
             if _concerns_database(error):
                 raise
             logger.error("completion %s cannot be stored: %s", exchange.completion_id, error)
+        return raw
 
     def _alone(self, call: Callable[[sqlite3.Connection], Result]) -> Result:
         """Run a call so that its failure takes back its own changes only."""

@@ -27,6 +27,7 @@ class Flight:
     caller: str
     session: str | None
     retry: int
+    traceparent: str | None = None
     target: Target | None = None
     status: int | None = None
     content_type: str = ""
@@ -89,4 +90,5 @@ class Flight:
             session=self.session,
             retry=self.retry,
             instant=self.instant,
+            traceparent=self.traceparent,
         )

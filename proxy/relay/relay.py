@@ -85,6 +85,7 @@ class Relay:
         answer: Answer,
         instant: Wishes,
         max_body_bytes: int,
+        traced: bool = False,
     ) -> None:
         self._pool = pool
         self._upstream = upstream
@@ -94,6 +95,7 @@ class Relay:
         self._answer = answer
         self._instant = instant
         self._max_body_bytes = max_body_bytes
+        self._traced = traced
         self.in_flight = 0
         """Completions that are being answered right now."""
         self.last_active = time.monotonic()
@@ -139,6 +141,7 @@ class Relay:
             caller=caller,
             session=session,
             retry=_retry_count(headers),
+            traceparent=first(headers, b"traceparent") if self._traced else None,
         )
         try:
             await self._fly(flight, scope, receive, send)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -42,8 +43,10 @@ class Parts:
 class Hub:
     """All workers together; for the route, whoever leases versions elsewhere."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, refused: Callable[[int], None]) -> None:
+        """``refused`` is told the status of each error that leaves from a worker."""
         self._log = log
+        self.refused = refused
         self._workers: set[Worker] = set()
         self._parts: Parts | None = None
 
@@ -97,6 +100,10 @@ class Hub:
             return Offer(None)
         resident = tuple(route.resident().values())
         return Offer(self._parts.base, route.live, resident, route.asleep is not None)
+
+    def answering(self) -> int:
+        """Return how many completions the workers are answering, as of the last question to them."""
+        return sum(worker.answering for worker in self._workers)
 
     # -- what workers say ----------------------------------------------------------------------------------------------
 
@@ -168,10 +175,12 @@ class Worker:
         self.up = asyncio.Event()
         """Set when it takes requests."""
         self.used: Counter[int] = Counter()
+        self.answering = 0
         self.has_seen = asyncio.Event()
         self._shown = 0
         told = {
             "capture": hub.capture,
+            "refused": hub.refused,
             "uses": lambda used: hub.uses(self, used),
             "lost": lambda url: hub.lost(self, url),
             "awake": lambda _: hub.wanted_awake(),
@@ -189,7 +198,7 @@ class Worker:
     async def told_all(self) -> None:
         """Return when all that it had to tell by now has come; at once when it is gone."""
         with suppress(Unavailable):
-            await self.link.ask("told")
+            self.answering = await self.link.ask("told")
 
     def _seen(self, number: int) -> None:
         if number == self._shown:

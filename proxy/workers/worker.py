@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from dataclasses import fields
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -21,6 +23,7 @@ from burnish.proxy.config import Config
 from burnish.proxy.feedback import Command
 from burnish.proxy.http_server import event_loop, http_server
 from burnish.proxy.instant.instant import Addition
+from burnish.proxy.observe.traces import traces_wanted
 from burnish.proxy.records import Exchange
 from burnish.proxy.relay.client import read_body
 from burnish.proxy.relay.guard import Guard
@@ -121,7 +124,7 @@ class _Worker:
         self.link.tell("seen", number)
 
     def _become(self, upstream: Upstream) -> None:
-        relay = Relay(
+        relay = self._relay = Relay(
             pool=self.pool,
             upstream=upstream,
             guard=self._guard,
@@ -130,19 +133,21 @@ class _Worker:
             answer=self._answer,
             instant=self._wishes,
             max_body_bytes=self._config.max_body_bytes,
+            traced=traces_wanted(os.environ),
         )
         if self.begun.is_set():
             self.app.become(self._own, relay)
         else:
-            self.app = App(self._guard, self._own, relay)
+            self.app = App(self._guard, self._own, relay, partial(self.link.tell, "refused"))
             self.begun.set()
 
     def capture(self, exchange: Exchange) -> None:
         """Hand over what was said to the log."""
         self.link.tell("capture", FIELDS(exchange))
 
-    async def _told(self, _: None) -> None:
-        """Answer behind all that this process had to tell."""
+    async def _told(self, _: None) -> int:
+        """Return how many completions are being answered, behind all that this process had to tell."""
+        return self._relay.in_flight
 
     async def _own(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have one of our own routes answer."""

@@ -1,0 +1,121 @@
+"""What has happened since burnish started: counted from stored completions, feedback and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.store import tokens
+from burnish.proxy.observe import measures
+from burnish.proxy.observe.measures import Measure
+from burnish.proxy.records import Exchange, Feedback
+
+STREAMED = ("text/event-stream", "application/x-ndjson", "application/stream+json")
+"""Content types of answers that come piece by piece."""
+
+
+class Counts(Collector):
+    """The counters and histograms that grow as things happen."""
+
+    def __init__(self) -> None:
+        # Else each series has another one beside it, which says when it began.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = CollectorRegistry()
+        self._requests = self._counter(measures.REQUESTS)
+        self._duration = self._histogram(measures.DURATION)
+        self._first_token = self._histogram(measures.FIRST_TOKEN)
+        self._tokens = self._counter(measures.TOKENS)
+        self._request_bytes = self._counter(measures.REQUEST_BYTES)
+        self._response_bytes = self._counter(measures.RESPONSE_BYTES)
+        self._refusals = self._counter(measures.REFUSALS)
+        self._ratings = self._counter(measures.RATINGS)
+        self._remarks = self._counter(measures.REMARKS)
+        self._series: dict[tuple[str, int | None, str], _Series] = {}
+
+    def collect(self) -> Iterable[Metric]:
+        """Return how far they have come."""
+        return self._registry.collect()
+
+    def completed(self, captured: Captured) -> None:
+        """Count a completion that the log has stored."""
+        exchange, usage = captured.exchange, captured.answer.usage
+        kind = (exchange.surface, exchange.status and exchange.status // 100, captured.outcome)
+        series = self._series.get(kind) or self._series_of(kind)
+        series.requests.inc()
+        series.duration.observe(exchange.total_s)
+        series.request_bytes.inc(len(exchange.request_body))
+        series.response_bytes.inc(sum(map(len, exchange.chunks)))
+        if usage:
+            series.input_tokens.inc(tokens(usage, "prompt_tokens") or 0)
+            series.output_tokens.inc(tokens(usage, "completion_tokens") or 0)
+        if exchange.first_byte_s is not None and is_streamed(exchange):
+            series.first_token.observe(exchange.first_byte_s)
+
+    def rated(self, feedback: Feedback) -> None:
+        """Count feedback that was given; what was taken back stays counted."""
+        said = feedback.draft
+        if feedback.undone_at is not None:
+            return
+        if said.reward is not None:
+            rating = "good" if said.reward > 0 else "bad" if said.reward < 0 else "neutral"
+            self._ratings.labels(rating, said.source).inc()
+        remarks = {
+            "comment": said.comment,
+            "correction": said.correction,
+            "preference": said.preferred_over,
+        }
+        for kind, remark in remarks.items():
+            if remark is not None:
+                self._remarks.labels(kind, said.source).inc()
+
+    def refused(self, status: int) -> None:
+        """Count a request that burnish answered with an error of its own."""
+        self._refusals.labels(str(status)).inc()
+
+    def _series_of(self, kind: tuple[str, int | None, str]) -> _Series:
+        """Look up what completions of one kind count in; once each, since that costs more than counting."""
+        surface, hundreds, outcome = kind
+        status = f"{hundreds}xx" if hundreds else "none"
+        series = self._series[kind] = _Series(
+            requests=self._requests.labels(surface, status, outcome),
+            duration=self._duration.labels(surface, outcome),
+            first_token=self._first_token.labels(surface),
+            input_tokens=self._tokens.labels(surface, "input"),
+            output_tokens=self._tokens.labels(surface, "output"),
+            request_bytes=self._request_bytes.labels(surface),
+            response_bytes=self._response_bytes.labels(surface),
+        )
+        return series
+
+    def _counter(self, measure: Measure) -> Counter:
+        return Counter(measure.name, measure.what, measure.labels, registry=self._registry)
+
+    def _histogram(self, measure: Measure) -> Histogram:
+        return Histogram(
+            measure.name, measure.what, measure.labels, registry=self._registry, buckets=measure.buckets
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """What completions of one kind count in."""
+
+    requests: Counter
+    duration: Histogram
+    first_token: Histogram
+    input_tokens: Counter
+    output_tokens: Counter
+    request_bytes: Counter
+    response_bytes: Counter
+
+
+def is_streamed(exchange: Exchange) -> bool:
+    """Whether an answer came piece by piece, so that its first byte says something of its first token."""
+    fine = exchange.status is not None and exchange.status < HTTPStatus.BAD_REQUEST
+    return fine and exchange.content_type.lower().startswith(STREAMED)

@@ -1,0 +1,152 @@
+"""How things stand, read when somebody scrapes: the queue of the log, the versions, what came of training.
+
+Runs, verdicts and swaps come from the log and the registry, so these counters go on where they were after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, get_args
+
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+import burnish
+from burnish.adapters.errors import AdapterError
+from burnish.adapters.gate.verdict import Outcome as Verdict
+from burnish.adapters.manifest import Event, State
+from burnish.adapters.registry import Registry
+from burnish.proxy.errors import Unavailable
+from burnish.proxy.log import Log
+from burnish.proxy.log.runs import RunTotal
+from burnish.proxy.observe import measures
+from burnish.proxy.observe.measures import Measure
+
+logger = logging.getLogger(__name__)
+
+# Whoever scrapes waits ten seconds by default, and what else there is must not be lost for a busy reader.
+READ_LIMIT_S = 2.0
+
+OUTCOMES = ("live", "candidate", "rejected", "failed", "interrupted")
+"""How runs end; shown as 0 before the first one, so that an increase from none is seen as one."""
+
+
+class Standing(Collector):
+    """What is read at each scrape."""
+
+    def __init__(
+        self,
+        *,
+        log: Log,
+        in_flight: Callable[[], int],
+        learner_status: Callable[[], dict[str, Any]],
+        live: Callable[[], int | None],
+        registry: Registry | None,
+    ) -> None:
+        """``registry`` is None, and ``live`` gives None, where burnish does not swap versions."""
+        self._log = log
+        self._in_flight = in_flight
+        self._learner_status = learner_status
+        self._live = live
+        self._registry = registry
+        self._flying = 0
+        self._runs: list[RunTotal] | None = None
+
+    async def refresh(self) -> None:
+        """Read what belongs to the event loop, and ask the log what came of training.
+
+        What cannot be had now is left out of the next scrape.
+        """
+        self._flying, self._runs = self._in_flight(), None
+        try:
+            async with asyncio.timeout(READ_LIMIT_S):
+                self._runs = await self._log.run_totals()
+        except (TimeoutError, Unavailable, sqlite3.Error) as error:
+            logger.warning("the metrics say nothing of training runs: %r", error)
+
+    def collect(self) -> Iterator[Metric]:
+        """Read everything; blocks on the disk, so it belongs into a thread."""
+        yield _gauge(measures.BUILD, {burnish.__version__: 1})
+        yield _gauge(measures.IN_FLIGHT, self._flying)
+        yield from self._queue()
+        yield _gauge(measures.TRAINING, int(self._learner_status().get("run") is not None))
+        if self._runs is not None:
+            none = dict.fromkeys(OUTCOMES, 0.0)
+            yield _counter(measures.RUNS, none | {each.outcome: each.runs for each in self._runs})
+            yield _counter(measures.RUN_SECONDS, none | {each.outcome: each.seconds for each in self._runs})
+        if self._registry is not None:
+            try:
+                yield from self._versions(self._registry)
+            except (AdapterError, OSError) as error:
+                # A damaged registry takes its own figures with it, not those that show what else is wrong.
+                logger.warning("the metrics say nothing of versions: %s", error)
+
+    def _queue(self) -> Iterator[Metric]:
+        backlog = self._log.backlog()
+        yield _gauge(measures.QUEUE_ENTRIES, backlog.entries)
+        yield _gauge(measures.QUEUE_BYTES, backlog.size_bytes)
+        yield _gauge(measures.LAG, backlog.lag_s)
+        yield _counter(measures.DROPPED, backlog.dropped)
+
+    def _versions(self, registry: Registry) -> Iterator[Metric]:
+        states = Counter(version.state for version in registry.versions())
+        live, events = self._live(), registry.events()
+        if live is not None:
+            yield _gauge(measures.LIVE_VERSION, live)
+        yield _gauge(measures.VERSIONS, {state: states[state] for state in get_args(State)})
+        verdicts = Counter(_verdict(event) for event in events)
+        yield _counter(measures.VERDICTS, {verdict: verdicts[verdict] for verdict in get_args(Verdict)})
+        swaps = [event for event in events if event.state == "live"]
+        yield _counter(measures.SWAPS, len(swaps))
+        took = [event.details["seconds"] for event in swaps if "seconds" in event.details]
+        yield _histogram(measures.SWAP_DURATION, took)
+
+
+def _verdict(event: Event) -> str | None:
+    verdict = event.details.get("verdict")
+    return verdict.get("outcome") if isinstance(verdict, dict) else None
+
+
+Values = float | Mapping[str, float]
+"""The value of a metric, or its values by that of its one label."""
+
+
+def _gauge(measure: Measure, values: Values) -> Metric:
+    family = GaugeMetricFamily(measure.name, measure.what, labels=measure.labels)
+    for labels, value in _samples(values):
+        family.add_metric(labels, value)
+    return family
+
+
+def _counter(measure: Measure, values: Values) -> Metric:
+    family = CounterMetricFamily(measure.name, measure.what, labels=measure.labels)
+    for labels, value in _samples(values):
+        family.add_metric(labels, value)
+    return family
+
+
+def _samples(values: Values) -> Iterable[tuple[list[str], float]]:
+    if isinstance(values, Mapping):
+        return (([label], value) for label, value in values.items())
+    return [([], values)]
+
+
+def _histogram(measure: Measure, seen: Sequence[float]) -> Metric:
+    """Count values in buckets; each bucket counts all that is below its bound."""
+    bounds = [*map(str, measure.buckets), "+Inf"]
+    places = Counter(bisect_left(measure.buckets, value) for value in seen)
+    below = accumulate(places[place] for place in range(len(bounds)))
+    family = HistogramMetricFamily(measure.name, measure.what)
+    family.add_metric([], list(zip(bounds, below, strict=True)), sum(seen))
+    return family

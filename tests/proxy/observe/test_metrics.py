@@ -1,0 +1,293 @@
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
+
+from burnish.proxy.log import Log
+from burnish.proxy.log.capture import Captured
+from burnish.proxy.observe import Observing
+from burnish.proxy.observe.measures import MEASURES
+from burnish.proxy.observe.traces import Traces
+from tests.proxy.log.exchanges import capture, user
+from tests.proxy.observe.scrapes import Scrape, parsed, scrape
+from tests.support.inprocess import serving
+from tests.support.upstream import Received, Upstream, completion, events, reply, stream, upstream
+
+PATH = "/v1/chat/completions"
+USAGE = b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":30,"completion_tokens":4}}\n\n'
+
+
+async def as_named(request: Received, writer: asyncio.StreamWriter) -> None:
+    """Answer as the model is called."""
+    whole = events("one two")
+    scripts = {
+        "ok": reply(completion()),
+        "busy": reply(b'{"error":{"message":"slow down"}}', status="429 Too Many Requests"),
+        "broken": reply(b"oh dear", status="500 Oh", headers="content-type: text/plain\r\n"),
+        "stream": stream([*whole[:-1], USAGE, whole[-1]]),
+        "unended": stream(events("half an", done=False)),
+        "cut": stream(events("half an", done=False), cut=True),
+        "never": stream(whole, hold=asyncio.Event()),
+        "hostile": reply(
+            orjson.dumps({"id": "x", "choices": [], "usage": {"prompt_tokens": -5, "completion_tokens": "9"}})
+        ),
+    }
+    await scripts.get(request.json()["model"], scripts["ok"])(request, writer)
+
+
+def ask(model: str, **more: Any) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": "Say hello."}], **more}
+
+
+@asynccontextmanager
+async def burnish(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Upstream]]:
+    async with (
+        upstream(as_named) as server,
+        serving(tmp_path, **({"upstream": server.url} | flags)) as (url, _),
+        httpx.AsyncClient(base_url=url) as client,
+    ):
+        yield client, server
+
+
+async def until_counted(client: httpx.AsyncClient, name: str, **labels: str) -> Scrape:
+    async with asyncio.timeout(5):
+        while not (found := await scrape(client)).value(name, **labels):
+            await asyncio.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "streamed", "status", "outcome"),
+    [
+        ("ok", False, "2xx", "complete"),
+        ("stream", True, "2xx", "complete"),
+        ("busy", False, "4xx", "complete"),
+        ("broken", False, "5xx", "complete"),
+        ("unended", True, "2xx", "cut"),
+        ("cut", True, "2xx", "cut"),
+    ],
+)
+async def test_a_completion_counts_by_how_it_ended(
+    tmp_path: Path, model: str, streamed: bool, status: str, outcome: str
+) -> None:
+    async with burnish(tmp_path) as (client, _):
+        body = orjson.dumps(ask(model, stream=streamed))
+        received = 0
+        try:
+            async with client.stream("POST", PATH, content=body) as answer:
+                async for chunk in answer.aiter_raw():
+                    received += len(chunk)
+        except httpx.RemoteProtocolError:
+            assert model == "cut"
+        found = await scrape(client)
+    labels = {"surface": "chat", "outcome": outcome}
+    assert found.value("burnish_requests_total", **labels, status=status) == 1
+    assert found.total("burnish_requests_total") == 1
+    assert found.value("burnish_request_duration_seconds_count", **labels) == 1
+    assert 0 < found.value("burnish_request_duration_seconds_sum", **labels) < 5
+    assert found.value("burnish_request_duration_seconds_bucket", **labels, le="+Inf") == 1
+    assert found.value("burnish_time_to_first_token_seconds_count", surface="chat") == streamed
+    assert found.value("burnish_request_bytes_total", surface="chat") == len(body)
+    assert found.value("burnish_response_bytes_total", surface="chat") == received
+    assert found.value("burnish_requests_in_flight") == 0
+
+
+async def test_a_client_that_leaves_counts_as_cancelled(tmp_path: Path) -> None:
+    async with burnish(tmp_path) as (client, _):
+        async with client.stream("POST", PATH, json=ask("never", stream=True)) as answer:
+            parts = answer.aiter_raw()  # held, since one that is dropped closes the answer
+            await anext(parts)
+            flying = await scrape(client)
+        done = await until_counted(
+            client, "burnish_requests_total", surface="chat", status="2xx", outcome="cancelled"
+        )
+    assert flying.value("burnish_requests_in_flight") == 1
+    assert flying.total("burnish_requests_total") == 0
+    assert done.value("burnish_requests_in_flight") == 0
+
+
+async def test_tokens_are_the_upstreams_usage_and_nonsense_is_none(tmp_path: Path) -> None:
+    async with burnish(tmp_path) as (client, _):
+        for model in ("ok", "ok", "hostile"):
+            await client.post(PATH, json=ask(model))
+        await client.post(PATH, json=ask("stream", stream=True))
+        found = await scrape(client)
+    assert found.value("burnish_tokens_total", surface="chat", type="input") == 5 + 5 + 30
+    assert found.value("burnish_tokens_total", surface="chat", type="output") == 2 + 2 + 4
+
+
+async def test_what_burnish_refuses_counts_by_its_status(tmp_path: Path) -> None:
+    async with burnish(tmp_path, upstream="http://127.0.0.1:9") as (client, _):
+        for content in (b"{", b"[]"):
+            assert (await client.post(PATH, content=content)).status_code == 400
+        assert (await client.get("/slots")).status_code == 403
+        assert (await client.post(PATH, json=ask("ok"))).status_code == 502
+        found = await scrape(client)
+    for status, count in (("400", 2), ("403", 1), ("502", 1)):
+        assert found.value("burnish_refusals_total", status=status) == count
+    assert found.value("burnish_requests_total", surface="chat", status="none", outcome="failed") == 1
+    assert found.total("burnish_requests_total") == 1
+
+
+async def test_no_client_can_make_a_series(tmp_path: Path) -> None:
+    async with burnish(tmp_path) as (client, _):
+        await client.post(PATH, json=ask("ok"))
+        await client.post("/v1/feedback", json={"last": True, "rating": "good"})
+        before = await scrape(client)
+        for number in range(20):
+            name = f'evil{number}"}} 1\nburnish_fake_total{{a="b'
+            headers = {
+                "x-burnish-user": f"user-{number}",
+                "x-burnish-session": f"session-{number}",
+                "x-stainless-retry-count": str(number),
+                "content-type": f"application/x-{number}",
+            }
+            answer = await client.post(PATH, json=ask(name, user=name), headers=headers)
+            said = {"completion_id": answer.headers["x-burnish-completion-id"], "rating": "good"}
+            assert (await client.post("/v1/feedback", json=said | {"rater": name})).status_code == 201
+            assert (await client.post("/v1/feedback", json=said | {"source": name})).status_code == 422
+            assert answer.status_code == 200
+        after = await scrape(client)
+    assert set(after) == set(before)
+    assert after.value("burnish_requests_total", surface="chat", status="2xx", outcome="complete") == 21
+
+
+async def test_feedback_counts_by_what_it_says_and_who_says_it(tmp_path: Path) -> None:
+    async with burnish(tmp_path) as (client, _):
+        answer = await client.post(PATH, json=ask("ok"))
+        target = {"completion_id": answer.headers["x-burnish-completion-id"]}
+        given = [
+            {"rating": "good"},
+            {"rating": "bad", "comment": "too long"},
+            {"rating": 3, "scale": "likert", "source": "judge"},
+            {"correction": "Hi.", "source": "environment"},
+            {"comment": "twice", "idempotency_key": "k"},
+            {"comment": "twice", "idempotency_key": "k"},
+        ]
+        made = [(await client.post("/v1/feedback", json=target | each)).json() for each in given]
+        messages = [*ask("ok")["messages"], {"role": "assistant", "content": "Hello!"}]
+        typed = {"model": "ok", "messages": [*messages, {"role": "user", "content": "/rl bad dull"}]}
+        assert "rated bad" in (await client.post(PATH, json=typed)).text
+        await client.delete(f"/v1/feedback/{made[0]['id']}")
+        found = await scrape(client)
+    assert {
+        name: found.value("burnish_ratings_total", rating=name, source="human") for name in ("good", "bad")
+    } == {
+        "good": 1,
+        "bad": 2,
+    }
+    assert found.value("burnish_ratings_total", rating="neutral", source="judge") == 1
+    assert found.total("burnish_ratings_total") == 4
+    assert found.value("burnish_remarks_total", kind="comment", source="human") == 3
+    assert found.value("burnish_remarks_total", kind="correction", source="environment") == 1
+    assert found.total("burnish_requests_total") == 1, "what is typed for burnish is no completion"
+
+
+async def test_while_the_log_cannot_be_written_the_lag_grows_and_the_scrape_answers(tmp_path: Path) -> None:
+    async with burnish(tmp_path) as (client, _):
+        await client.post(PATH, json=ask("ok"))
+        assert (await scrape(client)).value("burnish_log_lag_seconds") == 0
+        other = sqlite3.connect(tmp_path / "data" / "burnish.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        await client.post(PATH, json=ask("ok"))
+        await asyncio.sleep(0.4)
+        began = time.monotonic()
+        waiting = parsed((await client.get("/metrics")).text)
+        assert time.monotonic() - began < 1
+        other.execute("ROLLBACK")
+        other.close()
+        async with asyncio.timeout(10):
+            while (done := parsed((await client.get("/metrics")).text)).total("burnish_requests_total") < 2:
+                await asyncio.sleep(0.05)
+    assert 0.3 < waiting.value("burnish_log_lag_seconds") < 10
+    assert waiting.value("burnish_log_queue_entries") == 1
+    assert waiting.value("burnish_log_queue_bytes") > 0
+    assert waiting.total("burnish_requests_total") == 1
+    assert done.value("burnish_log_lag_seconds") == 0
+    assert done.value("burnish_log_queue_bytes") == 0
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+async def test_names_follow_the_conventions_and_all_are_documented(tmp_path: Path) -> None:
+    async with burnish(tmp_path) as (client, _):
+        await client.post(PATH, json=ask("ok"))
+        text = (await client.get("/metrics")).text
+    page = await asyncio.to_thread(PAGE.read_text, "utf-8")
+    types = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE burnish_"))
+    known = {each.name: each for each in MEASURES}
+    assert set(types) <= set(known)
+    assert not [name for name in types if name.endswith("_created")]
+    for each in MEASURES:
+        assert types.get(each.name, each.kind) == each.kind
+        assert re.fullmatch(r"burnish_[a-z]+(_[a-z]+)*", each.name)
+        assert each.name.endswith("_total") == (each.kind == "counter")
+        assert f"`{each.name}`" in page
+        assert list(each.buckets) == sorted(each.buckets)
+        assert bool(each.buckets) == (each.kind == "histogram")
+
+
+async def test_the_process_and_the_version_of_burnish_are_in_it(tmp_path: Path) -> None:
+    async with burnish(tmp_path) as (client, _):
+        found = await scrape(client)
+    assert found.total("burnish_build_info") == 1
+    assert found.value("process_resident_memory_bytes") > 1e6
+    assert found.value("process_cpu_seconds_total") > 0
+    assert found.value("process_open_fds") > 3
+
+
+async def test_openmetrics_where_it_is_asked_for(tmp_path: Path) -> None:
+    async with burnish(tmp_path) as (client, _):
+        await client.post(PATH, json=ask("ok"))
+        await scrape(client)
+        accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
+        answer = await client.get("/metrics", headers={"accept": accept})
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    families = {family.name: family for family in openmetrics_families(answer.text)}
+    (sample,) = [each for each in families["burnish_requests"].samples if each.name.endswith("_total")]
+    assert sample.value == 1
+
+
+async def test_it_stands_behind_the_guard_and_hides_the_upstreams(tmp_path: Path) -> None:
+    async with burnish(tmp_path, api_key="secret") as (client, server):
+        assert (await client.get("/metrics")).status_code == 401
+        assert (await client.get("/metrics", headers={"origin": "https://evil.example"})).status_code == 403
+        assert (await client.post("/metrics", headers={"x-burnish-key": "secret"})).status_code == 405
+        answer = await client.get("/metrics", headers={"authorization": "Bearer secret"})
+        assert parsed(answer.text).value("burnish_refusals_total", status="401") == 1
+    assert server.requests == []
+
+
+class Faulty(Traces):
+    """Fails at every completion."""
+
+    def __init__(self) -> None:
+        pass
+
+    def completed(self, captured: Captured) -> None:
+        raise ValueError("odd")
+
+
+async def test_a_fault_in_what_looks_on_does_not_stop_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = Log.open(tmp_path / "log.db", Observing(Faulty()).stored)
+    try:
+        for _ in range(2):
+            made = capture(log, [user("Hi?")])
+            assert (await log.completion(made)).id == made
+    finally:
+        log.close()
+    assert caplog.text.count("was not counted") == 2
