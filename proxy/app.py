@@ -120,6 +120,7 @@ def _routes_and_relay(
         answer=answer,
         instant=instant,
         max_body_bytes=config.max_body_bytes,
+        total_timeout_s=config.total_timeout_s,
     )
     routes = [
         *status_routes(log, upstream, engine, learner_status, lambda caller: instant.status(caller, live())),

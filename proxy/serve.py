@@ -7,21 +7,21 @@ import fcntl
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import uvicorn
-
 from burnish.proxy.app import running
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.listener import server as server_of
 from burnish.training.job import write_atomically
 
-# Streams that are still running when burnish is told to stop get this long to end by themselves.
-GRACE_S = 5
+# A stream needs two, and many systems give a program 1024 unless it asks for more.
+DESCRIPTORS = 65_536
 SERVER_FILE = "server.json"
 """In the data directory while burnish runs: {"url", "pid"}, so that the commands find it."""
 
@@ -32,6 +32,7 @@ def serve(config: Config, on_ready: Callable[[str], None]) -> None:
     Raises ConfigError (data directory, port), adapters.errors.EngineError (no engine, no model).
     """
     os.umask(0o077)  # for every file and every child, whatever the user's umask
+    _ask_for_descriptors()
     prepare_data_dir(config.data_dir)
     with _only_one(config.data_dir), _listening(config) as listener:
         with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -45,18 +46,7 @@ def _not_a_cut(record: logging.LogRecord) -> bool:
 
 async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
     async with running(config) as app:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                log_level="warning",
-                access_log=False,
-                date_header=False,
-                server_header=False,
-                proxy_headers=False,  # nothing here asks who the client is
-                timeout_graceful_shutdown=GRACE_S,
-            )
-        )
+        server = server_of(app, config)
         logging.getLogger("uvicorn.error").addFilter(_not_a_cut)
         url = _url(config.host, listener)
         write_atomically(config.data_dir / SERVER_FILE, json.dumps({"url": url, "pid": os.getpid()}))
@@ -68,6 +58,14 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
             await server.serve(sockets=[listener])
         finally:
             (config.data_dir / SERVER_FILE).unlink(missing_ok=True)
+
+
+def _ask_for_descriptors() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # macOS has a further limit, which it does not tell
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
