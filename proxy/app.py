@@ -138,6 +138,7 @@ def _routes_and_relay(
         answer=answer,
         instant=instant,
         max_body_bytes=config.max_body_bytes,
+        total_timeout_s=config.total_timeout_s,
         traced=observing.traces is not None,
     )
     observing.relays.add(relay)

@@ -195,6 +195,23 @@ class Config(BaseSettings):
     connect_timeout_s: float = Field(10, gt=0, description="Until the upstream accepts a connection.")
     first_byte_timeout_s: float = Field(600, gt=0, description="Until the upstream begins to answer.")
     idle_timeout_s: float = Field(300, gt=0, description="Longest silence inside an answer.")
+    total_timeout_s: float | None = Field(
+        None,
+        gt=0,
+        description="Until the last byte of an answer, from when the request came. Unset: no limit.",
+    )
+    max_connections: int = Field(
+        10_000,
+        ge=1,
+        description="Requests that one upstream server is given at a time; more wait for their turn.",
+    )
+    queue_timeout_s: float = Field(60, gt=0, description="Longest that they wait.")
+    request_timeout_s: float = Field(
+        60,
+        gt=0,
+        description="How long a client may be silent in the middle of its request; a slow one has that long, and a "
+        "second for each KiB.",
+    )
     instant: bool = Field(
         False,
         description="Add what a caller said of earlier answers to the system prompt, until a version has learnt it "

@@ -6,9 +6,11 @@
     - Forbidden (PermissionError)       403
     - NotFound (LookupError)            404
     - Conflict (ValueError)             409
+    - RequestTimeout (TimeoutError)     408
     - BodyTooLarge (ValueError)         413
     - UnsupportedMediaType (ValueError) 415
     - Unprocessable (ValueError)        422
+    - HeadersTooLarge (ValueError)      431
     - UpstreamUnreachable (ConnectionError) 502
     - Unavailable (RuntimeError)        503
     - UpstreamTimeout (TimeoutError)    504
@@ -76,6 +78,12 @@ class Conflict(BurnishError, ValueError):
     status, type, code = 409, "invalid_request_error", "conflict"
 
 
+class RequestTimeout(BurnishError, TimeoutError):
+    """The client did not send the whole of its request."""
+
+    status, type, code = 408, "invalid_request_error", "request_timeout"
+
+
 class BodyTooLarge(BurnishError, ValueError):
     """The body exceeds the configured limit."""
 
@@ -92,6 +100,12 @@ class Unprocessable(BurnishError, ValueError):
     """Well-formed, but a field has a value that cannot be."""
 
     status, type, code = 422, "invalid_request_error", "unprocessable"
+
+
+class HeadersTooLarge(BurnishError, ValueError):
+    """The head of a request is longer than any that makes sense."""
+
+    status, type, code = 431, "invalid_request_error", "headers_too_large"
 
 
 class UpstreamUnreachable(BurnishError, ConnectionError):

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -16,11 +17,14 @@ from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
-from burnish.proxy.http_server import event_loop, http_server
+from burnish.proxy.listener import event_loop
+from burnish.proxy.listener import server as server_of
 from burnish.proxy.workers import crew
 from burnish.proxy.workers.hub import Hub
 from burnish.training.job import write_atomically
 
+# A stream needs two, and many systems give a program 1024 unless it asks for more.
+DESCRIPTORS = 65_536
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SERVER_FILE = "server.json"
 """In the data directory while burnish runs: {"url", "pid"}, so that the commands find it."""
@@ -32,6 +36,7 @@ def serve(config: Config, on_ready: Callable[[str], None]) -> None:
     Raises ConfigError (data directory, port), adapters.errors.EngineError (no engine, no model).
     """
     os.umask(0o077)  # for every file and every child, whatever the user's umask
+    _ask_for_descriptors()
     prepare_data_dir(config.data_dir)
     with _only_one(config.data_dir), _listening(config) as listener:
         with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=event_loop()) as runner:
@@ -47,17 +52,20 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
 
     try:
         async with running(config) as (app, hub):
-            await (_with_workers(hub, config, listener, ready) if hub else _alone(app, listener, ready))
+            if hub:
+                await _with_workers(hub, config, listener, ready)
+            else:
+                await _alone(app, config, listener, ready)
     finally:
         (config.data_dir / SERVER_FILE).unlink(missing_ok=True)
 
 
-async def _alone(app: App, listener: socket.socket, ready: Callable[[], None]) -> None:
+async def _alone(app: App, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:
     ready()
     # The server sends itself the signal again once it has stopped; by then there is work left to close.
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: None)
-    await http_server(app).serve(sockets=[listener])
+    await server_of(app, config).serve(sockets=[listener])
 
 
 async def _with_workers(hub: Hub, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:
@@ -65,6 +73,14 @@ async def _with_workers(hub: Hub, config: Config, listener: socket.socket, ready
     for number in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     await crew.serve(hub, config, listener, stopping, ready)
+
+
+def _ask_for_descriptors() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):  # macOS has a further limit, which it does not tell
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def prepare_data_dir(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who is measured: burnish, the bare upstream, and others that stand in a request's way, installed as their makers say."""
+"""Who is measured: burnish, and others that stand in a request's way, installed as their makers say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from bench.proxy.traffic import PROXY_CORE, START_LIMIT_S, CannotMeasure, environment, free_port, pinned, wait_for
+from bench.proxy.traffic import (
+    PROXY_CORE,
+    START_LIMIT_S,
+    CannotMeasure,
+    environment,
+    free_port,
+    pinned,
+    wait_for,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ class Client:
         self._watch_at_once = watch
         self._listening: Coroutine[Any, Any, Message] | None = None
         self.gone = False
+        self.begun = False
+        """Set when the head of the answer is on its way: no other can be given then."""
         self.finished = False
         """Set when the answer is complete: a disconnect after that is no abort."""
 
@@ -38,12 +40,17 @@ class Client:
         except StopIteration as heard:
             if heard.value["type"] != "http.disconnect":
                 self.watch()
-            elif not self.finished:
-                self.gone = True
-                self._task.cancel()
+            else:
+                self.leaves()
         else:
             waits_for._asyncio_future_blocking = False  # as a task would, which it marks itself for
             waits_for.add_done_callback(self._listen)
+
+    def leaves(self) -> None:
+        """Take note that it is gone."""
+        if not self.finished:
+            self.gone = True
+            self._task.cancel()
 
     async def __aenter__(self) -> Client:
         task = asyncio.current_task()
@@ -99,8 +106,12 @@ def request_body(receive: Receive, headers: RawHeaders, client: Client) -> Async
         return None
 
     async def parts() -> AsyncIterator[bytes]:
-        async for part in _body_parts(receive):
-            yield part
+        try:
+            async for part in _body_parts(receive):
+                yield part
+        except InvalidRequest:
+            client.leaves()
+            raise  # so that nobody takes what was sent of it for the whole
         client.watch()
 
     return parts()

@@ -1,15 +1,15 @@
 """One HTTP/1.1 connection to an upstream: a request goes out, its answer comes back as it arrives.
 
 httptools (llhttp, Node's parser) reads what the upstream sends and refuses whatever two readers could take for two
-different things: two lengths, a length beside chunks, bare line feeds. A connection is used for the next request only if
-nothing at all is left of the one before.
+different things: two lengths, a length beside chunks, bare line feeds. A connection is used for the next request only
+if nothing at all is left of the one before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -19,10 +19,12 @@ from burnish.proxy.relay.headers import RawHeaders
 
 # Large enough for a burst of tokens, small enough that a slow reader holds little memory.
 HIGH_WATER_BYTES = 64 * 1024
-# Providers answer with long headers: rate limits, policies, cookies.
+# Providers answer with long headers: rate limits, policies, cookies. The same limit holds for whatever else comes
+# without a byte of the body: 1xx answers, chunk extensions, trailers.
 HEAD_LIMIT_BYTES = 64 * 1024
 SWITCHING_PROTOCOLS = 101
-HUNG_UP = getattr(select, "POLLRDHUP", select.POLLIN)
+INTERIM, FINAL = range(100, 200), range(200, 600)
+"""Statuses that announce an answer, and those of answers. There are no others (RFC 9110 §15)."""
 
 Body = bytes | AsyncIterator[bytes] | None
 
@@ -55,7 +57,6 @@ class Connection(asyncio.Protocol):
         """Whether another request may be sent on it, once ``busy`` is over."""
         self.busy = False
         self.idle_since = 0.0
-        self._lost: Callable[[], None] | None = None
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
@@ -71,7 +72,8 @@ class Connection(asyncio.Protocol):
         self.headers: RawHeaders = []
         self.heard = False
         """Whether a byte of the answer has come."""
-        self._head_bytes = 0
+        self._bare_bytes = 0
+        """How much has come since there was a byte of the body."""
         self._in_body = False
         self._no_body = method == "HEAD"
         self._finished = False
@@ -90,6 +92,8 @@ class Connection(asyncio.Protocol):
 
         An answer may come before the request's body is through; what is left of it is sent meanwhile.
         """
+        if not self.open:
+            raise Broken("it closed the connection at once")
         self._begin(method)
         self._deadlines = deadlines
         if isinstance(body, bytes) or body is None:
@@ -112,7 +116,7 @@ class Connection(asyncio.Protocol):
                     await self._writable.wait()
             if chunked:
                 self._transport.write(b"0\r\n\r\n")
-        except Exception as error:  # the client's, whose request is not whole then
+        except Exception as error:  # noqa: BLE001  (whatever kept the client from saying all, the request is not whole)
             self._fail(error)
 
     @property
@@ -138,11 +142,9 @@ class Connection(asyncio.Protocol):
 
     def end(self) -> bool:
         """End the exchange; return whether the connection can take another one. One that can't is closed."""
-        if self._sending and not self._sending.done():
-            self._reusable = False
         self.busy = False
         self._deadline = None
-        if self.open and self._reusable:
+        if self.open and self._reusable and not self._paused:
             self.idle_since = self._loop.time()
             return True
         self.close()
@@ -152,12 +154,9 @@ class Connection(asyncio.Protocol):
 
     def usable(self, keep_alive_s: float) -> bool:
         """Whether it is still good for a request: not too old, and nothing has come from the other side."""
-        # What the kernel has and the loop has not read yet: an upstream that hung up a moment ago.
+        # What the kernel has and the loop has not read yet: an upstream that hung up a moment ago, or that says
+        # something (a 408, say), which would be taken for the answer to the next request.
         return self.open and self._loop.time() - self.idle_since < keep_alive_s and not self._poll.poll(0)
-
-    def on_lost(self, tell: Callable[[], None]) -> None:
-        """Have it told when the connection is gone for good."""
-        self._lost = tell
 
     def close(self) -> None:
         """Close it at once: nothing that is left to send is worth sending."""
@@ -170,27 +169,33 @@ class Connection(asyncio.Protocol):
     # -- what the loop tells -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It can be used from now on."""
         self._transport = cast(asyncio.Transport, transport)
-        self._poll.register(transport.get_extra_info("socket").fileno(), HUNG_UP)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
         self.open = True
 
     def data_received(self, data: bytes) -> None:
+        """Parse what has come, and wake who waits for it."""
         if not self.busy or self._finished:
             self.close()  # it speaks out of turn
             return
         self.heard = True
-        if not self._in_body:
-            self._head_bytes += len(data)
         if self._parser is None:
             self._parser = httptools.HttpResponseParser(self)
+        held = self._held
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(Broken(f"not HTTP: {error}"))
+            why = error.__context__
+            self._fail(why if isinstance(why, Broken) else Broken(f"not HTTP: {error}"))
             return
-        if not self._in_body and self._head_bytes > HEAD_LIMIT_BYTES:
-            self._fail(Broken(f"its headers are longer than {HEAD_LIMIT_BYTES} bytes"))
-            return
+        if self._held != held:
+            self._bare_bytes = 0
+        else:
+            self._bare_bytes += len(data)
+            if self._bare_bytes > HEAD_LIMIT_BYTES:
+                self._fail(Broken(f"more than {HEAD_LIMIT_BYTES} bytes of headers, or around a chunk"))
+                return
         if self._held > HIGH_WATER_BYTES and not self._paused and not self._finished:
             self._paused = True
             self._deadline = None  # it is not the upstream that is slow
@@ -200,65 +205,86 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def eof_received(self) -> None:
-        self.open = False
+        """Take note that nothing more will come. Under TLS that was said then (close_notify), so it is no cut.
+
+        uvloop calls this for nothing else under TLS; asyncio's own transport also does for a connection that just ends.
+        """
+        if self.busy and self._in_body and self._ends_with_the_connection():
+            self._finished = True
+            self._wake()
+        # It may still take what is left of the request, but nobody will say what became of it.
+        self._lose(None)
+        self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.open = False
+        """Take note that it is gone; unless that was said before, whatever was under way is cut."""
+        self._lose(exc)
         self._writable.set()
         if self._timer:
             self._timer.cancel()
+        # It refers back to this object, which would wait for the garbage collector then.
+        self._parser = None
+
+    def _lose(self, exc: Exception | None) -> None:
+        self.open = False
         if self.busy and not self._finished:
-            if self._in_body and exc is None and self._ends_with_the_connection():
-                self._finished = True
-            else:
-                self._failure = self._failure or Broken(str(exc) if exc else "it closed the connection")
+            self._failure = self._failure or Broken(str(exc) if exc else "it closed the connection")
             self._wake()
-        if self._lost:
-            self._lost()
 
     def pause_writing(self) -> None:
+        """The upstream is slower than the client."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
+        """It has caught up."""
         self._writable.set()
 
     # -- what the parser tells -----------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
+        """The first byte of an answer."""
         if self._finished:
             raise Broken("it answers twice")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_body:  # else it is a trailer
+        """A header, or a trailer."""
+        if not self._in_body:
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
+        """The end of a head, of the answer's or of one that only announces it."""
         assert self._parser is not None
         status = self._parser.get_status_code()
-        if status < 200:
+        if status not in FINAL:
+            if status not in INTERIM or status == SWITCHING_PROTOCOLS:
+                raise Broken(f"it answers with status {status}, which nobody asked for")
             self.headers.clear()
-            if status == SWITCHING_PROTOCOLS:
-                raise Broken("it switches protocols, which nobody asked for")
             return
         self.status = status
         self._in_body = True
         if self._no_body:
-            self._reusable = self._parser.should_keep_alive()
-            self._finished = True
+            self._finish()
             # It waits for a body that never comes.
             self._parser = None
 
     def on_body(self, body: bytes) -> None:
+        """A part of the body, without its framing."""
         if self._finished:
             raise Broken("it answers HEAD with a body")
         self._parts.append(body)
         self._held += len(body)
 
     def on_message_complete(self) -> None:
-        if self._in_body:  # else that was a 1xx
-            assert self._parser is not None
-            self._reusable = self._parser.should_keep_alive()
-            self._finished = True
+        """The end of an answer, or of what only announces it."""
+        if self._in_body and not self._finished:  # an answer to HEAD has ended already
+            self._finish()
+
+    def _finish(self) -> None:
+        assert self._parser is not None
+        self._finished = True
+        # An upstream that answered before it had the whole request may take the rest for another one.
+        sent = (not self._sending or self._sending.done()) and not self._transport.get_write_buffer_size()
+        self._reusable = sent and self._parser.should_keep_alive()
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
@@ -271,7 +297,7 @@ class Connection(asyncio.Protocol):
             await self._waiter
         finally:
             self._waiter = None
-        if self._failure and not self._parts:
+        if self._failure and not self._parts and not self._finished:
             raise self._failure
 
     def _wake(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from burnish.proxy.records import Exchange, Outcome
 from burnish.proxy.relay.headers import first
-from burnish.proxy.relay.pool import UpstreamResponse
+from burnish.proxy.relay.response import UpstreamResponse
 from burnish.proxy.relay.routing import Target
 
 # A reply longer than this is passed through whole, but its copy for the log ends here.

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import deque
-from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.relay.connection import Body, Broken, Connection, Deadlines, Silent
 from burnish.proxy.relay.headers import RawHeaders
+from burnish.proxy.relay.origin import KEEP_ALIVE_S, Origin, is_proxied
+from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
 
-# llama.cpp, vLLM and uvicorn close idle connections after 5 s; a request sent into that moment would be lost.
-KEEP_ALIVE_S = 4.0
+if TYPE_CHECKING:
+    from burnish.proxy.relay.proxied import ProxiedUpstreams
+
+REQUEST_LINE_WORDS = 3
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that may be sent twice (RFC 9110 §9.2.1)."""
 
 
-class UpstreamCut(ConnectionError):
-    """The upstream broke off in the middle of its answer."""
+class DirectResponse:
+    """See UpstreamResponse."""
 
+    __slots__ = ("_connection", "_origin", "_pool", "headers", "status")
 
-class ConnectFailed(UpstreamUnreachable):
-    """No connection was made, so nothing was sent: trying again is safe."""
-
-
-class UpstreamResponse:
-    """An answer whose head has arrived."""
-
-    __slots__ = ("_connection", "_pool", "_server", "headers", "status")
-
-    def __init__(self, pool: Pool, server: _Server, connection: Connection) -> None:
+    def __init__(self, pool: Pool, origin: Origin, connection: Connection) -> None:
         self._pool = pool
-        self._server = server
+        self._origin = origin
         self._connection = connection
         self.status = connection.status
         self.headers: RawHeaders = connection.headers
@@ -61,13 +56,13 @@ class UpstreamResponse:
             parts.append(part)
         return b"".join(parts)
 
-    def __enter__(self) -> UpstreamResponse:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._pool.give_back(self._server, self._connection)
+        self._pool.give_back(self._origin, self._connection)
 
 
 class Pool:
@@ -75,8 +70,12 @@ class Pool:
 
     def __init__(self, config: Config) -> None:
         self._connect_s = config.connect_timeout_s
+        self._turn_s = config.queue_timeout_s
+        self._most = config.max_connections
         self._deadlines = Deadlines(config.first_byte_timeout_s, config.idle_timeout_s)
-        self._servers: dict[str, _Server] = {}
+        self._origins: dict[str, Origin] = {}
+        self._config = config
+        self._proxied: ProxiedUpstreams | None = None
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def send(
@@ -84,20 +83,67 @@ class Pool:
     ) -> UpstreamResponse:
         """Send a request and wait for the head of its answer; ``reuse``: on a connection that was kept.
 
-        Raises ConnectFailed, UpstreamUnreachable, UpstreamTimeout, ValueError (not a request that HTTP can say).
+        Raises ConnectFailed, UpstreamUnreachable, UpstreamTimeout, Unavailable (its turn did not come), ValueError (not
+        a request that HTTP can say).
         """
-        origin, path = _split(url)
-        server = self._servers.get(origin) or self._servers.setdefault(origin, _Server.of(origin))
-        head, chunked = _head(method, path, server.authority, headers, body, close=not reuse)
+        address, path = _split(url)
+        origin = self._origins.get(address) or self._direct(address)
+        if origin is None:
+            return await self._through_proxy().send(method, url, headers, body)
+        head, chunked = _head(method, path, origin.authority, headers, body, close=not reuse)
+        if not origin.enter():
+            await origin.wait(self._turn_s)
+        try:
+            connection = await self._answered(origin, method, head, body, chunked=chunked, reuse=reuse)
+        except BaseException:
+            origin.leave()
+            raise
+        return DirectResponse(self, origin, connection)
+
+    def give_back(self, origin: Origin, connection: Connection) -> None:
+        """Keep a connection for the next request where it can take one."""
+        if connection.end():
+            origin.keep(connection)
+            if self._sweeper is None:
+                self._sweeper = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._sweep)
+        origin.leave()
+
+    async def close(self) -> None:
+        """Close every connection that is not in use."""
+        if self._sweeper:
+            self._sweeper.cancel()
+        for origin in self._origins.values():
+            origin.close()
+        if self._proxied:
+            await self._proxied.close()
+
+    def _direct(self, address: str) -> Origin | None:
+        """Return a server that was not asked before; None when it is reached through a proxy."""
+        if is_proxied(address):
+            return None
+        origin = self._origins[address] = Origin(address, self._most, lambda: self._tls)
+        return origin
+
+    def _through_proxy(self) -> ProxiedUpstreams:
+        from burnish.proxy.relay.proxied import ProxiedUpstreams
+
+        self._proxied = self._proxied or ProxiedUpstreams(self._config)
+        return self._proxied
+
+    async def _answered(
+        self, origin: Origin, method: str, head: bytes, body: Body, *, chunked: bool, reuse: bool
+    ) -> Connection:
+        """Return a connection on which the request was sent, and the head of its answer has come."""
         while True:
-            connection, kept = await self._connected(server, reuse=reuse)
+            kept = origin.kept() if reuse else None
+            connection = kept or await origin.connect(self._connect_s)
             try:
                 await connection.send(method, head, body, self._deadlines, chunked=chunked)
-                return UpstreamResponse(self, server, connection)
+                return connection
             except Silent as error:
                 connection.close()
                 raise UpstreamTimeout(
-                    f"{origin} did not begin to answer within {self._deadlines.first_byte_s:g} s"
+                    f"{origin.url} did not begin to answer within {self._deadlines.first_byte_s:g} s"
                 ) from error
             except Broken as error:
                 connection.close()
@@ -109,85 +155,22 @@ class Pool:
                     and (body is None or isinstance(body, bytes))
                 ):
                     continue
-                raise UpstreamUnreachable(f"{origin} broke off before it answered: {error}") from error
+                raise UpstreamUnreachable(f"{origin.url} broke off before it answered: {error}") from error
             except BaseException:
                 connection.close()
                 raise
 
-    def give_back(self, server: _Server, connection: Connection) -> None:
-        """Keep a connection for the next request where it can take one."""
-        if connection.end():
-            server.idle.append(connection)
-            if self._sweeper is None:
-                self._sweeper = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._sweep)
-
-    async def close(self) -> None:
-        """Close every connection that is not in use."""
-        if self._sweeper:
-            self._sweeper.cancel()
-        for server in self._servers.values():
-            while server.idle:
-                server.idle.pop().close()
-
-    async def _connected(self, server: _Server, *, reuse: bool) -> tuple[Connection, bool]:
-        """Return a connection, and whether it was kept from an earlier request. Raises ConnectFailed."""
-        while reuse and server.idle:
-            kept = server.idle.pop()  # the youngest: the others may grow old and be closed
-            if kept.usable(KEEP_ALIVE_S):
-                return kept, True
-            kept.close()
-        try:
-            async with asyncio.timeout(self._connect_s):
-                _, fresh = await asyncio.get_running_loop().create_connection(
-                    Connection,
-                    server.host,
-                    server.port,
-                    ssl=_tls() if server.tls else None,
-                    server_hostname=server.host if server.tls else None,
-                )
-        except TimeoutError as error:
-            raise ConnectFailed(
-                f"cannot connect to {server.origin} within {self._connect_s:g} s. Is it running?"
-            ) from error
-        except OSError as error:
-            words = error.strerror or str(error) or type(error).__name__
-            raise ConnectFailed(f"cannot connect to {server.origin}: {words}. Is it running?") from error
-        return fresh, False
-
     def _sweep(self) -> None:
-        """Close what has been idle for too long; else the upstream holds a thread or a slot for each."""
         self._sweeper = None
-        for server in self._servers.values():
-            while server.idle and not server.idle[0].usable(KEEP_ALIVE_S):
-                server.idle.popleft().close()
-            if server.idle and self._sweeper is None:
-                self._sweeper = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._sweep)
+        if any([origin.sweep() for origin in self._origins.values()]):
+            self._sweeper = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._sweep)
 
-
-@dataclass(slots=True)
-class _Server:
-    """An upstream's address, and connections to it that nobody uses, the oldest first."""
-
-    origin: str
-    host: str
-    port: int
-    tls: bool
-    authority: bytes
-    idle: deque[Connection]
-
-    @classmethod
-    def of(cls, origin: str) -> _Server:
-        scheme, _, authority = origin.partition("://")
-        if scheme not in ("http", "https") or not authority or "@" in authority:
-            raise ValueError(f"{origin!r} is no http(s) address of a server")
-        tls = scheme == "https"
-        host, _, port = authority.rpartition(":") if _has_port(authority) else (authority, "", "")
-        number = int(port) if port else 443 if tls else 80
-        return cls(origin, host.strip("[]"), number, tls, authority.encode("ascii"), deque())
-
-
-def _has_port(authority: str) -> bool:
-    return ":" in authority.rpartition("]")[2]
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """What servers are trusted: the system's authorities, or those in SSL_CERT_FILE and SSL_CERT_DIR."""
+        context = ssl.create_default_context()
+        context.set_alpn_protocols(["http/1.1"])
+        return context
 
 
 def _split(url: str) -> tuple[str, str]:
@@ -216,13 +199,7 @@ def _head(
     parts.append(b"\r\n")
     head = b"".join(parts)
     lines = len(headers) + 3 + close + (body is not None and (chunked or isinstance(body, bytes)))
-    if head.count(b"\n") != lines or head.count(b"\r") != lines or head.count(b" ", 0, head.find(b"\r")) != 2:
+    words = head.count(b" ", 0, head.find(b"\r")) + 1
+    if head.count(b"\n") != lines or head.count(b"\r") != lines or words != REQUEST_LINE_WORDS:
         raise ValueError("a header or the path holds a line break or a space")
     return head, chunked
-
-
-@cache
-def _tls() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context

@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from http import HTTPStatus
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 import orjson
 from starlette.types import Receive, Scope, Send
 
-from burnish.proxy.errors import BurnishError, InvalidRequest
+from burnish.proxy.errors import BurnishError, InvalidRequest, UpstreamTimeout
 from burnish.proxy.feedback.commands import Command, cut_exchanges, find_command
 from burnish.proxy.ids import completion_id as new_completion_id
 from burnish.proxy.instant.instant import Addition
@@ -32,13 +33,16 @@ from burnish.proxy.relay.headers import (
     to_client,
     to_upstream,
 )
-from burnish.proxy.relay.pool import ConnectFailed, Pool, UpstreamCut, UpstreamResponse
+from burnish.proxy.relay.origin import ConnectFailed
+from burnish.proxy.relay.pool import Pool
+from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.routing import Target, Upstream, join
 from burnish.proxy.relay.splice import append_members, splice_model
 from burnish.proxy.surfaces.base import Surface
 
 # How many targets one request may find gone before it fails.
 MAX_TRIES = 3
+BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
 # What an engine answers to a system message that its template does not have, or to a context that is too long.
 REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
 
@@ -85,6 +89,7 @@ class Relay:
         answer: Answer,
         instant: Wishes,
         max_body_bytes: int,
+        total_timeout_s: float | None,
         traced: bool = False,
     ) -> None:
         self._pool = pool
@@ -96,6 +101,7 @@ class Relay:
         self._instant = instant
         self._max_body_bytes = max_body_bytes
         self._traced = traced
+        self._total_s = total_timeout_s
         self.in_flight = 0
         """Completions that are being answered right now."""
         self.last_active = time.monotonic()
@@ -154,7 +160,8 @@ class Relay:
     async def _fly(self, flight: Flight, scope: Scope, receive: Receive, send: Send) -> None:
         async with Client(receive) as client:
             try:
-                await self._attempt(flight, scope, send, client)
+                attempt = self._attempt(flight, scope, send, client)
+                await (self._in_time(attempt, client) if self._total_s else attempt)
             except UpstreamCut as error:
                 # Returning without the last chunk makes the server drop the client's connection, so that
                 # the client sees a cut stream as a cut stream.
@@ -213,14 +220,32 @@ class Relay:
             body = request_body(receive, scope["headers"], client)
             if body is None:
                 client.watch()
-            target = await self._upstream.target(None)
+            forward = self._forward(scope, send, client, body)
             try:
-                with await self._open(scope, target, body) as response:
-                    await self._stream(response, send, client, None)
+                await (self._in_time(forward, client) if self._total_s else forward)
             except UpstreamCut:
                 return  # as in _fly
-            finally:
-                target.release()
+
+    async def _forward(
+        self, scope: Scope, send: Send, client: Client, body: AsyncIterator[bytes] | None
+    ) -> None:
+        target = await self._upstream.target(None)
+        try:
+            with await self._open(scope, target, body) as response:
+                await self._stream(response, send, client, None)
+        finally:
+            target.release()
+
+    async def _in_time(self, answering: Awaitable[None], client: Client) -> None:
+        """Wait no longer than ``total_timeout_s``. Raises UpstreamTimeout, UpstreamCut besides what it raises."""
+        try:
+            async with asyncio.timeout(self._total_s):
+                await answering
+        except UpstreamTimeout:
+            raise
+        except TimeoutError as error:
+            late = f"the answer took longer than total_timeout_s, {self._total_s:g} s"
+            raise (UpstreamCut(late) if client.begun else UpstreamTimeout(late)) from error
 
     async def _open(
         self, scope: Scope, target: Target, body: bytes | AsyncIterator[bytes] | None
@@ -244,11 +269,16 @@ class Relay:
         self, response: UpstreamResponse, send: Send, client: Client, flight: Flight | None
     ) -> None:
         headers = to_client(response.headers)
+        if (
+            response.status in BODILESS
+        ):  # it may say how long the body would be, which the server takes at its word
+            headers = [header for header in headers if header[0].lower() != b"content-length"]
         if flight:
             flight.head(response)
             headers.append((COMPLETION_ID, flight.completion_id.encode()))
             if flight.wishes is not None:
                 headers.append((INSTANT, str(flight.wishes).encode()))
+        client.begun = True
         await send({"type": "http.response.start", "status": response.status, "headers": headers})
         more = True
         while more:

@@ -21,8 +21,9 @@ from burnish.adapters.route import LiveRoute
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.feedback import Command
-from burnish.proxy.http_server import event_loop, http_server
 from burnish.proxy.instant.instant import Addition
+from burnish.proxy.listener import event_loop
+from burnish.proxy.listener import server as server_of
 from burnish.proxy.observe.traces import traces_wanted
 from burnish.proxy.records import Exchange
 from burnish.proxy.relay.client import read_body
@@ -66,7 +67,7 @@ async def _work(listening: socket.socket, end: socket.socket) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.stop_when_alone())
         await worker.begun.wait()
-        server = http_server(worker.app)
+        server = server_of(worker.app, worker.config)
         serving = group.create_task(server.serve(sockets=[listening]))
         while not server.started and not serving.done():  # noqa: ASYNC110  (uvicorn has no event for it)
             await asyncio.sleep(POLL_S)
@@ -82,6 +83,7 @@ async def _work(listening: socket.socket, end: socket.socket) -> None:
 class _Worker:
     """What a worker answers with, as the hub has it."""
 
+    config: Config
     pool: Pool
     app: App
 
@@ -89,7 +91,7 @@ class _Worker:
         self.begun = asyncio.Event()
         self.stopped = asyncio.Event()
         told: dict[str, Told] = {
-            "config": self._configured,
+            "config": self.configured,
             "offer": self._offered,
             "stop": lambda _: self.stopped.set(),
         }
@@ -104,7 +106,7 @@ class _Worker:
         self.stopped.set()
 
     def _configured(self, config: Config) -> None:
-        self._config = config
+        self.config = config
         self.pool = Pool(config)
         self._guard = Guard(config)
         self._wishes = _Wishes(self.link, on=config.instant)
@@ -114,11 +116,11 @@ class _Worker:
         if offer.base and self._route is None:
             self._route = _Route(self.link)
             elsewhere = (
-                RemoteUpstream(self._config, self.pool, offer.base[0]) if self._config.upstream else None
+                RemoteUpstream(self.config, self.pool, offer.base[0]) if self.config.upstream else None
             )
             self._become(LearningUpstream(*offer.base, self._route, elsewhere))
         elif not self.begun.is_set():
-            self._become(RemoteUpstream(self._config, self.pool))
+            self._become(RemoteUpstream(self.config, self.pool))
         if self._route:
             self._route.see(offer)
         self.link.tell("seen", number)
@@ -132,7 +134,8 @@ class _Worker:
             surfaces={surface.path: surface for surface in SURFACES.values()},
             answer=self._answer,
             instant=self._wishes,
-            max_body_bytes=self._config.max_body_bytes,
+            max_body_bytes=self.config.max_body_bytes,
+            total_timeout_s=self.config.total_timeout_s,
             traced=traces_wanted(os.environ),
         )
         if self.begun.is_set():
@@ -151,7 +154,7 @@ class _Worker:
 
     async def _own(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have one of our own routes answer."""
-        body = await read_body(receive, scope["headers"], self._config.max_body_bytes)
+        body = await read_body(receive, scope["headers"], self.config.max_body_bytes)
         known = {name: scope[name] for name in SCOPE if name in scope}
         for message in await self.link.ask("own", (known, body)):
             await send(message)

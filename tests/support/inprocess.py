@@ -15,6 +15,7 @@ from starlette.types import ASGIApp
 from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import load_config
+from burnish.proxy.listener import server as server_of
 
 
 @asynccontextmanager
@@ -24,26 +25,25 @@ async def serving(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[str, App]
     An upstream is not asked what it is unless a test wants that (``engine="auto"``).
     """
     config = load_config({"data_dir": tmp_path / "data", "engine": "none", **flags})
-    async with running(config) as (app, _), listening(app) as url:
+    async with running(config) as (app, _), run(server_of(app, config)) as url:
         yield url, app
 
 
 @asynccontextmanager
 async def listening(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
-    """Serve an application on a port of 127.0.0.1 (0: a free one); gives its URL."""
+    """Serve an application that is not burnish on a port of 127.0.0.1 (0: a free one); gives its URL."""
+    config = uvicorn.Config(app, lifespan="off", log_level="warning", date_header=False, server_header=False)
+    async with run(uvicorn.Server(config), port) as url:
+        yield url
+
+
+@asynccontextmanager
+async def run(server: uvicorn.Server, port: int = 0) -> AsyncIterator[str]:
+    """Run a server on a port of 127.0.0.1; gives its URL."""
+    server.config.timeout_graceful_shutdown = 2
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                lifespan="off",
-                log_level="warning",
-                date_header=False,
-                server_header=False,
-                timeout_graceful_shutdown=2,
-            )
-        )
         task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))
         while not server.started:
             await asyncio.sleep(0.01)

@@ -3,90 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.relay.connection import HEAD_LIMIT_BYTES, HIGH_WATER_BYTES
-from burnish.proxy.relay.pool import KEEP_ALIVE_S, Pool, UpstreamCut, UpstreamResponse
-
-OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nright"
-Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[bool]]
-"""Answers a request, given whole; returns whether the connection stays."""
-
-
-class Server:
-    """A port that reads requests and answers with whatever bytes a test likes."""
-
-    def __init__(self) -> None:
-        self.url = ""
-        self.connections = 0
-        self.requests: list[bytes] = []
-
-
-@asynccontextmanager
-async def server(answer: Answer) -> AsyncIterator[Server]:
-    state = Server()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        state.connections += 1
-        stays = True
-        try:
-            while stays:
-                request = await reader.readuntil(b"\r\n\r\n")
-                if (at := request.lower().find(b"content-length: ")) > 0:
-                    request += await reader.readexactly(int(request[at + 16 :].split(b"\r\n")[0]))
-                state.requests.append(request)
-                stays = await answer(request, writer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20)
-    state.url = "http://127.0.0.1:{}".format(listening.sockets[0].getsockname()[1])
-    try:
-        yield state
-    finally:
-        listening.close()
-
-
-def says(*answers: Sequence[bytes] | bytes, stays: bool = True) -> Answer:
-    """Give one answer after the other, the last again and again; an answer may come in pieces."""
-    left = list(answers)
-
-    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
-        said = left.pop(0) if len(left) > 1 else left[0]
-        for piece in (said,) if isinstance(said, bytes) else said:
-            writer.write(piece)
-            await writer.drain()
-            # Let the loop deliver it by itself: the other end runs in this loop, too.
-            await asyncio.sleep(0.001)
-        return stays
-
-    return answer
-
-
-@asynccontextmanager
-async def pool(**limits: float) -> AsyncIterator[Pool]:
-    opened = Pool(Config(data_dir=Path("/nonexistent"), **limits))
-    try:
-        yield opened
-    finally:
-        await opened.close()
-
-
-async def get(opened: Pool, url: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
-    async with asyncio.timeout(20):
-        with await opened.send(method, url + "/x", [], body) as response:
-            return response.status, await response.whole()
-
+from burnish.proxy.relay.origin import KEEP_ALIVE_S
+from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
+from tests.support.raw_server import OK, get, pool, says, server
 
 # -- what is well-formed -----------------------------------------------------------------------------------------------
 
@@ -142,7 +70,8 @@ def test_a_response_is_the_same_however_it_is_cut(
     "raw",
     [
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nx-a: 1\r\nX-A: 2\r\ncontent-length: 5\r\n\r\nright",
-        b"HTTP/1.1 200 OK\r\nx-a: 1\r\nX-A: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nri\r\n3;q\r\nght\r\n0\r\nt: u\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx-a: 1\r\nX-A: 2\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"2\r\nri\r\n3;q\r\nght\r\n0\r\nt: u\r\n\r\n",
     ],
     ids=["length", "chunks"],
 )
@@ -279,10 +208,8 @@ def test_whatever_comes_the_next_answer_is_the_right_one(
 
     async def check() -> None:
         async with server(answer) as upstream, pool(first_byte_timeout_s=0.1, idle_timeout_s=0.1) as opened:
-            try:
+            with suppress(UpstreamUnreachable, UpstreamTimeout, UpstreamCut):
                 await get(opened, upstream.url)
-            except (UpstreamUnreachable, UpstreamTimeout, UpstreamCut):
-                pass
             await asyncio.sleep(0.01)  # so that a connection that is closed is so before the next request
             for _ in range(2):
                 assert await get(opened, upstream.url, "PUT", b"next") == (200, b"right")
@@ -432,7 +359,7 @@ async def test_a_request_that_is_cancelled_closes_its_connection() -> None:
         return False
 
     async with server(answer) as upstream, pool() as opened:
-        asking = asyncio.create_task(get(opened, upstream.url, "POST", b"slow"))
+        asking = asyncio.ensure_future(get(opened, upstream.url, "POST", b"slow"))
         while not upstream.requests:
             await asyncio.sleep(0.01)
         asking.cancel()
@@ -465,7 +392,7 @@ async def test_a_streamed_body(announced: bool) -> None:
 
     received: list[bytes] = []
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = "http://127.0.0.1:{}".format(listening.sockets[0].getsockname()[1])
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     async with pool() as opened:
         with await opened.send("POST", url, headers, streamed(b"ab", b"", b"cde")) as response:
             assert await response.whole() == b"right"

@@ -1,0 +1,179 @@
+"""The side that clients connect to: uvicorn, with limits to how long and how slow a request may be.
+
+uvicorn waits for ever for the rest of a request, and takes headers of any length: whoever can reach the port could fill
+the memory, or hold every descriptor, without sending one whole request. A request that comes whole in one piece, as
+nearly all do, costs two comparisons here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import ClassVar
+
+import orjson
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from burnish.proxy.config import Config
+from burnish.proxy.errors import BurnishError, HeadersTooLarge, RequestTimeout
+
+# Agents send cookies and tokens, seldom more than a few KiB. (A longer head that comes in one piece may pass.)
+HEAD_LIMIT_BYTES = 64 * 1024
+# The slowest that a request may be on average: less than a modem did.
+SLOWEST_BYTES_S = 1024
+# A client that was refused is read from for so long: to close on what it still sends would reset the connection, and
+# the answer would be lost with it.
+LINGER_S = 2.0
+# Streams that are still running when burnish is told to stop get this long to end by themselves.
+GRACE_S = 5
+
+
+def server(app: ASGIApp, config: Config) -> uvicorn.Server:
+    """Return what serves an application as burnish is configured."""
+    logging.getLogger("uvicorn.error").addFilter(_not_a_cut)
+    limits = {"patience_s": config.request_timeout_s}
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            http=type("ClientConnection", (ClientConnection,), limits),
+            lifespan="off",
+            log_level="warning",
+            access_log=False,
+            date_header=False,
+            server_header=False,
+            proxy_headers=False,  # nothing here asks who the client is
+            timeout_graceful_shutdown=GRACE_S,
+        )
+    )
+
+
+def event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return what makes an event loop."""
+    try:
+        import uvloop
+    except ImportError:  # Windows
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def _not_a_cut(record: logging.LogRecord) -> bool:
+    """The relay returns early on purpose when an upstream breaks off; the log of completions has it."""
+    return "returned without completing response" not in record.getMessage()
+
+
+class ClientConnection(HttpToolsProtocol):
+    """A client's connection, which is closed when a request does not get on."""
+
+    patience_s: ClassVar[float]
+    """How long a client may be silent within a request."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Expect a request."""
+        super().connection_made(transport)  # type: ignore[arg-type]  # as uvicorn has it
+        self._head_bytes = 0
+        """Of a head that came in several pieces."""
+        self._late_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        # A client that never begins is like one that has nothing more to ask.
+        self.timeout_keep_alive_task = self.loop.call_later(self.patience_s, self.timeout_keep_alive_handler)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come, if it is not too much."""
+        if len(data) > HEAD_LIMIT_BYTES and self._only_head(data):
+            self._refuse(_too_large())
+            return
+        super().data_received(data)
+        cycle = self.cycle
+        if cycle is None or cycle.more_body or cycle.scope is not self.scope:
+            self._goes_on(len(data))
+        elif self._timer:
+            self._whole()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop all timers."""
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        self._whole()
+
+    def _only_head(self, data: bytes) -> bool:
+        between = self.cycle is None or not self.cycle.more_body
+        return between and data.find(b"\r\n\r\n", 0, HEAD_LIMIT_BYTES) < 0
+
+    def _goes_on(self, size: int) -> None:
+        """Take note of a piece of a request that is not whole yet."""
+        if self.transport.is_closing():
+            return
+        now = self.loop.time()
+        if self._timer is None or self.flow.read_paused:  # paused: it is the upstream that does not get on
+            self._late_at = now + self.patience_s
+        else:
+            self._late_at = min(now + self.patience_s, self._late_at + size / SLOWEST_BYTES_S)
+        if self._timer is None:
+            self._timer = self.loop.call_at(self._late_at, self._look)
+        if self.cycle is None or self.cycle.scope is not self.scope:
+            self._head_bytes += size
+            if self._head_bytes > HEAD_LIMIT_BYTES:
+                self._refuse(_too_large())
+
+    def _whole(self) -> None:
+        self._head_bytes = 0
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        now = self.loop.time()
+        if self.flow.read_paused:
+            self._late_at = now + self.patience_s
+        if self._late_at > now:
+            self._timer = self.loop.call_at(self._late_at, self._look)
+        else:
+            self._refuse(
+                RequestTimeout(
+                    f"the request did not get on for {self.patience_s:g} s; raise request_timeout_s if it must"
+                )
+            )
+
+    def _refuse(self, error: BurnishError) -> None:
+        """Say what is wrong, where no answer has begun, and close the connection."""
+        self._whole()
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or not cycle.response_started:
+            self.transport.write(_response(error))
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.flow.resume_reading()
+        self.transport.set_protocol(_Deaf(self))
+        self.transport.write_eof()
+        self.loop.call_later(LINGER_S, self.transport.close)
+
+
+class _Deaf(asyncio.Protocol):
+    """Drops whatever a client that was refused still sends."""
+
+    def __init__(self, refused: ClientConnection) -> None:
+        self._refused = refused
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is what uvicorn counts."""
+        self._refused.connection_lost(exc)
+
+
+def _too_large() -> HeadersTooLarge:
+    return HeadersTooLarge(
+        f"the headers are longer than {HEAD_LIMIT_BYTES} bytes: send fewer, or shorter ones"
+    )
+
+
+def _response(error: BurnishError) -> bytes:
+    content = orjson.dumps(error.envelope())
+    status = HTTPStatus(error.status)
+    return (
+        b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
+        % (status, status.phrase.encode(), len(content), content)
+    )

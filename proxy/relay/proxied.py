@@ -1,0 +1,102 @@
+"""Upstreams that are reached through an HTTP proxy, as HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say: by httpx.
+
+A corporate proxy wants CONNECT, credentials, TLS inside TLS. None of it is worth a line in our own pool, and the way
+through it costs more than httpx does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+from burnish.proxy.config import Config
+from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from burnish.proxy.relay.connection import Body
+from burnish.proxy.relay.headers import RawHeaders
+from burnish.proxy.relay.origin import ConnectFailed
+from burnish.proxy.relay.response import UpstreamCut
+
+
+class ProxiedUpstreams:
+    """Sends requests as the pool does."""
+
+    def __init__(self, config: Config) -> None:
+        self._first_byte_s = config.first_byte_timeout_s
+        self._idle_s = config.idle_timeout_s
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=config.connect_timeout_s),
+            limits=httpx.Limits(max_connections=config.max_connections),
+        )
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def send(self, method: str, url: str, headers: RawHeaders, body: Body) -> ProxiedResponse:
+        """Send a request and wait for the head of its answer. Raises as the pool does."""
+        # Not the client's own way to make one, which would add headers.
+        request = httpx.Request(method, url, headers=headers, content=body)
+        try:
+            async with asyncio.timeout(self._first_byte_s):
+                response = await self._client.send(request, stream=True)
+        except TimeoutError as error:
+            raise UpstreamTimeout(
+                f"{request.url.host} did not begin to answer within {self._first_byte_s:g} s"
+            ) from error
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            raise ConnectFailed(
+                f"cannot connect to {request.url.host} through the proxy of the environment: {error}. Add it to "
+                "NO_PROXY if it needs none"
+            ) from error
+        except httpx.HTTPError as error:
+            raise UpstreamUnreachable(f"{request.url.host} broke off before it answered: {error}") from error
+        return ProxiedResponse(response, self._idle_s, self._closing)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+
+class ProxiedResponse:
+    """See UpstreamResponse."""
+
+    def __init__(self, response: httpx.Response, idle_s: float, closing: set[asyncio.Task[None]]) -> None:
+        self.status = response.status_code
+        self.headers: RawHeaders = list(response.headers.raw)
+        self.finished = False
+        self._response = response
+        self._parts: AsyncIterator[bytes] = response.aiter_raw()
+        self._idle_s = idle_s
+        self._closing = closing
+
+    async def read(self) -> bytes:
+        """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut."""
+        try:
+            async with asyncio.timeout(self._idle_s):
+                return await anext(self._parts)
+        except StopAsyncIteration:
+            self.finished = True
+            return b""
+        except TimeoutError as error:
+            raise UpstreamCut("the upstream fell silent in the middle of its answer") from error
+        except httpx.HTTPError as error:
+            raise UpstreamCut(f"the upstream broke off: {error}") from error
+
+    async def whole(self) -> bytes:
+        """Return the rest of the body. Raises UpstreamCut."""
+        parts = []
+        while part := await self.read():
+            parts.append(part)
+        return b"".join(parts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # httpx closes with an await, for which a request that is cancelled has no time.
+        task = asyncio.get_running_loop().create_task(self._response.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

@@ -1,0 +1,38 @@
+"""An upstream's answer, however it comes: what the relay reads from."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol, Self
+
+from burnish.proxy.relay.headers import RawHeaders
+
+
+class UpstreamCut(ConnectionError):
+    """The upstream broke off in the middle of its answer."""
+
+
+class UpstreamResponse(Protocol):
+    """An answer whose head has arrived. Leaving its block ends the exchange, read to the end or not."""
+
+    status: int
+    headers: RawHeaders
+
+    async def read(self) -> bytes:
+        """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut."""
+        ...
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come than what the next ``read`` returns."""
+        ...
+
+    async def whole(self) -> bytes:
+        """Return the rest of the body. Raises UpstreamCut."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

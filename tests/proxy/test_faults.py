@@ -1,0 +1,480 @@
+"""Whatever an upstream does wrong, the client learns what the docs say, the log has it, and nobody else notices.
+
+Every test is a row of docs/faults.md. On uvloop, as the product runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from burnish.proxy.listener import HEAD_LIMIT_BYTES
+from burnish.proxy.relay.connection import HIGH_WATER_BYTES
+from tests.support.certificates import authority, server_context
+from tests.support.inprocess import serving
+from tests.support.raw_server import Answer, Server, says, server
+from tests.support.upstream import completion
+
+LOOPS = ("uvloop",)
+
+PATH = "/v1/chat/completions"
+FINE = completion("Fine.")
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"half"}}]}\n\n'
+CHUNK = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
+
+
+def answer_of(status: bytes, content: bytes, length: int | None = None) -> bytes:
+    size = len(content) if length is None else length
+    return b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (
+        status,
+        size,
+        content,
+    )
+
+
+@dataclass
+class World:
+    http: httpx.AsyncClient
+    upstream: Server
+
+    async def ask(self, text: str = "fault") -> httpx.Response:
+        body = {"model": "mock", "stream": True, "messages": [{"role": "user", "content": text}]}
+        return await self.http.post(PATH, json=body)
+
+    async def latest(self) -> dict[str, Any]:
+        """The latest completion that is no healthy one, as the log has it."""
+        listed = (await self.http.get("/burnish/completions?limit=1000")).json()["data"]
+        record = next(each for each in listed if each["outcome"] != "complete" or each["status"] != 200)
+        return dict(record)
+
+    async def healthy(self) -> None:
+        """Somebody else's request is answered at once."""
+        async with asyncio.timeout(5):
+            answer = await self.ask("healthy")
+        assert answer.content == FINE
+
+
+@asynccontextmanager
+async def world(tmp_path: Path, fault: Answer, **flags: Any) -> AsyncIterator[World]:
+    """A burnish before an upstream that does something wrong to whoever says "fault", and answers all others well."""
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        if b"healthy" in request:
+            writer.write(answer_of(b"200 OK", FINE))
+            return True
+        return await fault(request, writer)
+
+    async with (
+        server(answer) as upstream,
+        serving(tmp_path, upstream=upstream.url, **flags) as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+    ):
+        yield World(http, upstream)
+
+
+async def meanwhile(world: World, under_way: Awaitable[Any]) -> Any:
+    """Await something while others go on being answered."""
+    task = asyncio.ensure_future(under_way)
+    await world.healthy()
+    while not task.done():
+        await world.healthy()
+        await asyncio.sleep(0.05)
+    return task.result()
+
+
+# -- the upstream ------------------------------------------------------------------------------------------------------
+
+
+def resets(*said: bytes) -> Answer:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        for part in said:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0.05)
+        writer.transport.abort()
+        return False
+
+    return answer
+
+
+def silent(*said: bytes) -> Answer:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        for part in said:
+            writer.write(part)
+        return bool(await asyncio.Event().wait())
+
+    return answer
+
+
+async def babbles(request: bytes, writer: asyncio.StreamWriter) -> bool:
+    writer.write(STREAM)
+    while not writer.is_closing():
+        writer.write(CHUNK)
+        await asyncio.sleep(0.02)
+    return False
+
+
+NO_ANSWER = {
+    "dies": (resets(), 502, "broke off before it answered"),
+    "hangs up": (says(b"", stays=False), 502, "broke off before it answered"),
+    "never answers": (silent(), 504, "did not begin to answer within 0.5 s"),
+    "half a head": (silent(b"HTTP/1.1 200 OK\r\nx: "), 504, "did not begin"),
+    "no HTTP": (says(b"SSH-2.0-OpenSSH\r\n"), 502, "not HTTP"),
+    "two lengths": (says(answer_of(b"200 OK\r\ncontent-length: 3", b"four")), 502, "not HTTP"),
+    "endless header": (says(b"HTTP/1.1 200 OK\r\nx: " + b"y" * 2**20), 502, "more than 65536 bytes"),
+    "status 999": (says(answer_of(b"999 No", b"four")), 502, "status 999"),
+}
+
+
+@pytest.mark.parametrize(("fault", "status", "words"), NO_ANSWER.values(), ids=NO_ANSWER)
+async def test_an_upstream_that_gives_no_answer(
+    tmp_path: Path, fault: Answer, status: int, words: str
+) -> None:
+    async with world(tmp_path, fault, first_byte_timeout_s=0.5) as here:
+        answer = await meanwhile(here, here.ask())
+        assert answer.status_code == status
+        assert words in answer.json()["error"]["message"]
+        record = await here.latest()
+        assert record["id"] == answer.headers["x-burnish-completion-id"]
+        assert (record["outcome"], record["status"]) == ("failed", None)
+        assert words in record["error"]
+        await here.healthy()
+
+
+HALF_AN_ANSWER = {
+    "dies": (resets(STREAM + CHUNK), "broke off"),
+    "hangs up": (says([STREAM, CHUNK], stays=False), "broke off"),
+    "bad chunk": (silent(STREAM + CHUNK, b"zz\r\n"), "not HTTP"),
+    "too short": (says(answer_of(b"200 OK", b"half", length=9), stays=False), "broke off"),
+    "falls silent": (silent(STREAM, CHUNK), "fell silent"),
+    "trailers without end": (silent(STREAM, CHUNK, b"0\r\n" + b"x: y\r\n" * 2**17), "more than 65536 bytes"),
+    "never ends": (babbles, "longer than total_timeout_s, 1 s"),
+}
+
+
+@pytest.mark.parametrize(("fault", "words"), HALF_AN_ANSWER.values(), ids=HALF_AN_ANSWER)
+async def test_an_upstream_that_gives_half_an_answer(tmp_path: Path, fault: Answer, words: str) -> None:
+    async with world(tmp_path, fault, idle_timeout_s=0.5, total_timeout_s=1) as here:
+        with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
+            await meanwhile(here, here.ask())
+        record = await here.latest()
+        assert (record["outcome"], record["status"]) == ("cut", 200)
+        assert words in record["error"]
+        await here.healthy()
+
+
+async def test_an_upstream_that_takes_longer_than_it_may_has_not_answered(tmp_path: Path) -> None:
+    async with world(tmp_path, silent(), total_timeout_s=0.3) as here:
+        answer = await here.ask()
+        assert answer.status_code == 504
+        assert "total_timeout_s" in answer.json()["error"]["message"]
+        assert (await here.latest())["outcome"] == "failed"
+
+
+async def test_an_upstream_that_says_more_than_it_announced(tmp_path: Path) -> None:
+    async with world(tmp_path, says(answer_of(b"200 OK", FINE) + b"HTTP/1.1 200 OK\r\n\r\n")) as here:
+        answer = await here.ask()
+        assert (answer.status_code, answer.content) == (200, FINE)
+        await here.healthy()
+
+
+@pytest.mark.parametrize("path", [PATH, "/v1/files"])
+async def test_an_upstream_that_answers_before_the_request_ends(tmp_path: Path, path: str) -> None:
+    """It has seen enough, says so, and reads no further."""
+    ended = asyncio.Event()
+    refusal = answer_of(b"413 Too Large", b'{"error":{"message":"too large"}}')
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(refusal)
+        await ended.wait()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**16)
+    upstream = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    body = b'{"model":"mock","messages":[{"role":"user","content":"' + b"x" * 2**24 + b'"}]}'
+    async with serving(tmp_path, upstream=upstream) as (url, _), httpx.AsyncClient(base_url=url) as http:
+        answer = await http.post(path, content=body)
+        assert (answer.status_code, answer.json()["error"]["message"]) == (413, "too large")
+        if path == PATH:
+            (record,) = (await http.get("/burnish/completions?limit=1000")).json()["data"]
+            assert (record["outcome"], record["status"]) == ("complete", 413)
+        ended.set()
+    listening.close()
+
+
+@pytest.mark.parametrize("status", [b"304 Not Modified", b"204 No Content"])
+async def test_an_answer_that_says_how_long_its_body_would_be(tmp_path: Path, status: bytes) -> None:
+    async with world(tmp_path, says(b"HTTP/1.1 " + status + b"\r\ncontent-length: 9\r\n\r\n")) as here:
+        for _ in range(2):
+            answer = await here.http.get("/v1/files/f1")
+            assert (answer.status_code, answer.content) == (int(status[:3]), b"")
+
+
+async def test_more_requests_than_the_upstream_is_given(tmp_path: Path) -> None:
+    async with world(tmp_path, silent(), max_connections=1, queue_timeout_s=0.2) as here:
+        waiting = asyncio.ensure_future(here.ask())
+        while not here.upstream.requests:
+            await asyncio.sleep(0.01)
+        answer = await here.ask("healthy")
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["error"]["code"] == "upstream_busy"
+        assert (await here.latest())["outcome"] == "failed"
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await here.healthy()
+
+
+async def test_an_upstream_whose_certificate_nobody_vouches_for(tmp_path: Path) -> None:
+    authority(tmp_path)
+    async with (
+        server(says(answer_of(b"200 OK", FINE)), server_context(tmp_path)) as upstream,
+        serving(tmp_path, upstream=upstream.url) as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+    ):
+        answer = await http.post(PATH, json={"model": "mock", "messages": []})
+        assert answer.status_code == 502
+        assert "SSL_CERT_FILE" in answer.json()["error"]["message"]
+
+
+# -- the client --------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def connection(here: World) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A client that sends what it likes."""
+    address = urlsplit(str(here.http.base_url))
+    reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**16)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+def request(content: bytes, path: str = PATH, length: int | None = None) -> bytes:
+    size = len(content) if length is None else length
+    return b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%b" % (
+        path.encode(),
+        size,
+        content,
+    )
+
+
+FAULT = b'{"model":"mock","stream":true,"messages":[{"role":"user","content":"fault"}]}'
+
+
+async def test_a_client_that_does_not_read_holds_up_only_its_own_stream(tmp_path: Path) -> None:
+    sent = 0
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        nonlocal sent
+        writer.write(STREAM)
+        while not writer.is_closing():
+            writer.write(b"%x\r\n%b\r\n" % (2**16, b"x" * 2**16))
+            await writer.drain()
+            sent += 2**16
+        return False
+
+    async with world(tmp_path, answer, idle_timeout_s=0.5) as here:
+        async with connection(here) as (_, writer):
+            writer.write(request(FAULT))
+            before = -1
+            while sent > before:  # until nobody takes any more
+                before = sent
+                await meanwhile(here, asyncio.sleep(0.5))
+            # What the kernel holds for three sockets, and what we do.
+            assert 0 < sent < 32 * 2**20 + 4 * HIGH_WATER_BYTES
+            await meanwhile(
+                here, asyncio.sleep(1)
+            )  # longer than an upstream may be silent, which this one is not
+            assert sent == before
+        await until_logged(here, "cancelled")
+
+
+async def until_logged(here: World, outcome: str) -> None:
+    async with asyncio.timeout(5):
+        while outcome not in {
+            each["outcome"]
+            for each in (await here.http.get("/burnish/completions?limit=1000")).json()["data"]
+        }:
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("path", [PATH, "/v1/audio"])
+async def test_a_client_that_leaves_takes_the_upstreams_work_with_it(tmp_path: Path, path: str) -> None:
+    gone = asyncio.Event()
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        writer.write(STREAM + CHUNK)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+        return False
+
+    async with world(tmp_path, answer) as here:
+        took: list[float] = []
+        for _ in range(10):
+            gone.clear()
+            async with connection(here) as (reader, writer):
+                writer.write(request(FAULT, path))
+                await reader.readuntil(CHUNK)
+                left = time.perf_counter()
+            async with asyncio.timeout(5):
+                await gone.wait()
+            took.append(time.perf_counter() - left)
+        assert max(took) < 1  # 10 ms on two busy cores
+        if path == PATH:
+            await until_logged(here, "cancelled")
+
+
+async def test_a_client_that_leaves_in_the_middle_of_an_upload(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The upstream sees a request that breaks off, never one that ends there."""
+    ended: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ended.set_result(await reader.read(-1))
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    upstream = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with serving(tmp_path, upstream=upstream) as (url, _), httpx.AsyncClient(base_url=url) as http:
+        async with connection(World(http, Server())) as (_, writer):
+            writer.write(
+                b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"
+            )
+            await asyncio.sleep(0.2)
+        async with asyncio.timeout(5):
+            got = await ended
+    listening.close()
+    assert got.endswith(b"4\r\nhalf\r\n")
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
+
+
+async def dribble(here: World, opening: bytes, piece: bytes, pause_s: float = 0.02) -> bytes:
+    """Send a beginning, then piece after piece until the other side has had enough; return what it says."""
+    async with connection(here) as (reader, writer):
+        writer.write(opening)
+        said = asyncio.ensure_future(reader.read(-1))
+        async with asyncio.timeout(20):
+            while not said.done():
+                writer.write(piece)
+                await asyncio.sleep(pause_s)
+        return said.result()
+
+
+SLOW = {
+    "head": (b"GET / HTTP/1.1\r\nhost: localhost\r\n", b"x"),
+    "headers": (b"GET / HTTP/1.1\r\nhost: localhost\r\n", b"x: y\r\n"),
+    "body": (request(b"{", length=10_000), b" "),
+    "upload": (request(b"{", "/v1/files", length=10_000), b" "),
+}
+
+
+@pytest.mark.parametrize(("opening", "piece"), SLOW.values(), ids=SLOW)
+async def test_a_client_that_dribbles_is_sent_away(tmp_path: Path, opening: bytes, piece: bytes) -> None:
+    async with world(tmp_path, silent(), request_timeout_s=0.5) as here:
+        said = await meanwhile(here, dribble(here, opening, piece))
+        assert said.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
+        assert b"request_timeout_s" in said
+        assert [each for each in here.upstream.requests if b"healthy" not in each] == []
+
+
+@pytest.mark.parametrize("after", [b"", request(b"healthy", "/v1/any")], ids=["at first", "later"])
+async def test_a_client_that_says_nothing_is_sent_away(tmp_path: Path, after: bytes) -> None:
+    async with world(tmp_path, silent(), request_timeout_s=0.5) as here:
+        async with connection(here) as (reader, writer):
+            writer.write(after)
+            async with asyncio.timeout(10):
+                said = await reader.read(-1)
+        assert said.count(b"HTTP/1.1") == (1 if after else 0)
+
+
+async def test_a_client_that_is_slow_but_gets_on_is_served(tmp_path: Path) -> None:
+    content = b'{"model":"mock","messages":[{"role":"user","content":"healthy"}]}'
+    content += b" " * 6000
+    async with world(tmp_path, silent(), request_timeout_s=0.5) as here:
+        async with connection(here) as (reader, writer):
+            writer.write(request(b"", length=len(content)))
+            for at in range(0, len(content), 600):  # a second in all
+                await asyncio.sleep(0.1)
+                writer.write(content[at : at + 600])
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+
+
+async def test_an_upload_that_the_upstream_takes_slowly_is_not_the_clients_fault(tmp_path: Path) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(1.5)
+        await reader.readexactly(2**24)
+        writer.write(answer_of(b"200 OK", b"taken"))
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**16)
+    upstream = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with (
+        serving(tmp_path, upstream=upstream, request_timeout_s=0.5) as (url, _),
+        httpx.AsyncClient(base_url=url) as http,
+    ):
+        answer = await http.post("/v1/files", content=b"x" * 2**24)
+        assert answer.content == b"taken"
+    listening.close()
+
+
+HEADS: dict[str, Callable[[], bytes]] = {
+    "one header": lambda: b"x: " + b"y" * 8 * HEAD_LIMIT_BYTES,
+    "many": lambda: b"x: y\r\n" * HEAD_LIMIT_BYTES,
+}
+
+
+@pytest.mark.parametrize("head", HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize("pieces", [1, 64])
+async def test_headers_that_are_too_large(tmp_path: Path, head: Callable[[], bytes], pieces: int) -> None:
+    content, said = head(), b""
+    async with world(tmp_path, silent()) as here:
+        async with connection(here) as (reader, writer):
+            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n")
+            size = len(content) // pieces
+            for at in range(0, len(content), size):
+                writer.write(content[at : at + size])
+                await asyncio.sleep(0)
+            said = await reader.readuntil(b"\r\n")
+        assert said == b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+        await here.healthy()
+        assert len(here.upstream.requests) == 1
+
+
+# -- large bodies ------------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_passed_through_is_never_held_whole(tmp_path: Path) -> None:
+    """64 MiB up and down while the client takes them slowly: what was sent is never far ahead of what was taken."""
+    size, taken, ahead = 2**26, 0, 0
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        nonlocal ahead
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size)
+        for sent in range(0, size, 2**16):
+            writer.write(b"x" * 2**16)
+            await writer.drain()
+            ahead = max(ahead, sent + 2**16 - taken)
+        return True
+
+    async with world(tmp_path, answer) as here:
+        async with here.http.stream("GET", "/v1/files/f1/content") as response:
+            async for part in response.aiter_raw():
+                taken += len(part)
+        assert taken == size
+        assert ahead < size // 2
