@@ -23,7 +23,7 @@ from burnish.proxy.instant.instant import Instant
 from burnish.proxy.log import Log
 from burnish.proxy.records import Exchange
 from burnish.proxy.relay.relay import Answer
-from burnish.proxy.workers.link import Link
+from burnish.proxy.workers.link import Link, Told
 from burnish.proxy.workers.offer import Offer
 
 logger = logging.getLogger(__name__)
@@ -178,7 +178,7 @@ class Worker:
         self.answering = 0
         self.has_seen = asyncio.Event()
         self._shown = 0
-        told = {
+        told: dict[str, Told] = {
             "capture": hub.capture,
             "refused": hub.refused,
             "uses": lambda used: hub.uses(self, used),

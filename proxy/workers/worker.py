@@ -91,7 +91,7 @@ class _Worker:
         self.begun = asyncio.Event()
         self.stopped = asyncio.Event()
         told: dict[str, Told] = {
-            "config": self.configured,
+            "config": self._configured,
             "offer": self._offered,
             "stop": lambda _: self.stopped.set(),
         }
