@@ -97,7 +97,9 @@ def killed_again_and_again(folder: Path, url: str, kills: int, chance: random.Ra
             if number == kills:
                 break
             earlier = Seen()
-            killed_at = asyncio.run(load_and_kill(folder, address, process, earlier, chance))
+            with crowd(folder, address):
+                killed_at = asyncio.run(load_and_kill(address, process, earlier, chance))
+            process.wait()
     return found
 
 
@@ -131,13 +133,23 @@ def up(data: Path, url: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
         process.wait(STOP_LIMIT_S)
 
 
-async def load_and_kill(
-    folder: Path, address: str, process: subprocess.Popen[bytes], seen: Seen, chance: random.Random
-) -> float:
-    """Put burnish under full load and kill it; returns when, on the monotonic clock."""
+@contextmanager
+def crowd(folder: Path, address: str) -> Iterator[None]:
+    """Put burnish under full load."""
     port = address.rpartition(":")[2]
     command = [str(folder / "loadgen"), port, f"dur={10 * LONGEST_S:g}", f"conns={LOAD_CONNECTIONS}"]
-    others = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    load = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        load.kill()
+        load.wait()
+
+
+async def load_and_kill(
+    address: str, process: subprocess.Popen[bytes], seen: Seen, chance: random.Random
+) -> float:
+    """Let clients ask and rate for a while, and kill burnish; returns when, on the monotonic clock."""
     async with aiohttp.ClientSession(trust_env=False) as session:
         clients = [
             asyncio.ensure_future(ask_and_rate(session, address, number, seen)) for number in range(CLIENTS)
@@ -146,9 +158,6 @@ async def load_and_kill(
         killed_at = time.monotonic()
         process.kill()
         await asyncio.gather(*clients)
-    others.kill()
-    others.wait()
-    process.wait()
     return killed_at
 
 

@@ -26,6 +26,8 @@ ROOT: Digest = bytes(DIGEST_BYTES)
 """Parent of every first message."""
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
+PLAIN = frozenset({"role", "content"})
+"""What most messages have."""
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 THOUGHTS_BEGIN = "<think>"
 THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -101,12 +103,7 @@ def key_after(parent: Digest, message: dict[str, Any]) -> Digest:
 
 def stored(message: dict[str, Any]) -> dict[str, Any]:
     """Return the form in which a message is kept: one text part becomes a string, what is empty goes."""
-    if (
-        len(message) == 2
-        and message.get("role")
-        and isinstance(content := message.get("content"), str)
-        and content
-    ):
+    if message.keys() == PLAIN and isinstance(message["content"], str) and all(message.values()):
         return message  # as most are
     kept = {key: value for key, value in message.items() if value not in EMPTY and key != "cache_control"}
     if isinstance(kept.get("content"), list):
@@ -158,8 +155,9 @@ def _said(message: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
     role = str(message.get("role") or "assistant")
     pieces: list[Any] = []
     content = message.get("content")
-    if isinstance(content, str) and role != "assistant" and len(message) == 2:
-        return role, [text] if (text := content.strip()) else [], []  # as most are
+    if isinstance(content, str) and role != "assistant" and message.keys() == PLAIN:
+        words = content.strip()  # as in most
+        return role, [words] if words else [], []
     for part in content if isinstance(content, list) else [content]:
         text = _part_text(part)
         if text is None:

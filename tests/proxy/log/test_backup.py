@@ -17,6 +17,10 @@ from burnish.proxy.records import FeedbackDraft
 from tests.proxy.log.exchanges import capture, opened, user
 
 
+def left_of_copies(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.glob("copy*")}
+
+
 async def test_a_backup_opens_as_a_log_with_all_that_was_acknowledged(tmp_path: Path):
     async with opened(tmp_path) as log:
         made = capture(log, [user("hi")])
@@ -24,8 +28,7 @@ async def test_a_backup_opens_as_a_log_with_all_that_was_acknowledged(tmp_path: 
         assert back_up(tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db") == 1
         later = capture(log, [user("later")])
         await log.counts()
-    assert [path.name for path in tmp_path.glob("copy*")] == ["copy.db"]
-    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
+    assert left_of_copies(tmp_path) == {"copy.db": 0o600}
     copy = Log.open(tmp_path / "copy.db")
     try:
         assert (await copy.completion(made)).rating == 1.0
@@ -87,4 +90,4 @@ async def test_a_damaged_log_is_not_taken_for_a_backup(tmp_path: Path):
     path.write_bytes(content)
     with pytest.raises(Unavailable, match="nothing was left"):
         back_up(path, tmp_path / "copy.db")
-    assert not list(tmp_path.glob("copy*"))
+    assert not left_of_copies(tmp_path)

@@ -353,8 +353,8 @@ CAPTURES_WHILE_LOCKED = """
 """
 
 
-async def test_kill_9_while_the_file_is_locked_loses_only_the_window(tmp_path: Path):
-    path = tmp_path / "log.sqlite3"
+def captured_until_killed(path: Path, after_s: float) -> tuple[list[tuple[str, float]], float]:
+    """Capture in another process while the file is locked, kill -9 it; returns what it took and when, and its end."""
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(CAPTURES_WHILE_LOCKED), str(path)],
         stdin=subprocess.PIPE,
@@ -367,7 +367,7 @@ async def test_kill_9_while_the_file_is_locked_loses_only_the_window(tmp_path: P
     other.execute("BEGIN IMMEDIATE")
     process.stdin.write("\n")
     process.stdin.flush()
-    threading.Timer(1.0, process.kill).start()
+    threading.Timer(after_s, process.kill).start()
     lines = [line.split() for line in process.stdout if line.endswith("\n")]
     killed_at = time.monotonic()
     process.wait()
@@ -375,8 +375,14 @@ async def test_kill_9_while_the_file_is_locked_loses_only_the_window(tmp_path: P
     process.stdout.close()
     other.execute("ROLLBACK")
     other.close()
+    return [(name, float(made_at)) for name, made_at in lines], killed_at
+
+
+async def test_kill_9_while_the_file_is_locked_loses_only_the_window(tmp_path: Path):
+    path = tmp_path / "log.sqlite3"
+    lines, killed_at = captured_until_killed(path, after_s=1.0)
     # Two windows: SQLite's own patience with the lock, then that of the files; and some for a busy machine.
-    promised = [name for name, made_at in lines if float(made_at) < killed_at - 0.3]
+    promised = [name for name, made_at in lines if made_at < killed_at - 0.3]
     assert promised
     for _ in range(2):  # a second start finds nothing more
         log = Log.open(path)
