@@ -68,6 +68,7 @@ async def fill(log: Log, completions: int) -> None:
     done = 0
     while done < completions:
         histories: list[list[dict[str, Any]]] = [[] for _ in range(TOGETHER)]
+        ratings: list[FeedbackDraft] = []
         for _ in range(TURNS):
             for number, history in enumerate(histories):
                 history.append({"role": "user", "content": f"{chance.random()} {chance.choice(words)}"})
@@ -78,9 +79,9 @@ async def fill(log: Log, completions: int) -> None:
                 log.capture(each)
                 if (done + number) % RATED_EVERY == 0:
                     reward = chance.choice((-1.0, 1.0))
-                    await log.add_feedback(FeedbackDraft(each.completion_id, "completion_id", reward=reward))
+                    ratings.append(FeedbackDraft(each.completion_id, "completion_id", reward=reward))
             done += TOGETHER
-        await log.runs(limit=1)  # waits until they are stored
+        await asyncio.gather(*map(log.add_feedback, ratings))  # behind what they rate: all of it is stored
 
 
 async def questions(log: Log) -> dict[str, Callable[[], Awaitable[object]]]:

@@ -27,6 +27,14 @@ class Reader:
         self._connection = connection
         self._parsed: dict[int, dict[str, Any]] = {}
 
+    def load(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Load the prompts and replies of rows of COLUMNS at once, for a listing."""
+        contents = orjson.dumps([each for *_, prompt, reply, _ in rows for each in (prompt, reply) if each])
+        found = self._connection.execute(
+            "SELECT id, body FROM content WHERE id IN (SELECT value FROM json_each(?))", (contents.decode(),)
+        )
+        self._parsed.update({content: loaded(body) for content, body in found})
+
     def completion(self, row: Sequence[Any], rating: float | None = None, *, full: bool) -> Completion:
         """Build one record from COLUMNS; ``full`` loads its context and parameters too."""
         *plain, node, settings, definitions, prompt, reply, instant = row
