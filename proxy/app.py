@@ -19,12 +19,12 @@ from starlette.types import ASGIApp
 
 from burnish.proxy.asgi import App, on_burnish_error, on_http_error
 from burnish.proxy.config import Config
-from burnish.proxy.errors import BurnishError, Conflict
+from burnish.proxy.errors import BurnishError, Conflict, Unavailable
 from burnish.proxy.feedback import Command, answer_command, completion_routes, feedback_routes
 from burnish.proxy.instant import Instant, wish_routes
 from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.learning import Learning, NotLearning, learning
-from burnish.proxy.log import Log
+from burnish.proxy.log import Keep, Log
 from burnish.proxy.observe import Observing, Standing, metrics_routes
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.guard import Guard
@@ -37,9 +37,10 @@ from burnish.proxy.workers.hub import Hub, Parts
 
 logger = logging.getLogger(__name__)
 
-LOG_FILE = "burnish.db"
 # A refused connection costs nothing, and people wait for the first version.
 ASK_AGAIN_S = 2.0
+PRUNE_EVERY_S = 600.0
+"""What is too old goes a few minutes later."""
 
 
 @asynccontextmanager
@@ -53,8 +54,12 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
     async with AsyncExitStack() as stack:
         observing = Observing.open(os.environ)
         stack.push_async_callback(asyncio.to_thread, observing.close)
-        log = Log.open(config.data_dir / LOG_FILE, observing.stored)
+        log = Log.open(config.log_file, observing.stored)
         stack.callback(log.close)
+        keep = Keep(config.log.keep_days, config.log.keep_completions, config.log.keep_rated)
+        if not keep.all:
+            pruning = asyncio.get_running_loop().create_task(_prune_now_and_then(log, keep))
+            stack.push_async_callback(_cancelled, pruning)
         pool = Pool(config)
         stack.push_async_callback(pool.close)
         guard = Guard(config)
@@ -89,6 +94,17 @@ async def _again_and_again(ask: Callable[[], Awaitable[bool]]) -> None:
         except Exception:
             # Without this loop burnish passes through for ever, and nobody would know why.
             logger.exception("the engine cannot be opened; trying again in %g s", ASK_AGAIN_S)
+
+
+async def _prune_now_and_then(log: Log, keep: Keep) -> None:
+    """Take out of the log what need not be kept any longer."""
+    while True:
+        try:
+            if gone := await log.prune(keep):
+                logger.info("took %d completions out of the log", gone)
+        except Unavailable as error:
+            logger.warning("nothing was taken out of the log: %s", error)
+        await asyncio.sleep(PRUNE_EVERY_S)
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
@@ -153,7 +169,7 @@ def _routes_and_relay(
         *status_routes(log, upstream, engine, learner_status, lambda caller: instant.status(caller, live())),
         *metrics_routes(observing.counts, standing),
         *feedback_routes(log, on_feedback, config.train.rater_weights),
-        *completion_routes(log),
+        *completion_routes(log, instant.changed),
         *wish_routes(log, instant, live),
         *(
             learner_routes(parts.learner, parts.registry, parts.transfer, log)

@@ -1,6 +1,6 @@
 """The configuration: flag > environment > ``.env`` > file > default, validated in one place.
 
-Environment names are ``BURNISH_`` + the key (``BURNISH_PORT``); keys of the table ``[train]`` take two
+Environment names are ``BURNISH_`` + the key (``BURNISH_PORT``); keys of a table such as ``[train]`` take two
 underscores (``BURNISH_TRAIN__MIN_RATINGS``). The file is TOML with the same keys.
 """
 
@@ -140,6 +140,23 @@ class TrainConfig(BaseModel):
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 
+class LogConfig(BaseModel):
+    """The table ``[log]``: how long what was said is kept. Nothing is taken out unless one of them is set."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    keep_days: float | None = Field(
+        None, gt=0, description="Take completions out of the log when they are older. Unset: never."
+    )
+    keep_completions: int | None = Field(
+        None, ge=1, description="Take the oldest out when there are more. Unset: never."
+    )
+    keep_rated: bool = Field(
+        True,
+        description="Keep completions with feedback that counts whatever their age: training learns from them.",
+    )
+
+
 class Config(BaseSettings):
     """Everything that can be set."""
 
@@ -217,7 +234,13 @@ class Config(BaseSettings):
         description="Add what a caller said of earlier answers to the system prompt, until a version has learnt it "
         "(burnish wishes).",
     )
+    log: LogConfig = LogConfig()
     train: TrainConfig = TrainConfig()
+
+    @property
+    def log_file(self) -> Path:
+        """The database with all that was said, and what people thought of it."""
+        return self.data_dir / "burnish.db"
 
     @property
     def upstreams(self) -> tuple[str, ...]:

@@ -38,6 +38,16 @@ def conversation_id() -> str:
     return _new("conv_")
 
 
+def continue_after(identifier: str) -> None:
+    """Make all new ids sort after one of an earlier process: the clock may have been set back since then."""
+    global _latest  # noqa: PLW0603 – as in _next
+    number = 0
+    for each in identifier.rpartition("_")[2][:LENGTH]:
+        number = number << 5 | max(ALPHABET.find(each), 0)
+    with _lock:
+        _latest = max(_latest, number)
+
+
 def _new(prefix: str) -> str:
     return prefix + _encode(_next())
 

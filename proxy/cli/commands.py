@@ -12,7 +12,7 @@ from rich.markup import escape
 
 import burnish
 from burnish.adapters.errors import AdapterError
-from burnish.proxy.cli import adapters, bench, chat, demo, doctor, rate, raters, show, train, up, wishes
+from burnish.proxy.cli import adapters, bench, chat, demo, doctor, keep, rate, raters, show, train, up, wishes
 from burnish.proxy.cli.errors import CommandFailed
 from burnish.proxy.errors import BurnishError
 
@@ -60,6 +60,8 @@ app.command("raters")(raters.raters)
 app.command("train")(train.train)
 app.add_typer(adapters.app, name="adapters")
 app.add_typer(wishes.app, name="wishes")
+app.command("backup")(keep.backup)
+app.command("forget")(keep.forget)
 app.command("doctor")(doctor.doctor)
 app.command("demo")(demo.demo)
 app.add_typer(bench.app, name="bench")

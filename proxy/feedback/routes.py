@@ -65,8 +65,8 @@ def feedback_routes(
     ]
 
 
-def completion_routes(log: Log) -> list[Route]:
-    """Return the routes under /burnish/completions."""
+def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Route]:
+    """Return the routes of what was said; ``on_forgotten`` is told who was."""
 
     async def index(request: Request) -> Response:
         query = request.query_params
@@ -76,9 +76,16 @@ def completion_routes(log: Log) -> list[Route]:
     async def show(request: Request) -> Response:
         return json_response(completion_json(await log.completion(request.path_params["id"])))
 
+    async def forget(request: Request) -> Response:
+        user = request.path_params["user"]
+        erased = await log.forget(user)
+        on_forgotten(user)
+        return json_response({"object": "user", "user": user, "erased": erased})
+
     return [
         Route("/burnish/completions", index, methods=["GET"]),
         Route("/burnish/completions/{id}", show, methods=["GET"]),
+        Route("/burnish/users/{user:path}", forget, methods=["DELETE"]),
     ]
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log.capture import Captured
@@ -24,11 +23,14 @@ RETRY_WINDOW = 1000
 MAX_CANDIDATES = 200
 """Equal replies that are compared, latest first."""
 
-CANDIDATE = "id, conversation_id, session, caller, node, prompt, created_at"
+CANDIDATES = f"""SELECT id, conversation_id, session, caller, node, prompt, created_at
+    FROM completion WHERE %s = ? ORDER BY n DESC LIMIT {MAX_CANDIDATES}"""  # noqa: S608
+BY_KEY, BY_IDENTITY, BY_RESPONSE = (
+    CANDIDATES % column for column in ("reply_key", "reply_identity", "response_id")
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A completion that may be the one."""
 
     id: str
@@ -96,20 +98,17 @@ def candidates(found: Sequence[Candidate]) -> list[dict[str, Any]]:
 
 def by_response(connection: sqlite3.Connection, response_id: str) -> list[Candidate]:
     """Return the completions whose response body carried this id, latest first."""
-    return _select(connection, "WHERE response_id = ?", response_id)
-
-
-def _select(connection: sqlite3.Connection, where: str, *values: object) -> list[Candidate]:
-    statement = f"SELECT {CANDIDATE} FROM completion {where} ORDER BY id DESC LIMIT {MAX_CANDIDATES}"  # noqa: S608
-    return [Candidate(*row) for row in connection.execute(statement, values)]
+    return [Candidate(*row) for row in connection.execute(BY_RESPONSE, (response_id,))]
 
 
 def _by_key(connection: sqlite3.Connection, reply: Step) -> list[Candidate]:
-    return _select(connection, "WHERE reply_key = ?", reply.key)
+    return [Candidate(*row) for row in connection.execute(BY_KEY, (reply.key,))]
 
 
 def _by_identity(connection: sqlite3.Connection, reply: Step) -> list[Candidate]:
-    return [] if reply.empty else _select(connection, "WHERE reply_identity = ?", reply.identity)
+    if reply.empty:
+        return []
+    return [Candidate(*row) for row in connection.execute(BY_IDENTITY, (reply.identity,))]
 
 
 def _preferred(found: Sequence[Candidate], session: str | None, caller: str) -> list[Candidate]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -11,7 +10,7 @@ from burnish.proxy.log.tree import Step, path, step
 from burnish.proxy.records import Exchange, Outcome
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import Reply
-from burnish.proxy.surfaces.lenient import loads, storable
+from burnish.proxy.surfaces.lenient import loads_storable
 
 FIRST_ERROR_STATUS = 400
 DEFINITION_BYTES = 256
@@ -21,8 +20,7 @@ from turn to turn, so that they are stored once."""
 NO_REPLY = Reply()
 
 
-@dataclass(frozen=True, slots=True)
-class Captured:
+class Captured(NamedTuple):
     """One exchange, understood as far as it can be."""
 
     exchange: Exchange
@@ -43,17 +41,18 @@ class Captured:
 def understand(exchange: Exchange) -> Captured:
     """Parse the request and reassemble the answer. Raises whatever a malformed request raises."""
     surface = SURFACES[exchange.surface]
-    request = surface.read(storable(loads(exchange.request_body)))
+    request = surface.read(loads_storable(exchange.request_body))
     answer = surface.reassemble(exchange.chunks, exchange.content_type, exchange.content_encoding)
     context = tuple(path(request.messages))
     outcome, error = _ending(exchange, answer)
+    settings, definitions = _parameters(request.params)
     return Captured(
         exchange=exchange,
         outcome=outcome,
         error=error,
         context=context,
-        settings=_parameters(request.params, large=False),
-        definitions=_parameters(request.params, large=True),
+        settings=settings,
+        definitions=definitions,
         reply=step(answer.message, context[-1] if context else None) if answer.message else None,
         answer=answer,
         choices=orjson.dumps(answer.choices) if answer.choices else None,
@@ -78,9 +77,13 @@ def _ending(exchange: Exchange, answer: Reply) -> tuple[Outcome, str | None]:
     return exchange.outcome, error
 
 
-def _parameters(params: dict[str, Any], *, large: bool) -> bytes | None:
-    chosen = {key: value for key, value in params.items() if _is_large(value) is large}
-    return orjson.dumps(chosen) if chosen else None
+def _parameters(params: dict[str, Any]) -> tuple[bytes | None, bytes | None]:
+    """Return the small parameters and the large ones, as JSON; None where there are none."""
+    small: dict[str, Any] = {}
+    large: dict[str, Any] = {}
+    for key, value in params.items():
+        (large if _is_large(value) else small)[key] = value
+    return orjson.dumps(small) if small else None, orjson.dumps(large) if large else None
 
 
 def _is_large(value: Any) -> bool:

@@ -156,9 +156,9 @@ def _heard(
         feedback = select(connection, "1")
     else:
         feedback = select(
-            connection, "conversation_id IN (SELECT value FROM json_each(?))", _json(conversations)
+            connection, "conversation_id IN (SELECT value FROM json_each(?))", as_json(conversations)
         )
-    rated = _json({each.conversation_id for each in feedback})
+    rated = as_json({each.conversation_id for each in feedback})
     places = connection.execute(
         """SELECT id, conversation_id, turn_key, created_at, reply IS NOT NULL FROM completion
         WHERE conversation_id IN (SELECT value FROM json_each(?))""",
@@ -174,5 +174,6 @@ def _heard(
     ]
 
 
-def _json(values: Iterable[str]) -> str:
+def as_json(values: Iterable[str]) -> str:
+    """Return ids as a JSON array, which one statement can bind however many they are."""
     return orjson.dumps(list(values)).decode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,17 +13,28 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from burnish.proxy.errors import NotFound, Unavailable
-from burnish.proxy.log import feedback, files, queries, runs, store, wishes
+from burnish.proxy.ids import continue_after
+from burnish.proxy.log import feedback, files, queries, retention, runs, store, wishes
 from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.raters import Rater
 from burnish.proxy.log.runs import RunTotal
-from burnish.proxy.log.writer import Backlog, Writer, nobody
+from burnish.proxy.log.spill import Spill
+from burnish.proxy.log.writer import Backlog, Writer, catching_up, nobody
 from burnish.proxy.records import Completion, Exchange, Feedback, FeedbackDraft, RatedCompletion, Run, Wish
 
 Result = TypeVar("Result")
 EQUAL: Mapping[str, float] = MappingProxyType({})
 """Each rater counts as much as any other."""
+LATEST_ID = """SELECT max(
+    (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM completion)),
+    (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM feedback))
+)"""
+"""Less its prefix."""
+PRUNE_PAUSE_S = 0.02
+"""Between two steps, so that taking out much takes no more than a part of the writer's time."""
+SPILL = "-spill"
+"""Behind the name of the database: the folder of what it cannot take at the moment."""
 Query = Callable[[sqlite3.Connection], Result]
 
 
@@ -50,14 +62,16 @@ class Log:
         try:
             writing = files.connect(path)
             try:
+                files.check(writing, path)
                 migrate(writing)
+                continue_after(writing.execute(LATEST_ID).fetchone()[0])
                 reading = files.connect(path, read_only=True)
             except BaseException:
                 writing.close()
                 raise
         except sqlite3.Error as error:
             raise files.unusable(path, error) from error
-        return cls(Writer(writing, on_stored), reading)
+        return cls(Writer(writing, Spill(path.with_name(path.name + SPILL)), on_stored), reading)
 
     def close(self) -> None:
         """Store what is waiting and close the file; a second time does nothing."""
@@ -216,6 +230,37 @@ class Log:
         """Return how the runs that are over ended, also while nothing can be written. Raises Unavailable."""
         return await self._query(runs.totals)
 
+    # Taking out
+
+    async def prune(self, keep: retention.Keep) -> int:
+        """Take out the completions that are not kept, and return how many; a little at a time. Raises Unavailable."""
+        upto = await self._read(lambda db: retention.boundary(db, keep, time.time()))
+        gone, looked_at = 0, 0
+        while looked_at < upto:
+            step = partial(retention.prune, keep=keep, after=looked_at, upto=upto)
+            looked_at, count = await self._delete(step)
+            if not looked_at:
+                break
+            gone += count
+            await asyncio.sleep(PRUNE_PAUSE_S)
+        return gone
+
+    async def forget(self, caller: str) -> int:
+        """Erase what a caller asked, was answered and said of answers; returns how many rows. Raises Unavailable."""
+        await self._write(lambda _: None)
+        if self._writer.behind:
+            raise catching_up()
+        gone = 0
+        while count := await self._delete(partial(retention.forget, caller=caller)):
+            gone += count
+            await asyncio.sleep(PRUNE_PAUSE_S)
+        # The write-ahead log holds pages as they were.
+        await self._read(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        return gone
+
+    async def _delete(self, call: Query[Result]) -> Result:
+        return await asyncio.wrap_future(self._writer.submit(call, deletes=True))
+
     async def _write(self, call: Query[Result]) -> Result:
         return await asyncio.wrap_future(self._writer.submit(call))
 
@@ -224,6 +269,8 @@ class Log:
         unstored = None
         try:
             await self._write(lambda _: None)
+            if self._writer.behind:
+                unstored = catching_up()
         except Unavailable as error:
             unstored = error
         try:

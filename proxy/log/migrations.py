@@ -136,6 +136,23 @@ MIGRATIONS: tuple[Migration, ...] = (
             "ALTER TABLE completion ADD COLUMN instant INTEGER REFERENCES content",
         ),
     ),
+    Migration(
+        "who uses what",
+        (
+            # Whether a message may go with the last completion that uses it. (A prompt is always on the path as well.)
+            "CREATE INDEX node_parent ON node (parent)",
+            "CREATE INDEX node_content ON node (content)",
+            "CREATE INDEX completion_node ON completion (node) WHERE node IS NOT NULL",
+            "CREATE INDEX completion_reply_content ON completion (reply) WHERE reply IS NOT NULL",
+            "CREATE INDEX completion_settings ON completion (settings) WHERE settings IS NOT NULL",
+            "CREATE INDEX completion_definitions ON completion (definitions) WHERE definitions IS NOT NULL",
+            "CREATE INDEX completion_choices ON completion (choices) WHERE choices IS NOT NULL",
+            "CREATE INDEX completion_instant ON completion (instant) WHERE instant IS NOT NULL",
+            "CREATE INDEX feedback_preferred ON feedback (preferred_over) WHERE preferred_over IS NOT NULL",
+            # A caller's latest answer.
+            "CREATE INDEX completion_caller ON completion (caller, id)",
+        ),
+    ),
 )
 
 

@@ -40,6 +40,7 @@ def completions(
     rows = select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", (*given.values(), limit))
     ratings = feedback.effective_ratings(connection, {row[1] for row in rows})
     reader = Reader(connection)
+    reader.load(rows)
     return [
         reader.completion(row, rating.reward if (rating := ratings.get(row[0])) else None, full=False)
         for row in rows

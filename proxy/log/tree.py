@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
+
+from burnish.proxy.log.recent import Recent
 
 Digest = bytes
 
@@ -25,13 +26,18 @@ ROOT: Digest = bytes(DIGEST_BYTES)
 """Parent of every first message."""
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
+PLAIN = frozenset({"role", "content"})
+"""What most messages have."""
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+THOUGHTS_BEGIN = "<think>"
 THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 """Reasoning that a model writes into its text, and that many clients cut out before they send it back."""
 
+RECENT_MESSAGES = 4096
+"""Clients resend their history each turn: what these say and where they stand is known by their stored form."""
 
-@dataclass(frozen=True, slots=True)
-class Step:
+
+class Step(NamedTuple):
     """One message on its path from the root."""
 
     role: str
@@ -46,6 +52,19 @@ class Step:
     """H(parent's key, identity)."""
     empty: bool
     """Whether it says nothing that could tell it from others: neither text nor calls."""
+
+
+class _Place(NamedTuple):
+    """What follows from a stored form and the node above it."""
+
+    role: str
+    identity: Digest
+    node: Digest
+    key: Digest
+    empty: bool
+
+
+_places: Recent[_Place] = Recent(RECENT_MESSAGES)
 
 
 def digest(data: bytes) -> Digest:
@@ -65,17 +84,16 @@ def step(message: dict[str, Any], parent: Step | None) -> Step:
     """Return the step that a message makes after its parent."""
     body = orjson.dumps(stored(message))
     content = digest(body)
-    said = _said(message)
-    identity = _identity(said)
-    return Step(
-        role=said[0],
-        body=body,
-        content=content,
-        identity=identity,
-        node=digest((parent.node if parent else ROOT) + content),
-        key=digest((parent.key if parent else ROOT) + identity),
-        empty=not said[1] and not said[2],
-    )
+    above, key_above = (parent.node, parent.key) if parent else (ROOT, ROOT)
+    here = above + content
+    place = _places.get(here)
+    if place is None:
+        role, pieces, calls = said = _said(message)
+        identity = _identity(said)
+        key = digest(key_above + identity)
+        place = _Place(role, identity, digest(here), key, not pieces and not calls)
+        _places.put(here, place)
+    return Step(place.role, body, content, place.identity, place.node, place.key, place.empty)
 
 
 def key_after(parent: Digest, message: dict[str, Any]) -> Digest:
@@ -85,6 +103,8 @@ def key_after(parent: Digest, message: dict[str, Any]) -> Digest:
 
 def stored(message: dict[str, Any]) -> dict[str, Any]:
     """Return the form in which a message is kept: one text part becomes a string, what is empty goes."""
+    if message.keys() == PLAIN and isinstance(message["content"], str) and all(message.values()):
+        return message  # as most are
     kept = {key: value for key, value in message.items() if value not in EMPTY and key != "cache_control"}
     if isinstance(kept.get("content"), list):
         kept["content"] = _flattened([_unmarked(part) for part in kept["content"]])
@@ -115,7 +135,8 @@ def _unmarked(part: Any) -> Any:
 
 def _flattened(parts: list[Any]) -> Any:
     if len(parts) == 1 and isinstance(parts[0], dict) and set(parts[0]) == {"type", "text"}:
-        return parts[0]["text"]
+        text = _part_text(parts[0])
+        return parts if text is None else text
     return parts
 
 
@@ -134,6 +155,9 @@ def _said(message: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
     role = str(message.get("role") or "assistant")
     pieces: list[Any] = []
     content = message.get("content")
+    if isinstance(content, str) and role != "assistant" and message.keys() == PLAIN:
+        words = content.strip()  # as in most
+        return role, [words] if words else [], []
     for part in content if isinstance(content, list) else [content]:
         text = _part_text(part)
         if text is None:
@@ -142,7 +166,7 @@ def _said(message: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
             pieces[-1] += text
         else:
             pieces.append(text)
-    if role == "assistant" and pieces and isinstance(pieces[0], str):
+    if role == "assistant" and pieces and isinstance(pieces[0], str) and THOUGHTS_BEGIN in pieces[0]:
         pieces[0] = THOUGHTS.sub("", pieces[0])
     stripped = [piece.strip() if isinstance(piece, str) else piece for piece in pieces]
     return role, [piece for piece in stripped if piece not in EMPTY], _calls(message)

@@ -1,8 +1,9 @@
 """The single writer: one thread, one connection, group commit.
 
 What is put in comes out in order. A batch is committed when it is full, when it is old enough, or at once when
-somebody waits for it. One faulty entry is rolled back alone. When the database itself cannot be written (full
-disk, locked file) captures are kept and tried again, and those who wait are told so: nothing is pretended.
+somebody waits for it. A faulty entry is rolled back alone. While the database cannot be written (full disk, locked
+file), captures go into files beside it and are read back in order later; those who wait are told so: nothing is
+pretended.
 """
 
 from __future__ import annotations
@@ -16,41 +17,77 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import Any, TypeVar
 
-from burnish.proxy.errors import Unavailable
+from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.log.capture import Captured, misunderstood, understand
-from burnish.proxy.log.store import add_completion
+from burnish.proxy.log.intake import Intake
+from burnish.proxy.log.spill import Spill, Unreadable
 from burnish.proxy.records import Exchange
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+Report = Callable[[], None]
 
 BATCH_ROWS = 512
-BATCH_AGE_S = 0.05
+WINDOW_S = 0.05
 """The group-commit window: what kill -9 may take of completions, never of ratings."""
+BATCH_AGE_S = 0.4 * WINDOW_S
+"""So long the first capture of a batch waits for others; the rest of the window is for writing them."""
 
+LOCK_WAIT_MS = 50
+"""SQLite's own patience with another program's lock: after it, captures go into files, so that the window holds."""
+PATIENCE_S = 2.0
+"""Someone else (a backup, a curious sqlite3 shell) may hold the file for a moment; longer is a fault to report."""
+
+SPILL_BYTES = 64 * 1024 * 1024
+"""Captures that wait in memory for a writer that is busy; more of them go into files."""
 QUEUE_LIMIT_BYTES = 256 * 1024 * 1024
-"""Captures waiting for a disk that does not take them; beyond it the newest are dropped, and health says so."""
+"""The same, when the disk does not take files either; beyond it the newest are dropped, and health says so."""
 
 ENTRY_OVERHEAD_BYTES = 2048
 """Python's own cost of one exchange, roughly."""
 
 FIRST_RETRY_S = 0.1
 LAST_RETRY_S = 5.0
-CLOSE_RETRIES = 3
+RELIEF_RETRY_S = 0.5
+PRIMARY_CODE = 0xFF
+"""Of SQLite's extended error codes."""
+CLOSE_LIMIT_S = 2.0
+"""Until then what waits is stored when burnish stops; the rest is in files, for the next start."""
 
 
 @dataclass(slots=True)
-class Entry:
-    """Something to do in a transaction: a capture, or a call that somebody waits for."""
+class Call:
+    """Something to do in a transaction, that somebody waits for."""
 
-    exchange: Exchange | None = None
-    call: Callable[[sqlite3.Connection], Any] | None = None
+    do: Callable[[sqlite3.Connection], Any]
+    after: int
+    """Captures that were put in before it."""
+    deletes: bool
+    """Whether it deletes messages or nodes."""
     future: Future[Any] = field(default_factory=Future)
-    size_bytes: int = 0
+    begun: bool = False
+    """Whether it cannot be cancelled any more."""
+
+    def begin(self) -> bool:
+        """Whether somebody still waits for it."""
+        self.begun = self.begun or self.future.set_running_or_notify_cancel()
+        return self.begun
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is written in one transaction: first captures, from files or else from memory, then calls."""
+
+    read_back: list[Exchange]
+    """From the files."""
+    behind: bool
+    """Whether there are more of them, which are older than what the calls may ask for."""
+    captures: list[tuple[Exchange, int]]
+    """From memory, with their sizes in bytes."""
+    calls: list[Call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +107,39 @@ def nobody(captured: Captured) -> None:
 
 
 class Writer:
-    """Owns the connection that writes."""
+    """Owns the connection that writes, and the files of what it cannot write."""
 
     def __init__(
-        self, connection: sqlite3.Connection, on_stored: Callable[[Captured], None] = nobody
+        self, connection: sqlite3.Connection, spill: Spill, on_stored: Callable[[Captured], None] = nobody
     ) -> None:
+        connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
         self._connection = connection
         self._on_stored = on_stored
-        self._waiting: deque[Entry] = deque()
-        self._pending: list[Entry] = []
-        self._changed = threading.Condition()
+        self._intake = Intake(connection)
+        self._spill = spill
+        # Held while captures go from memory into files or into a batch, or from files into one: they stay in order.
+        # Taken before the lock of the conditions, for which the event loop may wait.
+        self._moving = threading.Lock()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._crowded = threading.Condition(lock)
+        self._captures: deque[tuple[Exchange, int]] = deque()
+        self._calls: deque[Call] = deque()
         self._queued_bytes = 0
-        self._urgent = 0
-        self._closing = False
+        self._first_at = 0.0
+        """When the first of the captures that wait was put in, on the monotonic clock."""
+        self._put = self._taken = 0
         self._dropped = 0
+        self._closing = False
+        self._close_by = 0.0
+        self._failing_since: float | None = None
         self._trouble: str | None = None
+        self._disk_trouble: str | None = None
+        self._retry_s = FIRST_RETRY_S
         self._thread = threading.Thread(target=self._run, name="burnish-log", daemon=True)
+        self._relief = threading.Thread(target=self._relieve, name="burnish-log-relief", daemon=True)
         self._thread.start()
+        self._relief.start()
 
     def put(self, exchange: Exchange) -> None:
         """Take a capture; returns at once. From any thread."""
@@ -97,143 +150,201 @@ class Writer:
                 logger.error("the log dropped completion %s: %s", exchange.completion_id, self._why_dropped())
                 return
             self._queued_bytes += size
-            self._waiting.append(Entry(exchange=exchange, size_bytes=size))
-            if len(self._waiting) == 1 or len(self._waiting) >= BATCH_ROWS:
+            self._put += 1
+            self._captures.append((exchange, size))
+            waiting = len(self._captures)
+            if waiting == 1:
+                self._first_at = time.monotonic()
+            if waiting in (1, BATCH_ROWS):
                 self._changed.notify()
+            if self._queued_bytes > SPILL_BYTES:
+                self._crowded.notify()
 
-    def submit(self, call: Callable[[sqlite3.Connection], Result]) -> Future[Result]:
+    def submit(
+        self, call: Callable[[sqlite3.Connection], Result], *, deletes: bool = False
+    ) -> Future[Result]:
         """Run a call in a transaction behind everything that was put in before; done when it is on the disk.
 
-        The future fails with what the call raises, and with Unavailable when nothing can be written now.
+        It may be run again, from the start, when a faulty capture shares its transaction. ``deletes`` says that it
+        deletes messages. The future fails with what the call raises, and with Unavailable when nothing can be
+        written now.
         """
-        entry = Entry(call=call)
         with self._changed:
+            entry = Call(call, self._put, deletes)
             if self._closing:
                 entry.future.set_exception(Unavailable("burnish is stopping: try again when it is back"))
                 return entry.future
-            self._urgent += 1
-            self._waiting.append(entry)
+            self._calls.append(entry)
             self._changed.notify()
         return entry.future
 
+    @property
+    def behind(self) -> bool:
+        """Whether there are captures in files, which nobody can ask for yet."""
+        return self._spill.waiting
+
     def healthy(self) -> str | None:
         """Say why nothing can be stored at the moment, or that captures were lost; None when all is well."""
-        if self._trouble:
-            return self._trouble
-        return (
+        lost = (
             f"{self._dropped} completions were not logged: {self._why_dropped()}" if self._dropped else None
         )
+        return "; ".join(reason for reason in (self._trouble, lost) if reason) or None
 
     def backlog(self) -> Backlog:
         """Return what is not yet on the disk. From any thread."""
         with self._changed:
-            entries = len(self._pending) + len(self._waiting)
-            oldest = next(
-                (each.exchange for each in chain(self._pending, self._waiting) if each.exchange), None
-            )
-            size, dropped = self._queued_bytes, self._dropped
-        lag_s = max(0.0, time.time() - oldest.started_at - oldest.total_s) if oldest else 0.0
-        return Backlog(entries, size, lag_s, dropped)
+            since = self._failing_since or (self._first_at if self._captures else None)
+            lag_s = time.monotonic() - since if since else 0.0
+            return Backlog(len(self._captures) + len(self._calls), self._queued_bytes, lag_s, self._dropped)
 
     def close(self) -> None:
-        """Store what is waiting and end the thread."""
+        """Store what is waiting, in files if need be, and end the threads."""
         with self._changed:
             self._closing = True
-            self._changed.notify()
+            self._close_by = time.monotonic() + CLOSE_LIMIT_S
+            self._changed.notify_all()
+            self._crowded.notify_all()
         self._thread.join()
+        self._relief.join()
 
     def _why_dropped(self) -> str:
-        return (
-            "the log is closed"
-            if self._closing
-            else f"its queue is full ({self._trouble or 'the disk is too slow'})"
-        )
+        if self._closing:
+            return "the log is closed"
+        return f"its queue is full ({self._disk_trouble or self._trouble or 'the disk is too slow'})"
+
+    # Waiting and taking
 
     def _run(self) -> None:
-        retry_s, failures = FIRST_RETRY_S, 0
-        while self._collect(retry_s if self._trouble else None):
+        while self._wait():
+            batch = self._take()
             try:
-                self._commit()
+                reports = self._write(batch)
             except sqlite3.Error as error:
-                failures += 1
-                self._suffer(error)
-                retry_s = min(2 * retry_s, LAST_RETRY_S)
-                if self._closing and failures > CLOSE_RETRIES:
-                    logger.error("the log closes with %d captures unwritten: %s", len(self._pending), error)
-                    break
-            else:
-                retry_s, failures = FIRST_RETRY_S, 0
-        self._connection.close()
+                self._suffer(batch, error)
+                continue
+            self._note_stored(batch)
+            for report in reports:
+                report()
+        self._end()
 
-    def _collect(self, retry_s: float | None) -> bool:
-        """Wait until there is a batch to commit and take it; False when closed and empty."""
+    def _wait(self) -> bool:
+        """Wait until there is something to write; False when closed and nothing can be done any more."""
+        if self._trouble:
+            self._outlast()
         with self._changed:
-            if retry_s is not None:
-                self._changed.wait_for(lambda: self._urgent or self._closing, retry_s)
-            else:
-                self._changed.wait_for(lambda: self._waiting or self._closing)
-                self._changed.wait_for(self._full, BATCH_AGE_S)
-            while self._waiting and len(self._pending) < BATCH_ROWS:
-                entry = self._waiting.popleft()
-                if entry.call:
-                    self._urgent -= 1
-                    if not entry.future.set_running_or_notify_cancel():
-                        continue  # nobody waits for it any more
-                self._pending.append(entry)
-            return bool(self._pending) or not self._closing
+            if not (self._failing_since or self._spill.waiting):
+                self._changed.wait_for(self._anything)
+                self._changed.wait_for(self._full, self._first_at + BATCH_AGE_S - time.monotonic())
+            if not self._closing:
+                return True
+            left = self._captures or self._calls or self._spill.waiting
+            safe = self._trouble and not self._disk_trouble
+            return bool(left) and not safe and time.monotonic() < self._close_by
+
+    def _anything(self) -> bool:
+        return bool(self._captures or self._calls or self._closing or self._spill.waiting)
 
     def _full(self) -> bool:
-        return bool(self._urgent) or self._closing or len(self._waiting) >= BATCH_ROWS
+        return bool(self._calls) or self._closing or len(self._captures) >= BATCH_ROWS
 
-    def _commit(self) -> None:
-        """Write all that is pending in one transaction. Raises sqlite3.Error with nothing written."""
+    def _outlast(self) -> None:
+        """Put captures into files as they come, until it is time to try again, or somebody asks for that."""
+        until = time.monotonic() + (FIRST_RETRY_S if self._closing else self._retry_s)
+        closing = self._closing
+        while (left := until - time.monotonic()) > 0:
+            with self._changed:
+                if self._changed.wait_for(
+                    lambda: self._calls or self._closing is not closing, min(left, BATCH_AGE_S)
+                ):
+                    return
+            self._shelter()
+
+    def _take(self) -> Batch:
+        with self._moving:
+            read_back = self._read_back()
+            behind = self._spill.more
+            with self._changed:
+                count = 0 if read_back else min(len(self._captures), BATCH_ROWS)
+                captures = [self._captures.popleft() for _ in range(count)]
+                self._taken += count
+                calls = []
+                while self._calls and self._calls[0].after <= self._taken:
+                    calls.append(self._calls.popleft())
+        return Batch(read_back, behind, captures, [call for call in calls if call.begin()])
+
+    def _read_back(self) -> list[Exchange]:
+        try:
+            return self._spill.read(BATCH_ROWS)
+        except (OSError, Unreadable) as error:
+            # The file stays, for whoever can repair it; the log goes on without it.
+            logger.error("captures in %s cannot be read back: %s", self._spill.skip(), error)
+            return []
+
+    # Writing
+
+    def _write(self, batch: Batch) -> list[Report]:
+        """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error."""
+        exchanges = [*batch.read_back, *(exchange for exchange, _ in batch.captures)]
+        captured = [_understood(exchange) for exchange in exchanges]
+        try:
+            return self._transaction(captured, batch, careful=False)
+        except Exception as error:
+            # One row can break in any way. Which one it was, and the rest without it, costs a savepoint each.
+            if _concerns_database(error):
+                raise
+            return self._transaction(captured, batch, careful=True)
+
+    def _transaction(self, captured: list[Captured], batch: Batch, *, careful: bool) -> list[Report]:
+        """Do all of a batch. Raises whatever a row raises, with nothing written."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
-            reports = [self._apply(entry) for entry in self._pending]
+            if careful:
+                captured = [self._store_alone(each) for each in captured]
+            elif captured:
+                self._intake.add(captured, again=bool(batch.read_back))
+            reports = [self._answer(call, batch) for call in batch.calls]
             self._connection.execute("COMMIT")
         except BaseException:
+            self._intake.forget()
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
-        with self._changed:
-            self._queued_bytes -= sum(entry.size_bytes for entry in self._pending)
-        self._pending = []
-        self._trouble = None
-        for report in reports:
-            report()
+        return [*(partial(self._on_stored, each) for each in captured), *reports]
 
-    def _apply(self, entry: Entry) -> Callable[[], None]:
-        """Do one entry; returns how to report it once it is on the disk. Raises sqlite3.Error."""
-        if entry.exchange:
-            return partial(self._on_stored, self._store(entry.exchange))
-        assert entry.call
+    def _answer(self, call: Call, batch: Batch) -> Report:
+        """Do a call; returns how to report it once it is on the disk. Raises sqlite3.Error."""
         try:
-            result = self._alone(entry.call)
+            result = self._alone(call.do)
+        except NotFound as error:
+            return partial(call.future.set_exception, catching_up() if batch.behind else error)
         except Exception as error:
             # Whatever a call raises belongs to the one who waits for it; the thread goes on.
             if _concerns_database(error):
                 raise
-            return partial(entry.future.set_exception, error)
-        return partial(entry.future.set_result, result)
+            return partial(call.future.set_exception, error)
+        if call.deletes:
+            self._intake.forget()
+        return partial(call.future.set_result, result)
 
-    def _store(self, exchange: Exchange) -> Captured:
-        """Store a capture, or its bytes with the reason why it can't be understood. Raises sqlite3.Error."""
+    def _store_alone(self, captured: Captured) -> Captured:
+        """Store a capture, or its bytes with the reason why it can't be stored. Raises sqlite3.Error."""
         try:
-            captured = understand(exchange)
-            self._alone(lambda connection: add_completion(connection, captured))
+            self._alone(lambda _: self._intake.add([captured], again=True))
             return captured
         except Exception as error:
-            # A body that breaks the parser in a new way must neither stop the writer nor be lost.
+            # As in _write: neither may it stop the writer nor be lost.
             if _concerns_database(error):
                 raise
-            logger.warning("completion %s is stored raw: %s", exchange.completion_id, error)
-            raw = misunderstood(exchange, error)
+            self._intake.forget()
+            logger.warning("completion %s is stored raw: %s", captured.exchange.completion_id, error)
+            raw = misunderstood(captured.exchange, error)
         try:
-            self._alone(lambda connection: add_completion(connection, raw))
-        except sqlite3.Error as error:
+            self._alone(lambda _: self._intake.add([raw], again=True))
+        except Exception as error:
             if _concerns_database(error):
                 raise
-            logger.error("completion %s cannot be stored: %s", exchange.completion_id, error)
+            self._intake.forget()
+            logger.error("completion %s cannot be stored: %s", captured.exchange.completion_id, error)
         return raw
 
     def _alone(self, call: Callable[[sqlite3.Connection], Result]) -> Result:
@@ -249,23 +360,125 @@ class Writer:
             if self._connection.in_transaction:
                 self._connection.execute("RELEASE entry")
 
-    def _suffer(self, error: sqlite3.Error) -> None:
-        """Tell those who wait, keep the captures."""
-        if self._trouble is None:
-            logger.error("the log cannot be written: %s; it will be tried again", error)
-        self._trouble = f"the log cannot be written: {error}"
+    def _note_stored(self, batch: Batch) -> None:
+        with self._moving:
+            if batch.read_back:
+                self._spill.forget_read()
+            with self._changed:
+                self._queued_bytes -= sum(size for _, size in batch.captures)
+                self._trouble = self._disk_trouble = self._failing_since = None
+                self._retry_s = FIRST_RETRY_S
+
+    # Trouble
+
+    def _suffer(self, batch: Batch, error: sqlite3.Error) -> None:
+        """Keep the captures of a batch that could not be written, and tell those who wait; patient with a lock."""
+        self._put_back(batch)
+        self._shelter()
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
         with self._changed:
-            waiting = [
-                entry for entry in self._waiting if entry.call and entry.future.set_running_or_notify_cancel()
-            ]
-            failed = [entry for entry in self._pending if entry.call] + waiting
-            self._pending = [entry for entry in self._pending if entry.exchange]
-            self._waiting = deque(entry for entry in self._waiting if entry.exchange)
-            self._urgent = 0
-        for entry in failed:
-            entry.future.set_exception(
-                Unavailable(f"nothing was stored: {self._trouble}. Free the disk or the file and try again")
-            )
+            self._calls.extendleft(reversed(batch.calls))
+            if _locked(error) and now - self._failing_since < PATIENCE_S:
+                return
+            if self._trouble:
+                self._retry_s = min(2 * self._retry_s, LAST_RETRY_S)
+            else:
+                logger.error("the log cannot be written: %s; it will be tried again", error)
+            self._trouble = f"the log cannot be written: {error}"
+        self._refuse(
+            Unavailable(f"nothing was stored: {self._trouble}. Free the disk or the file and try again")
+        )
+
+    def _put_back(self, batch: Batch) -> None:
+        """Put captures that came from memory before all that came later: into a file, else into memory again."""
+        if not batch.captures:
+            return
+        with self._moving:
+            try:
+                self._spill.put_back([exchange for exchange, _ in batch.captures])
+            except OSError as error:
+                self._note_disk(error)
+                with self._changed:
+                    self._taken -= len(batch.captures)
+                    self._captures.extendleft(reversed(batch.captures))
+            else:
+                with self._changed:
+                    self._queued_bytes -= sum(size for _, size in batch.captures)
+
+    def _shelter(self) -> bool:
+        """Move the captures that wait in memory into files; False when the disk does not take them."""
+        with self._moving:
+            while True:
+                with self._changed:
+                    if not self._captures:
+                        return True
+                    exchange, size = self._captures[0]
+                try:
+                    self._spill.append(exchange)
+                except OSError as error:
+                    self._note_disk(error)
+                    return False
+                with self._changed:
+                    self._captures.popleft()
+                    self._taken += 1
+                    self._queued_bytes -= size
+                    self._disk_trouble = None
+
+    def _note_disk(self, error: OSError) -> None:
+        if self._disk_trouble is None:
+            logger.error("captures wait in memory: the disk does not take them: %s", error)
+        self._disk_trouble = f"the disk does not take captures: {error}"
+
+    def _relieve(self) -> None:
+        """Put captures into files when more wait than memory should hold: the writer is busy, or hangs at the disk."""
+        while True:
+            with self._crowded:
+                self._crowded.wait_for(
+                    lambda: self._closing or (self._captures and self._queued_bytes > SPILL_BYTES)
+                )
+                if self._closing:
+                    return
+            if not self._shelter():
+                with self._crowded:
+                    self._crowded.wait_for(lambda: self._closing, RELIEF_RETRY_S)
+
+    def _refuse(self, error: Unavailable) -> None:
+        """Tell all who wait."""
+        with self._changed:
+            calls = [call for call in self._calls if call.begin()]
+            self._calls.clear()
+        for call in calls:
+            call.future.set_exception(error)
+
+    def _end(self) -> None:
+        if not self._shelter():
+            logger.error("the log closes with %d captures unwritten", len(self._captures))
+        self._refuse(Unavailable("burnish is stopping: try again when it is back"))
+        with self._moving:
+            self._spill.close()
+        self._connection.close()
+
+
+def catching_up() -> Unavailable:
+    """Say that something may be there, but cannot be asked for yet."""
+    return Unavailable(
+        "completions that could not be stored at once are being stored now: try again in a moment"
+    )
+
+
+def _understood(exchange: Exchange) -> Captured:
+    try:
+        return understand(exchange)
+    except Exception as error:  # noqa: BLE001
+        # A body that breaks the parser in a new way must neither stop the writer nor be lost.
+        logger.warning("completion %s is stored raw: %s", exchange.completion_id, error)
+        return misunderstood(exchange, error)
+
+
+def _locked(error: sqlite3.Error) -> bool:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & PRIMARY_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _concerns_database(error: Exception) -> bool:

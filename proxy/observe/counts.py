@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from burnish.proxy.log.capture import Captured
-from burnish.proxy.log.store import tokens
+from burnish.proxy.log.intake import tokens
 from burnish.proxy.observe import measures
 from burnish.proxy.observe.measures import Measure
 from burnish.proxy.records import Exchange, Feedback

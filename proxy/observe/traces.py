@@ -16,7 +16,7 @@ import orjson
 
 import burnish
 from burnish.proxy.log.capture import FIRST_ERROR_STATUS, Captured
-from burnish.proxy.log.store import tokens
+from burnish.proxy.log.intake import tokens
 from burnish.proxy.observe.counts import is_streamed
 
 if TYPE_CHECKING:

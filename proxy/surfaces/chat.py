@@ -15,9 +15,10 @@ from burnish.proxy.surfaces.base import ChatRequest, Reply
 from burnish.proxy.surfaces.decoding import Undecodable, decode
 from burnish.proxy.surfaces.lenient import loads, storable
 from burnish.proxy.surfaces.merging import ChoiceMerger
-from burnish.proxy.surfaces.sse import SseParser
+from burnish.proxy.surfaces.sse import SseParser, plain_data
 
 DONE = "[DONE]"
+BYTES_DONE = DONE.encode()
 SYSTEM_ROLES = ("system", "developer")
 ERROR_TEXT_LIMIT = 64 * 1024
 """Characters of an error body that are kept; longer ones are web pages."""
@@ -147,25 +148,53 @@ def _whole(body: bytes) -> Reply:
 
 
 def _streamed(body: bytes) -> Reply:
-    parser, merger = SseParser(), ChoiceMerger()
+    chunks, ended = _plain_chunks(body) or _chunks(body)
+    merger = ChoiceMerger()
     response_id = usage = error = None
-    ended = False
+    for chunk, event_error in chunks:
+        response_id = response_id or chunk.get("id")
+        usage = chunk.get("usage") or usage
+        error = error or _error(chunk) or event_error
+        for choice in _choices(chunk):
+            merger.delta(choice)
+    return _reply(merger, response_id, usage, error, ended=(ended or merger.finished) and error is None)
+
+
+Chunks = list[tuple[dict[str, Any], str | None]]
+"""The objects of a stream; with an event that is named an error, its text."""
+
+
+def _plain_chunks(body: bytes) -> tuple[Chunks, bool] | None:
+    """Return the chunks of a stream in its usual form, and whether it ended well; None for any other.
+
+    All of them are parsed as one array: a parser for each costs more than the parsing.
+    """
+    data = plain_data(body)
+    if data is None or BYTES_DONE not in data:
+        return None
+    data = data[: data.index(BYTES_DONE)]
+    try:
+        chunks = orjson.loads(b"[" + b",".join(data) + b"]")
+    except orjson.JSONDecodeError:
+        return None
+    whole = len(chunks) == len(data) and all(isinstance(chunk, dict) for chunk in chunks)
+    return ([(chunk, None) for chunk in chunks], True) if whole else None
+
+
+def _chunks(body: bytes) -> tuple[Chunks, bool]:
+    """Return the chunks of a stream, as far as they can be read, and whether it ended well."""
+    parser = SseParser()
+    chunks: Chunks = []
     for event in [*parser.feed(body), *parser.close()]:
         if event.data.strip() == DONE:
-            ended = True
-            break
+            return chunks, True
         try:
             chunk = loads(event.data)
         except ValueError:
             continue  # the last event of a cut stream, or a server's small talk
-        if not isinstance(chunk, dict):
-            continue
-        response_id = response_id or chunk.get("id")
-        usage = chunk.get("usage") or usage
-        error = error or _error(chunk) or (event.data if event.name == "error" else None)
-        for choice in _choices(chunk):
-            merger.delta(choice)
-    return _reply(merger, response_id, usage, error, ended=(ended or merger.finished) and error is None)
+        if isinstance(chunk, dict):
+            chunks.append((chunk, event.data if event.name == "error" else None))
+    return chunks, False
 
 
 def _reply(merger: ChoiceMerger, response_id: Any, usage: Any, error: str | None, *, ended: bool) -> Reply:
@@ -194,8 +223,9 @@ def _choices(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _error(body: dict[str, Any]) -> str | None:
     error = body.get("error")
     if not error:
-        # FastAPI's form, as some engines send it.
-        error = None if "choices" in body else body.get("detail")
+        if "choices" in body:
+            return None
+        error = body.get("detail")  # FastAPI's form, as some engines send it
     if isinstance(error, dict) and isinstance(error.get("message"), str):
         error = error["message"]
     if not error:

@@ -22,6 +22,14 @@ def loads(text: str | bytes) -> Any:
             raise ValueError("JSON nested too deeply") from error
 
 
+def loads_storable(text: str | bytes) -> Any:
+    """Parse JSON into a value that UTF-8 JSON can hold. Raises ValueError."""
+    try:
+        return orjson.loads(text)  # it takes no lone surrogates
+    except orjson.JSONDecodeError:
+        return storable(loads(text))
+
+
 def storable(value: dict[str, Any]) -> dict[str, Any]:
     """Return a value that UTF-8 JSON can hold: halves of a surrogate pair joined, lone ones replaced."""
     try:

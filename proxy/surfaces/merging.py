@@ -19,6 +19,7 @@ class ChoiceMerger:
 
     def __init__(self) -> None:
         self._choices: dict[int, dict[str, Any]] = {}
+        self._in_pieces = False
 
     @property
     def found(self) -> bool:
@@ -33,7 +34,7 @@ class ChoiceMerger:
     def choices(self) -> list[dict[str, Any]]:
         """Return the choices that said something, in order of their index."""
         spoken = [self._choices[index] for index in sorted(self._choices) if self._choices[index]["message"]]
-        return [_joined(choice) for choice in spoken]
+        return [_without_indexes(_join(choice) if self._in_pieces else choice) for choice in spoken]
 
     def whole(self, choice: dict[str, Any]) -> None:
         """Take a choice of an answer that was not streamed."""
@@ -46,6 +47,7 @@ class ChoiceMerger:
 
     def delta(self, choice: dict[str, Any]) -> None:
         """Take a piece of a choice."""
+        self._in_pieces = True
         merged = self._at(choice)
         merged["finish_reason"] = choice.get("finish_reason") or merged["finish_reason"]
         if isinstance(choice.get("logprobs"), dict):
@@ -57,10 +59,17 @@ class ChoiceMerger:
     def _at(self, choice: dict[str, Any]) -> dict[str, Any]:
         index = choice.get("index")
         index = index if isinstance(index, int) else 0
-        return self._choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
+        found = self._choices.get(index)
+        if found is None:
+            found = self._choices[index] = {"index": index, "message": {}, "finish_reason": None}
+        return found
 
 
 def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    text = delta.get("content")
+    if len(delta) == 1 and isinstance(text, str) and isinstance(told := message.get("content"), Pieces):
+        told.append(text)  # as nearly all of them are
+        return
     role = delta.get("role")
     message["role"] = role if isinstance(role, str) and role else message.get("role", "assistant")
     calls = delta.get("tool_calls")
@@ -128,13 +137,12 @@ def _merge_function(function: dict[str, Any], piece: dict[str, Any], text: str) 
         function[text].append(value)
 
 
-def _joined(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice with its texts whole, and its calls without the index that only a stream has."""
-    whole: dict[str, Any] = _join(choice)
-    for call in whole["message"].get("tool_calls") or ():
+def _without_indexes(choice: dict[str, Any]) -> dict[str, Any]:
+    """Return a choice with its calls less the index that only a stream has."""
+    for call in choice["message"].get("tool_calls") or ():
         if isinstance(call, dict):
             call.pop("index", None)
-    return whole
+    return choice
 
 
 def _join(value: Any) -> Any:

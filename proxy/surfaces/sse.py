@@ -17,6 +17,20 @@ class Event:
     """Its ``data`` lines, joined by newlines."""
 
 
+def plain_data(body: bytes) -> list[bytes] | None:
+    """Return the data of each event of a whole stream, if each is one line ``data: …``; None for any other stream.
+
+    Nearly all streams of chat completions are. It takes a fraction of what the parser does.
+    """
+    events = body.split(b"\n\n")
+    if not events[-1]:
+        events.pop()
+    data = [event[6:] for event in events if event.startswith(b"data: ")]
+    # Neither other fields nor comments, neither several lines to an event nor several blank ones between two.
+    plain = len(data) == len(events) and not any(b"\n" in event for event in data) and b"\r" not in body
+    return data if plain else None
+
+
 class SseParser:
     """Turns a byte stream into events, however the stream was split, also inside a UTF-8 character."""
 

@@ -6,7 +6,9 @@ import re
 import threading
 import time
 
-from burnish.proxy.ids import completion_id, conversation_id, feedback_id, run_id
+import pytest
+
+from burnish.proxy.ids import completion_id, continue_after, conversation_id, feedback_id, run_id
 
 SHAPE = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
@@ -53,3 +55,16 @@ def test_threads_never_get_the_same_id():
     for thread in threads:
         thread.join()
     assert len(set(made)) == 8000
+
+
+def test_ids_go_on_after_one_of_an_earlier_process(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("burnish.proxy.ids._latest", 0)
+    ahead = "cmpl_7ZZZZZZZZZZZZZZZZZZZZZZZZZ"
+    try:
+        continue_after(ahead)
+        assert ahead < completion_id()
+        continue_after("")
+        continue_after("cmpl_0")
+        assert ahead < completion_id()
+    finally:
+        monkeypatch.undo()

@@ -28,6 +28,7 @@ class Service:
     log: Log
     http: httpx.AsyncClient
     told: list[Feedback] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
 
     async def post(self, body: Any, **headers: str) -> httpx.Response:
         return await self.http.post("/v1/feedback", json=body, headers=headers)
@@ -41,12 +42,13 @@ async def on_error(request: Request, error: Exception) -> Response:
 @asynccontextmanager
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
     async with opened(tmp_path) as log:
+        forgotten: list[str] = []
         told: list[Feedback] = []
-        routes = feedback_routes(log, told.append, {"bob": 0.5}) + completion_routes(log)
+        routes = feedback_routes(log, told.append, {"bob": 0.5}) + completion_routes(log, forgotten.append)
         app = Starlette(routes=routes, exception_handlers={BurnishError: on_error})
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://burnish") as http:
-            yield Service(log, http, told)
+            yield Service(log, http, told, forgotten)
 
 
 def refused(answer: httpx.Response, status: int, param: str | None = None) -> str:
@@ -349,3 +351,16 @@ async def test_raters_are_shown_with_how_far_they_agree_with_the_others(tmp_path
     # Of the first, second and fourth, bob and eve say as much good as bad: there are no others to agree with.
     assert found["ann"] == {"good": 3, "bad": 3, "compared": 2, "agreed": 1, "by_chance": 1.0, "weight": 1.0}
     assert (found["bob"]["agreed"], found["bob"]["compared"], found["bob"]["weight"]) == (1, 2, 0.5)
+
+
+async def test_a_user_is_forgotten_for_good(tmp_path: Path):
+    async with service(tmp_path) as it:
+        made = capture(it.log, [user("my secret")], caller="ann/b c")
+        kept = capture(it.log, [user("other")])
+        await it.post({"completion_id": made, "rating": "good"}, **{"x-burnish-user": "ann/b c"})
+        erased = await it.http.delete("/burnish/users/ann%2Fb%20c")
+        assert erased.json() == {"object": "user", "user": "ann/b c", "erased": 1}
+        assert it.forgotten == ["ann/b c"]
+        listed = await it.http.get("/burnish/completions")
+        assert [each["id"] for each in listed.json()["data"]] == [kept]
+        assert (await it.http.get("/v1/feedback")).json()["data"] == []

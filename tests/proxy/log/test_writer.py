@@ -18,7 +18,7 @@ import pytest
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.learner.export import unusable
 from burnish.proxy.log import Log
-from burnish.proxy.log.writer import QUEUE_LIMIT_BYTES
+from burnish.proxy.log.writer import BATCH_ROWS, SPILL_BYTES
 from burnish.proxy.records import FeedbackDraft
 from tests.proxy.log.exchanges import capture, exchange, opened, user
 
@@ -117,18 +117,122 @@ async def test_a_locked_file_is_reported_and_caught_up_with(tmp_path: Path):
         assert await log.feedbacks() == []
 
 
-async def test_the_queue_is_bounded_and_says_what_it_dropped(tmp_path: Path):
+async def test_what_comes_while_the_file_is_locked_is_kept_in_order(tmp_path: Path):
     async with opened(tmp_path) as log:
+        await log.counts()
         other = sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        body = exchange([user("x" * (QUEUE_LIMIT_BYTES // 4 - 8192))]).request_body
-        made = [capture(log, [], request_body=body) for _ in range(5)]
-        assert "1 completions were not logged" in (log.healthy() or "")
+        made = []
+        for number in range(BATCH_ROWS + 50):
+            made.append(capture(log, [user(str(number))]))
+            if number % 100 == 0:
+                await asyncio.sleep(0.05)
+        await asyncio.sleep(0.2)
+        segments = list((tmp_path / "log" / "log.sqlite3-spill").iterdir())
+        assert segments
         other.execute("ROLLBACK")
         other.close()
-        assert [each.id for each in await log.completions()] == made[3::-1]
+        found = [each.id for each in await log.completions(limit=1000)]
+        while len(found) < len(made):
+            await asyncio.sleep(0.05)
+            found = [each.id for each in await log.completions(limit=1000)]
+        assert not any(segment.exists() for segment in segments)
+        assert log.healthy() is None
+    connection = sqlite3.connect(tmp_path / "log" / "log.sqlite3")
+    in_order = [name for (name,) in connection.execute("SELECT id FROM completion ORDER BY n")]
+    connection.close()
+    assert in_order == made
+
+
+async def test_a_short_lock_is_waited_for_and_nobody_notices(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await log.counts()
+        other = sqlite3.connect(
+            tmp_path / "log" / "log.sqlite3", isolation_level=None, check_same_thread=False
+        )
+        other.execute("BEGIN IMMEDIATE")
+        made = capture(log, [user("while locked")])
+        threading.Timer(0.4, lambda: other.execute("ROLLBACK")).start()
+        feedback, created = await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+        assert created and feedback.draft.completion_id == made
+        other.close()
+
+
+async def test_closing_while_the_file_is_locked_keeps_captures_for_the_next_start(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        await log.counts()
+        other = sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        made = [capture(log, [user(str(number))]) for number in range(3)]
+    other.execute("ROLLBACK")
+    other.close()
+    async with opened(tmp_path) as log:
+        assert [each.id for each in await log.completions()] == made[::-1]
+
+
+async def test_more_than_memory_should_hold_goes_into_files_while_the_writer_is_busy(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        release = threading.Event()
+        busy = asyncio.ensure_future(log._write(lambda _: release.wait(30)))
+        await asyncio.sleep(0.1)
+        body = exchange([user("x" * (SPILL_BYTES // 4))]).request_body
+        made = [capture(log, [], request_body=body) for _ in range(6)]
+        folder = tmp_path / "log" / "log.sqlite3-spill"
+        while not (folder.is_dir() and list(folder.iterdir())):
+            await asyncio.sleep(0.02)
+        release.set()
+        assert await busy
+        while len(found := await log.completions()) < 6:
+            await asyncio.sleep(0.05)
+        assert [each.id for each in found] == made[::-1]
+        assert log.healthy() is None
+
+
+BOTH_FULL = """
+    import asyncio, resource, sys
+    from pathlib import Path
+    from burnish.proxy.log import Log
+    from burnish.proxy.log.writer import QUEUE_LIMIT_BYTES
+    from tests.proxy.log.exchanges import capture, exchange, user
+
+    async def main():
+        log = Log.open(Path(sys.argv[1]))
+        await log.counts()
+        unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, unlimited[1]))
+        body = exchange([user("x" * (QUEUE_LIMIT_BYTES // 4 - 8192))]).request_body
+        made = [capture(log, [], request_body=body) for _ in range(5)]
+        print("health:", log.healthy())
+        await asyncio.sleep(0.5)
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
+        while len(found := await log.completions()) < 4:
+            await asyncio.sleep(0.1)
+        print("the newest was dropped:", [each.id for each in found] == made[3::-1])
         capture(log, [user("goes on")])
-        assert (await log.counts())["completions"] == 5
+        print("stored:", (await log.counts())["completions"])
+        log.close()
+
+    asyncio.run(main())
+"""
+
+
+def test_the_newest_are_dropped_and_counted_only_when_disk_and_memory_are_full(tmp_path: Path):
+    lines = ran(BOTH_FULL, tmp_path / "log.sqlite3")
+    assert "1 completions were not logged" in lines[0]
+    assert lines[1:] == ["the newest was dropped: True", "stored: 5"]
+
+
+def ran(script: str, path: Path) -> list[str]:
+    """Run a script in another process and return what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
 
 
 FULL_DISK = """
@@ -163,15 +267,8 @@ FULL_DISK = """
 
 def test_a_full_disk_is_reported_and_caught_up_with(tmp_path: Path):
     """The process's own limit on file sizes makes every write fail, as a full disk does."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(FULL_DISK), str(tmp_path / "log.sqlite3")],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    lines = done.stdout.splitlines()
-    assert len(lines) == 4, done.stderr
+    lines = ran(FULL_DISK, tmp_path / "log.sqlite3")
+    assert len(lines) == 4
     assert lines[0].startswith("refused: nothing was stored: the log cannot be written")
     assert "cannot be written" in lines[1]
     assert lines[2] == "stored: 21 ratings: 1"
@@ -234,3 +331,82 @@ async def test_kill_9_loses_no_acknowledged_rating(tmp_path: Path):
         assert acknowledged <= set(stored)
         assert {each.draft.completion_id for each in stored.values()} == rated
     assert len(acknowledged) > 20
+
+
+CAPTURES_WHILE_LOCKED = """
+    import asyncio, sys, time
+    from pathlib import Path
+    from burnish.proxy.log import Log
+    from tests.proxy.log.exchanges import capture, user
+
+    async def main():
+        log = Log.open(Path(sys.argv[1]))
+        print("open", flush=True)
+        sys.stdin.readline()  # until it is locked
+        for number in range(100_000):
+            made = capture(log, [user(str(number))])
+            sys.stdout.write(f"{made} {time.monotonic()}\\n")
+            sys.stdout.flush()
+            await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+"""
+
+
+def captured_until_killed(path: Path, after_s: float) -> tuple[list[tuple[str, float]], float]:
+    """Capture in another process while the file is locked, kill -9 it; returns what it took and when, and its end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(CAPTURES_WHILE_LOCKED), str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin and process.stdout
+    assert process.stdout.readline() == "open\n"
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    process.stdin.write("\n")
+    process.stdin.flush()
+    threading.Timer(after_s, process.kill).start()
+    lines = [line.split() for line in process.stdout if line.endswith("\n")]
+    killed_at = time.monotonic()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+    other.execute("ROLLBACK")
+    other.close()
+    return [(name, float(made_at)) for name, made_at in lines], killed_at
+
+
+async def test_kill_9_while_the_file_is_locked_loses_only_the_window(tmp_path: Path):
+    path = tmp_path / "log.sqlite3"
+    lines, killed_at = captured_until_killed(path, after_s=1.0)
+    # Two windows: SQLite's own patience with the lock, then that of the files; and some for a busy machine.
+    promised = [name for name, made_at in lines if made_at < killed_at - 0.3]
+    assert promised
+    for _ in range(2):  # a second start finds nothing more
+        log = Log.open(path)
+        try:
+            while log._writer.behind:
+                await asyncio.sleep(0.02)
+            stored = [each.id for each in await log.completions(limit=100_000)]
+        finally:
+            log.close()
+        assert stored[::-1] == [name for name, _ in lines][: len(stored)], "each once, in order"
+        assert set(promised) <= set(stored)
+
+
+async def test_a_clock_that_was_set_back_keeps_the_order_of_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("burnish.proxy.ids._latest", 0)
+    async with opened(tmp_path) as log:
+        with monkeypatch.context() as ahead:
+            ahead.setattr(time, "time_ns", lambda: 4_000_000_000_000_000_000)
+            first = capture(log, [user("a")])
+        await log.counts()
+    monkeypatch.setattr("burnish.proxy.ids._latest", 0)  # as in a new process
+    async with opened(tmp_path) as log:
+        second = capture(log, [user("b")])
+        assert [each.id for each in await log.completions()] == [second, first]
+        assert first < second

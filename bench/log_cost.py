@@ -1,0 +1,124 @@
+"""What does the log cost? CPU time of its writer thread for each completion, group commits and all.
+
+``python -m bench.log_cost [--completions 10000]``: requests of 2 KB, each its own conversation; conversations
+that grow to twenty turns; answers streamed in 64 chunks. They are put in as a proxy at 5,000 requests a second
+does, some hundred to a commit. Exits 1 when a plain completion costs more than the limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from bench.log_growth import exchange, prose
+from burnish.proxy.log import Log
+from burnish.proxy.records import Exchange
+
+LIMIT_US = 60
+"""A seventh of what a request costs the proxy altogether."""
+TOGETHER = 250
+"""Completions to a commit: what comes in 50 ms."""
+TURNS = 20
+CHUNKS = 64
+
+SYSTEM = {"role": "system", "content": "You are a helpful assistant."}
+
+
+def main() -> None:
+    """Measure, print, and exit 1 when the limit is broken."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--completions", type=int, default=10_000)
+    sys.exit(asyncio.run(run(parser.parse_args().completions)))
+
+
+async def run(completions: int) -> int:
+    """Measure each kind in a log of its own; returns the exit code."""
+    kinds = {"new conversations": fresh, "growing conversations": growing, "streamed, new": streamed}
+    found = {}
+    for name, kind in kinds.items():
+        made = list(kind(completions, random.Random(0)))
+        found[name] = await cost_us(made)
+        print(f"{name:<24}{found[name]:7.1f} µs of the writer's CPU a completion", flush=True)
+    return 0 if found["new conversations"] <= LIMIT_US else 1
+
+
+async def cost_us(made: list[Exchange]) -> float:
+    """Log exchanges and return what the writer thread used for each."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Log.open(Path(folder) / "log.sqlite3")
+        writer = next(each for each in threading.enumerate() if each.name == "burnish-log")
+        assert writer.ident
+        clock = time.pthread_getcpuclockid(writer.ident)
+        await log.runs()
+        before = time.clock_gettime(clock)
+        for start in range(0, len(made), TOGETHER):
+            for each in made[start : start + TOGETHER]:
+                log.capture(each)
+            await log.runs(limit=1)  # waits until they are stored
+        spent = time.clock_gettime(clock) - before
+        log.close()
+    return spent * 1e6 / len(made)
+
+
+def fresh(count: int, chance: random.Random) -> Iterator[Exchange]:
+    """Yield requests of 2 KB with an answer of 1 KB, each of its own."""
+    for _ in range(count):
+        yield made([SYSTEM, {"role": "user", "content": prose(chance, 280)}], reply(chance))
+
+
+def growing(count: int, chance: random.Random) -> Iterator[Exchange]:
+    """Yield the turns of some conversations, in turn."""
+    conversations: list[list[dict[str, Any]]] = [[SYSTEM] for _ in range(max(count // TURNS, 1))]
+    for _ in range(TURNS):
+        for history in conversations:
+            history.append({"role": "user", "content": prose(chance, 60)})
+            answer = reply(chance)
+            yield made(history, answer)
+            history.append(answer)
+
+
+def streamed(count: int, chance: random.Random) -> Iterator[Exchange]:
+    """Yield the same as ``fresh`` with answers in pieces."""
+    for whole in fresh(count, chance):
+        events = [event({"role": "assistant", "content": ""})]
+        events += [event({"content": f" {word}"}) for word in prose(chance, CHUNKS - 1).split()]
+        events += [event({}, "stop"), b"data: [DONE]\n\n"]
+        yield replace(whole, chunks=tuple(events), content_type="text/event-stream")
+
+
+def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
+    """Return one event of a stream."""
+    chunk = {
+        "id": "chatcmpl-mock-0123456789abcdef",
+        "object": "chat.completion.chunk",
+        "created": 1_760_000_000,
+        "model": "mock",
+        "choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}],
+    }
+    return b"data: " + orjson.dumps(chunk) + b"\n\n"
+
+
+def made(messages: list[dict[str, Any]], answer: dict[str, Any]) -> Exchange:
+    """Return an exchange as clients make them."""
+    body = {"model": "smollm2", "messages": messages, "temperature": 0.7, "max_tokens": 256, "stream": False}
+    return exchange(orjson.dumps(body), answer)
+
+
+def reply(chance: random.Random) -> dict[str, Any]:
+    """Return an answer of 700 bytes."""
+    return {"role": "assistant", "content": prose(chance, 100)}
+
+
+if __name__ == "__main__":
+    main()

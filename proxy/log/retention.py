@@ -1,0 +1,96 @@
+"""What the log need not keep, or must not: which completions that are, and taking out some of them at a time.
+
+A completion is as old as what was logged around it. So a clock that was set back, or ahead for a while, neither lets
+what is new go nor what is old stay: age is read off the order of the log, and a time alone is not believed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from burnish.proxy.log import feedback
+from burnish.proxy.log.erasing import erase, erase_feedback
+
+STEP_ROWS = 32
+"""Completions a step, some milliseconds: captures and ratings are committed between two steps."""
+
+DAY_S = 24 * 60 * 60
+
+
+class Keep(NamedTuple):
+    """How much the log keeps; None: all."""
+
+    days: float | None = None
+    completions: int | None = None
+    rated: bool = True
+    """Completions with feedback that counts are kept whatever their age."""
+
+    @property
+    def all(self) -> bool:
+        """Whether nothing is ever taken out."""
+        return self.days is None and self.completions is None
+
+
+def boundary(connection: sqlite3.Connection, keep: Keep, now: float) -> int:
+    """Return the number of the last completion that is not kept for its age or its place, 0 when all are."""
+    by_place = by_age = 0
+    if keep.completions is not None:
+        row = connection.execute(
+            "SELECT n FROM completion ORDER BY n DESC LIMIT 1 OFFSET ?", (keep.completions,)
+        ).fetchone()
+        by_place = row[0] if row else 0
+    if keep.days is not None:
+        oldest = now - keep.days * DAY_S
+        kept = connection.execute(
+            "SELECT n FROM completion WHERE created_at BETWEEN ? AND ? ORDER BY n LIMIT 1", (oldest, now)
+        ).fetchone()
+        (by_age,) = connection.execute(
+            "SELECT coalesce(max(n), 0) FROM completion WHERE created_at < ? AND (? IS NULL OR n < ?)",
+            (oldest, *(kept or (None,)), *(kept or (None,))),
+        ).fetchone()
+    return int(max(by_place, by_age))
+
+
+def prune(connection: sqlite3.Connection, keep: Keep, after: int, upto: int) -> tuple[int, int]:
+    """Take out some completions with numbers in (after, upto]; returns the last number looked at, and how many went.
+
+    0 as the last number: there are no more.
+    """
+    rows = connection.execute(
+        "SELECT n, id, conversation_id FROM completion WHERE n > ? AND n <= ? ORDER BY n LIMIT ?",
+        (after, upto, STEP_ROWS),
+    ).fetchall()
+    ids = {row[1] for row in rows}
+    if keep.rated:
+        ids -= _rated(connection, {row[2] for row in rows})
+    if ids:
+        erase(connection, ids)
+    return (rows[-1][0] if rows else 0), len(ids)
+
+
+def forget(connection: sqlite3.Connection, caller: str) -> int:
+    """Take out some of what a caller asked and was answered, then what they said of answers; returns how much went.
+
+    0: nothing is left.
+    """
+    rows = connection.execute("SELECT id FROM completion WHERE caller = ? LIMIT ?", (caller, STEP_ROWS))
+    ids = [name for (name,) in rows]
+    if ids:
+        erase(connection, ids)
+        return len(ids)
+    connection.execute("DELETE FROM wish WHERE caller = ?", (caller,))
+    return erase_feedback(connection, "rater = ?", caller)
+
+
+def _rated(connection: sqlite3.Connection, conversations: set[str]) -> set[str]:
+    """Return the completions there that feedback is about, also as the worse one of two."""
+    ratings = feedback.effective_ratings(connection, conversations)
+    worse = {each.preferred_over for each in ratings.values() if each.preferred_over}
+    compared = connection.execute(
+        """SELECT preferred_over FROM feedback WHERE preferred_over IN (
+            SELECT id FROM completion WHERE conversation_id IN (SELECT value FROM json_each(?))
+        ) AND id NOT IN (SELECT feedback FROM undo)""",
+        (feedback.as_json(conversations),),
+    )
+    return ratings.keys() | worse | {name for (name,) in compared}

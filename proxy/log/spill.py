@@ -1,0 +1,199 @@
+"""Captures that the database does not take yet: in files beside it, read back in order.
+
+A segment is a file of records, ``length, CRC-32, capture``; segments sort by name. A record that was torn by a crash
+ends its segment: what is behind it was never complete. Not thread-safe: the writer says who is at it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import struct
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import BinaryIO
+
+from burnish.proxy.records import Exchange
+
+logger = logging.getLogger(__name__)
+
+SUFFIX = ".captures"
+SEGMENT_BYTES = 64 * 1024 * 1024
+"""A segment is removed when all of it is in the database; a longer one would keep its room on the disk for longer."""
+READ_BYTES = 16 * 1024 * 1024
+"""Read back at a time, unless a single capture is longer."""
+FIRST_NUMBER = 10**11
+"""Of twelve digits: captures that were taken out too early go into a segment before all others."""
+
+HEAD = struct.Struct("<II")
+FACTS = tuple(each.name for each in fields(Exchange) if each.name not in ("request_body", "chunks"))
+
+
+class Unreadable(ValueError):
+    """A whole record that is no capture."""
+
+
+class Spill:
+    """The files in one folder, which is made when the first one is needed."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take what an earlier process has left there."""
+        self._folder = folder
+        self._segments = deque(sorted(p for p in folder.glob(f"*{SUFFIX}") if p.stem.isdecimal()))
+        self._position = 0
+        """In the first segment: what is before it is in the database."""
+        self._read_to = 0
+        self._open: BinaryIO | None = None
+        """The last segment, where it is of this process."""
+        self._length = 0
+        """Of the open one, in whole records."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is anything to read back."""
+        return bool(self._segments)
+
+    @property
+    def more(self) -> bool:
+        """Whether there is anything behind what ``read`` returned last."""
+        return len(self._segments) > 1 or (
+            bool(self._segments) and self._read_to < self._segments[0].stat().st_size
+        )
+
+    def append(self, exchange: Exchange) -> None:
+        """Put a capture behind all others. Raises OSError, with nothing of it stored."""
+        if self._open is None or self._length >= SEGMENT_BYTES:
+            last = int(self._segments[-1].stem) if self._segments else FIRST_NUMBER
+            path = self._path(last + 1)
+            opened = self._create(path)
+            self.close()
+            self._open = opened
+            self._segments.append(path)
+        record = packed(exchange)
+        try:
+            _write(self._open, record)
+        except OSError:
+            self._open.truncate(self._length)
+            self._open.seek(self._length)
+            raise
+        self._length += len(record)
+
+    def put_back(self, exchanges: Iterable[Exchange]) -> None:
+        """Put captures before all others. Raises OSError, with none of them stored."""
+        assert not self._position, "nothing can go before what is half read"
+        path = self._path(int(self._segments[0].stem) - 1 if self._segments else FIRST_NUMBER)
+        with self._create(path) as segment:
+            try:
+                _write(segment, b"".join(map(packed, exchanges)))
+            except OSError:
+                path.unlink()
+                raise
+        self._segments.appendleft(path)
+
+    def read(self, limit: int) -> list[Exchange]:
+        """Return the first captures, at most so many; they stay until ``forget_read``. Empty: there are none.
+
+        Raises OSError and Unreadable, after which the first segment is to be skipped.
+        """
+        while self._segments:
+            found: list[Exchange] = []
+            self._read_to = self._position
+            try:
+                for exchange, end in self._records(self._segments[0]):
+                    found.append(exchange)
+                    self._read_to = end
+                    if len(found) >= limit or end - self._position >= READ_BYTES:
+                        break
+            except Unreadable:
+                if not found:
+                    raise
+            if found:
+                return found
+            self._remove_first()
+        return []
+
+    def forget_read(self) -> None:
+        """Take out what ``read`` returned last: it is in the database."""
+        self._position = self._read_to
+        if self._segments and self._position >= self._segments[0].stat().st_size:
+            self._remove_first()
+
+    def skip(self) -> Path:
+        """Set the first segment aside and return where it is now: it cannot be read."""
+        path = self._segments.popleft()
+        if not self._segments:
+            self.close()
+        self._position = self._read_to = 0
+        aside = path.with_suffix(".unreadable")
+        with suppress(OSError):
+            path.rename(aside)
+        return aside
+
+    def close(self) -> None:
+        """Close the files; what is in them stays."""
+        if self._open:
+            self._open.close()
+        self._open, self._length = None, 0
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:012d}{SUFFIX}"
+
+    def _create(self, path: Path) -> BinaryIO:
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.fchmod(descriptor, 0o600)
+        return os.fdopen(descriptor, "wb", buffering=0)
+
+    def _records(self, path: Path) -> Iterator[tuple[Exchange, int]]:
+        """Yield captures from where reading stands, and where the record of each ends."""
+        with path.open("rb") as segment:
+            segment.seek(self._position)
+            while len(head := segment.read(HEAD.size)) == HEAD.size:
+                length, checksum = HEAD.unpack(head)
+                content = segment.read(length)
+                if len(content) < length or zlib.crc32(content) != checksum:
+                    logger.warning("%s ends in a torn record, which is left out", path)
+                    return
+                yield _unpacked(content), segment.tell()
+
+    def _remove_first(self) -> None:
+        path = self._segments.popleft()
+        if not self._segments:
+            self.close()
+        path.unlink(missing_ok=True)
+        self._position = self._read_to = 0
+
+
+def packed(exchange: Exchange) -> bytes:
+    """Return a capture as a record."""
+    parts = [exchange.request_body, *exchange.chunks]
+    facts = {name: getattr(exchange, name) for name in FACTS} | {"lengths": [len(part) for part in parts]}
+    # Of the standard library: it takes any string, half characters too.
+    encoded = json.dumps(facts).encode()
+    content = b"".join([len(encoded).to_bytes(4, "little"), encoded, *parts])
+    return HEAD.pack(len(content), zlib.crc32(content)) + content
+
+
+def _unpacked(content: bytes) -> Exchange:
+    start = 4 + int.from_bytes(content[:4], "little")
+    try:
+        facts = json.loads(content[4:start])
+        parts = []
+        for length in facts.pop("lengths"):
+            parts.append(content[start : start + length])
+            start += length
+        return Exchange(**facts, request_body=parts[0], chunks=tuple(parts[1:]))
+    except (ValueError, TypeError, LookupError) as error:
+        raise Unreadable(f"a capture that another version of burnish wrote: {error}") from error
+
+
+def _write(file: BinaryIO, content: bytes) -> None:
+    """Write all of it: a disk that is nearly full takes a part and says so only then."""
+    view = memoryview(content)
+    while view:
+        view = view[file.write(view) or 0 :]

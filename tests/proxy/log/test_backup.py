@@ -1,0 +1,93 @@
+"""A backup is one whole moment of the log, in one file of its owner, also while it is written."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from burnish.proxy.errors import ConfigError, Conflict, Unavailable
+from burnish.proxy.log import Log
+from burnish.proxy.log.backup import back_up
+from burnish.proxy.records import FeedbackDraft
+from tests.proxy.log.exchanges import capture, opened, user
+
+
+def left_of_copies(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.glob("copy*")}
+
+
+async def test_a_backup_opens_as_a_log_with_all_that_was_acknowledged(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = capture(log, [user("hi")])
+        await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+        assert back_up(tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db") == 1
+        later = capture(log, [user("later")])
+        await log.counts()
+    assert left_of_copies(tmp_path) == {"copy.db": 0o600}
+    copy = Log.open(tmp_path / "copy.db")
+    try:
+        assert (await copy.completion(made)).rating == 1.0
+        assert later not in {each.id for each in await copy.completions()}
+    finally:
+        copy.close()
+
+
+async def test_it_works_when_burnish_does_not_run(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        capture(log, [user("hi")])
+    assert back_up(tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db") == 1
+
+
+async def test_neither_waits_for_the_other(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        for number in range(300):
+            capture(log, [user(f"{number} " + "x" * 50_000)])
+        before = (await log.counts())["completions"]
+        copying = asyncio.ensure_future(
+            asyncio.to_thread(back_up, tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db")
+        )
+        ratings = 0
+        while not copying.done():
+            made = capture(log, [user(f"meanwhile {ratings}")])
+            await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+            ratings += 1
+        assert before <= await copying <= before + ratings
+        assert ratings
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
+        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        orphans = "SELECT count(*) FROM completion WHERE node NOT IN (SELECT id FROM node)"
+        assert copy.execute(orphans).fetchone() == (0,)
+
+
+async def test_it_replaces_nothing(tmp_path: Path):
+    async with opened(tmp_path):
+        (tmp_path / "copy.db").write_text("precious")
+        with pytest.raises(Conflict, match="exists already"):
+            back_up(tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db")
+    assert (tmp_path / "copy.db").read_text() == "precious"
+
+
+def test_no_log_and_no_folder_say_what_to_do(tmp_path: Path):
+    with pytest.raises(ConfigError, match="there is no log"):
+        back_up(tmp_path / "burnish.db", tmp_path / "copy.db")
+    Log.open(tmp_path / "burnish.db").close()
+    with pytest.raises(Unavailable, match="cannot be copied"):
+        back_up(tmp_path / "burnish.db", tmp_path / "nowhere" / "copy.db")
+
+
+async def test_a_damaged_log_is_not_taken_for_a_backup(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        for number in range(200):
+            capture(log, [user(f"{number} " + "x" * 1000)])
+    path = tmp_path / "log" / "log.sqlite3"
+    content = bytearray(path.read_bytes())
+    content[40 * 4096 : 60 * 4096] = bytes(20 * 4096)
+    path.write_bytes(content)
+    with pytest.raises(Unavailable, match="nothing was left"):
+        back_up(path, tmp_path / "copy.db")
+    assert not left_of_copies(tmp_path)

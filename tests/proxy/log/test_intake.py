@@ -1,0 +1,118 @@
+"""A batch is stored as its completions would be one by one, and no fault of one harms another."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.proxy.log.capture import Captured, understand
+from burnish.proxy.log.intake import Intake
+from burnish.proxy.log.migrations import migrate
+from burnish.proxy.records import Exchange
+from tests.proxy.log.exchanges import assistant, capture, exchange, opened, system, user
+
+
+def database() -> sqlite3.Connection:
+    opened = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(opened)
+    return opened
+
+
+def content_of(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
+    """All that is stored, conversations by the number of their first completion."""
+    rows = connection.execute(
+        """SELECT completion.id, min(n) OVER (PARTITION BY conversation_id), node.digest, prompt.body, reply.body,
+            settings.body, definitions.body, caller, session, reply_key
+        FROM completion LEFT JOIN node ON node.id = completion.node
+        LEFT JOIN content AS prompt ON prompt.id = completion.prompt
+        LEFT JOIN content AS reply ON reply.id = completion.reply
+        LEFT JOIN content AS settings ON settings.id = completion.settings
+        LEFT JOIN content AS definitions ON definitions.id = completion.definitions
+        ORDER BY n"""
+    ).fetchall()
+    tree = connection.execute(
+        """SELECT node.digest, parent.digest, body FROM node
+        LEFT JOIN node AS parent ON parent.id = node.parent JOIN content ON content.id = node.content ORDER BY 1"""
+    ).fetchall()
+    return rows + tree + connection.execute("SELECT digest, body FROM content ORDER BY 1").fetchall()
+
+
+def talks(seed: int) -> list[Exchange]:
+    """Conversations of several callers that go on, split, begin the same and are tried again."""
+    chance = random.Random(seed)
+    histories: list[list[dict[str, Any]]] = [[system("be kind")], [], [user("same")]]
+    made: list[Exchange] = []
+    for number in range(60):
+        history = list(chance.choice(histories))
+        history.append(user(chance.choice(["why?", "how?", f"what is {number}?"])))
+        reply = chance.choice(["OK.", f"answer {number}, which is long enough to be found by itself"])
+        made.append(
+            exchange(
+                history,
+                reply,
+                caller=chance.choice(["ann", "bob"]),
+                session=chance.choice([None, "s1", "s2"]),
+                retry=chance.choice([0, 0, 0, 1]),
+                params=chance.choice([{}, {"temperature": 0.5}, {"tools": ["x" * 300]}]),
+            )
+        )
+        histories.append([*history, assistant(reply)])
+    return made
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_batches_of_any_size_store_the_same(seed: int):
+    captured = [understand(each) for each in talks(seed)]
+    stored = []
+    for size in (1, 7, 60):
+        connection = database()
+        intake = Intake(connection)
+        for start in range(0, len(captured), size):
+            intake.add(captured[start : start + size])
+            if size == 7:
+                intake.forget()  # as after a fault: only slower
+        stored.append(content_of(connection))
+        connection.close()
+    assert stored[0] == stored[1] == stored[2]
+
+
+def test_a_long_history_that_is_new_is_stored_once(tmp_path: Path):
+    history = [each for turn in range(300) for each in (user(f"q{turn}"), assistant(f"a{turn}"))]
+    made = [understand(exchange([*history, user(f"end {number}")])) for number in range(3)]
+    connection = database()
+    Intake(connection).add(made)
+    assert connection.execute("SELECT count(*) FROM node").fetchone() == (603,)
+    later = Intake(connection)  # which remembers nothing
+    later.add([understand(exchange([*history, user("end 0"), assistant("Hello!"), user("and now?")]))])
+    assert connection.execute("SELECT count(*) FROM node").fetchone() == (605,)
+    assert connection.execute("SELECT count(DISTINCT conversation_id) FROM completion").fetchone()[0] < 4
+    connection.close()
+
+
+def test_what_is_stored_already_stays_as_it_is():
+    captured: list[Captured] = [understand(exchange([user(str(number))])) for number in range(3)]
+    connection = database()
+    Intake(connection).add(captured[:2])
+    before = connection.execute("SELECT id, conversation_id FROM completion").fetchall()
+    Intake(connection).add(captured, again=True)
+    after = connection.execute("SELECT id, conversation_id FROM completion ORDER BY n").fetchall()
+    assert after[:2] == before and len(after) == 3
+    connection.close()
+
+
+async def test_a_row_that_sqlite_cannot_hold_harms_no_other_of_its_batch(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        before = capture(log, [user("before")])
+        bad = capture(log, [user("x")], caller="\udcff")
+        worse = capture(log, [user("x")], retry=2**70)
+        after = capture(log, [user("after")])
+        found = {each.id for each in await log.completions()}
+        assert {before, after} <= found
+        assert not {bad, worse} & found
+        again = capture(log, [user("before"), assistant("Hello!"), user("more")])
+        conversations = {each.id: each.conversation_id for each in await log.completions()}
+        assert conversations[again] == conversations[before], "what is remembered is what is stored"

@@ -1,0 +1,175 @@
+"""What need not be kept goes, what is rated or shared stays, and who is forgotten leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from burnish.proxy.errors import NotFound
+from burnish.proxy.log import Keep, Log
+from burnish.proxy.records import FeedbackDraft
+from tests.proxy.log.exchanges import assistant, capture, opened, system, user
+
+DAY_S = 86_400.0
+
+
+async def left(log: Log) -> list[str]:
+    return [each.id for each in await log.completions(limit=1000)][::-1]
+
+
+async def rate(log: Log, completion_id: str, **said: object) -> str:
+    draft = FeedbackDraft(completion_id, "completion_id", **({"reward": 1.0} | said))
+    return (await log.add_feedback(draft))[0].id
+
+
+def content(tmp_path: Path) -> list[bytes]:
+    connection = sqlite3.connect(tmp_path / "log" / "log.sqlite3")
+    bodies = [bytes(body) for (body,) in connection.execute("SELECT body FROM content ORDER BY id")]
+    (orphans,) = connection.execute(
+        "SELECT count(*) FROM node WHERE content NOT IN (SELECT id FROM content)"
+    ).fetchone()
+    connection.close()
+    assert not orphans
+    return bodies
+
+
+async def test_the_latest_are_kept(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = [capture(log, [user(f"q{number}")]) for number in range(100)]
+        assert await log.prune(Keep(completions=30)) == 70
+        assert await left(log) == made[70:]
+        assert await log.prune(Keep(completions=30)) == 0
+        assert await log.prune(Keep(completions=1000)) == 0
+
+
+async def test_what_is_old_goes_unless_it_is_rated(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        old = [capture(log, [user(f"o{n}")], started_at=time.time() - 40 * DAY_S) for n in range(6)]
+        new = capture(log, [user("new")])
+        await rate(log, old[1])
+        await rate(log, old[2], reward=None, comment="too long")
+        await rate(log, old[3], preferred_over=old[4])
+        taken_back = await rate(log, old[5])
+        await log.undo_feedback(taken_back)
+        assert await log.prune(Keep(days=30)) == 2
+        assert await left(log) == [*old[1:5], new]
+        with pytest.raises(NotFound):
+            await log.feedback(taken_back)
+        assert {each.completion.id for each in await log.rated()} == {old[1], old[2], old[3]}
+        assert await log.prune(Keep(days=30, rated=False)) == 4
+        assert await left(log) == [new]
+        assert await log.feedbacks() == []
+
+
+async def test_a_rating_of_a_conversation_keeps_all_of_it(tmp_path: Path):
+    long_ago = time.time() - 40 * DAY_S
+    async with opened(tmp_path) as log:
+        first = capture(log, [user("q")], "a reply that names its conversation", started_at=long_ago)
+        history = [user("q"), assistant("a reply that names its conversation"), user("more")]
+        second = capture(log, history, started_at=long_ago)
+        other = capture(log, [user("something else")], started_at=long_ago)
+        await rate(log, second, scope="conversation")
+        await log.prune(Keep(days=30))
+        assert await left(log) == [first, second]
+        assert other not in await left(log)
+
+
+async def test_shared_messages_stay_while_something_uses_them(tmp_path: Path):
+    shared = system("shared by all")
+    async with opened(tmp_path) as log:
+        capture(log, [shared, user("first")], "said twice", params={"tools": ["t" * 300]})
+        kept = capture(log, [shared, user("second")], "said twice", params={"tools": ["t" * 300]})
+        before = await log.completion(kept)
+        await log.prune(Keep(completions=1))
+        assert await log.completion(kept) == before
+        await log.counts()
+        bodies = b"".join(content(tmp_path))
+        assert b"first" not in bodies
+        assert all(each in bodies for each in (b"shared by all", b"second", b"said twice", b"ttt"))
+        await log.forget("local")
+        await log.counts()
+        assert content(tmp_path) == []
+        again = capture(log, [shared, user("first")], "said twice")
+        assert (await log.completion(again)).messages == (shared, user("first"))
+
+
+async def test_the_middle_of_a_conversation_goes_and_the_rest_is_whole(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        history, made = [], []
+        for turn in range(6):
+            history.append(user(f"q{turn}"))
+            made.append(capture(log, list(history), f"a{turn}"))
+            history.append(assistant(f"a{turn}"))
+        await log.prune(Keep(completions=2))
+        assert await left(log) == made[4:]
+        assert list((await log.completion(made[5])).messages) == history[:-1]
+
+
+async def test_a_clock_that_was_set_back_lets_nothing_new_go(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        first = capture(log, [user("today")])
+        set_back = capture(log, [user("today, by a clock that stands at 1970")], started_at=1000.0)
+        last = capture(log, [user("today again")])
+        assert await log.prune(Keep(days=1)) == 0
+        assert await left(log) == [first, set_back, last]
+
+
+async def test_a_clock_that_was_ahead_for_a_while_keeps_nothing_for_ever(tmp_path: Path):
+    old, ahead = time.time() - 40 * DAY_S, time.time() + 1000 * DAY_S
+    async with opened(tmp_path) as log:
+        capture(log, [user("old")], started_at=old)
+        capture(log, [user("old, by a clock that was ahead")], started_at=ahead)
+        capture(log, [user("old as well")], started_at=old)
+        ambiguous = capture(log, [user("old or new")], started_at=ahead)
+        new = capture(log, [user("new")])
+        assert await log.prune(Keep(days=30)) == 3
+        assert await left(log) == [ambiguous, new]
+
+
+async def test_captures_and_ratings_do_not_wait_while_much_is_taken_out(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        for number in range(2000):
+            capture(log, [user(f"q{number}")])
+        rated = capture(log, [user("rated")])
+        await log.counts()
+        pruning = asyncio.ensure_future(log.prune(Keep(completions=1)))
+        slowest_s, ratings = 0.0, 0
+        while not pruning.done():
+            started = time.perf_counter()
+            await rate(log, rated, rater=str(ratings))
+            slowest_s = max(slowest_s, time.perf_counter() - started)
+            ratings += 1
+        assert await pruning == 2000
+        assert ratings > 5
+        assert slowest_s < 2.0  # some 10 ms; the rest is for a busy machine
+
+
+# Forgetting
+
+
+async def test_who_is_forgotten_leaves_no_byte_behind(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        secret = capture(
+            log, [system("shared"), user("my number is 4711-0815")], "noted: 4711-0815", caller="ann"
+        )
+        raw = capture(log, [user("x")], caller="ann", request_body=b"4711-0815 {broken")
+        kept = capture(log, [system("shared"), user("other")], caller="bob")
+        await rate(log, secret, rater="ann", comment="I am 4711-0815")
+        await rate(log, kept, rater="ann", comment="4711-0815 thinks so, too")
+        bobs = await rate(log, kept, rater="bob")
+        await log.add_wish("ann", "say 4711-0815")
+        assert await log.forget("ann") == 3
+        assert await log.forget("ann") == 0
+        assert await left(log) == [kept]
+        assert [each.id for each in await log.feedbacks()] == [bobs]
+        assert (await log.completion(kept)).messages[0] == system("shared")
+        assert await log.wishes("ann") == []
+        for missing in (secret, raw):
+            with pytest.raises(NotFound):
+                await log.completion(missing)
+        for file in (tmp_path / "log").iterdir():
+            assert b"4711-0815" not in file.read_bytes(), file.name
