@@ -128,7 +128,7 @@ class Writer:
         self._queued_bytes = 0
         self._first_at = 0.0
         """When the first of the captures that wait was put in, on the monotonic clock."""
-        self._put = self._taken = 0
+        self._put = self._taken = self._stored = 0
         self._dropped = 0
         self._closing = False
         self._close_by = 0.0
@@ -193,9 +193,11 @@ class Writer:
     def backlog(self) -> Backlog:
         """Return what is not yet on the disk. From any thread."""
         with self._changed:
-            since = self._failing_since or (self._first_at if self._captures else None)
+            since = self._failing_since or (self._first_at if self._put > self._stored else None)
             lag_s = time.monotonic() - since if since else 0.0
-            return Backlog(len(self._captures) + len(self._calls), self._queued_bytes, lag_s, self._dropped)
+            # Files that a killed burnish left hold captures that were never put in here.
+            unstored = max(0, self._put - self._stored)
+            return Backlog(unstored + len(self._calls), self._queued_bytes, lag_s, self._dropped)
 
     def close(self) -> None:
         """Store what is waiting, in files if need be, and end the threads."""
@@ -366,6 +368,7 @@ class Writer:
                 self._spill.forget_read()
             with self._changed:
                 self._queued_bytes -= sum(size for _, size in batch.captures)
+                self._stored += len(batch.read_back) + len(batch.captures)
                 self._trouble = self._disk_trouble = self._failing_since = None
                 self._retry_s = FIRST_RETRY_S
 
