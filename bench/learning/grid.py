@@ -27,13 +27,14 @@ LARGE = ("student", "assistant-teacher", "teacher")
 """For models that can more than the small one."""
 OPPOSITE = ("at-length", "brief")
 SEQUENCE = ("no-commas", "second-person", "brief")
-STRESSES: tuple[Stress, ...] = ("flip10", "flip30", "only_good", "only_bad", "turn")
+STRESSES: tuple[Stress, ...] = ("flip10", "flip20", "flip30", "only_good", "only_bad", "turn")
 RATINGS, COMMENTS, MANY = 32, 16, 64
-CURVE = (8, 16, 32, 64, 128)
+FEWER_AND_MORE = {"auto": (8, 16, 128), "auto_words": (8, 32), "mis_po_rival": (16, 64)}
+"""Ratings or comments on one's own length besides those that every arm gets."""
 TWO_ROUNDS = (16, 40)
 FRESH = 120
 """Held-out questions where hardly any answer satisfies."""
-ONLINE = tuple(range(16, 129, 16))
+ONLINE = tuple(range(16, 65, 16))
 
 QUICK = (
     Cell("auto", ("brief",), 0, (RATINGS,), held_out=30, widely=False),
@@ -42,10 +43,14 @@ QUICK = (
 
 
 def full() -> Iterator[Cell]:
-    """Return what is to be measured, what matters most first, so that a grid that is stopped has said most of it."""
-    for part in (_claims, _rounds, _noise, _styles, _stresses, _objectives, _curves, _online):
-        for seed in SEEDS:
-            yield from part(seed)
+    """Return what is to be measured, what matters most first, so that a grid that is stopped has said most of it.
+
+    What burnish claims comes with every seed, all else with the first.
+    """
+    for seed in SEEDS:
+        yield from _claims(seed)
+    for part in (_rounds, _words_under_stress, _objectives, _styles, _stresses, _counts, _online):
+        yield from part(SEEDS[0])
 
 
 def large() -> Iterator[Cell]:
@@ -71,9 +76,23 @@ def _rounds(seed: int) -> Iterator[Cell]:
         yield Cell(arm, ("brief-cold",), seed, TWO_ROUNDS, "rounds", held_out=FRESH)
 
 
-def _noise(seed: int) -> Iterator[Cell]:
-    yield _anew("auto", "brief", seed, MANY)
-    yield _anew("auto", "brief", seed, MANY, "flip20")
+def _words_under_stress(seed: int) -> Iterator[Cell]:
+    """Without ``only_good``: who finds nothing wrong has nothing to say."""
+    for stress in STRESSES:
+        if stress != "only_good":
+            yield _anew("auto_words", "brief-cold", seed, COMMENTS, stress)
+    yield Cell("auto_words", SEQUENCE, seed, (16, 32, 48), "rounds")
+    yield Cell("auto_words", OPPOSITE, seed, (RATINGS,))
+
+
+def _objectives(seed: int) -> Iterator[Cell]:
+    """Grades of 1 to 5 among them: other ratings than thumbs, learnt by what burnish chooses."""
+    for name, arm in ARMS.items():
+        if name not in BEST:
+            yield _anew(name, "brief", seed, RATINGS)
+            if name != "critique":  # by which ``auto`` learns brief-cold's comments: one of the claims
+                yield _anew(name, "brief-cold", seed, COMMENTS if arm.comments or arm.turns else RATINGS)
+    yield _anew("auto", "brief-cold", seed, RATINGS)
 
 
 def _styles(seed: int) -> Iterator[Cell]:
@@ -83,33 +102,21 @@ def _styles(seed: int) -> Iterator[Cell]:
 
 
 def _stresses(seed: int) -> Iterator[Cell]:
-    for stress in STRESSES:
+    for stress in ("none", *STRESSES):
         yield _anew("auto", "brief", seed, MANY, stress)
     yield Cell("auto", SEQUENCE, seed, (32, 64, 96), "rounds")
     yield Cell("auto", OPPOSITE, seed, (MANY,))
 
 
-def _objectives(seed: int) -> Iterator[Cell]:
-    """Grades of 1 to 5 among them: other ratings than thumbs, learnt by what burnish chooses."""
-    for name, arm in ARMS.items():
-        if name not in BEST:
-            yield _anew(name, "brief", seed, RATINGS)
-            yield _anew(name, "brief-cold", seed, COMMENTS if arm.comments or arm.turns else RATINGS)
-
-
-def _curves(seed: int) -> Iterator[Cell]:
-    for ratings in CURVE:
-        for arm in BEST:
-            for preference in LENGTH:
-                cell = _anew(arm, preference, seed, ratings)
-                if cell not in (*_claims(seed), *_noise(seed)):
-                    yield cell
+def _counts(seed: int) -> Iterator[Cell]:
+    for arm, counts in FEWER_AND_MORE.items():
+        for count in counts:
+            yield _anew(arm, "brief-cold" if arm == "auto_words" else "brief", seed, count)
 
 
 def _online(seed: int) -> Iterator[Cell]:
-    for arm in BEST:
-        for preference in (*LENGTH, "second-person"):
-            yield Cell(arm, (preference,), seed, ONLINE, "online")
+    yield Cell("auto", ("brief",), seed, ONLINE, "online")
+    yield Cell("auto_words", ("brief-cold",), seed, ONLINE, "online")
 
 
 def records(out: Path) -> dict[str, dict[str, Any]]:

@@ -108,7 +108,8 @@ def _joint(seeds: Seeds) -> dict[int, Mean]:
 
 
 def _halves(means: list[Mean]) -> list[float]:
-    return [each.half or 0 for each in means]
+    """Return half of each interval; of one seed there is none to draw, which is not an interval of no width."""
+    return [math.nan if each.half is None else each.half for each in means]
 
 
 def _canvas(inches: float) -> tuple[Any, Any]:

@@ -24,7 +24,7 @@ from burnish.bench.plots import curves, overview
 from burnish.bench.rates import Rate
 
 QUICK_LIMITS = {"brief": 0.55, "brief-cold": 0.35}
-"""Least joint share after the last count: well below what runs reached (.75 to .93, .47 to .79; standard error .09)."""
+"""Least joint share after the last count: well below what runs reached (.75 to .93, .47 to .80; standard error .09)."""
 SHOWN = ("arm", "ratings", "satisfied", "joint", "topic", "facts", "at length", "KL", "gate")
 """What a terminal has room for; the file has all."""
 QUICK_EMPTY = 0.1
