@@ -112,12 +112,24 @@ http {{
   }}
 }}
 """)
-    return ["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]
+    return [_nginx_program(folder) or "nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")]
 
 
-def _have_nginx(folder: Path) -> None:
-    if not shutil.which("nginx"):
-        raise CannotMeasure("nginx is missing: apt-get install nginx-light")
+def _nginx_program(folder: Path) -> str | None:
+    own = folder / "usr" / "sbin" / "nginx"
+    return str(own) if own.exists() else shutil.which("nginx")
+
+
+def _install_nginx(folder: Path) -> None:
+    """Into the folder alone, which needs no rights; only where there is none yet."""
+    if _nginx_program(folder):
+        return
+    try:
+        subprocess.run(["apt-get", "download", "-qq", "nginx"], cwd=folder, check=True)
+        package = next(folder.glob("nginx_*.deb"))
+        subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+    except (OSError, subprocess.CalledProcessError, StopIteration) as error:
+        raise CannotMeasure("nginx is missing: apt-get install nginx") from error
 
 
 def _tensorzero(folder: Path, upstream: str, port: int) -> list[str]:
@@ -196,7 +208,7 @@ def _router(program: str, *before: str) -> Callable[[Path, str, int], Sequence[s
 BURNISH = Peer("burnish", _burnish, environment=_burnish_environment, ready="/healthz")
 PEERS = (
     BURNISH,
-    Peer("nginx", _nginx, install=_have_nginx, ready="/stats"),
+    Peer("nginx", _nginx, install=_install_nginx, ready="/stats"),
     Peer("sglang-router", _router("sglang-router", "launch"), install=_from_pypi("sglang-router")),
     Peer("vllm-router", _router("vllm-router"), install=_from_pypi("vllm-router")),
     Peer("smg", _router("smg", "launch"), install=_from_pypi("smg")),
