@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Outcome = Literal["complete", "cut", "cancelled", "failed"]
 """complete: the upstream's answer ended as it should (whatever its status code);
@@ -13,8 +13,7 @@ Scope = Literal["completion", "turn", "conversation"]
 Source = Literal["human", "environment", "judge", "implicit"]
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(NamedTuple):
     """One request and what came back, raw, as the relay hands it to the log. Parsed on the writer thread."""
 
     completion_id: str

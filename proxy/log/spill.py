@@ -14,7 +14,6 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,7 +30,7 @@ FIRST_NUMBER = 10**11
 """Of twelve digits: captures that were taken out too early go into a segment before all others."""
 
 HEAD = struct.Struct("<II")
-FACTS = tuple(each.name for each in fields(Exchange) if each.name not in ("request_body", "chunks"))
+FACTS = tuple(name for name in Exchange._fields if name not in ("request_body", "chunks"))
 
 
 class Unreadable(ValueError):

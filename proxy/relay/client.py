@@ -10,7 +10,7 @@ from typing import Any, cast
 from starlette.types import Message, Receive
 
 from burnish.proxy.errors import BodyTooLarge, InvalidRequest
-from burnish.proxy.relay.headers import RawHeaders, first
+from burnish.proxy.relay.headers import Named, first
 
 
 class Client:
@@ -70,18 +70,20 @@ class Client:
         return self.gone and kind is asyncio.CancelledError and self._task.uncancel() == 0
 
 
-async def read_body(receive: Receive, headers: RawHeaders, limit: int) -> bytes:
+async def read_body(receive: Receive, headers: Named, limit: int) -> bytes:
     """Read a whole body. Raises BodyTooLarge, InvalidRequest."""
     announced = first(headers, b"content-length") or ""
     if announced.isdecimal() and int(announced) > limit:
         raise _too_large(limit)
     parts: list[bytes] = []
-    size = 0
-    async for part in _body_parts(receive):
+    size, more = 0, True
+    while more:
+        part, more = await _body_part(receive)
         size += len(part)
         if size > limit:
             raise _too_large(limit)
-        parts.append(part)
+        if part:
+            parts.append(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -89,25 +91,24 @@ def _too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"the body exceeds {limit} bytes; raise max_body_bytes if that is wanted")
 
 
-async def _body_parts(receive: Receive) -> AsyncIterator[bytes]:
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise InvalidRequest("the client went away before its request was complete")
-        if part := message.get("body", b""):
-            yield part
-        more = message.get("more_body", False)
+async def _body_part(receive: Receive) -> tuple[bytes, bool]:
+    """Return the next part of a body, and whether there are more."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise InvalidRequest("the client went away before its request was complete")
+    return message.get("body", b""), message.get("more_body", False)
 
 
-def request_body(receive: Receive, headers: RawHeaders, client: Client) -> AsyncIterator[bytes] | None:
+def request_body(receive: Receive, headers: Named, client: Client) -> AsyncIterator[bytes] | None:
     """Stream a body; None when the request has none. Watches the client once the body is through."""
     if (first(headers, b"content-length") or "0") == "0" and first(headers, b"transfer-encoding") is None:
         return None
 
     async def parts() -> AsyncIterator[bytes]:
+        more = True
         try:
-            async for part in _body_parts(receive):
+            while more:
+                part, more = await _body_part(receive)
                 yield part
         except InvalidRequest:
             client.leaves()

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from burnish.proxy.records import Exchange, Outcome
-from burnish.proxy.relay.headers import first
+from burnish.proxy.relay.headers import by_name, first
 from burnish.proxy.relay.response import UpstreamResponse
 from burnish.proxy.relay.routing import Target
 
@@ -47,8 +47,9 @@ class Flight:
     def head(self, response: UpstreamResponse) -> None:
         """Take note of the head of the answer."""
         self.status = response.status
-        self.content_type = first(response.headers, b"content-type") or ""
-        self.content_encoding = (first(response.headers, b"content-encoding") or "").lower()
+        headers = by_name(response.headers)
+        self.content_type = first(headers, b"content-type") or ""
+        self.content_encoding = (first(headers, b"content-encoding") or "").lower()
 
     def tee(self, chunk: bytes) -> None:
         """Keep a reference to a chunk that goes through."""

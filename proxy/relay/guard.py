@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import Forbidden, InvalidRequest, Unauthorized
-from burnish.proxy.relay.headers import RawHeaders, first
+from burnish.proxy.relay.headers import Named, RawHeaders, by_name, first
 
 KEY_HEADER = b"x-burnish-key"
 
@@ -47,11 +47,12 @@ class Guard:
     def check(self, path: str, headers: RawHeaders) -> None:
         """Raise Forbidden, Unauthorized or InvalidRequest unless the request may go on."""
         manages = _manages(path)
-        host = first(headers, b"host") or ""
+        named = by_name(headers)
+        host = first(named, b"host") or ""
         self._check_host(host)
-        self._check_origin(host, headers)
+        self._check_origin(host, named)
         if self._key is not None:
-            self._check_key(headers)
+            self._check_key(named)
         if manages:
             raise Forbidden(
                 f"{path} manages the engine; burnish does that itself. Use `burnish adapters`, or call the engine "
@@ -82,7 +83,7 @@ class Guard:
         # With a key, an attacker's page gains nothing from a name of its own.
         return is_loopback(name) or name in self._hosts or (self._open and self._key is not None)
 
-    def _check_origin(self, host: str, headers: RawHeaders) -> None:
+    def _check_origin(self, host: str, headers: Named) -> None:
         origin = first(headers, b"origin")
         if origin is None:
             if first(headers, b"sec-fetch-site") in ("cross-site", "same-site"):
@@ -98,7 +99,7 @@ class Guard:
             code="origin_not_allowed",
         )
 
-    def _check_key(self, headers: RawHeaders) -> None:
+    def _check_key(self, headers: Named) -> None:
         given = first(headers, KEY_HEADER)
         bearer = first(headers, b"authorization")
         if (given and self._matches(given.encode())) or (bearer and self._matches(_bearer(bearer.encode()))):

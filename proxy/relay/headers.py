@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 RawHeaders = list[tuple[bytes, bytes]]
+Named = Mapping[bytes, bytes]
+"""The first value of each header, by its name in lower case."""
 
 HOP_BY_HOP = frozenset(
     {
@@ -19,7 +21,7 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-SET_BY_THE_POOL = frozenset({b"host", b"content-length", b"expect"})
+NOT_FOR_UPSTREAM = HOP_BY_HOP | {b"host", b"content-length", b"expect"}  # which the pool sets
 HARMLESS = frozenset({b"close", b"keep-alive"})
 """What ``Connection`` says that names no header."""
 OURS = b"x-burnish-"
@@ -47,7 +49,7 @@ def _without(dropped: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) 
 
 def to_upstream(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
     """Headers of a request as the upstream gets them; ``host`` and ``content-length`` are set by the pool."""
-    kept = _without(HOP_BY_HOP | SET_BY_THE_POOL, headers)
+    kept = _without(NOT_FOR_UPSTREAM, headers)
     return [header for header in kept if not header[0].lower().startswith(OURS)]
 
 
@@ -56,12 +58,14 @@ def to_client(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
     return _without(HOP_BY_HOP, headers)
 
 
-def first(headers: Iterable[tuple[bytes, bytes]], *names: bytes) -> str | None:
+def by_name(headers: Sequence[tuple[bytes, bytes]]) -> Named:
+    """Return headers so that they can be looked up."""
+    return {name.lower(): value for name, value in reversed(headers)}
+
+
+def first(headers: Named, *names: bytes) -> str | None:
     """Return the value of the first of some headers that is present (names in lower case)."""
-    present: dict[bytes, bytes] = {}
-    for name, value in headers:
-        present.setdefault(name.lower(), value)
     for name in names:
-        if name in present:
-            return present[name].decode("latin-1")
+        if (value := headers.get(name)) is not None:
+            return value.decode("latin-1")
     return None

@@ -28,7 +28,8 @@ from burnish.proxy.relay.headers import (
     COMPLETION_ID,
     INSTANT,
     SESSION_HEADERS,
-    RawHeaders,
+    Named,
+    by_name,
     first,
     to_client,
     to_upstream,
@@ -122,7 +123,7 @@ class Relay:
 
     async def _complete(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
         started_at, clock = time.time(), time.perf_counter()
-        headers: RawHeaders = scope["headers"]
+        headers = by_name(scope["headers"])
         caller, session = caller_of(headers), first(headers, *SESSION_HEADERS)
         body = await read_body(receive, headers, self._max_body_bytes)
         parsed = _parse(body)
@@ -217,7 +218,7 @@ class Relay:
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request that is no completion: streamed both ways, not logged."""
         async with Client(receive, watch=False) as client:
-            body = request_body(receive, scope["headers"], client)
+            body = request_body(receive, by_name(scope["headers"]), client)
             if body is None:
                 client.watch()
             forward = self._forward(scope, send, client, body)
@@ -252,12 +253,12 @@ class Relay:
     ) -> UpstreamResponse:
         headers = self._guard.without_key(to_upstream(scope["headers"]))
         if target.authorization and not (
-            target.keep_caller_authorization and first(headers, b"authorization")
+            target.keep_caller_authorization and by_name(headers).get(b"authorization")
         ):
             headers = [(name, value) for name, value in headers if name.lower() != b"authorization"]
             headers.append((b"authorization", target.authorization.encode()))
-        if not isinstance(body, bytes) and (length := first(scope["headers"], b"content-length")):
-            headers.append((b"content-length", length.encode()))
+        if not isinstance(body, bytes) and (length := by_name(scope["headers"]).get(b"content-length")):
+            headers.append((b"content-length", length))
         path = scope["raw_path"].decode("latin-1")
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
@@ -293,12 +294,12 @@ class Relay:
             await send({"type": "http.response.body", "body": chunk, "more_body": more})
 
 
-def caller_of(headers: RawHeaders) -> str:
+def caller_of(headers: Named) -> str:
     """Whose request it is: the header x-burnish-user, or the person at this machine."""
     return first(headers, b"x-burnish-user") or "local"
 
 
-def _retry_count(headers: RawHeaders) -> int:
+def _retry_count(headers: Named) -> int:
     value = first(headers, b"x-stainless-retry-count") or "0"
     return int(value) if value.isdecimal() else 0
 

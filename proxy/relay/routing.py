@@ -82,6 +82,8 @@ class RemoteUpstream:
         self._balance = Balance()
         self._down_until: dict[str, float] = {}
         self._own_model = own_model or config.model
+        self._targets: dict[tuple[str, str | None], Target] = {}
+        """By URL and by what ``model`` must say there."""
         key = config.upstream_api_key
         self._authorization = f"Bearer {key.get_secret_value()}" if key else None
 
@@ -94,7 +96,11 @@ class RemoteUpstream:
         """Every model goes there; ``default`` becomes the upstream's own."""
         name = await self._default() if model == DEFAULT_MODEL else None
         url = self._balance.pick(self._up())
-        return Target(url, partial(self._balance.done, url), name, None, self._authorization)
+        target = self._targets.get((url, name))
+        if target is None:
+            done = partial(self._balance.done, url)
+            target = self._targets[url, name] = Target(url, done, name, None, self._authorization)
+        return target
 
     def lost(self, target: Target) -> bool:
         """A server that is not ours is not ours to bring back; but a replica may answer instead."""

@@ -109,7 +109,7 @@ class Hub:
 
     def capture(self, fields: tuple[Any, ...]) -> None:
         """Log what a worker has answered."""
-        self._log.capture(Exchange(*fields))
+        self._log.capture(Exchange._make(fields))
 
     def uses(self, worker: Worker, used: Counter[int]) -> None:
         """Take note of the versions that a worker has leased."""

@@ -10,9 +10,7 @@ import logging
 import os
 import socket
 import sys
-from dataclasses import fields
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -28,6 +26,7 @@ from burnish.proxy.observe.traces import traces_wanted
 from burnish.proxy.records import Exchange
 from burnish.proxy.relay.client import read_body
 from burnish.proxy.relay.guard import Guard
+from burnish.proxy.relay.headers import by_name
 from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
@@ -38,7 +37,6 @@ from burnish.proxy.workers.offer import Offer
 # Most requests are over before anybody needs to know that they began.
 TELL_AFTER_S = 0.005
 POLL_S = 0.01
-FIELDS = attrgetter(*(field.name for field in fields(Exchange)))
 SCOPE = (
     "type",
     "asgi",
@@ -146,7 +144,7 @@ class _Worker:
 
     def capture(self, exchange: Exchange) -> None:
         """Hand over what was said to the log."""
-        self.link.tell("capture", FIELDS(exchange))
+        self.link.tell("capture", tuple(exchange))
 
     async def _told(self, _: None) -> int:
         """Return how many completions are being answered, behind all that this process had to tell."""
@@ -154,7 +152,7 @@ class _Worker:
 
     async def _own(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have one of our own routes answer."""
-        body = await read_body(receive, scope["headers"], self.config.max_body_bytes)
+        body = await read_body(receive, by_name(scope["headers"]), self.config.max_body_bytes)
         known = {name: scope[name] for name in SCOPE if name in scope}
         for message in await self.link.ask("own", (known, body)):
             await send(message)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from burnish.proxy.relay.headers import first, to_client, to_upstream
+from burnish.proxy.relay.headers import by_name, first, to_client, to_upstream
 
 
 def test_what_belongs_to_one_hop_stays_and_so_does_what_connection_names() -> None:
@@ -27,5 +27,7 @@ def test_headers_for_burnish_do_not_go_upstream() -> None:
 
 
 def test_the_first_name_that_is_present_wins() -> None:
-    assert first([(b"B", b"2"), (b"a", b"1"), (b"a", b"3")], b"a", b"b") == "1"
-    assert first([], b"a") is None
+    headers = by_name([(b"B", b"2"), (b"a", b"1"), (b"a", b"3")])
+    assert first(headers, b"a", b"b") == "1"
+    assert first(headers, b"c", b"b") == "2"
+    assert first({}, b"a") is None
