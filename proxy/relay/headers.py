@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 RawHeaders = list[tuple[bytes, bytes]]
 Named = Mapping[bytes, bytes]
@@ -35,30 +35,29 @@ SESSION_HEADERS = (b"x-burnish-session", b"x-claude-code-session-id", b"x-sessio
 """Where known clients say which session a request belongs to, ours first."""
 
 
-def _without(dropped: frozenset[bytes], headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """Drop headers, and those that ``Connection`` names; order and duplicates stay."""
-    kept, named = list[tuple[bytes, bytes]](), set[bytes]()
-    for header in headers:
-        name = header[0].lower()
-        if name == b"connection":
-            named.update(token.strip().lower() for token in header[1].split(b","))
-        elif name not in dropped:
-            kept.append(header)
+def to_upstream(headers: RawHeaders) -> RawHeaders:
+    """Headers of a request as the upstream gets them; ``host`` and ``content-length`` are set by the pool."""
+    kept = [
+        header
+        for header in headers
+        if (name := header[0].lower()) not in NOT_FOR_UPSTREAM and not name.startswith(OURS)
+    ]
+    return _without_named(kept, headers)
+
+
+def to_client(headers: RawHeaders) -> RawHeaders:
+    """Headers of a response as the client gets them."""
+    return _without_named([header for header in headers if header[0].lower() not in HOP_BY_HOP], headers)
+
+
+def _without_named(kept: RawHeaders, headers: RawHeaders) -> RawHeaders:
+    """Drop what the ``Connection`` headers among all of them name, too; order and duplicates stay."""
+    said = [value for name, value in headers if name.lower() == b"connection"]
+    named = {token.strip().lower() for token in b",".join(said).split(b",")} if said else HARMLESS
     return [header for header in kept if header[0].lower() not in named] if named - HARMLESS else kept
 
 
-def to_upstream(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """Headers of a request as the upstream gets them; ``host`` and ``content-length`` are set by the pool."""
-    kept = _without(NOT_FOR_UPSTREAM, headers)
-    return [header for header in kept if not header[0].lower().startswith(OURS)]
-
-
-def to_client(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
-    """Headers of a response as the client gets them."""
-    return _without(HOP_BY_HOP, headers)
-
-
-def by_name(headers: Sequence[tuple[bytes, bytes]]) -> Named:
+def by_name(headers: RawHeaders) -> Named:
     """Return headers so that they can be looked up."""
     return {name.lower(): value for name, value in reversed(headers)}
 

@@ -132,6 +132,8 @@ class RemoteUpstream:
 
     def _up(self) -> tuple[str, ...]:
         """Those that may answer; when none is known to, the one that failed longest ago."""
+        if not self._down_until:
+            return self._urls
         now = time.monotonic()
         up = tuple(url for url in self._urls if self._down_until.get(url, 0) <= now)
         return up or (min(self._urls, key=self._down_until.__getitem__),)

@@ -207,7 +207,7 @@ def test_whatever_comes_the_next_answer_is_the_right_one(
         return data.draw(st.booleans())
 
     async def check() -> None:
-        async with server(answer) as upstream, pool(first_byte_timeout_s=0.1, idle_timeout_s=0.1) as opened:
+        async with server(answer) as upstream, pool(first_byte_timeout_s=0.3, idle_timeout_s=0.3) as opened:
             with suppress(UpstreamUnreachable, UpstreamTimeout, UpstreamCut):
                 await get(opened, upstream.url)
             await asyncio.sleep(0.01)  # so that a connection that is closed is so before the next request
