@@ -15,10 +15,8 @@ import re
 import stat
 import sys
 import threading
-import time
 import traceback
 import warnings
-from contextlib import suppress
 from pathlib import Path
 
 from burnish.training.errors import TrainingError
@@ -27,8 +25,6 @@ from burnish.training.job import JobDirectory, write_atomically
 FAULT, KNOWN, ORPHANED = 1, 2, 3
 # Gives way to the server without starving: at 19 a busy two-core machine never finished a run.
 NICENESS = 10
-AUTOGROUP = Path("/proc/self/autogroup")
-AUTOGROUP_TRIES, AUTOGROUP_WAIT_S = 10, 0.1
 STDIN = 0
 
 
@@ -70,7 +66,6 @@ def _run(step: str, job: JobDirectory) -> None:
 def _give_way(threads: int) -> None:
     """Set priority and threads; OpenMP reads its variables once, when torch is imported."""
     os.nice(max(0, NICENESS - os.nice(0)))
-    _give_way_to_other_sessions()
     os.environ |= {
         # Threads that spin while they wait cost a busy two-core machine a factor of thirty.
         "OMP_WAIT_POLICY": "PASSIVE",
@@ -85,23 +80,6 @@ def _give_way(threads: int) -> None:
     }
     # peft and transformers deprecate each other's names; nothing that the reader of our log can do.
     warnings.simplefilter("ignore", FutureWarning)
-
-
-def _give_way_to_other_sessions() -> None:
-    """Be a session of its own, with niceness of its own, where Linux shares the processor among sessions first.
-
-    There (sched_autogroup, as on most desktops) a process's niceness counts within its session only: another
-    terminal's agent, or a worker of burnish, would get no more than this process.
-    """
-    if not os.access(AUTOGROUP, os.W_OK):
-        return
-    with suppress(OSError):
-        os.setsid()
-        for _ in range(AUTOGROUP_TRIES):
-            with suppress(BlockingIOError):  # the kernel takes one a moment, of everybody
-                AUTOGROUP.write_text(str(NICENESS), encoding="ascii")
-                return
-            time.sleep(AUTOGROUP_WAIT_S)
 
 
 def _exit_with_parent() -> None:
