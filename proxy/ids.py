@@ -33,9 +33,9 @@ def run_id() -> str:
     return _new("run_")
 
 
-def conversation_id() -> str:
-    """Return a new id of a conversation."""
-    return _new("conv_")
+def conversation_id(first_completion: str) -> str:
+    """Return the id of a conversation, which is that of its first completion but for the prefix."""
+    return "conv_" + first_completion.removeprefix("cmpl_")
 
 
 def continue_after(identifier: str) -> None:

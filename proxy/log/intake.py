@@ -200,13 +200,13 @@ class Intake:
         exchange = captured.exchange
         last = next((step for step in reversed(captured.context) if step.role == "assistant"), None)
         if last is None and not exchange.retry:
-            return new_conversation_id()
+            return new_conversation_id(exchange.completion_id)
         known = self._answers.get(last.key) if last else None
         # The latest answer to the same caller in the same session is the one that the database would name, too.
         if known and known.caller == exchange.caller and exchange.session in (None, known.session):
             return known.conversation_id
         self._flush()
-        return conversation_of(self._connection, captured) or new_conversation_id()
+        return conversation_of(self._connection, captured) or new_conversation_id(exchange.completion_id)
 
     def _flush(self) -> None:
         for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw):

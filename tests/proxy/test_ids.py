@@ -18,7 +18,7 @@ def test_each_kind_has_its_prefix_and_26_characters():
         (completion_id(), "cmpl_"),
         (feedback_id(), "fb_"),
         (run_id(), "run_"),
-        (conversation_id(), "conv_"),
+        (conversation_id(completion_id()), "conv_"),
     ):
         assert made.startswith(prefix)
         assert SHAPE.fullmatch(made.removeprefix(prefix))
