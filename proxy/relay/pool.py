@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
@@ -23,17 +23,17 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that may be sent twice (RFC 9110 §9.2.1)."""
 
 
-class DirectResponse:
+class DirectResponse(UpstreamResponse):
     """See UpstreamResponse."""
 
-    __slots__ = ("_connection", "_origin", "_pool", "headers", "status")
+    __slots__ = ("_connection", "_origin", "_pool")
 
     def __init__(self, pool: Pool, origin: Origin, connection: Connection) -> None:
         self._pool = pool
         self._origin = origin
         self._connection = connection
         self.status = connection.status
-        self.headers: RawHeaders = connection.headers
+        self.headers = connection.headers
 
     async def read(self) -> bytes:
         """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut."""
@@ -48,16 +48,6 @@ class DirectResponse:
     def finished(self) -> bool:
         """Whether nothing more will come than what the next ``read`` returns."""
         return self._connection.finished
-
-    async def whole(self) -> bytes:
-        """Return the rest of the body. Raises UpstreamCut."""
-        parts = []
-        while part := await self.read():
-            parts.append(part)
-        return b"".join(parts)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
 
 import httpx
 
@@ -18,7 +17,7 @@ from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.relay.connection import Body
 from burnish.proxy.relay.headers import RawHeaders
 from burnish.proxy.relay.origin import ConnectFailed
-from burnish.proxy.relay.response import UpstreamCut
+from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
 
 
 class ProxiedUpstreams:
@@ -58,17 +57,22 @@ class ProxiedUpstreams:
         await self._client.aclose()
 
 
-class ProxiedResponse:
+class ProxiedResponse(UpstreamResponse):
     """See UpstreamResponse."""
 
     def __init__(self, response: httpx.Response, idle_s: float, closing: set[asyncio.Task[None]]) -> None:
         self.status = response.status_code
-        self.headers: RawHeaders = list(response.headers.raw)
-        self.finished = False
+        self.headers = list(response.headers.raw)
+        self._finished = False
         self._response = response
         self._parts: AsyncIterator[bytes] = response.aiter_raw()
         self._idle_s = idle_s
         self._closing = closing
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come than what the next ``read`` returns."""
+        return self._finished
 
     async def read(self) -> bytes:
         """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut."""
@@ -76,22 +80,12 @@ class ProxiedResponse:
             async with asyncio.timeout(self._idle_s):
                 return await anext(self._parts)
         except StopAsyncIteration:
-            self.finished = True
+            self._finished = True
             return b""
         except TimeoutError as error:
             raise UpstreamCut("the upstream fell silent in the middle of its answer") from error
         except httpx.HTTPError as error:
             raise UpstreamCut(f"the upstream broke off: {error}") from error
-
-    async def whole(self) -> bytes:
-        """Return the rest of the body. Raises UpstreamCut."""
-        parts = []
-        while part := await self.read():
-            parts.append(part)
-        return b"".join(parts)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from burnish.proxy.relay.headers import RawHeaders
 
@@ -12,27 +13,34 @@ class UpstreamCut(ConnectionError):
     """The upstream broke off in the middle of its answer."""
 
 
-class UpstreamResponse(Protocol):
+class UpstreamResponse(ABC):
     """An answer whose head has arrived. Leaving its block ends the exchange, read to the end or not."""
+
+    __slots__ = ("headers", "status")
 
     status: int
     headers: RawHeaders
 
+    @abstractmethod
     async def read(self) -> bytes:
         """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut."""
-        ...
 
     @property
+    @abstractmethod
     def finished(self) -> bool:
         """Whether nothing more will come than what the next ``read`` returns."""
-        ...
 
     async def whole(self) -> bytes:
         """Return the rest of the body. Raises UpstreamCut."""
-        ...
+        parts = []
+        while part := await self.read():
+            parts.append(part)
+        return b"".join(parts)
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
+    @abstractmethod
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
