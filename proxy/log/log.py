@@ -15,12 +15,13 @@ from typing import Any, TypeVar
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
 from burnish.proxy.log import feedback, files, queries, retention, runs, store, wishes
+from burnish.proxy.log.batch import catching_up
 from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.raters import Rater
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Spill
-from burnish.proxy.log.writer import Backlog, Writer, catching_up, nobody
+from burnish.proxy.log.writer import Backlog, Writer, nobody
 from burnish.proxy.records import Completion, Exchange, Feedback, FeedbackDraft, RatedCompletion, Run, Wish
 
 Result = TypeVar("Result")

@@ -15,20 +15,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
-from burnish.proxy.errors import NotFound, Unavailable
-from burnish.proxy.log.capture import Captured, misunderstood, understand
-from burnish.proxy.log.intake import Intake
+from burnish.proxy.errors import Unavailable
+from burnish.proxy.log.batch import Batch, Call, Result, Transactions, locked
+from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.spill import Spill, Unreadable
 from burnish.proxy.records import Exchange
 
 logger = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
-Report = Callable[[], None]
 
 BATCH_ROWS = 512
 WINDOW_S = 0.05
@@ -52,42 +47,8 @@ ENTRY_OVERHEAD_BYTES = 2048
 FIRST_RETRY_S = 0.1
 LAST_RETRY_S = 5.0
 RELIEF_RETRY_S = 0.5
-PRIMARY_CODE = 0xFF
-"""Of SQLite's extended error codes."""
 CLOSE_LIMIT_S = 2.0
 """Until then what waits is stored when burnish stops; the rest is in files, for the next start."""
-
-
-@dataclass(slots=True)
-class Call:
-    """Something to do in a transaction, that somebody waits for."""
-
-    do: Callable[[sqlite3.Connection], Any]
-    after: int
-    """Captures that were put in before it."""
-    deletes: bool
-    """Whether it deletes messages or nodes."""
-    future: Future[Any] = field(default_factory=Future)
-    begun: bool = False
-    """Whether it cannot be cancelled any more."""
-
-    def begin(self) -> bool:
-        """Whether somebody still waits for it."""
-        self.begun = self.begun or self.future.set_running_or_notify_cancel()
-        return self.begun
-
-
-@dataclass(slots=True)
-class Batch:
-    """What is written in one transaction: first captures, from files or else from memory, then calls."""
-
-    read_back: list[Exchange]
-    """From the files."""
-    behind: bool
-    """Whether there are more of them, which are older than what the calls may ask for."""
-    captures: list[tuple[Exchange, int]]
-    """From memory, with their sizes in bytes."""
-    calls: list[Call]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +75,7 @@ class Writer:
     ) -> None:
         connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
         self._connection = connection
-        self._on_stored = on_stored
-        self._intake = Intake(connection)
+        self._transactions = Transactions(connection, on_stored)
         self._spill = spill
         # Held while captures go from memory into files or into a batch, or from files into one: they stay in order.
         # Taken before the lock of the conditions, for which the event loop may wait.
@@ -220,7 +180,7 @@ class Writer:
         while self._wait():
             batch = self._take()
             try:
-                reports = self._write(batch)
+                reports = self._transactions.write(batch)
             except sqlite3.Error as error:
                 self._suffer(batch, error)
                 continue
@@ -282,86 +242,6 @@ class Writer:
             logger.error("captures in %s cannot be read back: %s", self._spill.skip(), error)
             return []
 
-    # Writing
-
-    def _write(self, batch: Batch) -> list[Report]:
-        """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error."""
-        exchanges = [*batch.read_back, *(exchange for exchange, _ in batch.captures)]
-        captured = [_understood(exchange) for exchange in exchanges]
-        try:
-            return self._transaction(captured, batch, careful=False)
-        except Exception as error:
-            # One row can break in any way. Which one it was, and the rest without it, costs a savepoint each.
-            if _concerns_database(error):
-                raise
-            return self._transaction(captured, batch, careful=True)
-
-    def _transaction(self, captured: list[Captured], batch: Batch, *, careful: bool) -> list[Report]:
-        """Do all of a batch. Raises whatever a row raises, with nothing written."""
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            if careful:
-                captured = [self._store_alone(each) for each in captured]
-            elif captured:
-                self._intake.add(captured, again=bool(batch.read_back))
-            reports = [self._answer(call, batch) for call in batch.calls]
-            self._connection.execute("COMMIT")
-        except BaseException:
-            self._intake.forget()
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-        return [*(partial(self._on_stored, each) for each in captured), *reports]
-
-    def _answer(self, call: Call, batch: Batch) -> Report:
-        """Do a call; returns how to report it once it is on the disk. Raises sqlite3.Error."""
-        try:
-            result = self._alone(call.do)
-        except NotFound as error:
-            return partial(call.future.set_exception, catching_up() if batch.behind else error)
-        except Exception as error:
-            # Whatever a call raises belongs to the one who waits for it; the thread goes on.
-            if _concerns_database(error):
-                raise
-            return partial(call.future.set_exception, error)
-        if call.deletes:
-            self._intake.forget()
-        return partial(call.future.set_result, result)
-
-    def _store_alone(self, captured: Captured) -> Captured:
-        """Store a capture, or its bytes with the reason why it can't be stored. Raises sqlite3.Error."""
-        try:
-            self._alone(lambda _: self._intake.add([captured], again=True))
-            return captured
-        except Exception as error:
-            # As in _write: neither may it stop the writer nor be lost.
-            if _concerns_database(error):
-                raise
-            self._intake.forget()
-            logger.warning("completion %s is stored raw: %s", captured.exchange.completion_id, error)
-            raw = misunderstood(captured.exchange, error)
-        try:
-            self._alone(lambda _: self._intake.add([raw], again=True))
-        except Exception as error:
-            if _concerns_database(error):
-                raise
-            self._intake.forget()
-            logger.error("completion %s cannot be stored: %s", captured.exchange.completion_id, error)
-        return raw
-
-    def _alone(self, call: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Run a call so that its failure takes back its own changes only."""
-        self._connection.execute("SAVEPOINT entry")
-        try:
-            return call(self._connection)
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK TO entry")
-            raise
-        finally:
-            if self._connection.in_transaction:
-                self._connection.execute("RELEASE entry")
-
     def _note_stored(self, batch: Batch) -> None:
         with self._moving:
             if batch.read_back:
@@ -382,7 +262,7 @@ class Writer:
         self._failing_since = self._failing_since or now
         with self._changed:
             self._calls.extendleft(reversed(batch.calls))
-            if _locked(error) and now - self._failing_since < PATIENCE_S:
+            if locked(error) and now - self._failing_since < PATIENCE_S:
                 return
             if self._trouble:
                 self._retry_s = min(2 * self._retry_s, LAST_RETRY_S)
@@ -461,30 +341,3 @@ class Writer:
         with self._moving:
             self._spill.close()
         self._connection.close()
-
-
-def catching_up() -> Unavailable:
-    """Say that something may be there, but cannot be asked for yet."""
-    return Unavailable(
-        "completions that could not be stored at once are being stored now: try again in a moment"
-    )
-
-
-def _understood(exchange: Exchange) -> Captured:
-    try:
-        return understand(exchange)
-    except Exception as error:  # noqa: BLE001
-        # A body that breaks the parser in a new way must neither stop the writer nor be lost.
-        logger.warning("completion %s is stored raw: %s", exchange.completion_id, error)
-        return misunderstood(exchange, error)
-
-
-def _locked(error: sqlite3.Error) -> bool:
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    return code & PRIMARY_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _concerns_database(error: Exception) -> bool:
-    """Whether an error is the database's (full, locked, damaged), not the fault of one row."""
-    row_faults = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
-    return isinstance(error, sqlite3.Error) and not isinstance(error, row_faults)

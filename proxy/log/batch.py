@@ -1,0 +1,172 @@
+"""A batch on its way into the database: all of it in one transaction, or all of it but what is faulty."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from burnish.proxy.errors import NotFound, Unavailable
+from burnish.proxy.log.capture import Captured, misunderstood, understand
+from burnish.proxy.log.intake import Intake
+from burnish.proxy.records import Exchange
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+Report = Callable[[], None]
+
+PRIMARY_CODE = 0xFF
+"""Of SQLite's extended error codes."""
+
+
+@dataclass(slots=True)
+class Call:
+    """Something to do in a transaction, that somebody waits for."""
+
+    do: Callable[[sqlite3.Connection], Any]
+    after: int
+    """Captures that were put in before it."""
+    deletes: bool
+    """Whether it deletes messages or nodes."""
+    future: Future[Any] = field(default_factory=Future)
+    begun: bool = False
+    """Whether it cannot be cancelled any more."""
+
+    def begin(self) -> bool:
+        """Whether somebody still waits for it."""
+        self.begun = self.begun or self.future.set_running_or_notify_cancel()
+        return self.begun
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is written in one transaction: first captures, from files or else from memory, then calls."""
+
+    read_back: list[Exchange]
+    """From the files."""
+    behind: bool
+    """Whether there are more of them, which are older than what the calls may ask for."""
+    captures: list[tuple[Exchange, int]]
+    """From memory, with their sizes in bytes."""
+    calls: list[Call]
+
+
+class Transactions:
+    """Writes batches over one connection."""
+
+    def __init__(self, connection: sqlite3.Connection, on_stored: Callable[[Captured], None]) -> None:
+        """``on_stored`` is told of each completion that is on the disk."""
+        self._connection = connection
+        self._intake = Intake(connection)
+        self._on_stored = on_stored
+
+    def write(self, batch: Batch) -> list[Report]:
+        """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error."""
+        exchanges = [*batch.read_back, *(exchange for exchange, _ in batch.captures)]
+        captured = [_understood(exchange) for exchange in exchanges]
+        try:
+            return self._transaction(captured, batch, careful=False)
+        except Exception as error:
+            # One row can break in any way. Which one it was, and the rest without it, costs a savepoint each.
+            if concerns_database(error):
+                raise
+            return self._transaction(captured, batch, careful=True)
+
+    def _transaction(self, captured: list[Captured], batch: Batch, *, careful: bool) -> list[Report]:
+        """Do all of a batch. Raises whatever a row raises, with nothing written."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            if careful:
+                captured = [self._store_alone(each) for each in captured]
+            elif captured:
+                self._intake.add(captured, again=bool(batch.read_back))
+            reports = [self._answer(call, batch) for call in batch.calls]
+            self._connection.execute("COMMIT")
+        except BaseException:
+            self._intake.forget()
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        return [*(partial(self._on_stored, each) for each in captured), *reports]
+
+    def _answer(self, call: Call, batch: Batch) -> Report:
+        """Do a call; returns how to report it once it is on the disk. Raises sqlite3.Error."""
+        try:
+            result = self._alone(call.do)
+        except NotFound as error:
+            return partial(call.future.set_exception, catching_up() if batch.behind else error)
+        except Exception as error:
+            # Whatever a call raises belongs to the one who waits for it; the thread goes on.
+            if concerns_database(error):
+                raise
+            return partial(call.future.set_exception, error)
+        if call.deletes:
+            self._intake.forget()
+        return partial(call.future.set_result, result)
+
+    def _store_alone(self, captured: Captured) -> Captured:
+        """Store a capture, or its bytes with the reason why it can't be stored. Raises sqlite3.Error."""
+        try:
+            self._alone(lambda _: self._intake.add([captured], again=True))
+            return captured
+        except Exception as error:
+            # As in ``write``: neither may it stop the writer nor be lost.
+            if concerns_database(error):
+                raise
+            self._intake.forget()
+            logger.warning("completion %s is stored raw: %s", captured.exchange.completion_id, error)
+            raw = misunderstood(captured.exchange, error)
+        try:
+            self._alone(lambda _: self._intake.add([raw], again=True))
+        except Exception as error:
+            if concerns_database(error):
+                raise
+            self._intake.forget()
+            logger.error("completion %s cannot be stored: %s", captured.exchange.completion_id, error)
+        return raw
+
+    def _alone(self, call: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Run a call so that its failure takes back its own changes only."""
+        self._connection.execute("SAVEPOINT entry")
+        try:
+            return call(self._connection)
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK TO entry")
+            raise
+        finally:
+            if self._connection.in_transaction:
+                self._connection.execute("RELEASE entry")
+
+
+def catching_up() -> Unavailable:
+    """Say that something may be there, but cannot be asked for yet."""
+    return Unavailable(
+        "completions that could not be stored at once are being stored now: try again in a moment"
+    )
+
+
+def _understood(exchange: Exchange) -> Captured:
+    try:
+        return understand(exchange)
+    except Exception as error:  # noqa: BLE001
+        # A body that breaks the parser in a new way must neither stop the writer nor be lost.
+        logger.warning("completion %s is stored raw: %s", exchange.completion_id, error)
+        return misunderstood(exchange, error)
+
+
+def concerns_database(error: Exception) -> bool:
+    """Whether an error is the database's (full, locked, damaged), not the fault of one row."""
+    row_faults = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+    return isinstance(error, sqlite3.Error) and not isinstance(error, row_faults)
+
+
+def locked(error: sqlite3.Error) -> bool:
+    """Whether another program holds the database."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return code & PRIMARY_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
