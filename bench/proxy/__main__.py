@@ -9,6 +9,7 @@ proxy adds to the upstream asked directly in the same round.
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics
 import sys
 import tempfile
@@ -51,6 +52,7 @@ def main() -> int:
     given = parser.parse_args()
     wanted = [p for p in PEERS if not given.only or p is BURNISH or p.name in given.only.split(",")]
     rounds: Rounds = defaultdict(list)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-proxy-")))
         build(folder)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -55,6 +57,7 @@ def running(peer: Peer, folder: Path, upstream: str) -> Iterator[tuple[int, int]
             stderr=output,
             cwd=folder,
             env=environment(**peer.environment(folder, upstream)),
+            process_group=0,  # npx starts the gateway as a child of its own
         )
     try:
         if peer.says:
@@ -64,11 +67,11 @@ def running(peer: Peer, folder: Path, upstream: str) -> Iterator[tuple[int, int]
     except CannotMeasure as error:
         raise CannotMeasure(f"{peer.name}: {error}\n{log.read_text(errors='replace')[-2000:]}") from error
     finally:
-        process.terminate()
+        os.killpg(process.pid, signal.SIGTERM)
         try:
             process.wait(20)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
@@ -97,6 +100,7 @@ def _from_pypi(*packages: str) -> Callable[[Path], None]:
 
 def _nginx(folder: Path, upstream: str, port: int) -> list[str]:
     (folder / "nginx.conf").write_text(f"""
+{"user root;" if os.geteuid() == 0 else ""}
 worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log;
 events {{ worker_connections 4096; }}
 http {{
@@ -105,7 +109,7 @@ http {{
   uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
   upstream engine {{ server {upstream.removeprefix("http://")}; keepalive 256; }}
   server {{
-    listen 127.0.0.1:{port}; client_max_body_size 64m;
+    listen 127.0.0.1:{port}; client_max_body_size 64m; client_body_buffer_size 128k;
     location / {{
       proxy_pass http://engine; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off;
     }}
@@ -176,6 +180,11 @@ model_list:
     ]
 
 
+def _litellm_environment(folder: Path, upstream: str) -> dict[str, str]:
+    # It wants a key since 2026; the others here have none.
+    return {"LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
+
+
 def _portkey(folder: Path) -> None:
     if not shutil.which("npm"):
         raise CannotMeasure("npm is missing: apt-get install npm")
@@ -235,5 +244,11 @@ PEERS = (
         ),
         ready="/",
     ),
-    Peer("litellm", _litellm, install=_from_pypi("litellm[proxy]"), ready="/health/liveliness"),
+    Peer(
+        "litellm",
+        _litellm,
+        install=_from_pypi("litellm[proxy]"),
+        environment=_litellm_environment,
+        ready="/health/liveliness",
+    ),
 )
