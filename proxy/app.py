@@ -32,7 +32,6 @@ from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import RemoteUpstream, Upstream
 from burnish.proxy.status import in_words, status_routes
-from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.workers.hub import Hub, Parts
 
 logger = logging.getLogger(__name__)
@@ -150,7 +149,6 @@ def _routes_and_relay(
         upstream=upstream,
         guard=guard,
         log=log,
-        surfaces={surface.path: surface for surface in SURFACES.values()},
         answer=answer,
         instant=instant,
         max_body_bytes=config.max_body_bytes,

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from burnish.proxy.errors import BurnishError, NotFound
 from burnish.proxy.relay.guard import Guard
+from burnish.proxy.surfaces import surface_at
 
 logger = logging.getLogger(__name__)
 
@@ -54,16 +55,15 @@ class App:
             if begun:
                 raise
             self._refused(error.status)
-            await error_response(error)(scope, receive, send)
+            await error_response(error, scope["path"])(scope, receive, send)
         except Exception as error:
             # The last line of defence: one request's fault must not reach the client as a dropped connection.
             logger.exception("unexpected error on %s %s", scope["method"], scope["path"])
             if begun:
                 raise
             self._refused(BurnishError.status)
-            await error_response(BurnishError(f"burnish failed: {type(error).__name__}; see its log"))(
-                scope, receive, send
-            )
+            failed = BurnishError(f"burnish failed: {type(error).__name__}; see its log")
+            await error_response(failed, scope["path"])(scope, receive, send)
 
 
 def is_own(scope: Scope) -> bool:
@@ -74,9 +74,11 @@ def is_own(scope: Scope) -> bool:
     return path in OWN_PATHS or path.startswith(OWN_PREFIXES)
 
 
-def error_response(error: BurnishError) -> Response:
-    """Turn an error into its status and envelope."""
-    response = Response(orjson.dumps(error.envelope()), error.status, media_type="application/json")
+def error_response(error: BurnishError, path: str = "") -> Response:
+    """Turn an error into its status and body, in the format of what is posted to a path."""
+    surface = surface_at(path)
+    body = surface.error(error) if surface else error.envelope()
+    response = Response(orjson.dumps(body), error.status, media_type="application/json")
     response.raw_headers.extend(error.headers)
     return response
 

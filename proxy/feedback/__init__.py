@@ -1,7 +1,7 @@
 """What people say of an answer, and which answer they mean: HTTP routes and the ``/rl`` commands."""
 
 from burnish.proxy.feedback.answering import answer_command
-from burnish.proxy.feedback.commands import Command, cut_exchanges, find_command
+from burnish.proxy.feedback.commands import Command, exchanges, find_command
 from burnish.proxy.feedback.routes import completion_json, completion_routes, feedback_json, feedback_routes
 
 __all__ = [
@@ -9,7 +9,7 @@ __all__ = [
     "answer_command",
     "completion_json",
     "completion_routes",
-    "cut_exchanges",
+    "exchanges",
     "feedback_json",
     "feedback_routes",
     "find_command",

@@ -112,13 +112,19 @@ def without_command(messages: Sequence[Message]) -> list[Message]:
 
 def cut_exchanges(messages: list[Message]) -> list[Message]:
     """Remove earlier commands and our answers to them; the same object when there are none."""
+    cut = exchanges(messages)
+    return [message for index, message in enumerate(messages) if index not in cut] if cut else messages
+
+
+def exchanges(messages: Sequence[Message]) -> set[int]:
+    """Return where earlier commands and our answers to them are."""
     cut: set[int] = set()
     for index, message in enumerate(messages):
         if message.get("role") == "assistant" and _text(message).startswith(ANSWER_PREFIX):
             turn = _last_turn(messages[:index])
             if _command_of([messages[each] for each in turn]):
                 cut |= {index, *turn}
-    return [message for index, message in enumerate(messages) if index not in cut] if cut else messages
+    return cut
 
 
 def _last_turn(messages: Sequence[Message]) -> range:

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import Forbidden, InvalidRequest, Unauthorized
-from burnish.proxy.relay.headers import Named, RawHeaders, by_name, first
+from burnish.proxy.relay.headers import CREDENTIALS, Named, RawHeaders, by_name, first
 
 KEY_HEADER = b"x-burnish-key"
 
@@ -67,7 +67,7 @@ class Guard:
         return [
             (name, value)
             for name, value in headers
-            if not (name.lower() == b"authorization" and self._matches(_bearer(value)))
+            if not (name.lower() in CREDENTIALS and self._matches(_secret(name.lower(), value)))
         ]
 
     def _check_host(self, host: str) -> None:
@@ -100,9 +100,8 @@ class Guard:
         )
 
     def _check_key(self, headers: Named) -> None:
-        given = first(headers, KEY_HEADER)
-        bearer = first(headers, b"authorization")
-        if (given and self._matches(given.encode())) or (bearer and self._matches(_bearer(bearer.encode()))):
+        given = [(name, headers[name]) for name in (KEY_HEADER, *CREDENTIALS) if name in headers]
+        if any(self._matches(_secret(name, value)) for name, value in given):
             return
         raise Unauthorized(
             "this burnish needs its api_key: send Authorization: Bearer <key>, or x-burnish-key."
@@ -112,7 +111,9 @@ class Guard:
         return self._key is not None and hmac.compare_digest(given, self._key)
 
 
-def _bearer(value: bytes) -> bytes:
+def _secret(name: bytes, value: bytes) -> bytes:
+    if name != b"authorization":
+        return value
     scheme, _, token = value.partition(b" ")
     return token.strip() if scheme.lower() == b"bearer" else b""
 

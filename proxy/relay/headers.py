@@ -27,6 +27,9 @@ HARMLESS = frozenset({b"close", b"keep-alive"})
 OURS = b"x-burnish-"
 """Prefix of the headers that speak to burnish; they stop here."""
 
+CREDENTIALS = (b"authorization", b"x-api-key", b"x-goog-api-key")
+"""Where clients put their key: OpenAI's, Anthropic's, Google's."""
+
 COMPLETION_ID = b"x-burnish-completion-id"
 INSTANT = b"x-burnish-instant"
 """How many wishes were added to the system prompt; 0: there are some, but the request or the engine takes none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.errors import BurnishError, InvalidRequest, UpstreamTimeout
-from burnish.proxy.feedback.commands import Command, cut_exchanges, find_command
+from burnish.proxy.feedback.commands import Command, exchanges, find_command
 from burnish.proxy.ids import completion_id as new_completion_id
 from burnish.proxy.instant.instant import Addition
 from burnish.proxy.records import Exchange
@@ -26,6 +26,7 @@ from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.guard import Guard
 from burnish.proxy.relay.headers import (
     COMPLETION_ID,
+    CREDENTIALS,
     INSTANT,
     SESSION_HEADERS,
     Named,
@@ -39,7 +40,7 @@ from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.routing import Target, Upstream, join
 from burnish.proxy.relay.splice import append_members, splice_model
-from burnish.proxy.surfaces.base import Surface
+from burnish.proxy.surfaces import SURFACES, Surface, surface_at
 
 # How many targets one request may find gone before it fails.
 MAX_TRIES = 3
@@ -86,7 +87,6 @@ class Relay:
         upstream: Upstream,
         guard: Guard,
         log: Captures,
-        surfaces: Mapping[str, Surface],
         answer: Answer,
         instant: Wishes,
         max_body_bytes: int,
@@ -97,7 +97,6 @@ class Relay:
         self._upstream = upstream
         self._guard = guard
         self._log = log
-        self._surfaces = surfaces
         self._answer = answer
         self._instant = instant
         self._max_body_bytes = max_body_bytes
@@ -110,7 +109,7 @@ class Relay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass one request through; errors before the first byte are raised as BurnishError."""
-        surface = self._surfaces.get(scope["path"]) if scope["method"] == "POST" else None
+        surface = surface_at(scope["path"]) if scope["method"] == "POST" else None
         if surface is None:
             await self._pass(scope, receive, send)
             return
@@ -135,9 +134,8 @@ class Relay:
                     send, surface.answer(text, request, new_completion_id(), request.model or "burnish")
                 )
                 return
-            messages = cut_exchanges(request.messages)
-            if messages is not request.messages:
-                body = orjson.dumps(surface.with_messages(parsed, messages))
+            if cut := exchanges(request.messages):
+                body = orjson.dumps(surface.without(parsed, request, cut))
         flight = Flight(
             completion_id=new_completion_id(),
             surface=surface.name,
@@ -180,9 +178,9 @@ class Relay:
             tried.append(target)
             try:
                 body = await self._with_wishes(flight, scope, target) if self._instant.on else flight.body
-                body = body if target.model is None else splice_model(body, target.model)
+                path, body = _naming(SURFACES[flight.surface], target.model, scope["raw_path"], body)
                 body = append_members(body, target.fields)
-                with await self._open(scope, target, body) as response:
+                with await self._open(scope, target, body, path) as response:
                     # 404: the engine was restarted and has forgotten the version; reconciling loads it again.
                     forgotten = response.status == HTTPStatus.NOT_FOUND and target.version
                     if forgotten and len(tried) == 1 and self._upstream.lost(target):
@@ -209,7 +207,7 @@ class Relay:
         flight.wishes = 0 if addition else None
         if addition is None or flight.as_sent:
             return flight.body
-        asked = self._surfaces[scope["path"]].with_system(orjson.loads(flight.body), addition.text)
+        asked = SURFACES[flight.surface].with_system(orjson.loads(flight.body), addition.text)
         if asked is None:
             return flight.body
         flight.instant, flight.wishes = addition.text, addition.count
@@ -232,7 +230,7 @@ class Relay:
     ) -> None:
         target = await self._upstream.target(None)
         try:
-            with await self._open(scope, target, body) as response:
+            with await self._open(scope, target, body, scope["raw_path"]) as response:
                 await self._stream(response, send, client, None)
         finally:
             target.release()
@@ -249,17 +247,17 @@ class Relay:
             raise (UpstreamCut(late) if client.begun else UpstreamTimeout(late)) from error
 
     async def _open(
-        self, scope: Scope, target: Target, body: bytes | AsyncIterator[bytes] | None
+        self, scope: Scope, target: Target, body: bytes | AsyncIterator[bytes] | None, raw_path: bytes
     ) -> UpstreamResponse:
         headers = self._guard.without_key(to_upstream(scope["headers"]))
-        if target.authorization and not (
-            target.keep_caller_authorization and by_name(headers).get(b"authorization")
-        ):
-            headers = [(name, value) for name, value in headers if name.lower() != b"authorization"]
+        given = by_name(headers)
+        theirs = target.keep_caller_authorization and any(given.get(name) for name in CREDENTIALS)
+        if target.authorization and not theirs:
+            headers = [(name, value) for name, value in headers if name.lower() not in CREDENTIALS]
             headers.append((b"authorization", target.authorization.encode()))
         if not isinstance(body, bytes) and (length := by_name(scope["headers"]).get(b"content-length")):
             headers.append((b"content-length", length))
-        path = scope["raw_path"].decode("latin-1")
+        path = raw_path.decode("latin-1")
         if scope["query_string"]:
             path += "?" + scope["query_string"].decode("latin-1")
         return await self._pool.send(
@@ -297,6 +295,14 @@ class Relay:
 def caller_of(headers: Named) -> str:
     """Whose request it is: the header x-burnish-user, or the person at this machine."""
     return first(headers, b"x-burnish-user") or "local"
+
+
+def _naming(surface: Surface, model: str | None, path: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """Return path and body as they ask for a model; None: as they are."""
+    if model is None:
+        return path, body
+    named = surface.path_naming(path.decode("latin-1"), model)
+    return (path, splice_model(body, model)) if named is None else (named.encode("latin-1"), body)
 
 
 def _retry_count(headers: Named) -> int:

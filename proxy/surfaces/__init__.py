@@ -6,4 +6,15 @@ from burnish.proxy.surfaces.chat import Chat
 SURFACES: dict[str, Surface] = {surface.name: surface for surface in (Chat(),)}
 """Every format that burnish understands, by name."""
 
-__all__ = ["SURFACES", "Chat", "ChatRequest", "Reply", "Surface"]
+_PATHS: dict[str, Surface] = {
+    "/v1/chat/completions": SURFACES["chat"],
+}
+"""Where clients post requests."""
+
+
+def surface_at(path: str) -> Surface | None:
+    """Return the format of what is posted to a path; None where it is no completion."""
+    return _PATHS.get(path)
+
+
+__all__ = ["SURFACES", "Chat", "ChatRequest", "Reply", "Surface", "surface_at"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
+
+from burnish.proxy.errors import BurnishError
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,9 @@ class ChatRequest:
     stream: bool = False
     params: dict[str, Any] = field(default_factory=dict)
     """Everything else of the body, as it was sent (``stream`` and ``stream_options`` too)."""
+    origins: tuple[int, ...] | None = None
+    """For each message the index of the item of the body that it was read from, -1 where there is none; None: item n is
+    message n."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +47,13 @@ class Surface(Protocol):
 
     name: ClassVar[str]
     """Short, as the log stores it, e.g. "chat"."""
-    path: ClassVar[str]
-    """Where clients post requests, e.g. "/v1/chat/completions"."""
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
         """Understand a request's body. Raises InvalidRequest that names the field."""
         ...
 
-    def with_messages(self, body: dict[str, Any], messages: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the body with other messages and everything else as it was."""
+    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
+        """Return the body without some of the request's messages (by index) and everything else as it was."""
         ...
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
@@ -66,3 +69,31 @@ class Surface(Protocol):
     ) -> tuple[str, Iterable[bytes]]:
         """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
         ...
+
+    def error(self, error: BurnishError) -> dict[str, Any]:
+        """Return the body that reports an error to clients of this format."""
+        ...
+
+    def path_naming(self, path: str, model: str) -> str | None:
+        """Return the path that asks for another model; None where the member ``model`` of the body names it."""
+        ...
+
+
+class OpenAI:
+    """What the formats of OpenAI have in common, and many others with them."""
+
+    def error(self, error: BurnishError) -> dict[str, Any]:
+        """Return the body that reports an error to clients of this format."""
+        return error.envelope()
+
+    def path_naming(self, path: str, model: str) -> str | None:
+        """Return the path that asks for another model; None where the member ``model`` of the body names it."""
+        return None
+
+
+def without_items(items: Sequence[Any], request: ChatRequest, cut: Set[int]) -> list[Any]:
+    """Return the items of a body without those of which all messages are to be cut."""
+    origins = request.origins or range(len(items))
+    kept = {origin for index, origin in enumerate(origins) if index not in cut}
+    gone = {origins[index] for index in cut} - kept
+    return [item for index, item in enumerate(items) if index not in gone]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import takewhile
 from typing import Any, ClassVar
 
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
-from burnish.proxy.surfaces.base import ChatRequest, Reply
+from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, without_items
 from burnish.proxy.surfaces.decoding import Undecodable, decode
 from burnish.proxy.surfaces.lenient import loads, storable
 from burnish.proxy.surfaces.merging import ChoiceMerger
@@ -24,11 +24,10 @@ ERROR_TEXT_LIMIT = 64 * 1024
 """Characters of an error body that are kept; longer ones are web pages."""
 
 
-class Chat:
+class Chat(OpenAI):
     """The chat completions format."""
 
     name: ClassVar[str] = "chat"
-    path: ClassVar[str] = "/v1/chat/completions"
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
         """Understand a request's body. Raises InvalidRequest that names the field.
@@ -38,9 +37,9 @@ class Chat:
         params = {key: value for key, value in body.items() if key not in ("messages", "model")}
         return ChatRequest(_messages(body), _model(body), _stream(body), params)
 
-    def with_messages(self, body: dict[str, Any], messages: list[dict[str, Any]]) -> dict[str, Any]:
-        """Return the body with other messages and everything else as it was."""
-        return {**body, "messages": messages}
+    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
+        """Return the body without some of the request's messages (by index) and everything else as it was."""
+        return {**body, "messages": without_items(body["messages"], request, cut)}
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
         """Return the body with a text at the end of its system prompt; None when it has no place for one.
@@ -52,12 +51,12 @@ class Chat:
         if len(system) == len(messages):
             return None  # nobody asks anything
         if not system:
-            return self.with_messages(body, [{"role": "system", "content": text}, *messages])
+            return {**body, "messages": [{"role": "system", "content": text}, *messages]}
         content = _extended(system[-1].get("content"), text)
         if content is None:
             return None
         system[-1] = {**system[-1], "content": content}
-        return self.with_messages(body, [*system, *messages[len(system) :]])
+        return {**body, "messages": [*system, *messages[len(system) :]]}
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
         """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""

@@ -30,7 +30,6 @@ from burnish.proxy.relay.headers import by_name
 from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
-from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.workers.link import Link, Told
 from burnish.proxy.workers.offer import Offer
 
@@ -129,7 +128,6 @@ class _Worker:
             upstream=upstream,
             guard=self._guard,
             log=self,
-            surfaces={surface.path: surface for surface in SURFACES.values()},
             answer=self._answer,
             instant=self._wishes,
             max_body_bytes=self.config.max_body_bytes,
