@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -69,9 +69,10 @@ class Proxy:
         given = {name: value for name, value in params.items() if value is not None}
         return self._checked("GET", path, params=given)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """Do something. Raises NotRunning, CommandFailed, WrongUsage."""
-        return self._checked("POST", path, json={k: v for k, v in body.items() if v is not None})
+        said = {k: v for k, v in body.items() if v is not None}
+        return self._checked("POST", path, json=said, headers=headers)
 
     def patch(self, path: str, body: dict[str, Any]) -> Any:
         """Change something. Raises NotRunning, CommandFailed, WrongUsage."""

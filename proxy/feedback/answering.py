@@ -37,7 +37,7 @@ ACTION_HELP = {
 
 async def answer_command(
     command: Command,
-    messages: list[dict[str, Any]],
+    messages: list[dict[str, Any]] | None,
     log: Log,
     caller: str,
     session: str | None,
@@ -48,7 +48,8 @@ async def answer_command(
 ) -> str:
     """Carry out a command and return the text that answers it; what goes wrong is said, not raised.
 
-    ``messages`` is the whole request, the command included. ``actions`` are the configured ones by name.
+    ``messages`` is the whole request, the command included; without them the caller's last answer is meant, in the
+    session if one is given. ``actions`` are the configured ones by name.
     """
     actions = actions or {}
     try:
@@ -59,7 +60,10 @@ async def answer_command(
         elif command.name == "fix" and not command.text:
             said = "nothing was stored: /rl fix needs the reply that you wanted, e.g.  /rl fix It is Paris."
         elif command.name in ("rate", "fix", "undo"):
-            meant = await log.resolve_history(without_command(messages), caller, session)
+            if messages is None:
+                meant = await log.resolve(last_of=caller, session=session)
+            else:
+                meant = await log.resolve_history(without_command(messages), caller, session)
             said = await _on_answer(command, meant, log, caller, on_feedback)
         else:
             said = _help(command, actions)
