@@ -65,7 +65,9 @@ class MessageMerger:
         if not isinstance(delta, dict):
             return
         if index not in self._at:
-            self._start(index, {"type": "text"} if delta.get("type") == "text_delta" else {})
+            if delta.get("type") != "text_delta":
+                return
+            self._start(index, {"type": "text"})
         self._at[index].take(delta)
 
 
@@ -85,8 +87,8 @@ class _Growing:
                 self._pieces.setdefault(field, []).append(piece)
         elif kind == "citations_delta":
             self._block["citations"] = [*(self._block.get("citations") or ()), delta.get("citation")]
-        else:  # signature_delta, compaction_delta: the last word on a field
-            self._block |= {key: value for key, value in delta.items() if key != "type"}
+        elif kind == "compaction_delta":
+            self._block |= {**delta, "type": self._block.get("type")}
 
     def whole(self) -> Block:
         texts = {field: "".join(pieces) for field, pieces in self._pieces.items()}
