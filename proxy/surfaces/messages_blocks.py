@@ -23,10 +23,11 @@ TOOL_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def blocks(content: Any) -> list[Block]:
-    """Return the blocks of a content, which may be a plain text."""
+    """Return the blocks of a content, which may be a plain text. What says no kind is none."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    found = content if isinstance(content, list) else ()
+    return [block for block in found if isinstance(block, dict) and isinstance(block.get("type"), str)]
 
 
 def turns(item: Item) -> list[list[Block]]:
