@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from burnish.proxy.agents.formats import Format
-from burnish.proxy.agents.merging import Entries, with_entries
-
+Keys = tuple[str | int, ...]
+"""A way through settings."""
+OPENAI_KEY = "OPENAI_API_KEY"
+"""Where most agents look for the key of what answers."""
 KEY_HEADER = "x-burnish-key"
 
 
@@ -63,59 +64,17 @@ class Change(Protocol):
 
     @property
     def kind(self) -> str:
-        """How it is taken back; see ``taking_back``."""
+        """How it is taken back: a key of ``KINDS``."""
+        ...
+
+    @property
+    def units(self) -> Collection[Keys]:
+        """Tables of settings that are all ours."""
         ...
 
     def made(self, text: str | None) -> str:
         """Return the file's text with the change; None: there is no file. Raises ValueError."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings that are to say our entries as well."""
-
-    path: Path
-    format: Format
-    entries: Entries
-
-    @property
-    def kind(self) -> str:
-        """The format's name."""
-        return self.format.name
-
-    def made(self, text: str | None) -> str:
-        """Return the settings with our entries. Raises ValueError."""
-        return with_entries(self.format, text or "", self.entries)
-
-
-@dataclass(frozen=True, slots=True)
-class OwnFile:
-    """A file that is all ours."""
-
-    path: Path
-    text: str
-    kind: ClassVar[str] = "file"
-
-    def made(self, text: str | None) -> str:
-        """Return our text. Raises ValueError where somebody else's stands."""
-        if text not in (None, self.text):
-            raise ValueError("somebody else's file has this name")
-        return self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Lines of our own at the end of a file."""
-
-    path: Path
-    lines: str
-    kind: ClassVar[str] = "lines"
-
-    def made(self, text: str | None) -> str:
-        """Return the file with our lines at its end."""
-        text = text or ""
-        return text + ("\n" if text and not text.endswith("\n") else "") + self.lines
 
 
 class Agent(Protocol):

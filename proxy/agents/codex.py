@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, Change, Home, Place, Settings
+from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Change, Home, Place
+from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Toml
 
 PROVIDER = ("model_providers", "burnish")
@@ -22,11 +23,10 @@ class Codex:
         """Make burnish its provider, over the Responses API, which is all that it speaks."""
         provider: dict[str, Any] = {"name": "burnish", "base_url": place.api, "wire_api": "responses"}
         if place.own_credentials:
-            provider["env_key"] = "OPENAI_API_KEY"
+            provider["env_key"] = OPENAI_KEY
         if place.key:
             provider["http_headers"] = {KEY_HEADER: place.key}
-        entries: list[tuple[tuple[str, ...], Any]] = [(("model",), place.model), (("model_provider",), "burnish")]
-        entries += [((*PROVIDER, name), value) for name, value in provider.items()]
+        entries = [(("model",), place.model), (("model_provider",), "burnish"), (PROVIDER, provider)]
         return (Settings(home.named("CODEX_HOME", ".codex") / "config.toml", Toml(), entries),)
 
     def by_hand(self, place: Place) -> str:

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from burnish.proxy.agents import files
-from burnish.proxy.agents.base import Change
-from burnish.proxy.agents.formats import Json, Toml
-from burnish.proxy.agents.merging import without_entries
+from burnish.proxy.agents.base import Change, Keys
+from burnish.proxy.agents.changes import KINDS
 from burnish.proxy.errors import ConfigError
 
 FOLDER = "connections"
 """In the data directory: a record for each connected agent."""
-FORMATS = {how.name: how for how in (Json(), Toml())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +32,8 @@ class Written:
     after: str
     folders: tuple[str, ...]
     """Those that were made for it, innermost first."""
+    units: tuple[Keys, ...] = ()
+    """Tables of settings that are all ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def connect(changes: Sequence[Change], record: Path) -> list[Done]:
         except OSError as error:
             for done, previous in plan[: index + 1]:
                 with suppress(OSError):
-                    _put_back(done, previous)
+                    _put_back(done, previous, done.mode)
             _record(record, list(earlier.values()))
             raise ConfigError(f"{written.path} cannot be written: {error.strerror}") from error
     return [
@@ -82,13 +82,18 @@ def recorded(record: Path) -> list[Written]:
     """Return what was made of an agent's files; nothing when it is not connected. Raises ConfigError."""
     try:
         said = json.loads(record.read_text(encoding="utf-8"))["files"]
-        return [Written(**{**each, "folders": tuple(each["folders"])}) for each in said]
+        return [_written(each) for each in said]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
             f"{record}, where burnish keeps what it changed, cannot be read: {error}"
         ) from error
+
+
+def _written(said: dict[str, Any]) -> Written:
+    lists = {"folders": tuple(said["folders"]), "units": tuple(map(tuple, said["units"]))}
+    return Written(**said | lists)
 
 
 def _planned(change: Change, earlier: Written | None) -> tuple[Written, str | None]:
@@ -103,17 +108,17 @@ def _planned(change: Change, earlier: Written | None) -> tuple[Written, str | No
             f"{path} was left as it is: {error}. To write it there yourself: burnish connect … --print"
         ) from error
     folders = earlier.folders if earlier else tuple(map(str, files.missing_folders(path)))
-    return Written(str(path), change.kind, mode, before, after, folders), now
+    return Written(str(path), change.kind, mode, before, after, folders, tuple(change.units)), now
 
 
 def _taken_back(written: Written) -> Done:
     path = Path(written.path)
     try:
-        now, _ = files.read(path) or (None, 0)
+        now, mode = files.read(path) or (None, written.mode)
         rest = None if now is None else _without(written, now)
         if rest == now:
             return Done(path, "unchanged")
-        _put_back(written, rest)
+        _put_back(written, rest, mode)
     except OSError as error:
         return Done(path, "left", f"it cannot be written: {error.strerror}")
     except (ValueError, RecursionError) as error:
@@ -121,32 +126,20 @@ def _taken_back(written: Written) -> Done:
     return Done(path, "removed" if rest is None else "restored")
 
 
-def _put_back(written: Written, text: str | None) -> None:
+def _put_back(written: Written, text: str | None, mode: int) -> None:
     path = Path(written.path)
     if text is None:
         files.remove(path, list(map(Path, written.folders)))
     else:
-        files.write(path, text, written.mode)
+        files.write(path, text, mode)
 
 
 def _without(written: Written, now: str) -> str | None:
     """Return a file's text less what was put there; None: there is nothing left of it. Raises ValueError."""
     if now in (written.before, written.after):
         return written.before
-    before = written.before or ""
-    if how := FORMATS.get(written.kind):
-        rest = without_entries(how, now, before, written.after)
-    elif written.kind == "lines":
-        rest = _without_lines(now, written.after.removeprefix(before).removeprefix("\n"))
-    else:
-        raise ValueError("somebody changed it since; delete it by hand if it is not needed")
+    rest = KINDS[written.kind](now, written.before or "", written.after, written.units)
     return None if written.before is None and "".join(rest.split()) in ("", "{}") else rest
-
-
-def _without_lines(now: str, ours: str) -> str:
-    if now.count(ours) != 1:
-        raise ValueError(f"take these lines out of it by hand:\n{ours}")
-    return now.replace(ours, "")
 
 
 def _record(record: Path, written: list[Written]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, Change, Home, Place, Settings
+from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Change, Home, Place
+from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json
 
 
@@ -20,7 +21,7 @@ class OpenCode:
         """Make burnish its provider; the text of its command ``/rl`` is a message, which burnish answers itself."""
         options: dict[str, Any] = {"baseURL": place.api}
         if place.own_credentials:
-            options["apiKey"] = "{env:OPENAI_API_KEY}"
+            options["apiKey"] = f"{{env:{OPENAI_KEY}}}"
         if place.key:
             options["headers"] = {KEY_HEADER: place.key}
         provider = {
@@ -29,16 +30,15 @@ class OpenCode:
             "options": options,
             "models": {place.model: {"name": place.model}},
         }
-        entries = [(("provider", "burnish", name), value) for name, value in provider.items()]
         command = {"template": "/rl $ARGUMENTS", "description": "Rate the answer before (burnish)"}
         model = f"burnish/{place.model}"
-        wanted = [*entries, (("model",), model), (("command", "rl"), command)]
+        entries = [(("provider", "burnish"), provider), (("model",), model), (("command", "rl"), command)]
         folder = home.config("opencode")
         named = home.env.get("OPENCODE_CONFIG")
         # Of two files in one folder, opencode lets the one that may hold comments decide.
         with_comments = folder / "opencode.jsonc"
         usual = with_comments if with_comments.exists() else folder / "opencode.json"
-        return (Settings(home.named("OPENCODE_CONFIG", "") if named else usual, Json(), wanted),)
+        return (Settings(home.named("OPENCODE_CONFIG", "") if named else usual, Json(), entries),)
 
     def by_hand(self, place: Place) -> str:
         """Return what a person has to do besides."""

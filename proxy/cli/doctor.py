@@ -46,6 +46,11 @@ def examine(url: str | None) -> Iterator[Finding]:
     yield Finding("ok", "configuration", "valid")
     own_engine = (machine.memory, machine.model, machine.engine, machine.trainer)
     upstream = (network.upstream, network.engine)
-    for check in (machine.data_dir, machine.disk, machine.clock, *(upstream if config.upstream else own_engine)):
+    for check in (
+        machine.data_dir,
+        machine.disk,
+        machine.clock,
+        *(upstream if config.upstream else own_engine),
+    ):
         yield check(config)
     yield from network.proxy(find(url, config), config)

@@ -34,6 +34,8 @@ class Asked:
 
     path: str
     body: dict[str, Any]
+    system: str
+    """The system prompt, as far as it is a text or texts at the beginning."""
     said: tuple[str, ...]
     """The texts that came from the user's side since the last answer, system prompts left out."""
     results: tuple[str, ...]
@@ -109,6 +111,7 @@ def _other(method: str, path: str) -> Script:
 
 
 def _read(path: str, body: dict[str, Any]) -> Asked:
+    system = _text(body.get("system") or body.get("instructions") or "")
     said: list[str] = []
     results: list[str] = []
     items = body.get("input") if path == "/v1/responses" else body["messages"]
@@ -120,6 +123,8 @@ def _read(path: str, body: dict[str, Any]) -> Asked:
             results.append(_text(item["output"]))
         elif role == "tool":
             results.append(_text(item["content"]))
+        elif role in ("system", "developer"):
+            system += _text(item["content"])
         elif role == "user":
             parts = item["content"] if isinstance(item["content"], list) else [{"text": item["content"]}]
             results += [_text(part.get("content")) for part in parts if part.get("type") == "tool_result"]
@@ -128,7 +133,7 @@ def _read(path: str, body: dict[str, Any]) -> Asked:
     for each in body.get("tools") or ():
         tool = each.get("function", each)
         tools[tool.get("name", tool.get("type"))] = tool.get("parameters") or tool.get("input_schema") or {}
-    return Asked(path, body, tuple(said), tuple(results), tools)
+    return Asked(path, body, system, tuple(said), tuple(results), tools)
 
 
 def _text(content: Any) -> str:

@@ -56,7 +56,8 @@ def test_what_is_no_plain_object_is_refused(text: str):
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 values = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
 )
 objects = st.dictionaries(st.text(max_size=4), values, max_size=4)
 written = st.sampled_from(
