@@ -229,9 +229,7 @@ class Relay:
         body = await read_body(receive, by_name(scope["headers"]), self._max_body_bytes)
         model = surface.read(_parse(body)).model
         async with Client(receive) as client:
-            await self._forward(
-                self._exchange(scope, send, client, body, surface=surface, model=model), client
-            )
+            await self._forward(self._exchange(scope, send, client, body, model), client)
 
     async def _forward(self, exchange: Awaitable[None], client: Client) -> None:
         try:
@@ -245,14 +243,12 @@ class Relay:
         send: Send,
         client: Client,
         body: bytes | AsyncIterator[bytes] | None,
-        *,
-        surface: Surface | None = None,
         model: str | None = None,
     ) -> None:
         target = await self._upstream.target(model)
         try:
             path = scope["raw_path"]
-            if surface and isinstance(body, bytes):
+            if isinstance(body, bytes) and (surface := surface_at(scope["path"])):
                 path, body = _naming(surface, target, path, body)
             with await self._open(scope, target, body, path) as response:
                 await self._stream(response, send, client, None)

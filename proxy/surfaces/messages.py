@@ -95,9 +95,10 @@ class Messages:
             body = decode(b"".join(chunks), content_encoding)
         except Undecodable as error:
             return Reply(error=str(error), readable=False)
-        streamed = "event-stream" in content_type.lower() or body.startswith((b"event:", b"data:"))
+        start = body[:16].lstrip()
+        streamed = "event-stream" in content_type.lower() and not start.startswith(b"{")
         try:
-            return _streamed(body) if streamed and body[:16].lstrip()[:1] != b"{" else _whole(body)
+            return _streamed(body) if streamed or start.startswith((b"event:", b"data:")) else _whole(body)
         except RecursionError:
             return Reply(error="JSON nested too deeply", readable=False)
 

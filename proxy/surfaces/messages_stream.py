@@ -86,7 +86,8 @@ class _Growing:
             if isinstance(piece := delta.get(field), str):
                 self._pieces.setdefault(field, []).append(piece)
         elif kind == "citations_delta":
-            self._block["citations"] = [*(self._block.get("citations") or ()), delta.get("citation")]
+            cited = self._block.get("citations")
+            self._block["citations"] = [*(cited if isinstance(cited, list) else ()), delta.get("citation")]
         elif kind == "compaction_delta":
             self._block |= {**delta, "type": self._block.get("type")}
 

@@ -411,11 +411,11 @@ def test_every_reply_is_found_again(content: list[dict[str, Any]]):
     assert path([user("hi"), reply.message])[-1].key == path(sent_back)[-1].key
 
 
-NAMES = ["type", "index", "message", "content", "delta", "content_block", "usage", "text", "thinking",
-         "partial_json", "citation", "error", "stop_reason", "id", "input", "source", "input_tokens"]  # fmt: skip
+NAMES = ["type", "index", "message", "content", "delta", "content_block", "usage", "text", "thinking", "error",
+         "partial_json", "citation", "citations", "stop_reason", "id", "input", "source", "input_tokens"]  # fmt: skip
 KINDS = ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
-         "message_stop", "error", "ping", "text", "thinking", "tool_use", "image", "text_delta",
-         "input_json_delta", "citations_delta", "signature_delta"]  # fmt: skip
+         "message_stop", "error", "ping", "text", "thinking", "tool_use", "tool_result", "image", "text_delta",
+         "input_json_delta", "citations_delta", "compaction_delta"]  # fmt: skip
 json_values = st.recursive(
     st.none()
     | st.booleans()
@@ -448,22 +448,42 @@ def test_no_bytes_break_the_reassembly(chunks: list[bytes]):
     whole(b"".join(chunks))
 
 
-@pytest.mark.parametrize("depth", [200, 500, 900, 1200, 100_000])
+@pytest.mark.parametrize("depth", [200, 900, 1010, 1200, 100_000])
 def test_deep_json_does_not_break_the_reassembly(depth: int):
     deep = b"[" * depth + b"]" * depth
     whole(b'{"content":[{"type":"new","deep":%b}]}' % deep)
     streamed(b'data: {"type":"content_block_start","index":0,"content_block":{"deep":%b}}\n\n' % deep)
 
 
-@given(json_values, json_values)
-def test_any_request_is_read_or_refused_by_naming_a_field(items: Any, system: Any):
+any_items = st.lists(
+    st.fixed_dictionaries(
+        {
+            "role": st.sampled_from(["user", "assistant", "system"]),
+            "content": st.lists(any_events, max_size=4),
+        }
+    ),
+    max_size=4,
+)
+
+
+@given(any_items | json_values, json_values, json_values, json_values)
+def test_any_request_is_read_or_refused_by_naming_a_field(items: Any, system: Any, tools: Any, choice: Any):
     try:
-        request = messages.read({"messages": items, "system": system})
+        request = messages.read(
+            {"messages": items, "system": system, "tools": tools, "tool_choice": choice, "stop_sequences": 1}
+        )
     except InvalidRequest as error:
         assert error.param
     else:
         assert len(request.messages) == len(request.origins or ())
         path(request.messages)
+        origins = request.origins or ()
+        every = [index for index, origin in enumerate(origins) if origin >= 0]
+        assert messages.without({"messages": items}, request, set(every)) == {"messages": items}
+        # Results of tools are never cut by themselves.
+        for cut in (index for index in every if request.messages[index]["role"] != "tool" and len(every) > 1):
+            left = messages.read(messages.without({"messages": items}, request, {cut})).messages
+            assert left == [request.messages[index] for index in every if index != cut]
 
 
 # Local answers and errors
