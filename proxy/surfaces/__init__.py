@@ -2,12 +2,16 @@
 
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
 from burnish.proxy.surfaces.chat import Chat
+from burnish.proxy.surfaces.completions import Completions
+from burnish.proxy.surfaces.responses import Responses
 
-SURFACES: dict[str, Surface] = {surface.name: surface for surface in (Chat(),)}
+SURFACES: dict[str, Surface] = {surface.name: surface for surface in (Chat(), Completions(), Responses())}
 """Every format that burnish understands, by name."""
 
 _PATHS: dict[str, Surface] = {
     "/v1/chat/completions": SURFACES["chat"],
+    "/v1/completions": SURFACES["completions"],
+    "/v1/responses": SURFACES["responses"],
 }
 """Where clients post requests."""
 
@@ -17,4 +21,4 @@ def surface_at(path: str) -> Surface | None:
     return _PATHS.get(path)
 
 
-__all__ = ["SURFACES", "Chat", "ChatRequest", "Reply", "Surface", "surface_at"]
+__all__ = ["SURFACES", "Chat", "ChatRequest", "Completions", "Reply", "Responses", "Surface", "surface_at"]
