@@ -36,6 +36,10 @@ class Captured(NamedTuple):
     choices: bytes | None = None
     raw: bool = False
     """Whether the bytes themselves must be kept, because something in them was not understood."""
+    previous: str | None = None
+    """Id of the response that it goes on from; ``context`` lacks what the upstream holds until that is looked up."""
+    conversation_id: str | None = None
+    """The conversation that it belongs to, where that is known."""
 
 
 def understand(exchange: Exchange) -> Captured:
@@ -57,6 +61,7 @@ def understand(exchange: Exchange) -> Captured:
         answer=answer,
         choices=orjson.dumps(answer.choices) if answer.choices else None,
         raw=not answer.readable,
+        previous=request.previous,
     )
 
 

@@ -67,8 +67,9 @@ class Responses(OpenAI):
         if cut:
             kept["input"] = without_items(body["input"], request, cut)
         if request.after_command:
-            kept["previous_response_id"] = request.previous
-        return {key: value for key, value in kept.items() if key != "previous_response_id" or value}
+            del kept["previous_response_id"]
+            kept |= {"previous_response_id": request.previous} if request.previous else {}
+        return kept
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
         """Return the body with a text at the end of its system prompt; None when it has no place for one."""

@@ -10,7 +10,7 @@ from burnish.proxy.surfaces.sse import SseParser
 
 Json = dict[str, Any]
 
-LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
+LAST = ("response.completed", "response.incomplete", "response.failed")
 LOOKED_AT = 2
 """Events at the end of a stream, among which the last one of a response is: some servers send ``[DONE]`` behind it."""
 
