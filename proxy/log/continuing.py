@@ -17,17 +17,20 @@ from burnish.proxy.records import Completion
 def continued(connection: sqlite3.Connection, captured: Captured) -> Captured:
     """Return an exchange with its whole context, in the conversation that it goes on with.
 
-    It stays as it was sent when the log does not know the response that it names.
+    It stays as it was sent when the log knows no such response of the same caller's: ids of some servers are no more
+    than small numbers, and words of others must not get into it.
     """
     assert captured.previous
     exchange = captured.exchange
-    found = preferred(by_response(connection, captured.previous), exchange.session, exchange.caller)
-    if not found:
+    known = by_response(connection, captured.previous)
+    own = [each for each in known if each.caller == exchange.caller]
+    if not own:
         return captured
-    before = Reader(connection).completion(row_of(connection, found[0].id), full=True)
+    nearest = preferred(own, exchange.session, exchange.caller)[0]
+    before = Reader(connection).completion(row_of(connection, nearest.id), full=True)
     sent = [loaded(each.body) for each in captured.context]
-    own = 1 if captured.settings and _instructed(orjson.loads(captured.settings)) else 0
-    context = tuple(path([*sent[:own], *_held(before), *sent[own:]]))
+    instructions = 1 if captured.settings and _instructed(orjson.loads(captured.settings)) else 0
+    context = tuple(path([*sent[:instructions], *_held(before), *sent[instructions:]]))
     message = captured.answer.message
     return captured._replace(
         context=context,

@@ -117,10 +117,11 @@ class _Gathered:
         self._items: dict[int, Json] = {}
         self._done: set[int] = set()
         self._texts: dict[int, dict[tuple[Text, int], list[str]]] = {}
+        self._named: dict[str, int] = {}
 
     def take(self, kind: str, event: Json) -> None:
         """Take an event; kinds that nobody knows are passed over."""
-        place = _index(event, "output_index")
+        place = self._place(event)
         of, _, stage = kind.rpartition(".")
         if of == "response.output_item":
             if isinstance(event.get("item"), dict) and place not in self._done:
@@ -134,6 +135,14 @@ class _Gathered:
             said = event.get(text.field if stage == "done" else "delta")
             if isinstance(said, str):
                 pieces.append(said)
+
+    def _place(self, event: Json) -> int:
+        """Return where an item stands. llama.cpp does not count them: there they stand in the order of their names."""
+        if isinstance(place := event.get("output_index"), int):
+            return place
+        item = event.get("item")
+        name = event.get("item_id") or (item.get("id") if isinstance(item, dict) else None)
+        return self._named.setdefault(str(name), len(self._named))
 
     def output(self) -> list[Json]:
         """Return the items, those that are not done as far as they came."""

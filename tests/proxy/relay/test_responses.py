@@ -300,6 +300,25 @@ async def test_wishes_stand_in_the_instructions(tmp_path: Path) -> None:
     assert "Be brief." in here.received()[0]["instructions"]
 
 
+async def test_the_embedded_engine_answers(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path) as (url, _),
+        openai.AsyncOpenAI(base_url=url + "/v1", api_key="x", max_retries=0) as client,
+        httpx.AsyncClient(base_url=url) as http,
+    ):
+        got = await client.responses.create(model="default", input="Say hello.", instructions="Be brief.")
+        streamed = await client.responses.create(
+            model="default", input="Tell me a story.", max_output_tokens=4, stream=True
+        )
+        told = "".join([each.delta async for each in streamed if each.type == "response.output_text.delta"])
+        completed = await client.completions.create(model="default", prompt="Once upon", max_tokens=4)
+        listed = (await http.get("/burnish/completions")).json()["data"]
+    assert [each["reply"]["content"] for each in listed] == [completed.choices[0].text, told, got.output_text]
+    # llama.cpp says of the second that it is complete.
+    assert [each["finish_reason"] for each in listed] == ["length", "length", "stop"]
+    assert {each["adapter_version"] for each in listed} == {0}
+
+
 # Bytes
 
 

@@ -389,6 +389,17 @@ def test_the_deltas_alone_give_the_same_reply(output: list[Any], piece: int):
     assert told.usage == whole_told.usage
 
 
+def test_items_that_nobody_counts_are_told_apart_by_their_names():
+    """As llama.cpp streams them."""
+    body = response(reasoning("Hm.", name="rs_1"), message("Hello", name="msg_1"))
+    uncounted = []
+    for event in events(body)[:-3]:
+        kind, data = event.decode().removeprefix("event: ").split("\ndata: ")
+        told = {key: value for key, value in orjson.loads(data).items() if not key.endswith("_index")}
+        uncounted.append(sse(kind, told))
+    assert streamed(*uncounted).message == whole(body).message
+
+
 @given(outputs, st.integers(1, 50), st.integers(0, 4), st.sampled_from([b"\n", b"\r\n", b"\r"]))
 def test_however_the_network_cuts_a_stream_the_reply_is_the_same(
     output: list[Any], size: int, done: int, newline: bytes
