@@ -18,7 +18,7 @@ SYSTEM_ROLES = ("system", "developer")
 
 SYSTEM = re.compile(
     r"""
-    \bcc_is_subagent=true\b                                                # Claude Code: a sub-agent
+    \bYou\ are\ an?\ [\w -]{3,60}\ for\ Claude\ Code\b                         # Claude Code: a sub-agent
     | You\ are\ naming\ a\ coding\ session\ so\ the\ user\ can\ pick\ it\ out # Claude Code: a title
     | \AYou\ are\ now\ acting\ as\ the\ managed\ memory\ extraction\ subagent\ # Qwen Code: what it remembers
     | \AYou\ are\ a\ general-purpose\ subagent\ working\ for\ a\ parent\ agent\. # Qwen Code: a sub-agent

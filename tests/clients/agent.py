@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -75,6 +76,13 @@ class Agent:
                 os.killpg(process.pid, signal.SIGKILL)
         assert process.returncode == 0, f"{command} ended with {process.returncode}:\n{output}\n{errors}"
         return output
+
+    def completed(self, command: tuple[str, ...]) -> tuple[str, ...]:
+        """Name the latest session of Cline, the only agent that wants that."""
+        if "SESSION" not in command:
+            return command
+        sessions = json.loads(self.run(command[0], "history", "--json"))
+        return tuple(sessions[0]["sessionId"] if word == "SESSION" else word for word in command)
 
     def end(self) -> None:
         """End what it left running: some start servers that outlive them."""

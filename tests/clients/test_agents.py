@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.clients.agent import Agent
-from tests.clients.script import AFTER_TOOL, ANSWER, ASK_FOR_TOOL, PRINTED, QUESTION
+from tests.clients.script import question
 from tests.support.burnish import Burnish
 from tests.support.scripted_model import ScriptedModel
-
-RATE = "/rl good nicely put"
 
 
 @dataclass(frozen=True)
@@ -25,14 +23,14 @@ class Headless:
     ask: tuple[str, ...]
     """The command line, less what is asked."""
     again: tuple[str, ...]
-    """The same within the conversation before."""
+    """The same within the conversation before, which may have to be named: SESSION."""
     with_tools: tuple[str, ...] | None = None
     """Where it needs to be told that it may run commands."""
     settings: dict[str, str] = field(default_factory=dict)
     """What somebody has set before: texts by file."""
-    rate: str = RATE
 
 
+LLM_TOOL = 'def tell() -> str:\n    """Tell the colour."""\n    return "sky-42"'
 CODEX = ("codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
 AGENTS = [
     Headless(
@@ -66,7 +64,7 @@ AGENTS = [
         ("qwen", "--approval-mode=yolo"),
         {".qwen/settings.json": '{"ui": {"theme": "GitHub"}}\n'},
     ),
-    Headless("cline", ("cline",), ("cline",)),
+    Headless("cline", ("cline",), ("cline", "--id", "SESSION")),
     Headless(
         "continue",
         ("cn", "-p"),
@@ -81,7 +79,9 @@ AGENTS = [
         None,
         {".openclaw/openclaw.json": '{\n  "logging": {"level": "silent"}\n}\n'},
     ),
-    Headless("llm", ("llm", "-m", "burnish"), ("llm", "-c")),
+    Headless(
+        "llm", ("llm", "-m", "burnish"), ("llm", "-c"), ("llm", "-m", "burnish", "--functions", LLM_TOOL)
+    ),
 ]
 
 
@@ -112,9 +112,10 @@ def agent(connected: Agent) -> Agent:
 
 def test_answers(headless: Headless, agent: Agent) -> None:
     """It answers, streamed through burnish, and `burnish good` finds that very answer."""
-    assert ANSWER in agent.run(*headless.ask, QUESTION)
-    (turn,) = [each for each in agent.logged() if said(each) == ANSWER]
-    assert QUESTION in turn["prompt"]
+    asked, answer = question()
+    assert answer in agent.run(*headless.ask, asked)
+    assert all(each.body["stream"] for each in agent.model.asked if asked in str(each.body))
+    (turn,) = [each for each in agent.logged() if said(each) == answer]
     assert turn["outcome"] == "complete"
     agent.burnish_says("good")
     assert agent.rated()["id"] == turn["id"]
@@ -122,19 +123,23 @@ def test_answers(headless: Headless, agent: Agent) -> None:
 
 def test_tools(headless: Headless, agent: Agent) -> None:
     """It runs the tool that the model calls, and the answer after that is rated."""
-    assert AFTER_TOOL + PRINTED in agent.run(*(headless.with_tools or headless.ask), ASK_FOR_TOOL)
+    asked, answer = question(of_tool=True)
+    assert answer in agent.run(*(headless.with_tools or headless.ask), asked)
     agent.burnish_says("bad", "too short")
-    assert said(agent.rated()) == AFTER_TOOL + PRINTED
+    assert said(agent.rated()) == answer
     assert any((each["reply"] or {}).get("tool_calls") for each in agent.logged())
 
 
 def test_rl(headless: Headless, agent: Agent) -> None:
-    """What is typed into it rates the answer before; the model is asked neither then nor ever of it."""
-    agent.run(*headless.ask, QUESTION)
-    assert "rated good with your comment" in agent.run(*headless.again, headless.rate)
-    assert said(agent.rated()) == ANSWER
-    agent.run(*headless.again, QUESTION)
-    assert not any("/rl" in json.dumps(asked.body["messages"]) for asked in agent.model.asked[-1:])
+    """What is typed into it rates the answer before, and the model is never told of it."""
+    asked, answer = question()
+    agent.run(*headless.ask, asked)
+    again = agent.completed(headless.again)
+    assert "rated good with your comment" in agent.run(*again, "/rl good nicely put")
+    assert said(agent.rated()) == answer
+    asked, answer = question()
+    assert answer in agent.run(*again, asked)
+    assert not any("/rl good" in str(each.body) for each in agent.model.asked)
 
 
 def test_disconnect(headless: Headless, agent: Agent) -> None:

@@ -12,10 +12,9 @@ from burnish.proxy.errors import NotFound
 from burnish.proxy.log.errands import is_errand
 from tests.proxy.log.exchanges import assistant, capture, opened, system, user
 
-CLAUDE = "x-anthropic-billing-header: cc_version=2.1.330.add; cc_entrypoint=cli;%s"
+CLAUDE = "You are Claude Code, Anthropic's official CLI for Claude."
 CLAUDE_TITLE = [
-    {"type": "text", "text": CLAUDE % ""},
-    {"type": "text", "text": "You are Claude Code, Anthropic's official CLI for Claude."},
+    {"type": "text", "text": CLAUDE},
     {
         "type": "text",
         "text": "You are naming a coding session so the user can pick it out of a long list of sessions. …",
@@ -39,8 +38,12 @@ def codex(kind: str, source: str) -> dict[str, Any]:
     ("messages", "params"),
     [
         ([{"role": "system", "content": CLAUDE_TITLE}, user("<session>\nHi\n</session>\n\nWrite …")], {}),
-        ([system(CLAUDE % " cc_is_subagent=true;"), user("Look.")], {}),
-        ([system(CLAUDE % ""), user("Hi"), assistant("Hello!"), user(CLAUDE_COMPACTION)], {}),
+        (
+            [system(f"{CLAUDE}You are an agent for Claude Code, Anthropic's official CLI …"), user("Look.")],
+            {},
+        ),
+        ([system("You are a file search specialist for Claude Code, …"), user("Look.")], {}),
+        ([system(CLAUDE), user("Hi"), assistant("Hello!"), user(CLAUDE_COMPACTION)], {}),
         (
             [system("You are now acting as the managed memory extraction subagent for an AI …"), user("Hi")],
             {},
@@ -62,7 +65,8 @@ def test_an_errand_is_known(messages: list[dict[str, Any]], params: dict[str, An
     [
         ([user("Hi")], {}),
         ([], {}),
-        ([system(CLAUDE % ""), user("Hi")], {}),
+        ([system(CLAUDE), user("Hi")], {}),
+        ([system("You are a Claude agent, built on Anthropic's Claude Agent SDK."), user("Hi")], {}),
         ([system(OPENCODE), user('"You are a title generator. You output ONLY a thread title."')], {}),
         ([user("Hi")], codex("turn", "user")),
         ([user("Hi")], {"client_metadata": {"x-codex-turn-metadata": "{"}}),
