@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
+from tests.clients.terminal import Terminal, terminal
 from tests.support.burnish import Burnish
 from tests.support.scripted_model import ScriptedModel
 
@@ -55,14 +55,12 @@ class Agent:
         logged = self._get("/burnish/completions", limit=1)["data"]
         self.before = logged[0]["id"] if logged else ""
 
-    def run(self, *command: str, env: Mapping[str, str] | None = None) -> str:
+    def run(self, *command: str) -> str:
         """Run a program in the home folder; return what it printed. It must end well, and in time."""
-        bins = (CLIENTS / "node_modules" / ".bin", CLIENTS / "python" / "bin")
-        program = next((str(found) for folder in bins if (found := folder / command[0]).exists()), command[0])
         process = subprocess.Popen(
-            [program, *command[1:]],
+            _found(command),
             cwd=self.work,
-            env=self._env() | dict(env or {}),
+            env=self._env(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -77,12 +75,11 @@ class Agent:
         assert process.returncode == 0, f"{command} ended with {process.returncode}:\n{output}\n{errors}"
         return output
 
-    def completed(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        """Name the latest session of Cline, the only agent that wants that."""
-        if "SESSION" not in command:
-            return command
-        sessions = json.loads(self.run(command[0], "history", "--json"))
-        return tuple(sessions[0]["sessionId"] if word == "SESSION" else word for word in command)
+    @contextmanager
+    def in_terminal(self, *command: str) -> Iterator[Terminal]:
+        """Run a program in a terminal until the block is left."""
+        with terminal(_found(command), self.work, self._env() | {"TERM": "xterm-256color"}) as shown:
+            yield shown
 
     def end(self) -> None:
         """End what it left running: some start servers that outlive them."""
@@ -129,3 +126,9 @@ class Agent:
         path = f"{CLIENTS / 'node_modules' / '.bin'}:{os.environ['PATH']}"
         own = {"HOME": str(self.home), "PATH": path, "BURNISH_DATA_DIR": str(self.burnish.data_dir)}
         return kept | QUIET | own
+
+
+def _found(command: Sequence[str]) -> list[str]:
+    bins = (CLIENTS / "node_modules" / ".bin", CLIENTS / "python" / "bin")
+    program = next((str(found) for folder in bins if (found := folder / command[0]).exists()), command[0])
+    return [program, *command[1:]]

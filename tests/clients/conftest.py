@@ -21,6 +21,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.clients)
+            if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+                # With -n 2 --dist loadgroup, the tests of one agent stay together.
+                item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {item.callspec.id}"))
             if not INSTALLED.exists():
                 item.add_marker(missing)
 

@@ -46,7 +46,7 @@ def decide(asked: Asked) -> Said:
         if words in asked.system:
             return answer
     history = str(asked.body.get("messages") or asked.body["input"])
-    number = NUMBER.findall(history)[-1]
+    number = ["none", *NUMBER.findall(history)][-1]
     if asked.results:
         printed = PRINTED if PRINTED in asked.results[-1] else asked.results[-1]
         return f"The command of number {number} printed {printed}."
