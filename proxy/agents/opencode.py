@@ -9,6 +9,8 @@ from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Change, Home, Plac
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json
 
+SCHEMA = "https://opencode.ai/config.json"
+
 
 class OpenCode:
     """``opencode``."""
@@ -32,7 +34,12 @@ class OpenCode:
         }
         command = {"template": "/rl $ARGUMENTS", "description": "Rate the answer before (burnish)"}
         model = f"burnish/{place.model}"
-        entries = [(("provider", "burnish"), provider), (("model",), model), (("command", "rl"), command)]
+        entries = [
+            (("$schema",), SCHEMA),  # which it adds itself otherwise
+            (("provider", "burnish"), provider),
+            (("model",), model),
+            (("command", "rl"), command),
+        ]
         folder = home.config("opencode")
         named = home.env.get("OPENCODE_CONFIG")
         # Of two files in one folder, opencode lets the one that may hold comments decide.

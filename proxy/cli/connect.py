@@ -25,7 +25,8 @@ Name = Annotated[str | None, typer.Argument(metavar="AGENT", help="Which; withou
 def connect(
     agent: Name = None,
     model: Annotated[
-        str | None, typer.Option(help="What the agent is to ask for [default: what answers behind burnish].")
+        str | None,
+        typer.Option(help="What the agent is to ask for (default: whatever answers behind burnish)."),
     ] = None,
     only_print: Annotated[
         bool, typer.Option("--print", help="Print what its settings would say, and change nothing.")
@@ -46,7 +47,8 @@ def connect(
     _say(connection.connect(changes, _record(config, known)))
     if changes:
         console.print(
-            f"{known.title} asks {place.url} now. Back again: [cyan]burnish disconnect {known.name}[/]"
+            f"{known.title} asks {place.url} now. Back again: [cyan]burnish disconnect {known.name}[/]",
+            soft_wrap=True,
         )
         console.print(f"To rate the answer before, type into it: [cyan]{escape(known.rating)}[/]")
     if left := known.by_hand(place):

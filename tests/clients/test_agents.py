@@ -52,10 +52,7 @@ AGENTS = [
         ("opencode", "run"),
         ("opencode", "run", "--continue"),
         None,
-        # It adds the schema by itself where there is none.
-        {
-            ".config/opencode/opencode.json": '{"$schema": "https://opencode.ai/config.json", "autoupdate": false}'
-        },
+        {".config/opencode/opencode.json": '{"autoupdate": false, "share": "disabled"}'},
     ),
     Headless(
         "qwen-code",
