@@ -9,7 +9,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
-from burnish.proxy.listener import event_loop
+from burnish.proxy.listener import event_loop, tune_interpreter
 from burnish.proxy.listener import server as server_of
 from burnish.proxy.workers import crew
 from burnish.proxy.workers.hub import Hub
@@ -26,9 +25,6 @@ from burnish.training.job import write_atomically
 
 # A stream needs two, and many systems give a program 1024 unless it asks for more.
 DESCRIPTORS = 65_536
-# The log's thread shares the interpreter with the event loop, which gives it up late when it is busy (5 ms unless told
-# otherwise): a quarter more would wait to be stored.
-SWITCH_S = 0.0005
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SERVER_FILE = "server.json"
 """In the data directory while burnish runs: {"url", "pid"}, so that the commands find it."""
@@ -41,7 +37,6 @@ def serve(config: Config, on_ready: Callable[[str], None]) -> None:
     """
     os.umask(0o077)  # for every file and every child, whatever the user's umask
     _ask_for_descriptors()
-    sys.setswitchinterval(SWITCH_S)
     prepare_data_dir(config.data_dir)
     with _only_one(config.data_dir), _listening(config) as listener:
         with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=event_loop()) as runner:
@@ -52,6 +47,7 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
     url = _url(config.host, listener)
 
     def ready() -> None:
+        tune_interpreter()
         write_atomically(config.data_dir / SERVER_FILE, json.dumps({"url": url, "pid": os.getpid()}))
         on_ready(url)
 

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -34,7 +34,6 @@ FIRST_NUMBER = 10**11
 """Of twelve digits: captures that were taken out too early go into a segment before all others."""
 
 HEAD = struct.Struct("<II")
-FACTS = tuple(name for name in Exchange._fields if name not in ("request_body", "chunks"))
 
 
 class Unreadable(ValueError):
@@ -180,7 +179,9 @@ class Spill:
 def packed(exchange: Exchange) -> bytes:
     """Return a capture as a record."""
     parts = [exchange.request_body, *exchange.chunks]
-    facts = {name: getattr(exchange, name) for name in FACTS} | {"lengths": [len(part) for part in parts]}
+    facts: dict[str, Any] = dict(zip(Exchange._fields, exchange, strict=True))
+    del facts["request_body"], facts["chunks"]
+    facts["lengths"] = list(map(len, parts))
     try:
         encoded = orjson.dumps(facts)
     except TypeError:  # half characters, which the standard library takes
