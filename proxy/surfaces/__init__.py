@@ -2,19 +2,30 @@
 
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
 from burnish.proxy.surfaces.chat import Chat
+from burnish.proxy.surfaces.messages import Messages
 
-SURFACES: dict[str, Surface] = {surface.name: surface for surface in (Chat(),)}
+SURFACES: dict[str, Surface] = {surface.name: surface for surface in (Chat(), Messages())}
 """Every format that burnish understands, by name."""
 
 _PATHS: dict[str, Surface] = {
     "/v1/chat/completions": SURFACES["chat"],
+    "/v1/messages": SURFACES["messages"],
+    "/v1/messages/count_tokens": SURFACES["messages"],
 }
 """Where clients post requests."""
 
+_ASIDE = frozenset({"/v1/messages/count_tokens"})
+"""Of these, what is in a format and names a model, but is no completion."""
+
 
 def surface_at(path: str) -> Surface | None:
-    """Return the format of what is posted to a path; None where it is no completion."""
+    """Return the format of what is posted to a path; None where burnish knows of none."""
     return _PATHS.get(path)
 
 
-__all__ = ["SURFACES", "Chat", "ChatRequest", "Reply", "Surface", "surface_at"]
+def is_completion(path: str) -> bool:
+    """Whether what is posted to a path asks for an answer of the model, which is logged and can be rated."""
+    return path in _PATHS and path not in _ASIDE
+
+
+__all__ = ["SURFACES", "Chat", "ChatRequest", "Messages", "Reply", "Surface", "is_completion", "surface_at"]

@@ -11,17 +11,16 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.surfaces import fields
 from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, without_items
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import loads, storable
+from burnish.proxy.surfaces.lenient import as_text, loads, storable
 from burnish.proxy.surfaces.merging import ChoiceMerger
 from burnish.proxy.surfaces.sse import SseParser, plain_data
 
 DONE = "[DONE]"
 BYTES_DONE = DONE.encode()
 SYSTEM_ROLES = ("system", "developer")
-ERROR_TEXT_LIMIT = 64 * 1024
-"""Characters of an error body that are kept; longer ones are web pages."""
 
 
 class Chat(OpenAI):
@@ -35,7 +34,7 @@ class Chat(OpenAI):
         Only what burnish itself must understand is checked; the rest is between client and model.
         """
         params = {key: value for key, value in body.items() if key not in ("messages", "model")}
-        return ChatRequest(_messages(body), _model(body), _stream(body), params)
+        return ChatRequest(_messages(body), fields.model(body), fields.stream(body), params)
 
     def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
         """Return the body without some of the request's messages (by index) and everything else as it was."""
@@ -113,20 +112,6 @@ def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     return messages
 
 
-def _model(body: dict[str, Any]) -> str | None:
-    model = body.get("model")
-    if model is not None and not isinstance(model, str):
-        raise InvalidRequest(f"model must be a string, not {type(model).__name__}", param="model")
-    return model
-
-
-def _stream(body: dict[str, Any]) -> bool:
-    stream = body.get("stream")
-    if stream is not None and not isinstance(stream, bool):
-        raise InvalidRequest(f"stream must be true or false, not {type(stream).__name__}", param="stream")
-    return bool(stream)
-
-
 def _include_usage(request: ChatRequest) -> bool:
     options = request.params.get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
@@ -136,13 +121,13 @@ def _whole(body: bytes) -> Reply:
     try:
         parsed = loads(body)
     except ValueError:
-        return Reply(error=_text(body), readable=not body)
+        return Reply(error=as_text(body), readable=not body)
     if not isinstance(parsed, dict):
-        return Reply(error=_text(body), readable=False)
+        return Reply(error=as_text(body), readable=False)
     merger = ChoiceMerger()
     for choice in _choices(parsed):
         merger.whole(choice)
-    error = _text(body) if _error(parsed) else None
+    error = as_text(body) if _error(parsed) else None
     return _reply(merger, parsed.get("id"), parsed.get("usage"), error, ended=True)
 
 
@@ -230,11 +215,7 @@ def _error(body: dict[str, Any]) -> str | None:
     if not error:
         return None
     text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
-    return _text(text.encode("utf-8", "replace"))
-
-
-def _text(body: bytes) -> str | None:
-    return body.decode("utf-8", "replace")[:ERROR_TEXT_LIMIT] or None
+    return as_text(text.encode("utf-8", "replace"))
 
 
 def _answer_events(text: str, head: dict[str, Any], include_usage: bool) -> Iterator[bytes]:
