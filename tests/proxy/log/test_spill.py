@@ -134,10 +134,10 @@ def test_a_capture_of_another_version_is_set_aside_with_its_file(
     open_spill: Callable[[], Spill], monkeypatch: pytest.MonkeyPatch
 ):
     later = NamedTuple("later", [*Exchange.__annotations__.items(), ("of_the_future", int)])
-    monkeypatch.setattr("burnish.proxy.log.spill.Exchange", later)
     spill = open_spill()
     there = made(1)
     spill.append(there[0])
+    monkeypatch.setattr("burnish.proxy.log.spill.Exchange", later)
     spill.append(later(*there[0], of_the_future=1))
     monkeypatch.undo()
     assert spill.read(5) == there
