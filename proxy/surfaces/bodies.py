@@ -5,18 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-ERROR_TEXT_LIMIT = 64 * 1024
-"""Characters of an error body that are kept; longer ones are web pages."""
+from burnish.proxy.surfaces.lenient import as_text
 
 
 def is_streamed(body: bytes, content_type: str) -> bool:
     """Whether a body is a stream of events, also where its content type doesn't say so."""
     return "event-stream" in content_type.lower() or body[:16].lstrip().startswith((b"data:", b"event:"))
-
-
-def text(body: bytes) -> str | None:
-    """Return a body as text, as far as an error is worth keeping; None when it is empty."""
-    return body.decode("utf-8", "replace")[:ERROR_TEXT_LIMIT] or None
 
 
 def error_in(body: dict[str, Any]) -> str | None:
@@ -31,4 +25,4 @@ def error_in(body: dict[str, Any]) -> str | None:
     if not error:
         return None
     said = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
-    return text(said.encode("utf-8", "replace"))
+    return as_text(said.encode("utf-8", "replace"))

@@ -10,7 +10,7 @@ import orjson
 from burnish.proxy.surfaces import bodies
 from burnish.proxy.surfaces.base import Reply
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import loads, storable
+from burnish.proxy.surfaces.lenient import as_text, loads, storable
 from burnish.proxy.surfaces.merging import ChoiceMerger
 from burnish.proxy.surfaces.sse import SseParser, plain_data
 
@@ -36,13 +36,13 @@ def _whole(body: bytes, as_chat: AsChat) -> Reply:
     try:
         parsed = loads(body)
     except ValueError:
-        return Reply(error=bodies.text(body), readable=not body)
+        return Reply(error=as_text(body), readable=not body)
     if not isinstance(parsed, dict):
-        return Reply(error=bodies.text(body), readable=False)
+        return Reply(error=as_text(body), readable=False)
     merger = ChoiceMerger()
     for choice in map(as_chat, _choices(parsed)):
         merger.whole(choice)
-    error = bodies.text(body) if bodies.error_in(parsed) else None
+    error = as_text(body) if bodies.error_in(parsed) else None
     return _reply(merger, parsed.get("id"), parsed.get("usage"), error, ended=True)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+TEXT_LIMIT = 64 * 1024
+"""Characters of an error's body that are kept; longer ones are web pages."""
 
 
 def loads(text: str | bytes) -> Any:
@@ -42,3 +44,8 @@ def storable(value: dict[str, Any]) -> dict[str, Any]:
         )
         return cleaned
     return value
+
+
+def as_text(body: bytes) -> str | None:
+    """Return what a body says to people who look for the error in it; None when it is empty."""
+    return body.decode("utf-8", "replace")[:TEXT_LIMIT] or None

@@ -12,7 +12,7 @@ from burnish.proxy.surfaces import bodies, fields
 from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, without_items
 from burnish.proxy.surfaces.decoding import Undecodable, decode
 from burnish.proxy.surfaces.items import Said, messages_of, read_items
-from burnish.proxy.surfaces.lenient import loads, storable
+from burnish.proxy.surfaces.lenient import as_text, loads, storable
 from burnish.proxy.surfaces.responses_answer import answer, answer_events, is_ours, stood_on
 from burnish.proxy.surfaces.responses_stream import streamed
 
@@ -90,11 +90,11 @@ class Responses(OpenAI):
         try:
             response = loads(body)
         except ValueError:
-            return Reply(error=bodies.text(body), readable=not body)
+            return Reply(error=as_text(body), readable=not body)
         if not isinstance(response, dict):
-            return Reply(error=bodies.text(body), readable=False)
+            return Reply(error=as_text(body), readable=False)
         failed = "output" not in response and bodies.error_in(response)
-        return _reply(response, ended=True, error=bodies.text(body) if failed else None)
+        return _reply(response, ended=True, error=as_text(body) if failed else None)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str
