@@ -57,9 +57,15 @@ class Answer(Protocol):
     """Carries out a ``/rl`` command and returns the text that answers it."""
 
     def __call__(
-        self, command: Command, messages: list[dict[str, Any]], *, caller: str, session: str | None
+        self,
+        command: Command,
+        messages: list[dict[str, Any]],
+        *,
+        caller: str,
+        session: str | None,
+        previous: str | None,
     ) -> Awaitable[str]:
-        """``messages`` is the whole request, the command included."""
+        """``messages`` is the whole request, the command included; ``previous`` the response that it goes on from."""
         ...
 
 
@@ -134,15 +140,19 @@ class Relay:
         body = await read_body(receive, headers, self._max_body_bytes)
         parsed = _parse(body)
         request = surface.read(parsed)
+        cut: set[int] = set()
         if b"/rl" in body:
             if command := find_command(request.messages):
-                text = await self._answer(command, request.messages, caller=caller, session=session)
+                text = await self._answer(
+                    command, request.messages, caller=caller, session=session, previous=request.previous
+                )
                 await _send_local(
                     send, surface.answer(text, request, new_completion_id(), request.model or "burnish")
                 )
                 return
-            if cut := exchanges(request.messages):
-                body = orjson.dumps(surface.without(parsed, request, cut))
+            cut = exchanges(request.messages)
+        if cut or request.after_command:
+            body = orjson.dumps(surface.without(parsed, request, cut))
         flight = Flight(
             completion_id=new_completion_id(),
             surface=surface.name,

@@ -2,15 +2,21 @@
 
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
 from burnish.proxy.surfaces.chat import Chat
+from burnish.proxy.surfaces.completions import Completions
 from burnish.proxy.surfaces.messages import Messages
+from burnish.proxy.surfaces.responses import Responses
 
-SURFACES: dict[str, Surface] = {surface.name: surface for surface in (Chat(), Messages())}
+SURFACES: dict[str, Surface] = {
+    surface.name: surface for surface in (Chat(), Completions(), Messages(), Responses())
+}
 """Every format that burnish understands, by name."""
 
 _PATHS: dict[str, Surface] = {
     "/v1/chat/completions": SURFACES["chat"],
     "/v1/messages": SURFACES["messages"],
     "/v1/messages/count_tokens": SURFACES["messages"],
+    "/v1/completions": SURFACES["completions"],
+    "/v1/responses": SURFACES["responses"],
 }
 """Where clients post requests."""
 
@@ -28,4 +34,15 @@ def is_completion(path: str) -> bool:
     return path in _PATHS and path not in _ASIDE
 
 
-__all__ = ["SURFACES", "Chat", "ChatRequest", "Messages", "Reply", "Surface", "is_completion", "surface_at"]
+__all__ = [
+    "SURFACES",
+    "Chat",
+    "ChatRequest",
+    "Completions",
+    "Messages",
+    "Reply",
+    "Responses",
+    "Surface",
+    "is_completion",
+    "surface_at",
+]

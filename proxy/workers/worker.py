@@ -157,9 +157,15 @@ class _Worker:
             await send(message)
 
     async def _answer(
-        self, command: Command, messages: list[dict[str, Any]], *, caller: str, session: str | None
+        self,
+        command: Command,
+        messages: list[dict[str, Any]],
+        *,
+        caller: str,
+        session: str | None,
+        previous: str | None,
     ) -> str:
-        said: str = await self.link.ask("answer", (command, messages, caller, session))
+        said: str = await self.link.ask("answer", (command, messages, caller, session, previous))
         return said
 
 
