@@ -17,7 +17,8 @@ class ChatRequest:
     model: str | None = None
     stream: bool = False
     params: dict[str, Any] = field(default_factory=dict)
-    """Everything else of the body, as it was sent (``stream`` and ``stream_options`` too)."""
+    """Everything else of the body, as it was sent (``stream`` and ``stream_options`` too), with functions and sampling
+    settings as chat has them."""
     origins: tuple[int, ...] | None = None
     """For each message the index of the item of the body that it was read from, -1 where there is none; None: item n is
     message n."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import takewhile
@@ -13,15 +12,13 @@ import orjson
 from burnish.proxy.errors import InvalidRequest
 from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, without_items
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import loads, storable
+from burnish.proxy.surfaces.lenient import excerpt, loads, storable, words_of
 from burnish.proxy.surfaces.merging import ChoiceMerger
 from burnish.proxy.surfaces.sse import SseParser, plain_data
 
 DONE = "[DONE]"
 BYTES_DONE = DONE.encode()
 SYSTEM_ROLES = ("system", "developer")
-ERROR_TEXT_LIMIT = 64 * 1024
-"""Characters of an error body that are kept; longer ones are web pages."""
 
 
 class Chat(OpenAI):
@@ -136,13 +133,13 @@ def _whole(body: bytes) -> Reply:
     try:
         parsed = loads(body)
     except ValueError:
-        return Reply(error=_text(body), readable=not body)
+        return Reply(error=excerpt(body), readable=not body)
     if not isinstance(parsed, dict):
-        return Reply(error=_text(body), readable=False)
+        return Reply(error=excerpt(body), readable=False)
     merger = ChoiceMerger()
     for choice in _choices(parsed):
         merger.whole(choice)
-    error = _text(body) if _error(parsed) else None
+    error = excerpt(body) if _error(parsed) else None
     return _reply(merger, parsed.get("id"), parsed.get("usage"), error, ended=True)
 
 
@@ -225,16 +222,7 @@ def _error(body: dict[str, Any]) -> str | None:
         if "choices" in body:
             return None
         error = body.get("detail")  # FastAPI's form, as some engines send it
-    if isinstance(error, dict) and isinstance(error.get("message"), str):
-        error = error["message"]
-    if not error:
-        return None
-    text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
-    return _text(text.encode("utf-8", "replace"))
-
-
-def _text(body: bytes) -> str | None:
-    return body.decode("utf-8", "replace")[:ERROR_TEXT_LIMIT] or None
+    return words_of(error)
 
 
 def _answer_events(text: str, head: dict[str, Any], include_usage: bool) -> Iterator[bytes]:
