@@ -187,8 +187,8 @@ def _message(said: dict[str, Any]) -> dict[str, Any]:
         message["content"] = [*words, *(_image(image) for image in images)]
     if said.get("thinking"):
         message["reasoning_content"] = said["thinking"]
-    if calls := _list(said.get("tool_calls")):
-        message["tool_calls"] = [_call(call) for call in calls]
+    if calls := [call for each in _list(said.get("tool_calls")) if (call := _call(each))]:
+        message["tool_calls"] = calls
     if said.get("tool_name"):
         message["name"] = said["tool_name"]
     return message
@@ -203,10 +203,10 @@ def _image(data: str) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
 
 
-def _call(call: Any) -> Any:
+def _call(call: Any) -> dict[str, Any] | None:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
-        return call
+        return None
     arguments = function.get("arguments", {})
     text = arguments if isinstance(arguments, str) else dumps(arguments)
     identity = {"id": call["id"]} if call.get("id") else {}
