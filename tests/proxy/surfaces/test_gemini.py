@@ -394,8 +394,10 @@ def test_however_a_stream_is_cut_into_pieces_its_reply_is_known_again_in_a_histo
         assert step(known, above) == step(reply.message, above)  # stored once: the same to the byte
 
 
-MEMBERS = """role parts text thought functionCall functionResponse inlineData mimeType name args content index
-    finishReason functionDeclarations parameters type""".split()
+MEMBERS = (
+    "role", "parts", "text", "thought", "functionCall", "functionResponse", "inlineData", "mimeType", "name", "args",
+    "content", "index", "finishReason", "functionDeclarations", "parameters", "type",
+)  # fmt: skip
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
     lambda inner: (
