@@ -88,7 +88,21 @@ def test_paths_that_another_hop_could_read_otherwise_are_refused(path: str) -> N
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/chat", "/api/tags", "/v1/completions", "/v1/embeddings", "/", "/modelsx"]
+    "path",
+    [
+        "/api/chat",
+        "/api/generate",
+        "/api/tags",
+        "/api/show",
+        "/api/ps",
+        "/api/version",
+        "/api/embed",
+        "/v1beta/models/m:generateContent",
+        "/v1/completions",
+        "/v1/embeddings",
+        "/",
+        "/modelsx",
+    ],
 )
 def test_ordinary_routes_are_not_management(path: str) -> None:
     assert not is_management(path)
