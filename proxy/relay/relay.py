@@ -30,6 +30,7 @@ from burnish.proxy.relay.headers import (
     INSTANT,
     SESSION_HEADERS,
     Named,
+    RawHeaders,
     by_name,
     first,
     to_client,
@@ -40,7 +41,7 @@ from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.routing import Target, Upstream, join
 from burnish.proxy.relay.splice import append_members, splice_model
-from burnish.proxy.surfaces import SURFACES, Surface, surface_at
+from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
 
 # How many targets one request may find gone before it fails.
 MAX_TRIES = 3
@@ -113,6 +114,9 @@ class Relay:
         if surface is None:
             await self._pass(scope, receive, send)
             return
+        if not is_completion(scope["path"]):
+            await self._pass_naming(surface, scope, receive, send)
+            return
         self.in_flight += 1
         try:
             await self._complete(surface, scope, receive, send)
@@ -178,8 +182,7 @@ class Relay:
             tried.append(target)
             try:
                 body = await self._with_wishes(flight, scope, target) if self._instant.on else flight.body
-                path, body = _naming(SURFACES[flight.surface], target.model, scope["raw_path"], body)
-                body = append_members(body, target.fields)
+                path, body = _naming(SURFACES[flight.surface], target, scope["raw_path"], body)
                 with await self._open(scope, target, body, path) as response:
                     # 404: the engine was restarted and has forgotten the version; reconciling loads it again.
                     forgotten = response.status == HTTPStatus.NOT_FOUND and target.version
@@ -219,18 +222,35 @@ class Relay:
             body = request_body(receive, by_name(scope["headers"]), client)
             if body is None:
                 client.watch()
-            forward = self._forward(scope, send, client, body)
-            try:
-                await (self._in_time(forward, client) if self._total_s else forward)
-            except UpstreamCut:
-                return  # as in _fly
+            await self._forward(self._exchange(scope, send, client, body), client)
 
-    async def _forward(
-        self, scope: Scope, send: Send, client: Client, body: AsyncIterator[bytes] | None
-    ) -> None:
-        target = await self._upstream.target(None)
+    async def _pass_naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request that names a model, but is no completion: with the model's name there, not logged."""
+        body = await read_body(receive, by_name(scope["headers"]), self._max_body_bytes)
+        model = surface.read(_parse(body)).model
+        async with Client(receive) as client:
+            await self._forward(self._exchange(scope, send, client, body, model), client)
+
+    async def _forward(self, exchange: Awaitable[None], client: Client) -> None:
         try:
-            with await self._open(scope, target, body, scope["raw_path"]) as response:
+            await (self._in_time(exchange, client) if self._total_s else exchange)
+        except UpstreamCut:
+            return  # as in _fly
+
+    async def _exchange(
+        self,
+        scope: Scope,
+        send: Send,
+        client: Client,
+        body: bytes | AsyncIterator[bytes] | None,
+        model: str | None = None,
+    ) -> None:
+        target = await self._upstream.target(model)
+        try:
+            path = scope["raw_path"]
+            if isinstance(body, bytes) and (surface := surface_at(scope["path"])):
+                path, body = _naming(surface, target, path, body)
+            with await self._open(scope, target, body, path) as response:
                 await self._stream(response, send, client, None)
         finally:
             target.release()
@@ -254,7 +274,7 @@ class Relay:
         theirs = target.keep_caller_authorization and any(given.get(name) for name in CREDENTIALS)
         if target.authorization and not theirs:
             headers = [(name, value) for name, value in headers if name.lower() not in CREDENTIALS]
-            headers.append((b"authorization", target.authorization.encode()))
+            headers += _our_credentials(target.authorization.encode(), surface_at(scope["path"]))
         if not isinstance(body, bytes) and (length := by_name(scope["headers"]).get(b"content-length")):
             headers.append((b"content-length", length))
         path = raw_path.decode("latin-1")
@@ -297,12 +317,23 @@ def caller_of(headers: Named) -> str:
     return first(headers, b"x-burnish-user") or "local"
 
 
-def _naming(surface: Surface, model: str | None, path: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """Return path and body as they ask for a model; None: as they are."""
-    if model is None:
-        return path, body
-    named = surface.path_naming(path.decode("latin-1"), model)
-    return (path, splice_model(body, model)) if named is None else (named.encode("latin-1"), body)
+def _our_credentials(authorization: bytes, surface: Surface | None) -> RawHeaders:
+    """Return the headers that hold our own key for an upstream, in all the places where it may look for one."""
+    headers = [(b"authorization", authorization)]
+    if surface and surface.key_header:
+        headers.append((surface.key_header, authorization.removeprefix(b"Bearer ")))
+    return headers
+
+
+def _naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """Return path and body as they ask a target for its model."""
+    if target.model is not None:
+        named = surface.path_naming(path.decode("latin-1"), target.model)
+        if named is None:
+            body = splice_model(body, target.model)
+        else:
+            path = named.encode("latin-1")
+    return path, append_members(body, target.fields)
 
 
 def _retry_count(headers: Named) -> int:

@@ -3,24 +3,35 @@
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.gemini import Gemini
+from burnish.proxy.surfaces.messages import Messages
 from burnish.proxy.surfaces.ollama import OllamaChat, OllamaGenerate
 
 SURFACES: dict[str, Surface] = {
-    surface.name: surface for surface in (Chat(), OllamaChat(), OllamaGenerate(), Gemini())
+    surface.name: surface for surface in (Chat(), Messages(), OllamaChat(), OllamaGenerate(), Gemini())
 }
 """Every format that burnish understands, by name."""
 
 _PATHS: dict[str, Surface] = {
     "/v1/chat/completions": SURFACES["chat"],
+    "/v1/messages": SURFACES["messages"],
+    "/v1/messages/count_tokens": SURFACES["messages"],
     "/api/chat": SURFACES["ollama_chat"],
     "/api/generate": SURFACES["ollama_generate"],
 }
-"""Where clients post requests."""
+"""Where clients post requests; Google's paths name the model besides."""
+
+_ASIDE = ("/v1/messages/count_tokens", ":countTokens")
+"""How the paths end of what is in a format and names a model, but is no completion."""
 
 
 def surface_at(path: str, query: bytes = b"") -> Surface | None:
-    """Return the format of what is posted to a path; None where it is no completion."""
+    """Return the format of what is posted to a path; None where burnish knows of none."""
     return _PATHS.get(path) or Gemini.at(path, query)
+
+
+def is_completion(path: str) -> bool:
+    """Whether what is posted to a path asks for an answer of the model, which is logged and can be rated."""
+    return surface_at(path) is not None and not path.endswith(_ASIDE)
 
 
 __all__ = [
@@ -28,9 +39,11 @@ __all__ = [
     "Chat",
     "ChatRequest",
     "Gemini",
+    "Messages",
     "OllamaChat",
     "OllamaGenerate",
     "Reply",
     "Surface",
+    "is_completion",
     "surface_at",
 ]

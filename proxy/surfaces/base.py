@@ -17,8 +17,8 @@ class ChatRequest:
     model: str | None = None
     stream: bool = False
     params: dict[str, Any] = field(default_factory=dict)
-    """Everything else of the body, as it was sent (``stream`` and ``stream_options`` too), with functions and sampling
-    settings as chat has them."""
+    """Everything else of the body, as it was sent (``stream`` and ``stream_options`` too), but for what training uses
+    of it (``tools`` …): that is in chat's form."""
     origins: tuple[int, ...] | None = None
     """For each message the index of the item of the body that it was read from, -1 where there is none; None: item n is
     message n."""
@@ -48,6 +48,8 @@ class Surface(Protocol):
 
     name: ClassVar[str]
     """Short, as the log stores it, e.g. "chat"."""
+    key_header: ClassVar[bytes | None]
+    """Where upstreams of this format look for a key, if not only in Authorization."""
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
         """Understand a request's body. Raises InvalidRequest that names the field."""
@@ -82,6 +84,8 @@ class Surface(Protocol):
 
 class OpenAI:
     """What the formats of OpenAI have in common, and many others with them."""
+
+    key_header: ClassVar[bytes | None] = None
 
     def error(self, error: BurnishError) -> dict[str, Any]:
         """Return the body that reports an error to clients of this format."""

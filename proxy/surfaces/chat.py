@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Sequence, Set
 from itertools import takewhile
@@ -10,9 +11,10 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.surfaces import fields
 from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, without_items
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import excerpt, loads, storable, words_of
+from burnish.proxy.surfaces.lenient import as_text, loads, storable
 from burnish.proxy.surfaces.merging import ChoiceMerger
 from burnish.proxy.surfaces.sse import SseParser, plain_data
 
@@ -32,7 +34,7 @@ class Chat(OpenAI):
         Only what burnish itself must understand is checked; the rest is between client and model.
         """
         params = {key: value for key, value in body.items() if key not in ("messages", "model")}
-        return ChatRequest(_messages(body), _model(body), _stream(body), params)
+        return ChatRequest(_messages(body), fields.model(body), fields.stream(body), params)
 
     def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
         """Return the body without some of the request's messages (by index) and everything else as it was."""
@@ -110,20 +112,6 @@ def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
     return messages
 
 
-def _model(body: dict[str, Any]) -> str | None:
-    model = body.get("model")
-    if model is not None and not isinstance(model, str):
-        raise InvalidRequest(f"model must be a string, not {type(model).__name__}", param="model")
-    return model
-
-
-def _stream(body: dict[str, Any]) -> bool:
-    stream = body.get("stream")
-    if stream is not None and not isinstance(stream, bool):
-        raise InvalidRequest(f"stream must be true or false, not {type(stream).__name__}", param="stream")
-    return bool(stream)
-
-
 def _include_usage(request: ChatRequest) -> bool:
     options = request.params.get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
@@ -133,13 +121,13 @@ def _whole(body: bytes) -> Reply:
     try:
         parsed = loads(body)
     except ValueError:
-        return Reply(error=excerpt(body), readable=not body)
+        return Reply(error=as_text(body), readable=not body)
     if not isinstance(parsed, dict):
-        return Reply(error=excerpt(body), readable=False)
+        return Reply(error=as_text(body), readable=False)
     merger = ChoiceMerger()
     for choice in _choices(parsed):
         merger.whole(choice)
-    error = excerpt(body) if _error(parsed) else None
+    error = as_text(body) if _error(parsed) else None
     return _reply(merger, parsed.get("id"), parsed.get("usage"), error, ended=True)
 
 
@@ -222,7 +210,12 @@ def _error(body: dict[str, Any]) -> str | None:
         if "choices" in body:
             return None
         error = body.get("detail")  # FastAPI's form, as some engines send it
-    return words_of(error)
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        error = error["message"]
+    if not error:
+        return None
+    text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    return as_text(text.encode("utf-8", "replace"))
 
 
 def _answer_events(text: str, head: dict[str, Any], include_usage: bool) -> Iterator[bytes]:

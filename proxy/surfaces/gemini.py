@@ -24,11 +24,12 @@ from burnish.proxy.surfaces.gemini_contents import (
     tools_of,
     turns,
 )
-from burnish.proxy.surfaces.lenient import excerpt, loads, storable, words_of
+from burnish.proxy.surfaces.lenient import as_text, loads, storable, words_of
 from burnish.proxy.surfaces.sse import SseParser
 
 PATH = re.compile(
-    r"/(?P<version>v1|v1beta|v1alpha)/models/(?P<model>.+):(?P<method>generateContent|streamGenerateContent)"
+    r"/(?P<version>v1|v1beta|v1alpha)/models/(?P<model>.+)"
+    r":(?P<method>generateContent|streamGenerateContent|countTokens)"
 )
 SSE = b"alt=sse"
 """What the query says where a stream is to come as events; without, it is one array that grows."""
@@ -85,6 +86,7 @@ class Gemini:
     """The format, and what the address of a request says of it: the log reads bodies without one."""
 
     name: ClassVar[str] = "gemini"
+    key_header: ClassVar[bytes | None] = b"x-goog-api-key"
     model: str | None = None
     stream: bool = False
     sse: bool = True
@@ -92,7 +94,7 @@ class Gemini:
 
     @classmethod
     def at(cls, path: str, query: bytes = b"") -> Gemini | None:
-        """Return the surface of an address; None where it is not one of Google's for completions."""
+        """Return the surface of an address; None where it is not one of Google's that take contents."""
         found = PATH.fullmatch(path)
         if found is None:
             return None
@@ -118,7 +120,7 @@ class Gemini:
         kept = {origin for index, origin in enumerate(origins) if index not in cut}
         gone = {origins[index] for index in cut} - kept
         owner, left = -1, []
-        for index, content in enumerate(body["contents"]):
+        for index, content in enumerate(_contents(body)):
             owner = index if index in origins else owner
             if owner not in gone:
                 left.append(content)
@@ -126,7 +128,7 @@ class Gemini:
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
         """Return the body with a text at the end of its system prompt; None when it has no place for one."""
-        if not body["contents"] or member(body, "cachedContent"):
+        if not _contents(body) or member(body, "cachedContent"):
             return None  # nobody asks anything, or the system prompt is in what was cached
         system = member(body, "systemInstruction")
         spelt = "system_instruction" if "system_instruction" in body else "systemInstruction"
@@ -141,7 +143,7 @@ class Gemini:
         except Undecodable as undecodable:
             return Reply(error=str(undecodable), readable=False)
         parts, whole = _parts(body)
-        return _reply(parts, whole=whole) if parts else Reply(error=excerpt(body), readable=not body)
+        return _reply(parts, whole=whole) if parts else Reply(error=as_text(body), readable=not body)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str
@@ -174,10 +176,11 @@ class Gemini:
 
 
 def _contents(body: dict[str, Any]) -> list[dict[str, Any]]:
-    contents = body.get("contents")
+    contents = body.get("contents") or []
     if not isinstance(contents, list):
-        given = "nothing" if contents is None else type(contents).__name__
-        raise InvalidRequest(f"contents must be a list of contents, not {given}", param="contents")
+        raise InvalidRequest(
+            f"contents must be a list of contents, not {type(contents).__name__}", param="contents"
+        )
     for index, content in enumerate(contents):
         if not isinstance(content, dict):
             wrong = f"contents[{index}]"

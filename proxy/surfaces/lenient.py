@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-ERROR_TEXT_LIMIT = 64 * 1024
-"""Characters of an error that are kept; longer ones are web pages."""
+TEXT_LIMIT = 64 * 1024
+"""Characters of an error's body that are kept; longer ones are web pages."""
 
 
 def loads(text: str | bytes) -> Any:
@@ -46,6 +46,11 @@ def storable(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+def as_text(body: bytes) -> str | None:
+    """Return what a body says to people who look for the error in it; None when it is empty."""
+    return body.decode("utf-8", "replace")[:TEXT_LIMIT] or None
+
+
 def dumps(value: Any) -> str:
     """Write a value into a text as JSON, surrogates as they came: ``storable`` cleans what the text becomes part of."""
     try:
@@ -54,15 +59,10 @@ def dumps(value: Any) -> str:
         return "null"  # nested a thousand times: nobody calls a tool with it
 
 
-def excerpt(body: bytes) -> str | None:
-    """Return the text of an error's body, as much of it as is kept; None when it is empty."""
-    return body.decode("utf-8", "replace")[:ERROR_TEXT_LIMIT] or None
-
-
 def words_of(error: Any) -> str | None:
     """Return what the member ``error`` of an answer says: a text, or an object with a message; None: nothing."""
     if isinstance(error, dict) and isinstance(error.get("message"), str):
         error = error["message"]
     if not error:
         return None
-    return excerpt((error if isinstance(error, str) else dumps(error)).encode("utf-8", "replace"))
+    return as_text((error if isinstance(error, str) else dumps(error)).encode("utf-8", "replace"))

@@ -139,7 +139,8 @@ def _merge_function(function: dict[str, Any], piece: dict[str, Any], text: str) 
 
 def _without_indexes(choice: dict[str, Any]) -> dict[str, Any]:
     """Return a choice with its calls less the index that only a stream has."""
-    for call in choice["message"].get("tool_calls") or ():
+    calls = choice["message"].get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
         if isinstance(call, dict):
             call.pop("index", None)
     return choice

@@ -15,7 +15,7 @@ from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces.base import ChatRequest, Reply
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import dumps, excerpt, loads, storable, words_of
+from burnish.proxy.surfaces.lenient import as_text, dumps, loads, storable, words_of
 
 CHAT = Chat()
 
@@ -43,6 +43,8 @@ IMAGE_TYPES = {"iVBOR": "png", "/9j/": "jpeg", "R0lGO": "gif", "UklGR": "webp"}
 class _Ollama(ABC):
     """What both have in common: how an answer comes."""
 
+    key_header: ClassVar[bytes | None] = None
+
     @abstractmethod
     def _said(self, part: dict[str, Any]) -> dict[str, Any]:
         """Return the message in a part of an answer, as /api/chat has it; {} when there is none."""
@@ -59,7 +61,7 @@ class _Ollama(ABC):
             return Reply(error=str(undecodable), readable=False)
         parts = _parts(body)
         if not parts:
-            return Reply(error=excerpt(body), readable=not body)
+            return Reply(error=as_text(body), readable=not body)
         error = next((words for part in parts if (words := words_of(part.get("error")))), None)
         reason = next((part["done_reason"] for part in reversed(parts) if part.get("done_reason")), None)
         said = [found for part in parts if (found := self._said(part))]

@@ -267,10 +267,27 @@ async def test_default_is_the_upstreams_own_model(tmp_path: Path) -> None:
     assert {each["model_served"] for each in records} == {"smollm2@v3 ü"}
 
 
-async def test_other_routes_pass(tmp_path: Path) -> None:
-    async with talk(tmp_path, reply(b'{"totalTokens":3}')) as chat:
-        assert (await chat.sdk.models.count_tokens(model="m", contents="Hi")).total_tokens == 3
+async def test_a_count_of_tokens_asks_for_the_right_model_and_is_no_completion(tmp_path: Path) -> None:
+    async with talk(tmp_path, reply(b'{"totalTokens":3}'), model="smollm2") as chat:
+        assert (await chat.sdk.models.count_tokens(model="default", contents="Hi")).total_tokens == 3
         assert await chat.logged() == []
+    assert chat.server.requests[0].target == "/v1beta/models/smollm2:countTokens"
+
+
+async def test_other_routes_pass(tmp_path: Path) -> None:
+    embedding = b'{"embeddings":[{"values":[1]}]}'
+    async with talk(tmp_path, reply(b'{"models":[]}'), reply(embedding)) as chat:
+        assert [model async for model in await chat.sdk.models.list()] == []
+        got = await chat.sdk.models.embed_content(model="m", contents="Hi")
+        assert got.embeddings[0].values == [1]
+        assert await chat.logged() == []
+
+
+async def test_the_key_of_an_upstream_is_sent_as_it_wants_it(tmp_path: Path) -> None:
+    asked = {"contents": [{"parts": [{"text": "Hi"}]}]}
+    async with talk(tmp_path, says("Hello!"), upstream_api_key=SECRET) as chat:
+        await chat.own.post(PATH, json=asked)
+    assert chat.server.requests[0].header("x-goog-api-key") == SECRET
 
 
 async def test_a_key_in_the_query_goes_upstream_and_nowhere_else(

@@ -1,0 +1,255 @@
+"""Anthropic Messages: ``POST /v1/messages``, and what goes with it: ``POST /v1/messages/count_tokens``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence, Set
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+import orjson
+
+from burnish.proxy.errors import BurnishError, InvalidRequest
+from burnish.proxy.surfaces import fields, messages_blocks
+from burnish.proxy.surfaces.base import ChatRequest, Reply
+from burnish.proxy.surfaces.decoding import Undecodable, decode
+from burnish.proxy.surfaces.lenient import as_text, loads, storable
+from burnish.proxy.surfaces.messages_stream import MessageMerger
+from burnish.proxy.surfaces.sse import SseParser
+
+ID_PREFIX = "msg_"
+NO_USAGE = {"input_tokens": 0, "output_tokens": 0}
+
+FINISH_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
+}
+"""Why a message ended → the same in chat's words."""
+
+PROMPT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""What a prompt's tokens are the sum of."""
+
+ERROR_TYPES: dict[int, str] = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.NOT_FOUND: "not_found_error",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "request_too_large",
+    HTTPStatus.SERVICE_UNAVAILABLE: "overloaded_error",
+    HTTPStatus.GATEWAY_TIMEOUT: "timeout_error",
+}
+"""Other statuses are an ``invalid_request_error`` or an ``api_error``."""
+
+
+class Messages:
+    """The Messages format."""
+
+    name: ClassVar[str] = "messages"
+    key_header: ClassVar[bytes | None] = b"x-api-key"
+
+    def read(self, body: dict[str, Any]) -> ChatRequest:
+        """Understand a request's body. Raises InvalidRequest that names the field.
+
+        Only what burnish itself must understand is checked; the rest is between client and model.
+        """
+        items = _items(body)
+        system = messages_blocks.system(_system(body))
+        said, origins = ([system], [-1]) if system else ([], [])
+        for index, item in enumerate(items):
+            told = messages_blocks.messages(item)
+            said += told
+            origins += [index] * len(told)
+        params = {key: value for key, value in body.items() if key not in ("messages", "model", "system")}
+        settings = messages_blocks.settings(params)
+        return ChatRequest(said, fields.model(body), fields.stream(body), settings, tuple(origins))
+
+    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
+        """Return the body without some of the request's messages (by index) and everything else as it was.
+
+        Of an item that holds results of tools beside a message that is cut, the results stay.
+        """
+        stays = iter([index not in cut for index, origin in enumerate(request.origins or ()) if origin >= 0])
+        kept = []
+        for item in body["messages"]:
+            turns = messages_blocks.turns(item)
+            left = [turn for turn in turns if next(stays)]
+            if len(left) == len(turns):
+                kept.append(item)
+            elif left:
+                kept.append({**item, "content": [block for turn in left for block in turn]})
+        return {**body, "messages": kept or body["messages"]}
+
+    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
+        """Return the body with a text at the end of its system prompt."""
+        system = body.get("system")
+        if isinstance(system, list):
+            return {**body, "system": [*system, {"type": "text", "text": text}]}
+        return {**body, "system": f"{system}\n\n{text}" if system else text}
+
+    def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
+        """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
+        try:
+            body = decode(b"".join(chunks), content_encoding)
+        except Undecodable as error:
+            return Reply(error=str(error), readable=False)
+        start = body[:16].lstrip()
+        streamed = "event-stream" in content_type.lower() and not start.startswith(b"{")
+        try:
+            return _streamed(body) if streamed or start.startswith((b"event:", b"data:")) else _whole(body)
+        except RecursionError:
+            return Reply(error="JSON nested too deeply", readable=False)
+
+    def answer(
+        self, text: str, request: ChatRequest, completion_id: str, model: str
+    ) -> tuple[str, Iterable[bytes]]:
+        """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
+        head = {
+            "id": ID_PREFIX + completion_id.partition("_")[2],
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+        }
+        if request.stream:
+            return "text/event-stream; charset=utf-8", _answer_events(text, head)
+        said = {"content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "stop_sequence": None}
+        return "application/json", [orjson.dumps({**head, **said, "usage": NO_USAGE})]
+
+    def error(self, error: BurnishError) -> dict[str, Any]:
+        """Return the body that reports an error to clients of this format."""
+        ours = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        kind = ERROR_TYPES.get(error.status, "api_error" if ours else "invalid_request_error")
+        return {"type": "error", "error": {"type": kind, "message": error.message}, "request_id": None}
+
+    def path_naming(self, path: str, model: str) -> str | None:
+        """Return the path that asks for another model; None where the member ``model`` of the body names it."""
+        return None
+
+
+def _items(body: dict[str, Any]) -> list[dict[str, Any]]:
+    items = body.get("messages")
+    if not isinstance(items, list):
+        given = "nothing" if items is None else type(items).__name__
+        raise InvalidRequest(f"messages must be a list of messages, not {given}", param="messages")
+    for index, item in enumerate(items):
+        wrong = f"messages[{index}]"
+        if not isinstance(item, dict):
+            raise InvalidRequest(
+                f"{wrong} must be an object with role and content, not {type(item).__name__}", param=wrong
+            )
+        if not isinstance(item.get("role"), str):
+            raise InvalidRequest(f'{wrong}.role must be "user" or "assistant"', param=f"{wrong}.role")
+        _check_content(item.get("content"), f"{wrong}.content")
+    return items
+
+
+def _system(body: dict[str, Any]) -> Any:
+    system = body.get("system")
+    if system is not None:
+        _check_content(system, "system")
+        for index, block in enumerate(system if isinstance(system, list) else ()):
+            if block["type"] != "text":
+                wrong = f"system[{index}].type"
+                raise InvalidRequest(f'{wrong} must be "text", not {block["type"]!r}', param=wrong)
+    return system
+
+
+def _check_content(content: Any, name: str) -> None:
+    """Raise InvalidRequest unless a content is a text or a list of blocks, and the text of text blocks a text."""
+    if isinstance(content, str):
+        return
+    if not isinstance(content, list):
+        given = "nothing" if content is None else type(content).__name__
+        raise InvalidRequest(f"{name} must be a string or a list of content blocks, not {given}", param=name)
+    for index, block in enumerate(content):
+        wrong = f"{name}[{index}]"
+        if not isinstance(block, dict):
+            raise InvalidRequest(
+                f"{wrong} must be an object with a type, not {type(block).__name__}", param=wrong
+            )
+        if not isinstance(block.get("type"), str):
+            raise InvalidRequest(f'{wrong}.type must be a string such as "text"', param=f"{wrong}.type")
+        if block["type"] == "text" and not isinstance(block.get("text"), str):
+            raise InvalidRequest(f"{wrong}.text must be a string", param=f"{wrong}.text")
+
+
+def _whole(body: bytes) -> Reply:
+    try:
+        parsed = loads(body)
+    except ValueError:
+        return Reply(error=as_text(body), readable=not body)
+    if isinstance(parsed, dict) and isinstance(parsed.get("content"), list | str):
+        return _reply(parsed, ended=bool(parsed.get("stop_reason")))
+    return Reply(error=as_text(body), readable=isinstance(parsed, dict))
+
+
+def _streamed(body: bytes) -> Reply:
+    parser, merger = SseParser(), MessageMerger()
+    for event in [*parser.feed(body), *parser.close()]:
+        try:
+            parsed = loads(event.data)
+        except ValueError:
+            parsed = None  # the last event of a cut stream, or a server's small talk
+        if event.name == "error":
+            merger.error = parsed.get("error", parsed) if isinstance(parsed, dict) else event.data
+        elif isinstance(parsed, dict):
+            merger.take(parsed)
+    error = _error(merger.error)
+    message = merger.message()
+    if message is None:
+        heard = bool(error or merger.ended or not body)
+        return Reply(error=error if heard else as_text(body), readable=heard)
+    return _reply(message, ended=merger.ended and error is None, error=error)
+
+
+def _reply(message: dict[str, Any], *, ended: bool, error: str | None = None) -> Reply:
+    message = storable(message)
+    finish_reason, response_id = message.get("stop_reason"), message.get("id")
+    if isinstance(finish_reason, str):
+        finish_reason = FINISH_REASONS.get(finish_reason, finish_reason)
+    return Reply(
+        message=messages_blocks.reply(messages_blocks.blocks(message["content"])),
+        finish_reason=finish_reason if isinstance(finish_reason, str) else None,
+        response_id=response_id if isinstance(response_id, str) and response_id else None,
+        usage=_usage(message.get("usage")),
+        ended=ended,
+        error=error,
+    )
+
+
+def _usage(usage: Any) -> dict[str, Any] | None:
+    """Return the counts as they came, and beside them chat's."""
+    if not isinstance(usage, dict) or not usage:
+        return None
+    counts = {name: count for name, count in usage.items() if type(count) is int}
+    asked = [counts[name] for name in PROMPT_COUNTS if name in counts]
+    prompt = {"prompt_tokens": sum(asked)} if asked else {}
+    answered = {"completion_tokens": counts["output_tokens"]} if "output_tokens" in counts else {}
+    return {**usage, **prompt, **answered}
+
+
+def _error(error: Any) -> str | None:
+    """Return an error's own words."""
+    if not error:
+        return None
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        error = error["message"]
+    text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    return as_text(text.encode("utf-8", "replace"))
+
+
+def _answer_events(text: str, head: dict[str, Any]) -> Iterator[bytes]:
+    message = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": NO_USAGE}
+    ending = {"delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": {"output_tokens": 0}}
+    yield _event("message_start", message=message)
+    yield _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+    yield _event("content_block_delta", index=0, delta={"type": "text_delta", "text": text})
+    yield _event("content_block_stop", index=0)
+    yield _event("message_delta", **ending)
+    yield _event("message_stop")
+
+
+def _event(kind: str, **members: Any) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **members}))

@@ -1,0 +1,515 @@
+"""Anthropic Messages: what is read, what is put together from the wire, what is answered locally."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.proxy.errors import BurnishError, InvalidRequest, NotFound, Unauthorized, UpstreamUnreachable
+from burnish.proxy.feedback.commands import exchanges, find_command
+from burnish.proxy.log.tree import path
+from burnish.proxy.surfaces import ChatRequest, Messages, Reply
+from tests.support.anthropic_wire import event, message, message_events, text, thinking, tool_use
+
+messages = Messages()
+REMINDER = "<system-reminder>\nToday is Monday.\n</system-reminder>"
+
+
+def read(*items: Any, **more: Any) -> ChatRequest:
+    return messages.read({"model": "m", "max_tokens": 9, "messages": list(items), **more})
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content}
+
+
+def result(content: Any, id: str = "toolu_1", **more: Any) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": id, "content": content, **more}
+
+
+def streamed(*chunks: bytes) -> Reply:
+    return messages.reassemble(chunks, "text/event-stream; charset=utf-8", "")
+
+
+def whole(body: bytes) -> Reply:
+    return messages.reassemble([body], "application/json", "")
+
+
+# Reading
+
+
+def test_reads_model_stream_system_and_keeps_the_rest_as_parameters():
+    request = read(user("hi"), stream=True, system="Be brief.", temperature=0.5, new=1)
+    assert request.messages == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
+    assert request.origins == (-1, 0)
+    assert (request.model, request.stream) == ("m", True)
+    assert request.params == {"max_tokens": 9, "stream": True, "temperature": 0.5, "new": 1}
+
+
+def test_texts_stay_parts_and_a_single_one_is_the_text():
+    request = read(user([text(REMINDER), text("hi") | {"cache_control": {"type": "ephemeral"}}]))
+    assert request.messages[0]["content"] == [text(REMINDER), text("hi")]
+    assert read(user([text("hi")])).messages == read(user("hi")).messages == [user("hi")]
+
+
+def test_a_system_prompt_of_blocks_loses_the_line_that_no_two_requests_share():
+    billing = "x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=%s;"
+    prompts = [
+        [text(billing % "fa690"), text("You are helpful."), text("Be brief.")],
+        [text(billing % "1c8b4"), text("You are helpful."), text("Be brief.")],
+    ]
+    first, second = (read(user("hi"), system=prompt) for prompt in prompts)
+    assert first == second
+    assert first.messages[0]["content"] == [text("You are helpful."), text("Be brief.")]
+    assert read(user("hi"), system=[text(billing % "1")]).origins == (0,)
+    assert read(user("hi"), system=f"{billing % '1'}\nYou are helpful.").messages[0] == {
+        "role": "system",
+        "content": "You are helpful.",
+    }
+
+
+def test_tools_are_called_and_answer_in_chats_form():
+    request = read(
+        user("weather?"),
+        assistant([thinking("hm"), text("Let me look."), tool_use("look", {"city": "Köln"})]),
+        user([result([text("rain")]), result("sun", "toolu_2", is_error=True), text("go on")]),
+    )
+    call = {"name": "look", "arguments": '{"city":"Köln"}'}
+    assert request.messages[1:] == [
+        {
+            "role": "assistant",
+            "content": "Let me look.",
+            "tool_calls": [{"id": "toolu_1", "type": "function", "function": call}],
+            "reasoning_content": "hm",
+        },
+        {"role": "tool", "tool_call_id": "toolu_1", "content": "rain"},
+        {"role": "tool", "tool_call_id": "toolu_2", "content": "sun"},
+        {"role": "user", "content": "go on"},
+    ]
+    assert request.origins == (0, 1, 2, 2, 2)
+
+
+def test_images_become_urls_and_what_chat_does_not_know_stays_what_it_is():
+    data = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+    link = {"type": "image", "source": {"type": "url", "url": "http://x.example/a.png"}}
+    file = {"type": "image", "source": {"type": "file", "file_id": "file_1"}}
+    paper = {"type": "document", "source": {"type": "text", "data": "words"}, "title": "Paper"}
+    request = read(user([data, link, file, paper]), user([result([data, text("a picture")])]))
+    parts = request.messages[0]["content"]
+    assert parts[:2] == [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+        {"type": "image_url", "image_url": {"url": "http://x.example/a.png"}},
+    ]
+    assert parts[2:] == [file, paper]
+    assert request.messages[1]["content"] == [parts[0], text("a picture")]
+
+
+def test_parameters_that_training_uses_are_in_chats_form():
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    params = read(
+        user("hi"),
+        tools=[{"name": "look", "description": "Looks.", "input_schema": schema}, search],
+        tool_choice={"type": "tool", "name": "look", "disable_parallel_tool_use": True},
+        stop_sequences=["END"],
+    ).params
+    function = {"name": "look", "description": "Looks.", "parameters": schema}
+    assert params["tools"] == [{"type": "function", "function": function}, search]
+    assert params["tool_choice"] == {"type": "function", "function": {"name": "look"}}
+    assert params["parallel_tool_calls"] is False
+    assert params["stop"] == ["END"]
+
+
+@pytest.mark.parametrize(("kind", "said"), [("auto", "auto"), ("any", "required"), ("none", "none")])
+def test_tool_choices_are_said_in_chats_words(kind: str, said: str):
+    assert read(user("hi"), tool_choice={"type": kind}).params["tool_choice"] == said
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"messages": None}, "messages"),
+        ({"messages": "hi"}, "messages"),
+        ({"messages": [user("a"), "hi"]}, "messages[1]"),
+        ({"messages": [{"content": "hi"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"messages": [user(5)]}, "messages[0].content"),
+        ({"messages": [user(["hi"])]}, "messages[0].content[0]"),
+        ({"messages": [user([{"text": "hi"}])]}, "messages[0].content[0].type"),
+        ({"messages": [user([text("a"), {"type": "text"}])]}, "messages[0].content[1].text"),
+        ({"model": 5}, "model"),
+        ({"stream": "yes"}, "stream"),
+        ({"system": 5}, "system"),
+        ({"system": [{"type": "image"}]}, "system[0].type"),
+    ],
+)
+def test_names_the_field_that_is_wrong(change: dict[str, Any], field: str):
+    with pytest.raises(InvalidRequest) as caught:
+        messages.read({"model": "m", "messages": [user("hi")], **change})
+    assert caught.value.param == field
+    assert caught.value.message.startswith(field)
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    "last",
+    [user("/rl good"), user([text(REMINDER), text("/rl good")]), user([result("rain"), text("/rl good")])],
+)
+def test_a_command_is_found_as_the_whole_of_what_a_human_said(last: dict[str, Any]):
+    assert find_command(read(user("hi"), assistant("yes?"), last).messages)
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        user([result("/rl good")]),
+        user([result([text("/rl good")])]),
+        user([text("<system-reminder>/rl good</system-reminder>")]),
+        user([text("<system-reminder>/rl good</system-reminder>"), text("hi")]),
+        user([text("/rl good"), {"type": "document", "source": {"type": "text", "data": "words"}}]),
+        assistant("/rl good"),
+        {"role": "system", "content": "/rl good"},
+    ],
+)
+def test_a_command_elsewhere_is_none(last: dict[str, Any]):
+    assert find_command(read(assistant("yes?"), last).messages) is None
+
+
+@pytest.mark.parametrize("system", [None, "Be brief."])
+def test_earlier_commands_are_cut_and_results_beside_them_stay(system: str | None):
+    before = [user("weather?"), assistant([tool_use("look", {})])]
+    answered = user([result("rain"), text(REMINDER), text("/rl good")])
+    body = {
+        "model": "m",
+        "system": system,
+        "messages": [
+            *before,
+            answered,
+            assistant([text("burnish: rated good")]),
+            user("/rl status"),
+            assistant("burnish: up"),
+            user("go on"),
+        ],
+    }
+    request = messages.read(body)
+    sent = messages.without(body, request, exchanges(request.messages))
+    assert sent == body | {"messages": [*before, user([result("rain")]), user("go on")]}
+
+
+def test_a_history_of_nothing_but_a_command_is_not_left_empty():
+    body = {"messages": [user("/rl good"), assistant("burnish: nothing was rated")]}
+    request = messages.read(body)
+    assert messages.without(body, request, exchanges(request.messages)) == body
+
+
+# The system prompt
+
+
+@pytest.mark.parametrize(
+    ("given", "becomes"),
+    [
+        (None, "Say please."),
+        ("", "Say please."),
+        ("Be brief.", "Be brief.\n\nSay please."),
+        ([text("Be brief.") | {"cache_control": {}}], [text("Be brief.") | {"cache_control": {}}, text("Say please.")]),
+    ],
+)  # fmt: skip
+def test_a_text_is_put_at_the_end_of_the_system_prompt(given: Any, becomes: Any):
+    body = {"model": "m", "messages": [user("hi")]} | ({} if given is None else {"system": given})
+    assert messages.with_system(body, "Say please.") == body | {"system": becomes}
+
+
+# Reassembly
+
+CONTENT = (
+    thinking("They want rain."),
+    text("Let me look at the "),
+    text("weather – 😀."),
+    tool_use("look", {"city": "Köln", "days": [1, 2]}),
+    tool_use("stop", {}, "toolu_2"),
+)
+
+
+def test_a_stream_and_a_whole_answer_give_the_same():
+    reply = whole(message(*CONTENT, stop_reason="tool_use"))
+    assert reply == streamed(*message_events(*CONTENT, stop_reason="tool_use"))
+    assert reply.message == {
+        "role": "assistant",
+        "content": "Let me look at the weather – 😀.",
+        "tool_calls": [
+            {
+                "id": "toolu_1",
+                "type": "function",
+                "function": {"name": "look", "arguments": '{"city":"Köln","days":[1,2]}'},
+            },
+            {"id": "toolu_2", "type": "function", "function": {"name": "stop", "arguments": "{}"}},
+        ],
+        "reasoning_content": "They want rain.",
+    }
+    assert (reply.finish_reason, reply.response_id, reply.ended) == ("tool_calls", "msg_1", True)
+    assert reply.usage == {
+        "input_tokens": 5,
+        "cache_creation_input_tokens": 2,
+        "cache_read_input_tokens": 10,
+        "output_tokens": 7,
+        "prompt_tokens": 17,
+        "completion_tokens": 7,
+    }
+
+
+@pytest.mark.parametrize("sent_back", [CONTENT, CONTENT[1:]], ids=["with its thoughts", "without"])
+def test_a_reply_that_is_sent_back_is_the_one_that_was_logged(sent_back: tuple[dict[str, Any], ...]):
+    marked = [*sent_back[:-1], sent_back[-1] | {"cache_control": {"type": "ephemeral"}}]
+    (again,) = path(read(assistant(marked)).messages)
+    for reply in (whole(message(*CONTENT)), streamed(*message_events(*CONTENT))):
+        assert reply.message
+        (logged,) = path([reply.message])
+        assert logged.identity == again.identity
+        assert (logged.content == again.content) == (sent_back is CONTENT)
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("tool_use", "tool_calls"),
+        ("refusal", "content_filter"),
+        ("pause_turn", "pause_turn"),
+    ],
+)
+def test_why_it_ended_is_said_in_chats_words(said: str, known: str):
+    assert whole(message(text("a"), stop_reason=said)).finish_reason == known
+
+
+def test_citations_are_kept_beside_the_text_and_change_nothing_of_it():
+    place = {"type": "char_location", "cited_text": "w", "document_index": 0}
+    reply = streamed(
+        event("content_block_start", index=0, content_block=text("") | {"citations": []}),
+        event("content_block_delta", index=0, delta={"type": "text_delta", "text": "words"}),
+        event("content_block_delta", index=0, delta={"type": "citations_delta", "citation": place}),
+        event("message_stop"),
+    )
+    assert reply.message == {"role": "assistant", "content": [text("words") | {"citations": [place]}]}
+    assert path([reply.message])[0].identity == path([assistant("words")])[0].identity
+
+
+def test_a_servers_own_tools_stay_parts_in_their_place():
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    reply = streamed(
+        event("content_block_start", index=0, content_block=use),
+        event("content_block_delta", index=0, delta={"type": "input_json_delta", "partial_json": '{"q":1}'}),
+        event("content_block_start", index=1, content_block=text("found")),
+        event("message_stop"),
+    )
+    parts = [use | {"input": {"q": 1}}, text("found")]
+    assert reply.message == assistant(parts)
+    assert read(assistant(parts)).messages == [assistant(parts)]
+
+
+def test_events_that_nobody_knows_are_passed_over_and_other_fields_may_come():
+    parts = message_events(text("a b"))
+    parts[2:2] = [event("weather", index=0), event("content_block_delta", index=0, delta={"type": "new"})]
+    parts.insert(6, event("content_block_delta", index=0, delta={"type": "new", "new": 1}))
+    parts.insert(1, b": a comment\n\nevent: ping\ndata: not JSON\n\n")
+    assert streamed(*parts) == streamed(*message_events(text("a b")))
+
+
+def test_a_cut_stream_keeps_what_came():
+    parts = b"".join(message_events(text("one two three"), tool_use("look", {"city": "Köln"}), size=3))
+    reply = streamed(parts[: parts.index("Köl".encode())])
+    assert reply.message
+    assert reply.message["content"] == "one two three"
+    assert reply.message["tool_calls"][0]["function"]["arguments"] == '{"city":"'
+    assert (reply.ended, reply.error, reply.finish_reason) == (False, None, None)
+
+
+def test_an_error_inside_a_stream_is_told_and_the_stream_has_not_ended():
+    told = event("error", error={"type": "overloaded_error", "message": "Overloaded"})
+    reply = streamed(*message_events(text("a"))[:5], told, event("message_stop"))
+    assert reply.message == assistant("a")
+    assert (reply.error, reply.ended) == ("Overloaded", False)
+    assert streamed(told) == Reply(error="Overloaded")
+    assert streamed(b"event: error\ndata: out of memory\n\n") == Reply(error="out of memory")
+
+
+@pytest.mark.parametrize(
+    ("body", "readable"),
+    [
+        (b'{"type":"error","error":{"type":"api_error","message":"oh"}}', True),
+        (b'{"error":{"message":"oh","code":500}}', True),
+        (b'{"detail":"oh"}', True),
+        (b"[]", False),
+        (b"<html>Bad Gateway</html>", False),
+        (b"\xff\xfe", False),
+        (b"{", False),
+    ],
+)
+@pytest.mark.parametrize("content_type", ["application/json", "text/event-stream", ""])
+def test_what_is_no_message_is_kept_as_the_error(body: bytes, readable: bool, content_type: str):
+    reply = messages.reassemble([body], content_type, "")
+    assert reply == Reply(error=body.decode("utf-8", "replace"), readable=readable)
+
+
+def test_whole_and_streamed_answers_are_known_whatever_their_content_type_says():
+    assert messages.reassemble([message(text("a"))], "text/event-stream", "") == whole(message(text("a")))
+    events = message_events(text("a"))
+    assert messages.reassemble(events, "application/json", "") == streamed(*events)
+
+
+def test_an_emoji_escaped_in_two_events_is_one_character_again():
+    def piece(escaped: str) -> bytes:
+        delta = b'{"type":"text_delta","text":"%b"}' % escaped.encode()
+        return b'data: {"type":"content_block_delta","index":0,"delta":%b}\n\n' % delta
+
+    reply = streamed(piece("\\ud83d"), piece("\\ude00 \\ud800"), event("message_stop"))
+    assert reply.message == assistant("😀 \ufffd")
+
+
+def test_compressed_bodies_are_read():
+    packed = gzip.compress(b"".join(message_events(text("packed"))))
+    assert messages.reassemble([packed], "text/event-stream", "gzip") == streamed(
+        *message_events(text("packed"))
+    )
+    assert not messages.reassemble([b"plain"], "text/event-stream", "gzip").readable
+
+
+words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+inputs = st.dictionaries(words, st.integers(-9, 9) | words | st.lists(words, max_size=2), max_size=3)
+contents = st.lists(
+    st.builds(text, words) | st.builds(thinking, words) | st.builds(tool_use, words, inputs), max_size=5
+)
+
+
+@given(contents, st.integers(1, 6), st.integers(1, 9))
+def test_however_a_stream_is_written_and_cut_it_says_what_the_whole_answer_says(
+    content: list[dict[str, Any]], delta: int, chunk: int
+):
+    body = b"".join(message_events(*content, size=delta))
+    chunks = [body[start : start + chunk] for start in range(0, len(body), chunk)]
+    assert streamed(*chunks) == whole(message(*content))
+
+
+@given(contents)
+def test_every_reply_is_found_again(content: list[dict[str, Any]]):
+    reply = whole(message(*content))
+    assert reply.message
+    sent_back = read(user("hi"), assistant(content)).messages
+    assert path([user("hi"), reply.message])[-1].key == path(sent_back)[-1].key
+
+
+NAMES = ["type", "index", "message", "content", "delta", "content_block", "usage", "text", "thinking", "error",
+         "partial_json", "citation", "citations", "stop_reason", "id", "input", "source", "input_tokens"]  # fmt: skip
+KINDS = ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
+         "message_stop", "error", "ping", "text", "thinking", "tool_use", "tool_result", "image", "text_delta",
+         "input_json_delta", "citations_delta", "compaction_delta"]  # fmt: skip
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-5, 5)
+    | st.floats()
+    | st.text(max_size=3)
+    | st.sampled_from(KINDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=12,
+)
+any_events = st.fixed_dictionaries(
+    {"type": st.sampled_from(KINDS)}, optional={name: json_values for name in NAMES[1:]}
+)
+
+
+@given(st.lists(any_events | json_values, max_size=5))
+def test_no_json_breaks_the_reassembly(values: list[Any]):
+    for reply in (
+        streamed(*(b"data: " + orjson.dumps(value) + b"\n\n" for value in values)),
+        *(whole(orjson.dumps(value)) for value in values),
+    ):
+        orjson.dumps([reply.message, reply.usage])
+        if reply.message:
+            path([reply.message])
+
+
+@given(st.lists(st.binary(max_size=40) | st.sampled_from(message_events(*CONTENT)), max_size=8))
+def test_no_bytes_break_the_reassembly(chunks: list[bytes]):
+    streamed(*chunks)
+    whole(b"".join(chunks))
+
+
+@pytest.mark.parametrize("depth", [200, 900, 1010, 1200, 100_000])
+def test_deep_json_does_not_break_the_reassembly(depth: int):
+    deep = b"[" * depth + b"]" * depth
+    whole(b'{"content":[{"type":"new","deep":%b}]}' % deep)
+    streamed(b'data: {"type":"content_block_start","index":0,"content_block":{"deep":%b}}\n\n' % deep)
+
+
+any_items = st.lists(
+    st.fixed_dictionaries(
+        {
+            "role": st.sampled_from(["user", "assistant", "system"]),
+            "content": st.lists(any_events, max_size=4),
+        }
+    ),
+    max_size=4,
+)
+
+
+@given(any_items | json_values, json_values, json_values, json_values)
+def test_any_request_is_read_or_refused_by_naming_a_field(items: Any, system: Any, tools: Any, choice: Any):
+    try:
+        request = messages.read(
+            {"messages": items, "system": system, "tools": tools, "tool_choice": choice, "stop_sequences": 1}
+        )
+    except InvalidRequest as error:
+        assert error.param
+    else:
+        assert len(request.messages) == len(request.origins or ())
+        path(request.messages)
+        origins = request.origins or ()
+        every = [index for index, origin in enumerate(origins) if origin >= 0]
+        assert messages.without({"messages": items}, request, set(every)) == {"messages": items}
+        # Results of tools are never cut by themselves.
+        for cut in (index for index in every if request.messages[index]["role"] != "tool" and len(every) > 1):
+            left = messages.read(messages.without({"messages": items}, request, {cut})).messages
+            assert left == [request.messages[index] for index in every if index != cut]
+
+
+# Local answers and errors
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_our_own_answers_are_read_back_by_ourselves(stream: bool):
+    content_type, parts = messages.answer("done – “ok”", ChatRequest([], stream=stream), "cmpl_1A", "m")
+    reply = messages.reassemble(list(parts), content_type, "")
+    assert reply.message == assistant("done – “ok”")
+    assert (reply.response_id, reply.finish_reason, reply.ended) == ("msg_1A", "stop", True)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (InvalidRequest("a"), "invalid_request_error"),
+        (Unauthorized("a"), "authentication_error"),
+        (NotFound("a"), "not_found_error"),
+        (UpstreamUnreachable("a"), "api_error"),
+        (BurnishError("a"), "api_error"),
+    ],
+)
+def test_errors_are_told_in_anthropics_words(error: BurnishError, kind: str):
+    assert messages.error(error) == {
+        "type": "error",
+        "error": {"type": kind, "message": "a"},
+        "request_id": None,
+    }
