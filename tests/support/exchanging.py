@@ -48,6 +48,8 @@ class Planned:
     chunks: Sequence[bytes] = ()
     framing: Literal["length", "chunked", "close"] = "chunked"
     hop: Headers = field(default_factory=list)
+    delay_s: float = 0
+    """Until it begins."""
 
 
 @dataclass
@@ -93,6 +95,14 @@ class Stage:
         silent = asked.method == "HEAD" or planned.status in BODILESS
         assert got.chunks == ([] if silent else list(planned.chunks))
 
+    def plan(self, planned: Planned) -> None:
+        """Answer so from now on."""
+        self._planned, self._taken = planned, asyncio.Semaphore(0)
+
+    def go_on(self) -> None:
+        """Let the upstream send the next chunk."""
+        self._taken.release()
+
     async def script(self, request: Received, writer: asyncio.StreamWriter) -> None:
         """Answer as it is planned."""
         planned = self._planned
@@ -100,6 +110,7 @@ class Stage:
         framing = {"length": [(b"Content-Length", length)], "chunked": [(b"Transfer-Encoding", b"chunked")],
                    "close": [(b"Connection", b"close")]}[planned.framing]  # fmt: skip
         silent = request.method == "HEAD" or planned.status in BODILESS
+        await asyncio.sleep(planned.delay_s)
         writer.write(b"HTTP/1.1 %d \r\n" % planned.status)
         writer.writelines(wire([*planned.headers, *planned.hop, *framing]))
         writer.write(b"\r\n")
@@ -128,15 +139,15 @@ class Stage:
 
     async def _play(self, asked: Asked, planned: Planned) -> tuple[Received, Got]:
         self._client = reader, writer = self._client or await self.connect()
-        self._planned, self._taken = planned, asyncio.Semaphore(0)
+        self.plan(planned)
         before = len(self.upstream.requests)
         writer.write(request_bytes(asked, self.url))
         try:
             got = await self._read(reader, asked, planned)
+            (received,) = self.upstream.requests[before:]
         except BaseException:
             await self.hang_up()
             raise
-        (received,) = self.upstream.requests[before:]
         return received, got
 
     async def _read(self, reader: asyncio.StreamReader, asked: Asked, planned: Planned) -> Got:
@@ -146,11 +157,11 @@ class Stage:
         if (b"transfer-encoding", b"chunked") in got.headers:
             while chunk := await read_chunk(reader):
                 got.chunks.append(chunk)
-                self._taken.release()
+                self.go_on()
             return got
         for chunk in planned.chunks:
             got.chunks.append(await reader.readexactly(len(chunk)))
-            self._taken.release()
+            self.go_on()
         return got
 
 
