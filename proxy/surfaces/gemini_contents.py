@@ -13,10 +13,8 @@ from burnish.proxy.surfaces.lenient import dumps
 
 Part = dict[str, Any]
 
-MARKS = frozenset(
-    {"thought", "thoughtSignature", "videoMetadata", "mediaResolution", "mediaProcessing", "partMetadata"}
-)
-"""What stands beside the one thing that a part is."""
+MARKS = ("Metadata", "mediaResolution", "mediaProcessing", "audioTranscription")
+"""How the names of objects end that stand beside the one thing that a part is."""
 TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
 SCHEMA_DEPTH = 32
 """Deeper than the parameters of any function are nested."""
@@ -137,16 +135,17 @@ def _translation(part: Part) -> dict[str, Any] | None:
     """Return a part as chat has it; what chat does not have stays as it is, with its name as its type."""
     if isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
-    name = next((name for name in part if _camel(name) not in MARKS), None)
-    if name is None:
+    objects = {_camel(name): value for name, value in part.items() if isinstance(value, dict)}
+    kind = next((name for name in objects if name != "text" and not name.endswith(MARKS)), None)
+    if kind is None:
         return None  # only the signature of a thought
-    kind, value = _camel(name), part[name]
+    value = objects[kind]
     if str(mime_type := member(value, "mimeType")).startswith("image/"):
         if kind == "inlineData":
             return _image(f"data:{mime_type};base64,{value.get('data')}")
         if kind == "fileData":
             return _image(member(value, "fileUri"))
-    return {"type": kind, kind: value}
+    return {kind: value, "type": kind}
 
 
 def _image(url: Any) -> dict[str, Any]:

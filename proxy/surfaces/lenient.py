@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+LONGEST_INTEGER = 20
+"""Characters of those that 64 bits hold."""
 TEXT_LIMIT = 64 * 1024
 """Characters of an error's body that are kept; longer ones are web pages."""
 
@@ -19,9 +21,18 @@ def loads(text: str | bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         try:
-            return json.loads(text)
+            return json.loads(text, parse_int=_integer)
         except RecursionError as error:
             raise ValueError("JSON nested too deeply") from error
+
+
+def _integer(digits: str) -> int | float:
+    """Return an integer as orjson reads it: one that 64 bits do not hold as a float."""
+    if len(digits) <= LONGEST_INTEGER:
+        number = int(digits)
+        if -(2**63) <= number < 2**64:
+            return number
+    return float(digits)
 
 
 def loads_storable(text: str | bytes) -> Any:

@@ -8,12 +8,13 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.proxy.errors import Conflict, InvalidRequest, NotFound, Unavailable
-from burnish.proxy.log.tree import step
+from burnish.proxy.log.tree import path, step
 from burnish.proxy.surfaces import SURFACES, ChatRequest, Gemini, Reply, surface_at
+from burnish.proxy.surfaces.lenient import loads_storable
 
 gemini = Gemini()
 USAGE = {"promptTokenCount": 5, "candidatesTokenCount": 2, "thoughtsTokenCount": 3, "totalTokenCount": 10}
@@ -413,6 +414,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=500)
 @given(
     st.lists(
         st.dictionaries(
@@ -436,20 +438,31 @@ def test_no_json_breaks_the_reassembly(chunks: list[Any], rest: bytes):
             step(reply.message, None)
 
 
+some_parts = st.lists(st.dictionaries(st.sampled_from([*MEMBERS, "x"]), json_values, max_size=3), max_size=3)
+contents = st.fixed_dictionaries(
+    {"parts": some_parts | json_values}, optional={"role": st.sampled_from(["user", "model"]) | json_values}
+)
+
+
+@settings(max_examples=500)
 @given(
-    st.dictionaries(
-        st.sampled_from(["contents", "systemInstruction", "generationConfig", "tools"]),
-        json_values | st.lists(json_values, max_size=3),
+    st.fixed_dictionaries(
+        {"contents": st.lists(contents, max_size=3) | json_values},
+        optional={
+            "systemInstruction": contents | json_values,
+            "generationConfig": json_values,
+            "tools": json_values,
+        },
     )
 )
 def test_whatever_is_asked_is_read_or_refused(body: dict[str, Any]):
+    body = loads_storable(json.dumps(body))  # as the log reads it
     try:
         request = gemini.read(body)
     except InvalidRequest:
         return
     assert len(request.origins or ()) == len(request.messages)
-    for message in request.messages:
-        json.dumps(message)
+    path(request.messages)
     if body.get("contents"):
         assert gemini.without(body, request, set()) == body
     gemini.with_system(body, "Be brief.")

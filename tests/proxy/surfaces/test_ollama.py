@@ -8,12 +8,13 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.proxy.errors import BurnishError, InvalidRequest, NotFound
-from burnish.proxy.log.tree import step
+from burnish.proxy.log.tree import path, step
 from burnish.proxy.surfaces import ChatRequest, OllamaChat, OllamaGenerate, Reply, surface_at
+from burnish.proxy.surfaces.lenient import loads_storable
 
 chat, generate = OllamaChat(), OllamaGenerate()
 END = {
@@ -305,6 +306,12 @@ def test_half_an_emoji_in_two_lines_is_one_character_again():
     assert streamed(*halves, says({}, **END)).message == {"role": "assistant", "content": "😀"}
 
 
+def test_numbers_that_json_does_not_hold_harm_nobody():
+    reply = streamed(says({"x": 0, "y": 0}).replace(b'"x":0,"y":0', b'"x":-9223372036854775809,"y":NaN'))
+    assert reply.message is not None
+    step(reply.message, None)
+
+
 def test_calls_nested_without_end_harm_nobody():
     deep = says({"tool_calls": [called("f", 0)]}).replace(
         b'"arguments":0', b'"arguments":' + b"[" * 900 + b"]" * 900
@@ -341,6 +348,7 @@ names = st.sampled_from(
 )
 
 
+@settings(max_examples=500)
 @given(st.lists(st.dictionaries(names, json_values, max_size=5), max_size=4), st.binary(max_size=20))
 def test_no_json_breaks_the_reassembly(lines: list[Any], rest: bytes):
     body = b"".join(json.dumps(each).encode() + b"\n" for each in lines) + rest
@@ -351,18 +359,28 @@ def test_no_json_breaks_the_reassembly(lines: list[Any], rest: bytes):
             step(reply.message, None)
 
 
+MEMBERS = ("content", "thinking", "images", "tool_calls", "tool_name", "x")
+some_messages = st.lists(
+    st.fixed_dictionaries({"role": st.text(max_size=3)}, optional=dict.fromkeys(MEMBERS, json_values)),
+    max_size=3,
+)
+
+
+@settings(max_examples=500)
 @given(
-    st.dictionaries(
-        st.sampled_from(["messages", "prompt", "system", "images", "options", "stream"]), json_values
+    st.fixed_dictionaries(
+        {"messages": some_messages | json_values, "prompt": st.text() | json_values},
+        optional={"system": st.text() | json_values, "images": json_values, "options": json_values},
     )
 )
 def test_whatever_is_asked_is_read_or_refused(body: dict[str, Any]):
+    body = loads_storable(json.dumps(body))  # as the log reads it
     for surface in (chat, generate):
         try:
             request = surface.read(body)
         except InvalidRequest:
             continue
-        assert all(isinstance(message, dict) for message in request.messages)
+        path(request.messages)
 
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
