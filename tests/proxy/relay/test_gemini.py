@@ -175,6 +175,22 @@ async def test_turns_with_tools_are_one_conversation_and_a_typed_rating_rates_th
     ]  # fmt: skip
 
 
+async def test_a_wish_stands_in_the_system_prompt(tmp_path: Path) -> None:
+    async with talk(tmp_path, says("Hello, my dear friend!"), says("Hello."), instant=True) as chat:
+        talking = chat.sdk.chats.create(
+            model="m", config=types.GenerateContentConfig(system_instruction="Be kind.")
+        )
+        await talking.send_message("Say hello.")
+        await talking.send_message("/rl bad be brief")
+        await talking.send_message("Again.")
+        *_, record = await chat.logged()
+    first, second = (request.json()["systemInstruction"]["parts"] for request in chat.server.requests)
+    assert [part["text"] for part in first] == ["Be kind."]
+    assert second[0] == first[0]
+    assert "be brief" in second[1]["text"]
+    assert record["messages"][0] == {"role": "system", "content": "Be kind."}
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_our_answer_to_a_command_is_taken_by_the_client(tmp_path: Path, streamed: bool) -> None:
     async with talk(tmp_path) as chat:

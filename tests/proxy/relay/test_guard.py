@@ -58,6 +58,7 @@ def test_an_open_address_wants_the_key() -> None:
 def test_our_key_does_not_go_upstream_and_the_callers_does() -> None:
     guard = Guard(load_config({"api_key": "geheim"}))
     assert guard.without_key([(b"authorization", b"Bearer geheim")]) == []
+    assert guard.without_key([(b"x-goog-api-key", b"geheim")]) == []
     theirs = [(b"authorization", b"Bearer sk-theirs")]
     assert guard.without_key(theirs) == theirs
 

@@ -163,6 +163,28 @@ async def test_turns_with_tools_are_one_conversation_and_a_typed_rating_rates_th
     assert len(chat.server.requests) == 3
 
 
+async def test_a_wish_stands_in_the_system_prompt(tmp_path: Path) -> None:
+    scripts = (
+        reply(says("Hello, my dear friend!")),
+        reply(says("Hello.")),
+        reply(answer(response="Hi.", **END)),
+    )
+    async with talk(tmp_path, *scripts, instant=True) as chat:
+        got = await chat.sdk.chat("m", messages=[QUESTION])
+        history = [QUESTION, got.message, {"role": "user", "content": "/rl bad be brief"}]
+        await chat.sdk.chat("m", messages=history)
+        await chat.sdk.chat("m", messages=[QUESTION])
+        await chat.sdk.generate("m", "Hi", system="Be kind.")
+        asked, prompted = (request.json() for request in chat.server.requests[1:])
+        *_, record = await chat.logged()
+    assert asked["messages"][0]["role"] == "system"
+    assert "be brief" in asked["messages"][0]["content"]
+    assert asked["messages"][1] == QUESTION
+    assert prompted["system"].startswith("Be kind.\n\n")
+    assert "be brief" in prompted["system"]
+    assert record["messages"][0] == {"role": "system", "content": "Be kind."}
+
+
 @pytest.mark.parametrize("streamed", [True, False])
 async def test_our_answer_to_a_command_is_taken_by_the_client(tmp_path: Path, streamed: bool) -> None:
     async with talk(tmp_path) as chat:
