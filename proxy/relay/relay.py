@@ -119,7 +119,7 @@ class Relay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass one request through; errors before the first byte are raised as BurnishError."""
-        surface = surface_at(scope["path"]) if scope["method"] == "POST" else None
+        surface = surface_at(scope["path"], scope["query_string"]) if scope["method"] == "POST" else None
         if surface is None:
             await self._pass(scope, receive, send)
             return
