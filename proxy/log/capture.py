@@ -17,6 +17,8 @@ FIRST_ERROR_STATUS = 400
 DEFINITION_BYTES = 256
 """Parameters longer than this (tools, response formats) are stored apart from the small ones, which may change
 from turn to turn, so that they are stored once."""
+PER_REQUEST = ("metadata", "client_metadata")
+"""What clients note of each request, however long, is no definition: Codex's differs each time."""
 
 NO_REPLY = Reply()
 
@@ -97,7 +99,7 @@ def _parameters(params: dict[str, Any]) -> tuple[bytes | None, bytes | None]:
     small: dict[str, Any] = {}
     large: dict[str, Any] = {}
     for key, value in params.items():
-        (large if _is_large(value) else small)[key] = value
+        (large if _is_large(value) and key not in PER_REQUEST else small)[key] = value
     return orjson.dumps(small) if small else None, orjson.dumps(large) if large else None
 
 

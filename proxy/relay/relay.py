@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable
 from http import HTTPStatus
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -45,6 +46,8 @@ from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
 
 # How many targets one request may find gone before it fails.
 MAX_TRIES = 3
+# It takes what stands in Authorization for a login, and refuses a key there.
+ANTHROPIC = "api.anthropic.com"
 BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
 # What an engine answers to a system message that its template does not have, or to a context that is too long.
 REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -116,7 +119,7 @@ class Relay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass one request through; errors before the first byte are raised as BurnishError."""
-        surface = surface_at(scope["path"]) if scope["method"] == "POST" else None
+        surface = surface_at(scope["path"], scope["query_string"]) if scope["method"] == "POST" else None
         if surface is None:
             await self._pass(scope, receive, send)
             return
@@ -284,7 +287,7 @@ class Relay:
         theirs = target.keep_caller_authorization and any(given.get(name) for name in CREDENTIALS)
         if target.authorization and not theirs:
             headers = [(name, value) for name, value in headers if name.lower() not in CREDENTIALS]
-            headers += _our_credentials(target.authorization.encode(), surface_at(scope["path"]))
+            headers += _our_credentials(target, target.authorization.encode(), surface_at(scope["path"]))
         if not isinstance(body, bytes) and (length := by_name(scope["headers"]).get(b"content-length")):
             headers.append((b"content-length", length))
         path = raw_path.decode("latin-1")
@@ -327,12 +330,13 @@ def caller_of(headers: Named) -> str:
     return first(headers, b"x-burnish-user") or "local"
 
 
-def _our_credentials(authorization: bytes, surface: Surface | None) -> RawHeaders:
+def _our_credentials(target: Target, authorization: bytes, surface: Surface | None) -> RawHeaders:
     """Return the headers that hold our own key for an upstream, in all the places where it may look for one."""
-    headers = [(b"authorization", authorization)]
-    if surface and surface.key_header:
-        headers.append((surface.key_header, authorization.removeprefix(b"Bearer ")))
-    return headers
+    bearer = (b"authorization", authorization)
+    if surface is None or surface.key_header is None:
+        return [bearer]
+    own = (surface.key_header, authorization.removeprefix(b"Bearer "))
+    return [own] if urlsplit(target.url).hostname == ANTHROPIC else [bearer, own]
 
 
 def _naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[bytes, bytes]:

@@ -3,12 +3,13 @@
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.completions import Completions
+from burnish.proxy.surfaces.gemini import Gemini
 from burnish.proxy.surfaces.messages import Messages
+from burnish.proxy.surfaces.ollama import OllamaChat, OllamaGenerate
 from burnish.proxy.surfaces.responses import Responses
 
-SURFACES: dict[str, Surface] = {
-    surface.name: surface for surface in (Chat(), Completions(), Messages(), Responses())
-}
+_FORMATS = (Chat(), Completions(), Responses(), Messages(), OllamaChat(), OllamaGenerate(), Gemini())
+SURFACES: dict[str, Surface] = {surface.name: surface for surface in _FORMATS}
 """Every format that burnish understands, by name."""
 
 _PATHS: dict[str, Surface] = {
@@ -17,21 +18,23 @@ _PATHS: dict[str, Surface] = {
     "/v1/messages/count_tokens": SURFACES["messages"],
     "/v1/completions": SURFACES["completions"],
     "/v1/responses": SURFACES["responses"],
+    "/api/chat": SURFACES["ollama_chat"],
+    "/api/generate": SURFACES["ollama_generate"],
 }
-"""Where clients post requests."""
+"""Where clients post requests; Google's paths name the model besides."""
 
-_ASIDE = frozenset({"/v1/messages/count_tokens"})
-"""Of these, what is in a format and names a model, but is no completion."""
+_ASIDE = ("/v1/messages/count_tokens", ":countTokens")
+"""How the paths end of what is in a format and names a model, but is no completion."""
 
 
-def surface_at(path: str) -> Surface | None:
+def surface_at(path: str, query: bytes = b"") -> Surface | None:
     """Return the format of what is posted to a path; None where burnish knows of none."""
-    return _PATHS.get(path)
+    return _PATHS.get(path) or Gemini.at(path, query)
 
 
 def is_completion(path: str) -> bool:
     """Whether what is posted to a path asks for an answer of the model, which is logged and can be rated."""
-    return path in _PATHS and path not in _ASIDE
+    return surface_at(path) is not None and not path.endswith(_ASIDE)
 
 
 __all__ = [
@@ -39,7 +42,10 @@ __all__ = [
     "Chat",
     "ChatRequest",
     "Completions",
+    "Gemini",
     "Messages",
+    "OllamaChat",
+    "OllamaGenerate",
     "Reply",
     "Responses",
     "Surface",

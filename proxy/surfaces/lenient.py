@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+LONGEST_INTEGER = 20
+"""Characters of those that 64 bits hold."""
 TEXT_LIMIT = 64 * 1024
 """Characters of an error's body that are kept; longer ones are web pages."""
 
@@ -19,9 +21,18 @@ def loads(text: str | bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         try:
-            return json.loads(text)
+            return json.loads(text, parse_int=_integer)
         except RecursionError as error:
             raise ValueError("JSON nested too deeply") from error
+
+
+def _integer(digits: str) -> int | float:
+    """Return an integer as orjson reads it: one that 64 bits do not hold as a float."""
+    if len(digits) <= LONGEST_INTEGER:
+        number = int(digits)
+        if -(2**63) <= number < 2**64:
+            return number
+    return float(digits)
 
 
 def loads_storable(text: str | bytes) -> Any:
@@ -49,3 +60,20 @@ def storable(value: dict[str, Any]) -> dict[str, Any]:
 def as_text(body: bytes) -> str | None:
     """Return what a body says to people who look for the error in it; None when it is empty."""
     return body.decode("utf-8", "replace")[:TEXT_LIMIT] or None
+
+
+def dumps(value: Any) -> str:
+    """Write a value into a text as JSON, surrogates as they came: ``storable`` cleans what the text becomes part of."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return "null"  # nested a thousand times: nobody calls a tool with it
+
+
+def words_of(error: Any) -> str | None:
+    """Return what the member ``error`` of an answer says: a text, or an object with a message; None: nothing."""
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        error = error["message"]
+    if not error:
+        return None
+    return as_text((error if isinstance(error, str) else dumps(error)).encode("utf-8", "replace"))

@@ -122,13 +122,13 @@ def _input(body: dict[str, Any]) -> Said:
 def _tools(body: dict[str, Any]) -> dict[str, Any]:
     """Return the functions that the model may call as chat has them; the other tools, which chat has not, apart."""
     params: dict[str, Any] = {}
-    for tool in body.get("tools") or () if isinstance(body.get("tools"), list) else ():
+    tools, choice = body.get("tools"), body.get("tool_choice")
+    for tool in tools if isinstance(tools, list) else []:
         if isinstance(tool, dict) and tool.get("type") == "function":
             function = {key: value for key, value in tool.items() if key != "type"}
             params.setdefault("tools", []).append({"type": "function", "function": function})
         else:
             params.setdefault("other_tools", []).append(tool)
-    choice = body.get("tool_choice")
     if isinstance(choice, dict) and choice.get("type") == "function":
         params["tool_choice"] = {"type": "function", "function": {"name": choice.get("name")}}
     elif choice is not None:

@@ -49,7 +49,7 @@ async def _read(reader: asyncio.StreamReader) -> Received | None:
         return None
     first, *lines = head.decode("latin-1").split("\r\n")[:-2]
     method, target, _ = first.split(" ")
-    headers = [(line.partition(":")[0], line.partition(":")[2].strip()) for line in lines]
+    headers = [(line.partition(":")[0], line.partition(":")[2].strip(" \t")) for line in lines]
     lower = {name.lower(): value for name, value in headers}
     if lower.get("transfer-encoding") == "chunked":
         body = b""
@@ -109,6 +109,16 @@ def reply(
     return script
 
 
+def in_turn(*scripts: Script) -> Script:
+    """Answer the first request by the first script, the second by the second, and so on."""
+    left = iter(scripts)
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        await next(left)(request, writer)
+
+    return script
+
+
 def completion(text: str = "Hello!", *, response_id: str = "chatcmpl-1", model: str = "mock") -> bytes:
     """A chat completion as an OpenAI-compatible server answers it."""
     return orjson.dumps(
@@ -147,14 +157,18 @@ def events(text: str, *, response_id: str = "chatcmpl-1", done: bool = True) -> 
 
 
 def stream(
-    parts: list[bytes], *, pause_s: float = 0.0, cut: bool = False, hold: asyncio.Event | None = None
+    parts: list[bytes],
+    *,
+    content_type: str = "text/event-stream",
+    pause_s: float = 0.0,
+    cut: bool = False,
+    hold: asyncio.Event | None = None,
 ) -> Script:
     """Stream parts as HTTP chunks; ``cut`` drops the connection after them, ``hold`` waits before the last."""
 
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-        )
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n"
+        writer.write(head.encode())
         for index, part in enumerate(parts):
             if hold and index == len(parts) - 1:
                 await hold.wait()

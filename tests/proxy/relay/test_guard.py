@@ -58,6 +58,7 @@ def test_an_open_address_wants_the_key() -> None:
 def test_our_key_does_not_go_upstream_and_the_callers_does() -> None:
     guard = Guard(load_config({"api_key": "geheim"}))
     assert guard.without_key([(b"authorization", b"Bearer geheim")]) == []
+    assert guard.without_key([(b"x-goog-api-key", b"geheim")]) == []
     theirs = [(b"authorization", b"Bearer sk-theirs")]
     assert guard.without_key(theirs) == theirs
 
@@ -88,7 +89,21 @@ def test_paths_that_another_hop_could_read_otherwise_are_refused(path: str) -> N
 
 
 @pytest.mark.parametrize(
-    "path", ["/api/chat", "/api/tags", "/v1/completions", "/v1/embeddings", "/", "/modelsx"]
+    "path",
+    [
+        "/api/chat",
+        "/api/generate",
+        "/api/tags",
+        "/api/show",
+        "/api/ps",
+        "/api/version",
+        "/api/embed",
+        "/v1beta/models/m:generateContent",
+        "/v1/completions",
+        "/v1/embeddings",
+        "/",
+        "/modelsx",
+    ],
 )
 def test_ordinary_routes_are_not_management(path: str) -> None:
     assert not is_management(path)

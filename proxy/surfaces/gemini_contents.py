@@ -1,0 +1,191 @@
+"""What stands in Google's format, as chat has it: contents and parts as messages, declared functions as tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+from burnish.proxy.surfaces.lenient import dumps
+
+Part = dict[str, Any]
+
+MARKS = ("Metadata", "mediaResolution", "mediaProcessing", "audioTranscription")
+"""How the names of objects end that stand beside the one thing that a part is."""
+TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
+SCHEMA_DEPTH = 32
+"""Deeper than the parameters of any function are nested."""
+
+
+def member(holder: Any, name: str) -> Any:
+    """Return a member of an object, which Google takes in ``camelCase`` and ``snake_case``; None: there is none."""
+    if not isinstance(holder, dict):
+        return None
+    found = holder.get(name)
+    return holder.get(snake(name)) if found is None else found
+
+
+@lru_cache(maxsize=256)
+def snake(name: str) -> str:
+    """Return the other spelling of a name in camelCase."""
+    return re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), name)
+
+
+@lru_cache(maxsize=256)
+def _camel(name: str) -> str:
+    return re.sub("_([a-z])", lambda letter: letter[1].upper(), name)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one side said: one content, or several of the model's one after the other, as its chunks come back."""
+
+    index: int
+    """Of the first content."""
+    messages: list[dict[str, Any]]
+
+
+def turns(contents: Iterable[dict[str, Any]]) -> Iterator[Turn]:
+    """Read the contents of a request."""
+    for role, several in groupby(enumerate(contents), lambda each: each[1].get("role")):
+        if role == "model":
+            said = list(several)
+            yield Turn(said[0][0], [assistant([part for _, content in said for part in parts_of(content)])])
+        else:
+            yield from (Turn(index, _human(parts_of(content))) for index, content in several)
+
+
+def parts_of(content: Any) -> list[Part]:
+    """Return the parts of a content, as far as they can be read."""
+    parts = content.get("parts") if isinstance(content, dict) else None
+    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+
+
+def assistant(parts: Sequence[Part]) -> dict[str, Any]:
+    """Return the message of what a model said: its words are pieces of one text, thoughts and calls stand beside."""
+    calls = [call for part in parts if isinstance(call := member(part, "functionCall"), dict)]
+    thoughts = [part["text"] for part in parts if part.get("thought") and isinstance(part.get("text"), str)]
+    words = [part for part in parts if not part.get("thought") and member(part, "functionCall") is None]
+    message: dict[str, Any] = {"role": "assistant", "content": _plain(_joined(_translated(words)))}
+    if thoughts:
+        message["reasoning_content"] = "".join(thoughts)
+    if calls:
+        message["tool_calls"] = [_call(call) for call in calls]
+    return message
+
+
+def content_of(parts: Iterable[Part]) -> Any:
+    """Return the content of a message that consists of these parts."""
+    return _plain(_translated(parts))
+
+
+def tools_of(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the tools of a request as its parameters: the functions as chat has them, Google's own as they are."""
+    tools = body.get("tools")
+    given = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    declared = [member(tool, "functionDeclarations") for tool in given]
+    found = {
+        "tools": [
+            _function(each)
+            for functions in declared
+            if isinstance(functions, list)
+            for each in functions
+            if isinstance(each, dict)
+        ],
+        "google_tools": [tool for tool, functions in zip(given, declared, strict=True) if functions is None],
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _human(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Return the messages of a content that no model said: what a user said, or the results of functions.
+
+    What stands beside a result came with it (a file that was read), so it is part of it and nobody's command.
+    """
+    results = [result for part in parts if isinstance(result := member(part, "functionResponse"), dict)]
+    others = _translated(part for part in parts if member(part, "functionResponse") is None)
+    if not results:
+        return [{"role": "user", "content": _plain(others)}]
+    messages = [_result(result) for result in results]
+    if others:
+        messages[-1]["content"] = [{"type": "text", "text": messages[-1]["content"]}, *others]
+    return messages
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    identity = {"id": call["id"]} if call.get("id") else {}
+    function = {"name": call.get("name"), "arguments": dumps(call.get("args") or {})}
+    return {**identity, "type": "function", "function": function}
+
+
+def _result(result: dict[str, Any]) -> dict[str, Any]:
+    identity = {"tool_call_id": result["id"]} if result.get("id") else {}
+    content = dumps(result.get("response") or {})
+    return {"role": "tool", **identity, "name": result.get("name"), "content": content}
+
+
+def _translated(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    return [translated for part in parts if (translated := _translation(part))]
+
+
+def _translation(part: Part) -> dict[str, Any] | None:
+    """Return a part as chat has it; what chat does not have stays as it is, with its name as its type."""
+    if isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    objects = {_camel(name): value for name, value in part.items() if isinstance(value, dict)}
+    kind = next((name for name in objects if name != "text" and not name.endswith(MARKS)), None)
+    if kind is None:
+        return None  # only the signature of a thought
+    value = objects[kind]
+    if str(mime_type := member(value, "mimeType")).startswith("image/"):
+        if kind == "inlineData":
+            return _image(f"data:{mime_type};base64,{value.get('data')}")
+        if kind == "fileData":
+            return _image(member(value, "fileUri"))
+    return {kind: value, "type": kind}
+
+
+def _image(url: Any) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _joined(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return parts with texts that follow each other as one."""
+    joined: list[dict[str, Any]] = []
+    for kind, several in groupby(parts, lambda part: part["type"]):
+        if kind == "text":
+            joined.append({"type": "text", "text": "".join(part["text"] for part in several)})
+        else:
+            joined += several
+    return joined
+
+
+def _plain(parts: list[dict[str, Any]]) -> Any:
+    """Return the content that parts make: a string where it is one text, or nothing."""
+    if not parts:
+        return ""
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def _function(declared: dict[str, Any]) -> dict[str, Any]:
+    schema = member(declared, "parametersJsonSchema") or _schema(declared.get("parameters"))
+    function = {
+        "name": declared.get("name"),
+        "description": declared.get("description"),
+        "parameters": schema,
+    }
+    return {"type": "function", "function": {key: value for key, value in function.items() if value}}
+
+
+def _schema(schema: Any, depth: int = SCHEMA_DEPTH) -> Any:
+    """Return a schema as JSON Schema has it: Google writes the names of types in capitals."""
+    if depth and isinstance(schema, list):
+        return [_schema(each, depth - 1) for each in schema]
+    if depth and isinstance(schema, dict):
+        kind = schema.get("type")
+        lower = {"type": kind.lower()} if isinstance(kind, str) and kind in TYPES else {}
+        return {key: _schema(value, depth - 1) for key, value in schema.items()} | lower
+    return schema

@@ -1,0 +1,506 @@
+"""Google's format: what is read, what is put together from any of its three forms, what is answered locally."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish.proxy.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from burnish.proxy.log.tree import path, step
+from burnish.proxy.surfaces import SURFACES, ChatRequest, Gemini, Reply, surface_at
+from burnish.proxy.surfaces.lenient import loads_storable
+
+gemini = Gemini()
+USAGE = {"promptTokenCount": 5, "candidatesTokenCount": 2, "thoughtsTokenCount": 3, "totalTokenCount": 10}
+
+
+def user(*parts: Any) -> dict[str, Any]:
+    return {"role": "user", "parts": [{"text": part} if isinstance(part, str) else part for part in parts]}
+
+
+def model(*parts: Any) -> dict[str, Any]:
+    return user(*parts) | {"role": "model"}
+
+
+def called(name: str, **args: Any) -> dict[str, Any]:
+    return {"functionCall": {"name": name, "args": args}}
+
+
+def returned(name: str, **response: Any) -> dict[str, Any]:
+    return {"functionResponse": {"name": name, "response": response}}
+
+
+def chunk(*parts: Any, finish: str | None = None, index: int | None = 0, **more: Any) -> dict[str, Any]:
+    candidate = {"content": model(*parts)} if parts else {}
+    candidate |= {"finishReason": finish} if finish else {}
+    candidate |= {} if index is None else {"index": index}
+    return {"candidates": [candidate], "modelVersion": "m", "responseId": "r1", **more}
+
+
+def events(*chunks: Any) -> bytes:
+    return b"".join(b"data: " + json.dumps(each).encode() + b"\r\n\r\n" for each in chunks)
+
+
+def streamed(*chunks: Any) -> Reply:
+    return gemini.reassemble([events(*chunks)], "text/event-stream", "")
+
+
+# The path
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "found"),
+    [
+        ("/v1beta/models/gemini-2.5-pro:generateContent", b"", Gemini("gemini-2.5-pro", False, False)),
+        ("/v1/models/smollm2@v3:streamGenerateContent", b"alt=sse", Gemini("smollm2@v3", True, True)),
+        ("/v1beta/models/m:streamGenerateContent", b"key=k&%24alt=sse", Gemini("m", True, True)),
+        ("/v1beta/models/m:streamGenerateContent", b"key=k", Gemini("m", True, False)),
+        ("/v1beta/models/org/llama3:8b:generateContent", b"", Gemini("org/llama3:8b", False, False)),
+        ("/v1beta/models/m:countTokens", b"", Gemini("m", False, False)),
+        ("/v1beta/models/m:embedContent", b"", None),
+        ("/v1beta/models/m", b"", None),
+        ("/v2/models/m:generateContent", b"", None),
+        ("/x/v1beta/models/m:generateContent", b"", None),
+    ],
+)
+def test_the_address_says_model_and_stream(path: str, query: bytes, found: Gemini | None):
+    assert surface_at(path, query) == found
+    if found is not None:
+        request = found.read({})
+        assert (request.model, request.stream) == (found.model, found.stream)
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/v1beta/models/default:generateContent", "/v1beta/models/smollm2@v3:generateContent"),
+        ("/v1/models/a%3Ab%3AstreamGenerateContent", "/v1/models/smollm2@v3:streamGenerateContent"),
+        ("/v1/chat/completions", None),
+    ],
+)
+def test_another_model_is_named_in_the_path(path: str, named: str | None):
+    assert SURFACES["gemini"].path_naming(path, "smollm2@v3") == named
+
+
+@given(st.text(min_size=1))
+def test_any_name_of_a_model_comes_through_the_path(name: str):
+    path = gemini.path_naming(
+        "/v1beta/models/default:generateContent", name.encode(errors="replace").decode()
+    )
+    assert path is not None
+    assert path.isascii()
+    assert not set(path) & set(" ?#\r\n")
+
+
+# Reading
+
+
+def test_contents_become_messages():
+    body = {
+        "systemInstruction": {"role": "user", "parts": [{"text": "Be brief."}]},
+        "contents": [
+            user("What is", {"inlineData": {"mimeType": "image/png", "data": "iVBO"}}),
+            model(
+                {"text": "hm", "thought": True},
+                {"text": "I will "},
+                {"text": "look."},
+                {"functionCall": {"id": "c1", "name": "look", "args": {"at": "ü"}}, "thoughtSignature": "x"},
+            ),
+            user({"functionResponse": {"id": "c1", "name": "look", "response": {"output": "a cat"}}}),
+            {"parts": [{"text": "So?"}]},
+        ],
+    }
+    request = gemini.read(body)
+    assert request.messages == [
+        {"role": "system", "content": "Be brief."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What is"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": "I will look.",
+            "reasoning_content": "hm",
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at":"ü"}'}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "name": "look", "content": '{"output":"a cat"}'},
+        {"role": "user", "content": "So?"},
+    ]
+    assert request.origins == (-1, 0, 1, 2, 3)
+
+
+def test_both_spellings_say_the_same():
+    camel = {
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            user({"fileData": {"mimeType": "image/png", "fileUri": "https://x/y.png"}}),
+            model(called("f", a=1), {"executableCode": {"language": "PYTHON", "code": "1"}}),
+            user(returned("f", b=2)),
+        ],
+        "generationConfig": {"maxOutputTokens": 9, "topP": 0.5},
+        "tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": {"type": "object"}}]}],
+    }
+    snake = {
+        "system_instruction": {"parts": [{"text": "Be brief."}]},
+        "contents": [
+            user({"file_data": {"mime_type": "image/png", "file_uri": "https://x/y.png"}}),
+            model(
+                {"function_call": {"name": "f", "args": {"a": 1}}},
+                {"executable_code": {"language": "PYTHON", "code": "1"}},
+            ),
+            user({"function_response": {"name": "f", "response": {"b": 2}}}),
+        ],
+        "generation_config": {"max_output_tokens": 9, "top_p": 0.5},
+        "tools": [{"function_declarations": [{"name": "f", "parameters_json_schema": {"type": "object"}}]}],
+    }
+    one, other = gemini.read(camel), gemini.read(snake)
+    assert one.messages == other.messages
+    assert one.params.items() >= {"max_tokens": 9, "top_p": 0.5}.items()
+    assert {key: one.params[key] for key in ("max_tokens", "top_p", "tools")} == {
+        key: other.params[key] for key in ("max_tokens", "top_p", "tools")
+    }
+
+
+def test_functions_and_settings_are_those_of_chat():
+    config = {"temperature": 0, "stopSequences": ["\n"], "maxOutputTokens": 7, "thinkingConfig": {}}
+    parameters = {"type": "OBJECT", "properties": {"type": {"type": "STRING", "enum": ["STRING"]}}}
+    request = gemini.read(
+        {
+            "contents": [user("Hi")],
+            "generationConfig": config,
+            "safetySettings": [1],
+            "tools": [
+                {"functionDeclarations": [{"name": "f", "description": "d", "parameters": parameters}]},
+                {"googleSearch": {}},
+            ],
+        }
+    )
+    schema = {"type": "object", "properties": {"type": {"type": "string", "enum": ["STRING"]}}}
+    assert request.params == {
+        "generationConfig": config,
+        "safetySettings": [1],
+        "temperature": 0,
+        "stop": ["\n"],
+        "max_tokens": 7,
+        "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": schema}}],
+        "google_tools": [{"googleSearch": {}}],
+    }
+
+
+def test_what_stands_beside_a_functions_result_is_nobodys_turn():
+    request = gemini.read({"contents": [user(returned("read", output=""), "/rl good")]})
+    assert [message["role"] for message in request.messages] == ["tool"]
+    assert request.messages[0]["content"][1] == {"type": "text", "text": "/rl good"}
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [({"contents": "Hi"}, "contents"), ({"contents": [user("a"), "b"]}, "contents[1]")],
+)
+def test_names_the_field_that_is_wrong(body: dict[str, Any], field: str):
+    with pytest.raises(InvalidRequest) as caught:
+        gemini.read(body)
+    assert caught.value.param == field
+
+
+# Changing
+
+
+def test_contents_are_cut_and_everything_else_stays():
+    contents = [user("a"), model("b"), model("c"), user(returned("f"), returned("g")), user("d")]
+    body = {"systemInstruction": {"parts": [{"text": "s"}]}, "contents": contents, "cachedContent": "x"}
+    request = gemini.read(body)
+    assert request.origins == (-1, 0, 1, 3, 3, 4)
+    assert gemini.without(body, request, {1, 2}) == {**body, "contents": contents[3:]}
+    assert gemini.without(body, request, {3}) == body  # the other half of that content stays
+    assert gemini.without(body, request, {3, 4})["contents"] == [*contents[:3], user("d")]
+
+
+@pytest.mark.parametrize("spelling", ["systemInstruction", "system_instruction"])
+def test_a_text_goes_to_the_end_of_the_system_prompt(spelling: str):
+    body = {"contents": [user("Hi")], spelling: {"role": "user", "parts": [{"text": "Be kind."}]}}
+    asked = gemini.with_system(body, "Be brief.")
+    assert asked is not None
+    assert asked[spelling] == {"role": "user", "parts": [{"text": "Be kind."}, {"text": "Be brief."}]}
+    assert asked.keys() == body.keys()
+
+
+def test_a_system_prompt_is_made_where_there_is_none_and_a_place_for_it():
+    body = {"contents": [user("Hi")]}
+    assert gemini.with_system(body, "Be brief.") == {
+        **body,
+        "systemInstruction": {"parts": [{"text": "Be brief."}]},
+    }
+    assert gemini.with_system({"contents": []}, "Be brief.") is None
+    assert gemini.with_system({**body, "cachedContent": "c"}, "Be brief.") is None
+    assert gemini.with_system({**body, "systemInstruction": "Be kind."}, "Be brief.") is None
+
+
+# Reassembly
+
+
+def test_its_three_forms_give_the_same_reply():
+    pieces = [chunk("Hel"), chunk("lo"), chunk(finish="STOP", usageMetadata=USAGE)]
+    whole = gemini.reassemble([orjson.dumps(chunk("Hello", finish="STOP", usageMetadata=USAGE))], "", "")
+    array = gemini.reassemble([json.dumps(pieces, indent=2).encode()], "application/json", "")
+    assert whole == array == streamed(*pieces)
+    assert whole == Reply(
+        message={"role": "assistant", "content": "Hello"},
+        finish_reason="stop",
+        response_id="r1",
+        usage={"prompt_tokens": 5, "completion_tokens": 5, "total_tokens": 10, **USAGE},
+        ended=True,
+    )
+
+
+def test_thoughts_calls_and_code_stand_where_they_belong():
+    reply = streamed(
+        chunk({"text": "let me ", "thought": True}),
+        chunk({"text": "see", "thought": True}),
+        chunk("One: "),
+        chunk({"executableCode": {"code": "1"}}, {"text": "", "thoughtSignature": "x"}),
+        chunk("done", {"thoughtSignature": "y"}),
+        chunk({"functionCall": {"name": "f", "id": "c1"}}, finish="STOP"),
+    )
+    assert reply.message == {
+        "role": "assistant",
+        "content": [
+            {"type": "text", "text": "One: "},
+            {"type": "executableCode", "executableCode": {"code": "1"}},
+            {"type": "text", "text": "done"},
+        ],
+        "reasoning_content": "let me see",
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+    }
+    assert reply.finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("google", "ours"),
+    [
+        ("STOP", "stop"),
+        ("MAX_TOKENS", "length"),
+        ("SAFETY", "content_filter"),
+        ("RECITATION", "content_filter"),
+        ("MALFORMED_FUNCTION_CALL", "malformed_function_call"),
+    ],
+)
+def test_why_it_ended_is_told_in_the_words_of_chat(google: str, ours: str):
+    assert streamed(chunk("a", finish=google)).finish_reason == ours
+    nothing_said = streamed(chunk(finish=google))
+    assert (nothing_said.message, nothing_said.finish_reason, nothing_said.ended) == (None, ours, True)
+
+
+def test_a_blocked_prompt_is_an_answer_without_a_reply():
+    reply = streamed({"promptFeedback": {"blockReason": "SAFETY"}, "usageMetadata": USAGE})
+    assert (reply.message, reply.finish_reason, reply.ended) == (None, "content_filter", True)
+    assert reply.error == "the prompt was blocked: SAFETY"
+
+
+def test_all_candidates_are_kept():
+    reply = streamed(
+        chunk("b", index=1),
+        chunk("a", index=None),
+        chunk("!", finish="STOP"),
+        chunk(finish="MAX_TOKENS", index=1),
+    )
+    assert reply.message == {"role": "assistant", "content": "a!"}
+    assert [choice["message"]["content"] for choice in reply.choices] == ["a!", "b"]
+    assert [choice["finish_reason"] for choice in reply.choices] == ["stop", "length"]
+    assert reply.ended
+
+
+def test_sources_are_kept_and_safety_ratings_are_not():
+    candidate = {"content": model("a"), "finishReason": "STOP", "safetyRatings": [1]}
+    assert streamed({"candidates": [candidate]}).choices == ()
+    (choice,) = streamed(
+        {"candidates": [candidate | {"groundingMetadata": {"webSearchQueries": ["q"]}}]}
+    ).choices
+    assert choice["groundingMetadata"] == {"webSearchQueries": ["q"]}
+
+
+def test_errors_are_told_in_the_upstreams_words():
+    error = {"error": {"code": 429, "message": "slow down", "status": "RESOURCE_EXHAUSTED"}}
+    for body in (error, [error]):
+        reply = gemini.reassemble([json.dumps(body, indent=1).encode()], "application/json", "")
+        assert (reply.error, reply.message, reply.readable) == ("slow down", None, True)
+    midway = streamed(chunk("Hel"), error)
+    assert midway.error == "slow down"
+    assert midway.message == {"role": "assistant", "content": "Hel"}
+    assert not midway.ended
+    page = gemini.reassemble([b"<html>502</html>"], "text/html", "")
+    assert (page.error, page.readable) == ("<html>502</html>", False)
+    assert gemini.reassemble([], "", "") == Reply()
+
+
+def test_compressed_answers_are_read():
+    body = events(chunk("Packed.", finish="STOP"))
+    reply = gemini.reassemble([gzip.compress(body)], "text/event-stream", "gzip")
+    assert reply.message == {"role": "assistant", "content": "Packed."}
+    assert not gemini.reassemble([body], "text/event-stream", "gzip").readable
+
+
+words = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), min_size=1, max_size=5)
+
+
+@given(words, st.data())
+def test_of_a_cut_answer_there_is_what_had_come(pieces: list[str], data: st.DataObject):
+    chunks = [chunk(piece) for piece in pieces] + [chunk(finish="STOP")]
+    for body in (events(*chunks), json.dumps(chunks).encode(), orjson.dumps(chunks)):
+        cut = body[: data.draw(st.integers(0, len(body) - 1))]
+        reply = gemini.reassemble([cut], "", "")
+        said = (reply.message or {"content": ""})["content"]
+        assert "".join(pieces).startswith(said)
+        assert reply.ended is (b"STOP" in cut and said == "".join(pieces) and reply.finish_reason == "stop")
+
+
+args = st.dictionaries(st.text(max_size=4), st.none() | st.integers(-9, 9) | st.text(max_size=4), max_size=3)
+parts = st.one_of(
+    st.builds(lambda text: {"text": text}, st.text(max_size=8)),
+    st.builds(lambda text: {"text": text, "thought": True}, st.text(max_size=8)),
+    st.builds(lambda name, args: called(name, **args), st.text(max_size=4), args),
+    st.just({"executableCode": {"language": "PYTHON", "code": "1"}}),
+    st.just({"text": "", "thoughtSignature": "abc"}),
+)
+turns = st.lists(st.lists(parts, min_size=1, max_size=3), min_size=1, max_size=5)
+
+
+@given(turns, st.integers(1, 60))
+def test_however_a_stream_is_cut_into_pieces_its_reply_is_known_again_in_a_history(
+    said: list[list[dict[str, Any]]], size: int
+):
+    """In a history it is one content, or one for each chunk as google-genai's chats have it."""
+    body = events(*(chunk(*each) for each in said), chunk(finish="STOP"))
+    reply = gemini.reassemble(
+        [body[at : at + size] for at in range(0, len(body), size)], "text/event-stream", ""
+    )
+    assert reply.ended
+    assert reply.message is not None
+    in_one = [model(*(part for each in said for part in each))]
+    in_chunks = [model(*each) for each in said]
+    for contents in (in_one, in_chunks):
+        sent_back = json.loads(json.dumps({"contents": [user("Hi"), *contents, user("Go on")]}))
+        question, known, _ = gemini.read(sent_back).messages
+        above = step(question, None)
+        assert step(known, above) == step(reply.message, above)  # stored once: the same to the byte
+
+
+MEMBERS = (
+    "role", "parts", "text", "thought", "functionCall", "functionResponse", "inlineData", "mimeType", "name", "args",
+    "content", "index", "finishReason", "functionDeclarations", "parameters", "type",
+)  # fmt: skip
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(MEMBERS),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=500)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["candidates", "usageMetadata", "error", "promptFeedback", "responseId"]),
+            json_values | st.lists(json_values, max_size=3),
+            max_size=4,
+        ),
+        max_size=4,
+    ),
+    st.binary(max_size=20),
+)
+def test_no_json_breaks_the_reassembly(chunks: list[Any], rest: bytes):
+    for body in (
+        events(*chunks) + rest,
+        json.dumps(chunks).encode() + rest,
+        *(json.dumps(c).encode() for c in chunks),
+    ):
+        reply = gemini.reassemble([body], "text/event-stream", "")
+        orjson.dumps([reply.message, reply.choices])
+        if reply.message is not None:
+            step(reply.message, None)
+
+
+some_parts = st.lists(st.dictionaries(st.sampled_from([*MEMBERS, "x"]), json_values, max_size=3), max_size=3)
+contents = st.fixed_dictionaries(
+    {"parts": some_parts | json_values}, optional={"role": st.sampled_from(["user", "model"]) | json_values}
+)
+
+
+@settings(max_examples=500)
+@given(
+    st.fixed_dictionaries(
+        {"contents": st.lists(contents, max_size=3) | json_values},
+        optional={
+            "systemInstruction": contents | json_values,
+            "generationConfig": json_values,
+            "tools": json_values,
+        },
+    )
+)
+def test_whatever_is_asked_is_read_or_refused(body: dict[str, Any]):
+    body = loads_storable(json.dumps(body))  # as the log reads it
+    try:
+        request = gemini.read(body)
+    except InvalidRequest:
+        return
+    assert len(request.origins or ()) == len(request.messages)
+    path(request.messages)
+    if body.get("contents"):
+        assert gemini.without(body, request, set()) == body
+    gemini.with_system(body, "Be brief.")
+
+
+def test_calls_and_schemas_nested_without_end_harm_nobody():
+    deep: Any = {}
+    for _ in range(900):
+        deep = {"a": deep}
+    body = {
+        "contents": [model(called("f", a=deep))],
+        "tools": [{"functionDeclarations": [{"parameters": deep}]}],
+    }
+    assert gemini.read(body).messages[0]["tool_calls"][0]["function"]["name"] == "f"
+
+
+# Local answers
+
+
+@pytest.mark.parametrize("path", ["generateContent", "streamGenerateContent"])
+@pytest.mark.parametrize("query", [b"", b"alt=sse"])
+def test_our_own_answers_are_read_back_by_ourselves(path: str, query: bytes):
+    surface = Gemini.at(f"/v1beta/models/m:{path}", query)
+    assert surface is not None
+    content_type, parts = surface.answer(
+        "rated good – “Paris”", ChatRequest([], "m", surface.stream), "cmpl_1", "m"
+    )
+    body = b"".join(parts)
+    reply = gemini.reassemble([body], content_type, "")
+    assert reply.message == {"role": "assistant", "content": "rated good – “Paris”"}
+    assert (reply.ended, reply.response_id, reply.finish_reason) == (True, "cmpl_1", "stop")
+    begins = {(False, False): b"{", (False, True): b"{", (True, False): b"[", (True, True): b"data: "}
+    assert body.startswith(begins[surface.stream, surface.sse])
+
+
+def test_errors_are_said_in_googles_words():
+    assert gemini.error(NotFound("there is no model 'x' here")) == {
+        "error": {"code": 404, "message": "there is no model 'x' here", "status": "NOT_FOUND"}
+    }
+    assert gemini.error(Unavailable("later"))["error"]["status"] == "UNAVAILABLE"
+    assert gemini.error(Conflict("twice"))["error"]["status"] == "ABORTED"

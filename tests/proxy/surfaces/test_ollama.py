@@ -1,0 +1,433 @@
+"""Ollama's formats: what is read, what is put together from lines of JSON, what is answered locally."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish.proxy.errors import BurnishError, InvalidRequest, NotFound
+from burnish.proxy.log.tree import path, step
+from burnish.proxy.surfaces import ChatRequest, OllamaChat, OllamaGenerate, Reply, surface_at
+from burnish.proxy.surfaces.lenient import loads_storable
+
+chat, generate = OllamaChat(), OllamaGenerate()
+END = {
+    "done": True,
+    "done_reason": "stop",
+    "total_duration": 9,
+    "prompt_eval_count": 5,
+    "prompt_eval_duration": 3,
+    "eval_count": 2,
+    "eval_duration": 4,
+}
+PNG = "iVBORw0KGgo="
+
+
+def line(**members: Any) -> bytes:
+    return (
+        orjson.dumps({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": False, **members}) + b"\n"
+    )
+
+
+def says(message: dict[str, Any], **members: Any) -> bytes:
+    return line(message={"role": "assistant", "content": "", **message}, **members)
+
+
+def streamed(*lines: bytes) -> Reply:
+    return chat.reassemble(lines, "application/x-ndjson", "")
+
+
+def called(name: str, arguments: Any, **more: Any) -> dict[str, Any]:
+    return {**more, "function": {"name": name, "arguments": arguments}}
+
+
+# Reading
+
+
+def test_each_path_has_its_surface():
+    assert surface_at("/api/chat") is not surface_at("/api/generate")
+    assert isinstance(surface_at("/api/chat"), OllamaChat)
+    assert isinstance(surface_at("/api/generate"), OllamaGenerate)
+    assert surface_at("/api/tags") is None
+
+
+@pytest.mark.parametrize("surface", [chat, generate])
+@pytest.mark.parametrize(
+    ("given", "stream"), [({}, True), ({"stream": True}, True), ({"stream": False}, False)]
+)
+def test_it_streams_unless_told_otherwise(surface: Any, given: dict[str, Any], stream: bool):
+    assert surface.read({"model": "m", **given}).stream is stream
+
+
+def test_messages_become_those_of_chat():
+    body = {
+        "model": "m:latest",
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "What is this?", "images": [PNG, "/9j/4AAQ"]},
+            {
+                "role": "assistant", "content": "", "thinking": "let me look",
+                "tool_calls": [called("look", {"at": "ü", "n": 1}, id="c1"), called("see", {})],
+            },
+            {"role": "tool", "content": "a cat", "tool_name": "look"},
+        ],
+    }  # fmt: skip
+    request = chat.read(body)
+    assert request.model == "m:latest"
+    assert request.messages == [
+        {"role": "system", "content": "Be brief."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What is this?"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
+                {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,/9j/4AAQ"}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": "",
+            "reasoning_content": "let me look",
+            "tool_calls": [
+                {
+                    "id": "c1",
+                    "type": "function",
+                    "function": {"name": "look", "arguments": '{"at":"ü","n":1}'},
+                },
+                {"type": "function", "function": {"name": "see", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "content": "a cat", "name": "look"},
+    ]
+
+
+def test_a_prompt_becomes_a_message_with_its_system_prompt_before_it():
+    request = generate.read(
+        {"model": "m", "system": "Be brief.", "prompt": "Hi", "suffix": ".", "keep_alive": "5m"}
+    )
+    assert request.messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+    ]
+    assert request.params == {"suffix": ".", "keep_alive": "5m"}
+    assert generate.read({"prompt": "Hi", "images": [PNG]}).messages[0]["content"][0] == {
+        "type": "text",
+        "text": "Hi",
+    }
+
+
+def test_settings_have_the_names_of_chat_besides():
+    options = {"temperature": 0.5, "num_predict": 40, "stop": ["\n"], "num_ctx": 8}
+    request = chat.read(
+        {"messages": [], "options": options, "tools": [{"type": "function"}], "format": "json"}
+    )
+    assert request.params == {
+        "temperature": 0.5,
+        "max_tokens": 40,
+        "stop": ["\n"],
+        "options": options,
+        "tools": [{"type": "function"}],
+        "format": "json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("surface", "body"),
+    [
+        (chat, {"model": "m"}),
+        (chat, {"model": "m", "messages": [], "keep_alive": 0}),
+        (chat, {"model": "m", "messages": None}),
+        (generate, {"model": "m", "keep_alive": 0}),
+        (generate, {"model": "m", "prompt": "", "system": None}),
+    ],
+)
+def test_a_request_without_a_question_only_loads_the_model(surface: Any, body: dict[str, Any]):
+    assert surface.read(body).messages == []
+    assert surface.with_system(body, "Be brief.") is None
+
+
+@pytest.mark.parametrize(
+    ("surface", "body", "field"),
+    [
+        (chat, {"messages": "hi"}, "messages"),
+        (chat, {"messages": [{"content": "hi"}]}, "messages[0].role"),
+        (chat, {"model": 5}, "model"),
+        (chat, {"stream": "yes"}, "stream"),
+        (generate, {"prompt": ["hi"]}, "prompt"),
+        (generate, {"prompt": "hi", "system": 5}, "system"),
+        (generate, {"prompt": "hi", "model": 5}, "model"),
+    ],
+)
+def test_names_the_field_that_is_wrong(surface: Any, body: dict[str, Any], field: str):
+    with pytest.raises(InvalidRequest) as caught:
+        surface.read(body)
+    assert caught.value.param == field
+
+
+# Changing
+
+
+def test_messages_are_cut_and_everything_else_stays():
+    said = [{"role": "user", "content": text} for text in "abc"]
+    body = {"model": "m", "messages": said, "options": {"seed": 1}}
+    assert chat.without(body, chat.read(body), {0, 1}) == {**body, "messages": said[2:]}
+    body = {"model": "m", "system": "s", "prompt": "p", "images": [PNG], "raw": False}
+    assert generate.without(body, generate.read(body), {1}) == {"model": "m", "system": "s", "raw": False}
+    assert generate.without(body, generate.read(body), set()) == body
+
+
+def test_a_text_goes_to_the_end_of_the_system_prompt():
+    asks = {"role": "user", "content": "Hi"}
+    system = {"role": "system", "content": "Be kind."}
+    assert chat.with_system({"messages": [asks]}, "Be brief.") == {
+        "messages": [{"role": "system", "content": "Be brief."}, asks]
+    }
+    assert chat.with_system({"messages": [system, asks]}, "Be brief.") == {
+        "messages": [{"role": "system", "content": "Be kind.\n\nBe brief."}, asks]
+    }
+    assert generate.with_system({"prompt": "Hi"}, "Be brief.") == {"prompt": "Hi", "system": "Be brief."}
+    assert generate.with_system({"prompt": "Hi", "system": "Be kind."}, "Be brief.") == {
+        "prompt": "Hi",
+        "system": "Be kind.\n\nBe brief.",
+    }
+    assert generate.with_system({"prompt": "[INST] Hi", "raw": True}, "Be brief.") is None
+
+
+# Reassembly
+
+
+def test_a_stream_and_a_whole_answer_give_the_same_reply():
+    whole = streamed(says({"content": "Hello you", "thinking": "hm, yes"}, **END))
+    pieces = streamed(
+        says({"thinking": "hm, "}),
+        says({"thinking": "yes"}),
+        says({"content": "Hello"}),
+        says({"content": " you"}),
+        says({}, **END),
+    )
+    assert whole == pieces
+    assert whole.message == {"role": "assistant", "content": "Hello you", "reasoning_content": "hm, yes"}
+    assert whole.finish_reason == "stop"
+    assert whole.ended
+    assert whole.response_id is None
+    assert whole.usage is not None
+    assert whole.usage.items() >= {"prompt_tokens": 5, "completion_tokens": 2, "eval_count": 2}.items()
+
+
+def test_a_prompt_is_answered_by_a_response():
+    reply = generate.reassemble(
+        [
+            line(response="", thinking="hm"),
+            line(response="Hel"),
+            line(response="lo"),
+            line(response="", **END),
+        ],
+        "application/x-ndjson",
+        "",
+    )
+    assert reply.message == {"role": "assistant", "content": "Hello", "reasoning_content": "hm"}
+    assert reply.ended
+
+
+def test_every_call_of_a_tool_is_one_of_its_own():
+    reply = streamed(
+        says({"tool_calls": [called("f", {"a": 1}, id="c1")]}),
+        says({"tool_calls": [called("f", {"a": 2}), called("g", None)]}),
+        says({}, **END),
+    )
+    assert reply.message is not None
+    assert [call["function"]["arguments"] for call in reply.message["tool_calls"]] == [
+        '{"a":1}',
+        '{"a":2}',
+        "null",
+    ]
+    assert reply.message["tool_calls"][0]["id"] == "c1"
+    assert reply.finish_reason == "tool_calls"
+
+
+def test_why_it_ended_is_told():
+    assert streamed(says({"content": "a"}, **END | {"done_reason": "length"})).finish_reason == "length"
+    cut = streamed(says({"content": "a"}))
+    assert not cut.ended
+    assert cut.finish_reason is None
+
+
+@pytest.mark.parametrize("reason", ["load", "unload"])
+def test_loading_a_model_is_no_reply(reason: str):
+    for surface, said in ((chat, says({}, done=True, done_reason=reason)),
+                          (generate, line(response="", done=True, done_reason=reason))):  # fmt: skip
+        reply = surface.reassemble([said], "application/json", "")
+        assert (reply.message, reply.finish_reason, reply.ended, reply.error) == (None, reason, True, None)
+
+
+def test_errors_are_told_in_the_upstreams_words():
+    whole = chat.reassemble([b'{"error":"model \'m\' not found"}'], "application/json", "")
+    assert (whole.error, whole.message, whole.ended) == ("model 'm' not found", None, False)
+    midway = streamed(says({"content": "Hel"}), b'{"error":"out of memory"}\n')
+    assert midway.error == "out of memory"
+    assert midway.message == {"role": "assistant", "content": "Hel"}
+    assert not midway.ended
+    page = chat.reassemble([b"<html>502</html>"], "text/html", "")
+    assert (page.error, page.readable) == ("<html>502</html>", False)
+    assert chat.reassemble([], "", "") == Reply()
+
+
+def test_how_likely_tokens_were_is_kept():
+    tokens = [{"token": "a", "logprob": -1.0}, {"token": "b", "logprob": -2.0}]
+    reply = streamed(
+        says({"content": "a"}, logprobs=tokens[:1]),
+        says({"content": "b"}, logprobs=tokens[1:]),
+        says({}, **END),
+    )
+    assert reply.choices[0]["logprobs"] == {"content": tokens}
+
+
+def test_lines_that_are_no_json_are_passed_over():
+    reply = streamed(
+        says({"content": "a"}), b"\n", b"not json\n", b"[1]\r\n", says({"content": "b"}), b'{"mess'
+    )
+    assert reply.message == {"role": "assistant", "content": "ab"}
+    packed = gzip.compress(says({"content": "Packed."}, **END))
+    assert chat.reassemble([packed], "application/json", "gzip").message == {
+        "role": "assistant",
+        "content": "Packed.",
+    }
+    assert not chat.reassemble([b"plain"], "application/json", "gzip").readable
+
+
+def test_half_an_emoji_in_two_lines_is_one_character_again():
+    halves = [says({"content": "?"}).replace(b"?", half) for half in (b"\\ud83d", b"\\ude00")]
+    assert streamed(*halves, says({}, **END)).message == {"role": "assistant", "content": "😀"}
+
+
+def test_numbers_that_json_does_not_hold_harm_nobody():
+    reply = streamed(says({"x": 0, "y": 0}).replace(b'"x":0,"y":0', b'"x":-9223372036854775809,"y":NaN'))
+    assert reply.message is not None
+    step(reply.message, None)
+
+
+def test_calls_nested_without_end_harm_nobody():
+    deep = says({"tool_calls": [called("f", 0)]}).replace(
+        b'"arguments":0', b'"arguments":' + b"[" * 900 + b"]" * 900
+    )
+    reply = streamed(deep)
+    assert reply.message is not None
+    assert reply.message["tool_calls"][0]["function"]["name"] == "f"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["role", "content", "thinking", "images", "tool_calls", "function", "name", "arguments"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)  # fmt: skip
+names = st.sampled_from(
+    [
+        "message",
+        "response",
+        "thinking",
+        "tool_calls",
+        "done",
+        "done_reason",
+        "error",
+        "logprobs",
+        "eval_count",
+    ]
+)
+
+
+@settings(max_examples=500)
+@given(st.lists(st.dictionaries(names, json_values, max_size=5), max_size=4), st.binary(max_size=20))
+def test_no_json_breaks_the_reassembly(lines: list[Any], rest: bytes):
+    body = b"".join(json.dumps(each).encode() + b"\n" for each in lines) + rest
+    for surface in (chat, generate):
+        reply = surface.reassemble([body], "application/x-ndjson", "")
+        orjson.dumps([reply.message, reply.usage, reply.choices])
+        if reply.message is not None:
+            step(reply.message, None)
+
+
+MEMBERS = ("content", "thinking", "images", "tool_calls", "tool_name", "x")
+some_messages = st.lists(
+    st.fixed_dictionaries({"role": st.text(max_size=3)}, optional=dict.fromkeys(MEMBERS, json_values)),
+    max_size=3,
+)
+
+
+@settings(max_examples=500)
+@given(
+    st.fixed_dictionaries(
+        {"messages": some_messages | json_values, "prompt": st.text() | json_values},
+        optional={"system": st.text() | json_values, "images": json_values, "options": json_values},
+    )
+)
+def test_whatever_is_asked_is_read_or_refused(body: dict[str, Any]):
+    body = loads_storable(json.dumps(body))  # as the log reads it
+    for surface in (chat, generate):
+        try:
+            request = surface.read(body)
+        except InvalidRequest:
+            continue
+        path(request.messages)
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+calls = st.lists(
+    st.builds(called, texts, st.dictionaries(texts, st.integers(-9, 9) | texts | st.none(), max_size=3)),
+    max_size=2,
+)
+
+
+@given(st.lists(texts, max_size=6), st.lists(texts, max_size=3), calls, st.integers(1, 40))
+def test_however_a_stream_is_cut_into_pieces_its_reply_is_known_again_in_a_history(
+    pieces: list[str], thoughts: list[str], made: list[dict[str, Any]], size: int
+):
+    lines = [says({"thinking": each}) for each in thoughts] + [says({"content": each}) for each in pieces]
+    lines += [says({"tool_calls": [each]}) for each in made]
+    body = b"".join([*lines, says({}, **END)])
+    reply = streamed(*(body[start : start + size] for start in range(0, len(body), size)))
+    sent_back = {
+        "role": "assistant",
+        "content": "".join(pieces),
+        "thinking": "".join(thoughts),
+        "tool_calls": made,
+    }
+    known = chat.read({"messages": [sent_back]}).messages[0]
+    assert reply.ended
+    assert reply.message is not None
+    assert step(reply.message, None) == step(known, None)  # stored once: the same to the byte
+    whole = chat.reassemble([line(message=sent_back, **END)], "application/json", "")
+    assert step(whole.message or {}, None) == step(known, None)
+
+
+# Local answers
+
+
+@pytest.mark.parametrize("surface", [chat, generate])
+@pytest.mark.parametrize("stream", [False, True])
+def test_our_own_answers_are_read_back_by_ourselves(surface: Any, stream: bool):
+    content_type, parts = surface.answer(
+        "rated good – “Paris”", ChatRequest([], stream=stream), "cmpl_1", "m"
+    )
+    reply = surface.reassemble(list(parts), content_type, "")
+    assert reply.message == {"role": "assistant", "content": "rated good – “Paris”"}
+    assert reply.ended
+    assert ("ndjson" in content_type) is stream
+
+
+def test_errors_are_said_in_one_word():
+    error: BurnishError = NotFound("there is no model 'x' here")
+    assert chat.error(error) == generate.error(error) == {"error": "there is no model 'x' here"}
+    assert chat.path_naming("/api/chat", "m") is None
