@@ -12,7 +12,7 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,7 +29,9 @@ CONTROL = re.compile(
 )
 ENTER = b"\r"
 AGAIN_S = 5.0
-KEY_S = 0.05
+LOOK_S = 0.2
+KEY_S, WORD_S = 0.05, 0.5
+"""As people type: what comes faster is taken for a paste, or overtakes the list of commands that opens for a slash."""
 SETTLED_S = 1.0
 """Interfaces take a moment from what was typed to what they believe was typed."""
 
@@ -47,25 +49,29 @@ class Terminal:
         self._read_for(SETTLED_S)
         for character in text:
             os.write(self._descriptor, character.encode())
-            self._read_for(KEY_S)
+            self._read_for(WORD_S if character == " " else KEY_S)
         self._read_for(SETTLED_S)
         self._seen = b""
         os.write(self._descriptor, ENTER)
         self._entered = True
 
-    def until(self, text: str) -> None:
-        """Read until a text has appeared since the last enter, however the interface breaks its lines.
+    def until(self, condition: Callable[[], object]) -> None:
+        """Read until something holds.
 
         Now and then enter is pressed again: what is typed on a busy machine looks pasted, and enter a part of it.
         """
         deadline = time.monotonic() + LIMIT_S
         again = time.monotonic() + AGAIN_S
-        while "".join(text.split()) not in "".join(self.text().split()):
-            assert time.monotonic() < deadline, f"waited for {text!r}, got: {self.text()}"
-            self._read_for(0.1)
+        while not condition():
+            assert time.monotonic() < deadline, f"waited in vain, and saw: {self.text()}"
+            self._read_for(LOOK_S)
             if self._entered and time.monotonic() > again:
                 os.write(self._descriptor, ENTER)
                 again += AGAIN_S
+
+    def shows(self, text: str) -> bool:
+        """Whether a text has appeared since the last enter, whatever lines and spinners are drawn between its words."""
+        return _letters(text) in _letters(self.text())
 
     def text(self) -> str:
         """What has appeared since the last enter, less what only moves and colours."""
@@ -84,6 +90,10 @@ class Terminal:
             for question, answer in QUESTIONS.items():
                 if question in new:
                     os.write(self._descriptor, answer)
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"\W", "", text)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ class Interactive:
 
     name: str
     command: tuple[str, ...]
-    shows: str
+    ready: str
     """What stands there once it takes a question."""
     rate: str = "/rl good nicely put"
     settings: dict[str, str] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class Interactive:
 
 CLAUDE = {"hasCompletedOnboarding": True, "projects": {HERE: {"hasTrustDialogAccepted": True}}}
 AGENTS = [
-    Interactive("claude-code", ("claude",), "❯", settings={".claude.json": json.dumps(CLAUDE)}),
+    Interactive("claude-code", ("claude",), "for agents", settings={".claude.json": json.dumps(CLAUDE)}),
     Interactive(
         "codex",
         ("codex", "--dangerously-bypass-approvals-and-sandbox"),
@@ -69,12 +69,11 @@ def test_rl_in_a_terminal(interactive: Interactive, agent: Agent) -> None:
     """A question, the answer, a rating typed after it, and what burnish says to that."""
     asked, answer = question()
     with agent.in_terminal(*interactive.command) as terminal:
-        terminal.until(interactive.shows)
+        terminal.until(lambda: terminal.shows(interactive.ready))
         terminal.enter(asked)
-        terminal.until(answer)
+        terminal.until(lambda: [each for each in agent.logged() if answer in str(each["reply"])])
         terminal.enter(interactive.rate)
-        terminal.until("rated good with your comment")
-    rated = agent.rated()
-    assert answer in str(rated["reply"])
+        terminal.until(lambda: terminal.shows("rated good"))
+    assert answer in str(agent.rated()["reply"])
     # (In the request for a title, Codex does quote it.)
     assert not any(text.strip().startswith("/rl") for each in agent.model.asked for text in each.said)
