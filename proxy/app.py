@@ -134,14 +134,26 @@ def _routes_and_relay(
         return engine.live()["version"] if engine else None
 
     async def answer(
-        command: Command, messages: list[dict[str, Any]], *, caller: str, session: str | None
+        command: Command,
+        messages: list[dict[str, Any]],
+        *,
+        caller: str,
+        session: str | None,
+        previous: str | None,
     ) -> str:
         async def status() -> str:
             wishes = await instant.status(caller, live())
             return in_words(await log.counts(), engine.live() if engine else None, learner_status(), wishes)
 
         return await answer_command(
-            command, messages, log, caller, session, status=status, on_feedback=on_feedback
+            command,
+            messages,
+            log,
+            caller,
+            session,
+            previous=previous,
+            status=status,
+            on_feedback=on_feedback,
         )
 
     relay = Relay(

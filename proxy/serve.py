@@ -17,7 +17,7 @@ from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
-from burnish.proxy.listener import event_loop
+from burnish.proxy.listener import event_loop, tune_interpreter
 from burnish.proxy.listener import server as server_of
 from burnish.proxy.workers import crew
 from burnish.proxy.workers.hub import Hub
@@ -47,6 +47,7 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
     url = _url(config.host, listener)
 
     def ready() -> None:
+        tune_interpreter()
         write_atomically(config.data_dir / SERVER_FILE, json.dumps({"url": url, "pid": os.getpid()}))
         on_ready(url)
 

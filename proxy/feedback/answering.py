@@ -42,13 +42,15 @@ async def answer_command(
     caller: str,
     session: str | None,
     *,
+    previous: str | None = None,
     status: Callable[[], Awaitable[str]],
     on_feedback: Callable[[Feedback], None],
     actions: Mapping[str, Action] | None = None,
 ) -> str:
     """Carry out a command and return the text that answers it; what goes wrong is said, not raised.
 
-    ``messages`` is the whole request, the command included. ``actions`` are the configured ones by name.
+    ``messages`` is the whole request, the command included, and ``previous`` the response that it goes on from, where
+    the upstream holds the history. ``actions`` are the configured ones by name.
     """
     actions = actions or {}
     try:
@@ -59,7 +61,11 @@ async def answer_command(
         elif command.name == "fix" and not command.text:
             said = "nothing was stored: /rl fix needs the reply that you wanted, e.g.  /rl fix It is Paris."
         elif command.name in ("rate", "fix", "undo"):
-            meant = await log.resolve_history(without_command(messages), caller, session)
+            meant = (
+                await log.resolve(response_id=previous)
+                if previous
+                else await log.resolve_history(without_command(messages), caller, session)
+            )
             said = await _on_answer(command, meant, log, caller, on_feedback)
         else:
             said = _help(command, actions)

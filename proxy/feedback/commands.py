@@ -58,6 +58,11 @@ CONTEXT_MESSAGES = (
         r"This context is runtime-generated, not user-authored\. Keep internal details private\.(?:\n.*)?\Z",
         re.DOTALL,
     ),
+    # Codex
+    re.compile(r"\A<environment_context>.*</environment_context>\Z", re.DOTALL),
+    re.compile(r"\A<user_instructions>.*</user_instructions>\Z", re.DOTALL),
+    re.compile(r"\A# AGENTS\.md instructions(?: for [^\n]+)?\n+<INSTRUCTIONS>.*</INSTRUCTIONS>\Z", re.DOTALL),
+    re.compile(r"\A<turn_aborted>.*</turn_aborted>\Z", re.DOTALL),
 )
 """User parts and messages that no human wrote."""
 

@@ -49,7 +49,7 @@ def conversation_of(connection: sqlite3.Connection, captured: Captured) -> str |
     for index in reversed(replies):
         found = _by_key(connection, captured.context[index])
         if found:
-            return _preferred(found, exchange.session, exchange.caller)[0].conversation_id
+            return preferred(found, exchange.session, exchange.caller)[0].conversation_id
     for index in reversed(replies):
         found = _kindred(connection, captured.context, index, exchange.session, exchange.caller)
         if found:
@@ -70,8 +70,8 @@ def answer_before(
         raise NotFound("there is no answer in this conversation yet")
     found = _by_key(connection, context[index])
     if found:
-        return _preferred(found, session, caller)[0].id
-    found = _preferred(_by_identity(connection, context[index]), session, caller)
+        return preferred(found, session, caller)[0].id
+    found = preferred(_by_identity(connection, context[index]), session, caller)
     if not found:
         raise NotFound(
             "the last answer of this conversation is not in the log: it did not come through burnish"
@@ -101,6 +101,11 @@ def by_response(connection: sqlite3.Connection, response_id: str) -> list[Candid
     return [Candidate(*row) for row in connection.execute(BY_RESPONSE, (response_id,))]
 
 
+def preferred(found: Sequence[Candidate], session: str | None, caller: str) -> list[Candidate]:
+    """Sort by session, then caller, then time (latest first, as they come)."""
+    return sorted(found, key=lambda each: (not session or each.session != session, each.caller != caller))
+
+
 def _by_key(connection: sqlite3.Connection, reply: Step) -> list[Candidate]:
     return [Candidate(*row) for row in connection.execute(BY_KEY, (reply.key,))]
 
@@ -109,11 +114,6 @@ def _by_identity(connection: sqlite3.Connection, reply: Step) -> list[Candidate]
     if reply.empty:
         return []
     return [Candidate(*row) for row in connection.execute(BY_IDENTITY, (reply.identity,))]
-
-
-def _preferred(found: Sequence[Candidate], session: str | None, caller: str) -> list[Candidate]:
-    """Sort by session, then caller, then time (latest first, as they come)."""
-    return sorted(found, key=lambda each: (not session or each.session != session, each.caller != caller))
 
 
 def _both(one: Sequence[Candidate], other: Sequence[Candidate]) -> list[Candidate]:
@@ -127,7 +127,7 @@ def _kindred(
     telling = len(context[index].body) >= TELLING_BYTES
     same_people = [
         candidate
-        for candidate in _preferred(_by_identity(connection, context[index]), session, caller)
+        for candidate in preferred(_by_identity(connection, context[index]), session, caller)
         if candidate.caller == caller
         and (candidate.session == session or not (candidate.session and session))
     ]

@@ -51,8 +51,8 @@ class Batch:
     """From the files."""
     behind: bool
     """Whether there are more of them, which are older than what the calls may ask for."""
-    captures: list[tuple[Exchange, int]]
-    """From memory, with their sizes in bytes."""
+    captures: list[Exchange]
+    """From memory."""
     calls: list[Call]
 
 
@@ -67,7 +67,7 @@ class Transactions:
 
     def write(self, batch: Batch) -> list[Report]:
         """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error."""
-        exchanges = [*batch.read_back, *(exchange for exchange, _ in batch.captures)]
+        exchanges = [*batch.read_back, *batch.captures]
         captured = [_understood(exchange) for exchange in exchanges]
         try:
             return self._transaction(captured, batch, careful=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -16,6 +17,8 @@ FIRST_ERROR_STATUS = 400
 DEFINITION_BYTES = 256
 """Parameters longer than this (tools, response formats) are stored apart from the small ones, which may change
 from turn to turn, so that they are stored once."""
+PER_REQUEST = ("metadata", "client_metadata")
+"""What clients note of each request, however long, is no definition: Codex's differs each time."""
 
 NO_REPLY = Reply()
 
@@ -36,6 +39,10 @@ class Captured(NamedTuple):
     choices: bytes | None = None
     raw: bool = False
     """Whether the bytes themselves must be kept, because something in them was not understood."""
+    previous: str | None = None
+    """Id of the response that it goes on from; ``context`` lacks what the upstream holds until that is looked up."""
+    conversation_id: str | None = None
+    """The conversation that it belongs to, where that is known."""
 
 
 def understand(exchange: Exchange) -> Captured:
@@ -44,6 +51,7 @@ def understand(exchange: Exchange) -> Captured:
     request = surface.read(loads_storable(exchange.request_body))
     answer = surface.reassemble(exchange.chunks, exchange.content_type, exchange.content_encoding)
     context = tuple(path(request.messages))
+    answer = _as_cut_as_it_is(answer, request.params)
     outcome, error = _ending(exchange, answer)
     settings, definitions = _parameters(request.params)
     return Captured(
@@ -57,6 +65,7 @@ def understand(exchange: Exchange) -> Captured:
         answer=answer,
         choices=orjson.dumps(answer.choices) if answer.choices else None,
         raw=not answer.readable,
+        previous=request.previous,
     )
 
 
@@ -77,12 +86,20 @@ def _ending(exchange: Exchange, answer: Reply) -> tuple[Outcome, str | None]:
     return exchange.outcome, error
 
 
+def _as_cut_as_it_is(answer: Reply, params: dict[str, Any]) -> Reply:
+    """Say of an answer that it was cut where it is as long as it may be: llama.cpp calls such responses completed."""
+    limit = params.get("max_output_tokens")
+    used = answer.usage.get("completion_tokens") if answer.usage else None
+    full = isinstance(limit, int) and isinstance(used, int) and used >= limit
+    return replace(answer, finish_reason="length") if full and answer.finish_reason == "stop" else answer
+
+
 def _parameters(params: dict[str, Any]) -> tuple[bytes | None, bytes | None]:
     """Return the small parameters and the large ones, as JSON; None where there are none."""
     small: dict[str, Any] = {}
     large: dict[str, Any] = {}
     for key, value in params.items():
-        (large if _is_large(value) else small)[key] = value
+        (large if _is_large(value) and key not in PER_REQUEST else small)[key] = value
     return orjson.dumps(small) if small else None, orjson.dumps(large) if large else None
 
 

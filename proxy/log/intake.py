@@ -18,6 +18,7 @@ import orjson
 from burnish.proxy.ids import conversation_id as new_conversation_id
 from burnish.proxy.log.attribution import conversation_of
 from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.continuing import continued
 from burnish.proxy.log.recent import Recent
 from burnish.proxy.log.tree import Digest, digest
 
@@ -99,6 +100,17 @@ class Intake:
         """
         if again:
             batch = self._not_stored(batch)
+        begin = 0
+        for index, captured in enumerate(batch):
+            if captured.previous:  # which may be in this very batch
+                self._add_all(batch[begin:index])
+                self._add_all([continued(self._connection, captured)])
+                begin = index + 1
+        self._add_all(batch[begin:])
+
+    def _add_all(self, batch: Sequence[Captured]) -> None:
+        if not batch:
+            return
         used = [_used(captured) for captured in batch]
         self._look_up(batch, used)
         for captured, contents in zip(batch, used, strict=True):
@@ -197,6 +209,8 @@ class Intake:
 
     def _conversation(self, captured: Captured) -> str:
         """Return the conversation that a request continues, or a new one."""
+        if captured.conversation_id:
+            return captured.conversation_id
         exchange = captured.exchange
         last = next((step for step in reversed(captured.context) if step.role == "assistant"), None)
         if last is None and not exchange.retry:

@@ -17,6 +17,7 @@ from burnish.proxy.ids import continue_after
 from burnish.proxy.log import feedback, files, queries, retention, runs, store, wishes
 from burnish.proxy.log.batch import catching_up
 from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.journal import Journal
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.raters import Rater
 from burnish.proxy.log.runs import RunTotal
@@ -72,7 +73,8 @@ class Log:
                 raise
         except sqlite3.Error as error:
             raise files.unusable(path, error) from error
-        return cls(Writer(writing, Spill(path.with_name(path.name + SPILL)), on_stored), reading)
+        folder = path.with_name(path.name + SPILL)
+        return cls(Writer(writing, Spill(folder), Journal(folder), on_stored), reading)
 
     def close(self) -> None:
         """Store what is waiting and close the file; a second time does nothing."""

@@ -15,13 +15,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import orjson
 
 from burnish.proxy.records import Exchange
 
 logger = logging.getLogger(__name__)
 
 SUFFIX = ".captures"
+JOURNAL = ".journal"
+"""Of the files that ``journal`` writes while it runs."""
 SEGMENT_BYTES = 64 * 1024 * 1024
 """A segment is removed when all of it is in the database; a longer one would keep its room on the disk for longer."""
 READ_BYTES = 16 * 1024 * 1024
@@ -30,7 +34,6 @@ FIRST_NUMBER = 10**11
 """Of twelve digits: captures that were taken out too early go into a segment before all others."""
 
 HEAD = struct.Struct("<II")
-FACTS = tuple(name for name in Exchange._fields if name not in ("request_body", "chunks"))
 
 
 class Unreadable(ValueError):
@@ -44,6 +47,8 @@ class Spill:
         """Take what an earlier process has left there."""
         self._folder = folder
         self._segments = deque(sorted(p for p in folder.glob(f"*{SUFFIX}") if p.stem.isdecimal()))
+        for copied in sorted(folder.glob(f"*{JOURNAL}"), reverse=True):
+            self._segments.appendleft(copied.rename(self._path(self._before_all())))
         self._position = 0
         """In the first segment: what is before it is in the database."""
         self._read_to = 0
@@ -85,7 +90,7 @@ class Spill:
     def put_back(self, exchanges: Iterable[Exchange]) -> None:
         """Put captures before all others. Raises OSError, with none of them stored."""
         assert not self._position, "nothing can go before what is half read"
-        path = self._path(int(self._segments[0].stem) - 1 if self._segments else FIRST_NUMBER)
+        path = self._path(self._before_all())
         with self._create(path) as segment:
             try:
                 _write(segment, b"".join(map(packed, exchanges)))
@@ -139,6 +144,9 @@ class Spill:
             self._open.close()
         self._open, self._length = None, 0
 
+    def _before_all(self) -> int:
+        return int(self._segments[0].stem) - 1 if self._segments else FIRST_NUMBER
+
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:012d}{SUFFIX}"
 
@@ -171,9 +179,13 @@ class Spill:
 def packed(exchange: Exchange) -> bytes:
     """Return a capture as a record."""
     parts = [exchange.request_body, *exchange.chunks]
-    facts = {name: getattr(exchange, name) for name in FACTS} | {"lengths": [len(part) for part in parts]}
-    # Of the standard library: it takes any string, half characters too.
-    encoded = json.dumps(facts).encode()
+    facts: dict[str, Any] = dict(zip(Exchange._fields, exchange, strict=True))
+    del facts["request_body"], facts["chunks"]
+    facts["lengths"] = list(map(len, parts))
+    try:
+        encoded = orjson.dumps(facts)
+    except TypeError:  # half characters, which the standard library takes
+        encoded = json.dumps(facts).encode()
     content = b"".join([len(encoded).to_bytes(4, "little"), encoded, *parts])
     return HEAD.pack(len(content), zlib.crc32(content)) + content
 

@@ -1,9 +1,10 @@
 """The single writer: one thread, one connection, group commit.
 
 What is put in comes out in order. A batch is committed when it is full, when it is old enough, or at once when
-somebody waits for it. A faulty entry is rolled back alone. While the database cannot be written (full disk, locked
-file), captures go into files beside it and are read back in order later; those who wait are told so: nothing is
-pretended.
+somebody waits for it. A faulty entry is rolled back alone. What waits for longer than half the window, because the
+writer shares its core with the requests, is copied into a file (``journal``). While the database cannot be written
+(full disk, locked file), captures go into files beside it and are read back in order later; those who wait are told
+so: nothing is pretended.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.log.batch import Batch, Call, Result, Transactions, locked
 from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.journal import Journal
 from burnish.proxy.log.spill import Spill, Unreadable
 from burnish.proxy.records import Exchange
 
@@ -30,6 +34,9 @@ WINDOW_S = 0.05
 """The group-commit window: what kill -9 may take of completions, never of ratings."""
 BATCH_AGE_S = 0.4 * WINDOW_S
 """So long the first capture of a batch waits for others; the rest of the window is for writing them."""
+
+COPY_AGE_S = 0.5 * WINDOW_S
+"""What has waited for so long and is not on the disk yet is copied into a file."""
 
 LOCK_WAIT_MS = 50
 """SQLite's own patience with another program's lock: after it, captures go into files, so that the window holds."""
@@ -63,32 +70,55 @@ class Backlog:
     """Completions that were lost since the start, because there was no room for them."""
 
 
+class Waiting(NamedTuple):
+    """A capture that waits in memory."""
+
+    exchange: Exchange
+    size: int
+    """Bytes, roughly."""
+    number: int
+    """It is the how-many-th that was put in."""
+    at: float
+    """When that was, on the monotonic clock."""
+
+
 def nobody(captured: Captured) -> None:
     """Tell nobody."""
 
 
 class Writer:
-    """Owns the connection that writes, and the files of what it cannot write."""
+    """Owns the connection that writes, and the files of what it cannot write, or not yet."""
 
     def __init__(
-        self, connection: sqlite3.Connection, spill: Spill, on_stored: Callable[[Captured], None] = nobody
+        self,
+        connection: sqlite3.Connection,
+        spill: Spill,
+        journal: Journal,
+        on_stored: Callable[[Captured], None] = nobody,
     ) -> None:
         connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
         self._connection = connection
         self._transactions = Transactions(connection, on_stored)
         self._spill = spill
+        self._journal = journal
         # Held while captures go from memory into files or into a batch, or from files into one: they stay in order.
         # Taken before the lock of the conditions, for which the event loop may wait.
         self._moving = threading.Lock()
         lock = threading.RLock()
         self._changed = threading.Condition(lock)
-        self._crowded = threading.Condition(lock)
-        self._captures: deque[tuple[Exchange, int]] = deque()
+        self._watched = threading.Condition(lock)
+        self._captures: deque[Waiting] = deque()
+        self._writing: list[Waiting] = []
+        """Those of the batch that is being written."""
+        self._at_work = False
+        """Whether a batch is being written."""
         self._calls: deque[Call] = deque()
         self._queued_bytes = 0
-        self._first_at = 0.0
-        """When the first of the captures that wait was put in, on the monotonic clock."""
         self._put = self._taken = self._stored = 0
+        self._copied = 0
+        """The number of the last capture that is in the journal."""
+        self._safe = 0
+        """The number of the last capture that is in the database or in the spill."""
         self._dropped = 0
         self._closing = False
         self._close_by = 0.0
@@ -97,9 +127,9 @@ class Writer:
         self._disk_trouble: str | None = None
         self._retry_s = FIRST_RETRY_S
         self._thread = threading.Thread(target=self._run, name="burnish-log", daemon=True)
-        self._relief = threading.Thread(target=self._relieve, name="burnish-log-relief", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="burnish-log-watch", daemon=True)
         self._thread.start()
-        self._relief.start()
+        self._watcher.start()
 
     def put(self, exchange: Exchange) -> None:
         """Take a capture; returns at once. From any thread."""
@@ -111,14 +141,11 @@ class Writer:
                 return
             self._queued_bytes += size
             self._put += 1
-            self._captures.append((exchange, size))
-            waiting = len(self._captures)
-            if waiting == 1:
-                self._first_at = time.monotonic()
-            if waiting in (1, BATCH_ROWS):
+            self._captures.append(Waiting(exchange, size, self._put, time.monotonic()))
+            if len(self._captures) in (1, BATCH_ROWS):
                 self._changed.notify()
-            if self._queued_bytes > SPILL_BYTES:
-                self._crowded.notify()
+            if self._queued_bytes > SPILL_BYTES or (self._at_work and len(self._captures) == 1):
+                self._watched.notify()
 
     def submit(
         self, call: Callable[[sqlite3.Connection], Result], *, deletes: bool = False
@@ -153,7 +180,8 @@ class Writer:
     def backlog(self) -> Backlog:
         """Return what is not yet on the disk. From any thread."""
         with self._changed:
-            since = self._failing_since or (self._first_at if self._put > self._stored else None)
+            oldest = next(chain(self._writing, self._captures), None)
+            since = self._failing_since or (oldest.at if oldest else None)
             lag_s = time.monotonic() - since if since else 0.0
             # Files that a killed burnish left hold captures that were never put in here.
             unstored = max(0, self._put - self._stored)
@@ -165,9 +193,9 @@ class Writer:
             self._closing = True
             self._close_by = time.monotonic() + CLOSE_LIMIT_S
             self._changed.notify_all()
-            self._crowded.notify_all()
+            self._watched.notify_all()
         self._thread.join()
-        self._relief.join()
+        self._watcher.join()
 
     def _why_dropped(self) -> str:
         if self._closing:
@@ -196,7 +224,8 @@ class Writer:
         with self._changed:
             if not (self._failing_since or self._spill.waiting):
                 self._changed.wait_for(self._anything)
-                self._changed.wait_for(self._full, self._first_at + BATCH_AGE_S - time.monotonic())
+                if self._captures:
+                    self._changed.wait_for(self._full, self._captures[0].at + BATCH_AGE_S - time.monotonic())
             if not self._closing:
                 return True
             left = self._captures or self._calls or self._spill.waiting
@@ -227,12 +256,15 @@ class Writer:
             behind = self._spill.more
             with self._changed:
                 count = 0 if read_back else min(len(self._captures), BATCH_ROWS)
-                captures = [self._captures.popleft() for _ in range(count)]
+                captures = self._writing = [self._captures.popleft() for _ in range(count)]
                 self._taken += count
+                self._at_work = True
+                self._watched.notify()
                 calls = []
                 while self._calls and self._calls[0].after <= self._taken:
                     calls.append(self._calls.popleft())
-        return Batch(read_back, behind, captures, [call for call in calls if call.begin()])
+        exchanges = [each.exchange for each in captures]
+        return Batch(read_back, behind, exchanges, [call for call in calls if call.begin()])
 
     def _read_back(self) -> list[Exchange]:
         try:
@@ -247,10 +279,19 @@ class Writer:
             if batch.read_back:
                 self._spill.forget_read()
             with self._changed:
-                self._queued_bytes -= sum(size for _, size in batch.captures)
+                self._left()
                 self._stored += len(batch.read_back) + len(batch.captures)
                 self._trouble = self._disk_trouble = self._failing_since = None
                 self._retry_s = FIRST_RETRY_S
+        self._journal.forget(self._safe)
+
+    def _left(self) -> None:
+        """Take note that a batch is done: its captures wait in memory no longer."""
+        self._queued_bytes -= sum(each.size for each in self._writing)
+        if self._writing:
+            self._safe = max(self._safe, self._writing[-1].number)
+        self._writing = []
+        self._at_work = False
 
     # Trouble
 
@@ -261,6 +302,7 @@ class Writer:
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         with self._changed:
+            self._at_work = False
             self._calls.extendleft(reversed(batch.calls))
             if locked(error) and now - self._failing_since < PATIENCE_S:
                 return
@@ -279,15 +321,16 @@ class Writer:
             return
         with self._moving:
             try:
-                self._spill.put_back([exchange for exchange, _ in batch.captures])
+                self._spill.put_back(batch.captures)
             except OSError as error:
                 self._note_disk(error)
                 with self._changed:
-                    self._taken -= len(batch.captures)
-                    self._captures.extendleft(reversed(batch.captures))
+                    self._taken -= len(self._writing)
+                    self._captures.extendleft(reversed(self._writing))
+                    self._writing = []
             else:
                 with self._changed:
-                    self._queued_bytes -= sum(size for _, size in batch.captures)
+                    self._left()
 
     def _shelter(self) -> bool:
         """Move the captures that wait in memory into files; False when the disk does not take them."""
@@ -296,16 +339,17 @@ class Writer:
                 with self._changed:
                     if not self._captures:
                         return True
-                    exchange, size = self._captures[0]
+                    first = self._captures[0]
                 try:
-                    self._spill.append(exchange)
+                    self._spill.append(first.exchange)
                 except OSError as error:
                     self._note_disk(error)
                     return False
                 with self._changed:
                     self._captures.popleft()
                     self._taken += 1
-                    self._queued_bytes -= size
+                    self._safe = first.number
+                    self._queued_bytes -= first.size
                     self._disk_trouble = None
 
     def _note_disk(self, error: OSError) -> None:
@@ -313,18 +357,46 @@ class Writer:
             logger.error("captures wait in memory: the disk does not take them: %s", error)
         self._disk_trouble = f"the disk does not take captures: {error}"
 
-    def _relieve(self) -> None:
-        """Put captures into files when more wait than memory should hold: the writer is busy, or hangs at the disk."""
+    def _watch(self) -> None:
+        """Put captures into files when the writer is busy, or hangs at the disk.
+
+        Copies of those that wait too long; all of them when more wait than memory should hold.
+        """
         while True:
-            with self._crowded:
-                self._crowded.wait_for(
-                    lambda: self._closing or (self._captures and self._queued_bytes > SPILL_BYTES)
-                )
+            with self._watched:
+                if not self._closing:
+                    self._watched.wait(self._rest_s())
                 if self._closing:
                     return
-            if not self._shelter():
-                with self._crowded:
-                    self._crowded.wait_for(lambda: self._closing, RELIEF_RETRY_S)
+                crowded = self._captures and self._queued_bytes > SPILL_BYTES
+            if crowded and not self._shelter():
+                with self._watched:
+                    self._watched.wait_for(lambda: self._closing, RELIEF_RETRY_S)
+            if self._rest_s() == 0:
+                self._copy()
+
+    def _rest_s(self) -> float | None:
+        """Return how long it is until something has waited too long; None while the writer has nothing to do."""
+        with self._changed:
+            if not self._at_work:
+                return None
+            oldest = next((each.at for each in self._not_copied()), time.monotonic())
+        return max(0.0, oldest + COPY_AGE_S - time.monotonic())
+
+    def _not_copied(self) -> Iterator[Waiting]:
+        return (each for each in chain(self._writing, self._captures) if each.number > self._copied)
+
+    def _copy(self) -> None:
+        """Copy what waits in memory into a file of the journal."""
+        with self._changed:
+            waiting = list(self._not_copied())
+            if not waiting:  # they were stored just now
+                return
+            self._copied = self._put
+        try:
+            self._journal.write([each.exchange for each in waiting], self._copied)
+        except OSError as error:
+            self._note_disk(error)
 
     def _refuse(self, error: Unavailable) -> None:
         """Tell all who wait."""
@@ -340,4 +412,6 @@ class Writer:
         self._refuse(Unavailable("burnish is stopping: try again when it is back"))
         with self._moving:
             self._spill.close()
+        if not self._captures:
+            self._journal.forget(self._put)
         self._connection.close()

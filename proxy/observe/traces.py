@@ -18,6 +18,7 @@ import burnish
 from burnish.proxy.log.capture import FIRST_ERROR_STATUS, Captured
 from burnish.proxy.log.intake import tokens
 from burnish.proxy.observe.counts import is_streamed
+from burnish.proxy.records import Exchange
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -30,8 +31,12 @@ PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
 PROTOCOL = "http/protobuf"
 INSTALL = 'pip install "burnish[otel]"'
 
-OPERATION = "chat"
-"""What every surface so far is for."""
+OPERATIONS: Mapping[str, str] = {
+    "completions": "text_completion",
+    "ollama_generate": "text_completion",
+    "gemini": "generate_content",
+}
+"""What surfaces are for, as the conventions call it; all others are for chat."""
 
 MAX_TEXT = 256
 """Characters of a name or an id: clients and upstreams choose them freely."""
@@ -109,7 +114,7 @@ class Traces:
         started_ns = int(exchange.started_at * 1e9)
         found = attributes(captured)
         span = self._tracer.start_span(
-            f"{OPERATION} {_short(exchange.model_asked) or ''}".rstrip(),
+            f"{_operation(exchange)} {_short(exchange.model_asked) or ''}".rstrip(),
             context=self._parent({"traceparent": exchange.traceparent or ""}),
             kind=self._kind,
             attributes=found,
@@ -129,7 +134,7 @@ def attributes(captured: Captured) -> dict[str, AttributeValue]:
     exchange, answer = captured.exchange, captured.answer
     streamed = is_streamed(exchange)
     found: dict[str, AttributeValue | None] = {
-        "gen_ai.operation.name": OPERATION,
+        "gen_ai.operation.name": _operation(exchange),
         # Which flavour of the conventions it is, not who answers: that is server.address.
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": _short(exchange.model_asked),
@@ -148,6 +153,10 @@ def attributes(captured: Captured) -> dict[str, AttributeValue]:
     }
     found |= _server(exchange.upstream) | _parameters(captured.settings)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _operation(exchange: Exchange) -> str:
+    return OPERATIONS.get(exchange.surface, "chat")
 
 
 def _short(text: str | None) -> str | None:

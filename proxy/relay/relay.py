@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable
 from http import HTTPStatus
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -45,6 +46,8 @@ from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
 
 # How many targets one request may find gone before it fails.
 MAX_TRIES = 3
+# They take what stands in Authorization for a login, and refuse a key there.
+NO_BEARER = ("api.anthropic.com", "generativelanguage.googleapis.com")
 BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
 # What an engine answers to a system message that its template does not have, or to a context that is too long.
 REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -54,9 +57,15 @@ class Answer(Protocol):
     """Carries out a ``/rl`` command and returns the text that answers it."""
 
     def __call__(
-        self, command: Command, messages: list[dict[str, Any]], *, caller: str, session: str | None
+        self,
+        command: Command,
+        messages: list[dict[str, Any]],
+        *,
+        caller: str,
+        session: str | None,
+        previous: str | None,
     ) -> Awaitable[str]:
-        """``messages`` is the whole request, the command included."""
+        """``messages`` is the whole request, the command included; ``previous`` the response that it goes on from."""
         ...
 
 
@@ -131,15 +140,19 @@ class Relay:
         body = await read_body(receive, headers, self._max_body_bytes)
         parsed = _parse(body)
         request = surface.read(parsed)
+        cut: set[int] = set()
         if b"/rl" in body:
             if command := find_command(request.messages):
-                text = await self._answer(command, request.messages, caller=caller, session=session)
+                text = await self._answer(
+                    command, request.messages, caller=caller, session=session, previous=request.previous
+                )
                 await _send_local(
                     send, surface.answer(text, request, new_completion_id(), request.model or "burnish")
                 )
                 return
-            if cut := exchanges(request.messages):
-                body = orjson.dumps(surface.without(parsed, request, cut))
+            cut = exchanges(request.messages)
+        if cut or request.after_command:
+            body = orjson.dumps(surface.without(parsed, request, cut))
         flight = Flight(
             completion_id=new_completion_id(),
             surface=surface.name,
@@ -274,7 +287,7 @@ class Relay:
         theirs = target.keep_caller_authorization and any(given.get(name) for name in CREDENTIALS)
         if target.authorization and not theirs:
             headers = [(name, value) for name, value in headers if name.lower() not in CREDENTIALS]
-            headers += _our_credentials(target.authorization.encode(), surface_at(scope["path"]))
+            headers += _our_credentials(target, target.authorization.encode(), surface_at(scope["path"]))
         if not isinstance(body, bytes) and (length := by_name(scope["headers"]).get(b"content-length")):
             headers.append((b"content-length", length))
         path = raw_path.decode("latin-1")
@@ -317,12 +330,13 @@ def caller_of(headers: Named) -> str:
     return first(headers, b"x-burnish-user") or "local"
 
 
-def _our_credentials(authorization: bytes, surface: Surface | None) -> RawHeaders:
+def _our_credentials(target: Target, authorization: bytes, surface: Surface | None) -> RawHeaders:
     """Return the headers that hold our own key for an upstream, in all the places where it may look for one."""
-    headers = [(b"authorization", authorization)]
-    if surface and surface.key_header:
-        headers.append((surface.key_header, authorization.removeprefix(b"Bearer ")))
-    return headers
+    bearer = (b"authorization", authorization)
+    if surface is None or surface.key_header is None:
+        return [bearer]
+    own = (surface.key_header, authorization.removeprefix(b"Bearer "))
+    return [own] if urlsplit(target.url).hostname in NO_BEARER else [bearer, own]
 
 
 def _naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[bytes, bytes]:

@@ -2,19 +2,32 @@
 
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
 from burnish.proxy.surfaces.chat import Chat
+from burnish.proxy.surfaces.completions import Completions
 from burnish.proxy.surfaces.gemini import Gemini
 from burnish.proxy.surfaces.messages import Messages
 from burnish.proxy.surfaces.ollama import OllamaChat, OllamaGenerate
+from burnish.proxy.surfaces.responses import Responses
 
 SURFACES: dict[str, Surface] = {
-    surface.name: surface for surface in (Chat(), Messages(), OllamaChat(), OllamaGenerate(), Gemini())
+    surface.name: surface
+    for surface in (
+        Chat(),
+        Completions(),
+        Messages(),
+        Responses(),
+        OllamaChat(),
+        OllamaGenerate(),
+        Gemini(),
+    )
 }
 """Every format that burnish understands, by name."""
 
 _PATHS: dict[str, Surface] = {
     "/v1/chat/completions": SURFACES["chat"],
+    "/v1/completions": SURFACES["completions"],
     "/v1/messages": SURFACES["messages"],
     "/v1/messages/count_tokens": SURFACES["messages"],
+    "/v1/responses": SURFACES["responses"],
     "/api/chat": SURFACES["ollama_chat"],
     "/api/generate": SURFACES["ollama_generate"],
 }
@@ -38,11 +51,13 @@ __all__ = [
     "SURFACES",
     "Chat",
     "ChatRequest",
+    "Completions",
     "Gemini",
     "Messages",
     "OllamaChat",
     "OllamaGenerate",
     "Reply",
+    "Responses",
     "Surface",
     "is_completion",
     "surface_at",

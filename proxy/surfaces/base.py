@@ -17,11 +17,17 @@ class ChatRequest:
     model: str | None = None
     stream: bool = False
     params: dict[str, Any] = field(default_factory=dict)
-    """Everything else of the body, as it was sent (``stream`` and ``stream_options`` too), but for what training uses
-    of it (``tools`` …): that is in chat's form."""
-    origins: tuple[int, ...] | None = None
-    """For each message the index of the item of the body that it was read from, -1 where there is none; None: item n is
-    message n."""
+    """Everything else of the body, as it was sent (``stream`` and ``stream_options`` too); in chat's form what chat has
+    in another one, and training reads: ``tools``, ``tool_choice``, ``max_completion_tokens``. ``instructions`` is true
+    where the first message holds for this request only, not for those that go on from its answer."""
+    origins: tuple[int | tuple[int, ...], ...] | None = None
+    """For each message the index of the item of the body that it was read from, or of all of them where several make a
+    message; -1 where there is none. None: item n is message n."""
+    previous: str | None = None
+    """Id of the response whose conversation it goes on from, which the upstream holds: ``messages`` are what is new."""
+    after_command: bool = False
+    """Whether it goes on from an answer of ours to a command, which the upstream does not know: ``previous`` is the
+    response before that, and ``without`` names it in the body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,10 @@ class Surface(Protocol):
         ...
 
     def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body without some of the request's messages (by index) and everything else as it was."""
+        """Return the body without some of the request's messages (by index) and everything else as it was.
+
+        It goes on from ``request.previous``, as the upstream knows it.
+        """
         ...
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
@@ -98,7 +107,7 @@ class OpenAI:
 
 def without_items(items: Sequence[Any], request: ChatRequest, cut: Set[int]) -> list[Any]:
     """Return the items of a body without those of which all messages are to be cut."""
-    origins = request.origins or range(len(items))
-    kept = {origin for index, origin in enumerate(origins) if index not in cut}
-    gone = {origins[index] for index in cut} - kept
+    origins = [each if isinstance(each, tuple) else (each,) for each in request.origins or range(len(items))]
+    kept = {item for index, origin in enumerate(origins) if index not in cut for item in origin}
+    gone = {item for index in cut for item in origins[index]} - kept
     return [item for index, item in enumerate(items) if index not in gone]

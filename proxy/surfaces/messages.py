@@ -71,7 +71,7 @@ class Messages:
 
         Of an item that holds results of tools beside a message that is cut, the results stay.
         """
-        stays = iter([index not in cut for index, origin in enumerate(request.origins or ()) if origin >= 0])
+        stays = iter([index not in cut for index, origin in enumerate(request.origins or ()) if origin != -1])
         kept = []
         for item in body["messages"]:
             turns = messages_blocks.turns(item)

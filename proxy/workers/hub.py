@@ -150,8 +150,8 @@ class Hub:
     async def answer(self, asked: tuple[Any, ...]) -> str:
         """Carry out a ``/rl`` command."""
         parts = await self._behind_all()
-        command, messages, caller, session = asked
-        return await parts.answer(command, messages, caller=caller, session=session)
+        command, messages, caller, session, previous = asked
+        return await parts.answer(command, messages, caller=caller, session=session, previous=previous)
 
     async def addition(self, asked: tuple[str, int | None]) -> Any:
         """Return what is added to a caller's system prompt."""

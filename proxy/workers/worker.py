@@ -20,7 +20,7 @@ from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.feedback import Command
 from burnish.proxy.instant.instant import Addition
-from burnish.proxy.listener import event_loop
+from burnish.proxy.listener import event_loop, tune_interpreter
 from burnish.proxy.listener import server as server_of
 from burnish.proxy.observe.traces import traces_wanted
 from burnish.proxy.records import Exchange
@@ -68,6 +68,7 @@ async def _work(listening: socket.socket, end: socket.socket) -> None:
         serving = group.create_task(server.serve(sockets=[listening]))
         while not server.started and not serving.done():  # noqa: ASYNC110  (uvicorn has no event for it)
             await asyncio.sleep(POLL_S)
+        tune_interpreter()
         worker.link.tell("up")
         await worker.stopped.wait()
         server.should_exit = True
@@ -156,9 +157,15 @@ class _Worker:
             await send(message)
 
     async def _answer(
-        self, command: Command, messages: list[dict[str, Any]], *, caller: str, session: str | None
+        self,
+        command: Command,
+        messages: list[dict[str, Any]],
+        *,
+        caller: str,
+        session: str | None,
+        previous: str | None,
     ) -> str:
-        said: str = await self.link.ask("answer", (command, messages, caller, session))
+        said: str = await self.link.ask("answer", (command, messages, caller, session, previous))
         return said
 
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import psutil
 
 from tests.support.burnish import Burnish, running
 from tests.support.lora import random_lora, write_peft
+from tests.support.responses import message, response
 from tests.support.upstream import Upstream, completion, events, reply, stream, upstream
 
 WORKERS = 2
@@ -183,3 +185,17 @@ def test_all_workers_change_over_to_a_version_and_none_is_cut(tmp_path: Path) ->
             assert await served(8) == {0}
 
         asyncio.run(through_a_swap())
+
+
+async def test_commands_about_a_history_that_the_server_holds_work(tmp_path: Path) -> None:
+    body = orjson.dumps(response(message("Hello!"), response_id="resp_7"))
+    async with upstream(reply(body)) as engine, burnish(tmp_path, engine) as up:
+        url = up.url + "/v1/responses"
+        async with httpx.AsyncClient(timeout=30) as client:
+            await client.post(url, json={"model": "mock", "input": "Hi"})
+            asked = {"model": "mock", "input": "/rl good", "previous_response_id": "resp_7"}
+            rated = (await client.post(url, json=asked)).json()
+            assert "burnish: rated good – “Hello!”" in str(rated["output"])
+            await client.post(url, json=asked | {"input": "More", "previous_response_id": rated["id"]})
+        assert (await get(up.url + "/burnish/status"))["counts"]["good"] == 1
+        assert [each.json().get("previous_response_id") for each in engine.requests] == [None, "resp_7"]

@@ -80,6 +80,13 @@ def test_batches_of_any_size_store_the_same(seed: int):
     assert stored[0] == stored[1] == stored[2]
 
 
+def test_tools_are_stored_once_whatever_a_client_notes_of_each_request():
+    notes = [{"client_metadata": {"turn": f"{number}" * 300}, "tools": ["x" * 300]} for number in range(3)]
+    made = [understand(exchange([user("hi")], params=params)) for params in notes]
+    assert len({captured.definitions for captured in made}) == 1
+    assert len({captured.settings for captured in made}) == 3
+
+
 def test_a_long_history_that_is_new_is_stored_once(tmp_path: Path):
     history = [each for turn in range(300) for each in (user(f"q{turn}"), assistant(f"a{turn}"))]
     made = [understand(exchange([*history, user(f"end {number}")])) for number in range(3)]

@@ -6,10 +6,12 @@ import resource
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from burnish.proxy.log.spill import Spill, Unreadable, packed
+from burnish.proxy.records import Exchange
 from tests.proxy.log.exchanges import exchange, user
 
 
@@ -131,15 +133,12 @@ def test_damage_inside_a_file_takes_only_what_is_behind_it(tmp_path: Path, open_
 def test_a_capture_of_another_version_is_set_aside_with_its_file(
     open_spill: Callable[[], Spill], monkeypatch: pytest.MonkeyPatch
 ):
+    later = NamedTuple("later", [*Exchange.__annotations__.items(), ("of_the_future", int)])
     spill = open_spill()
     there = made(1)
     spill.append(there[0])
-    monkeypatch.setattr("burnish.proxy.log.spill.FACTS", ("surface", "of_the_future"))
-    with pytest.raises(AttributeError):
-        packed(there[0])
-    monkeypatch.undo()
-    monkeypatch.setattr("burnish.proxy.log.spill.FACTS", ("surface",))
-    spill.append(there[0])
+    monkeypatch.setattr("burnish.proxy.log.spill.Exchange", later)
+    spill.append(later(*there[0], of_the_future=1))
     monkeypatch.undo()
     assert spill.read(5) == there
     spill.forget_read()

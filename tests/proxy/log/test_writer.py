@@ -396,6 +396,70 @@ async def test_kill_9_while_the_file_is_locked_loses_only_the_window(tmp_path: P
         assert set(promised) <= set(stored)
 
 
+CAPTURES_WHILE_BUSY = """
+    import asyncio, sys, time
+    from pathlib import Path
+    from burnish.proxy.log import Log
+    from tests.proxy.log.exchanges import capture, user
+
+    async def main():
+        log = Log.open(Path(sys.argv[1]))
+        made = [capture(log, [user("in the batch that is being written")])]
+        hanging = asyncio.ensure_future(log._write(lambda _: time.sleep(60)))
+        for number in range(40):
+            await asyncio.sleep(0.005)
+            made.append(capture(log, [user(f"while it is being written {number}")]))
+        await asyncio.sleep(0.5)
+        print(*made, flush=True)
+        await hanging
+
+    asyncio.run(main())
+"""
+
+
+def captured_while_busy(path: Path) -> list[str]:
+    """Capture in another process while its writer hangs, kill -9 it; returns what it took."""
+    command = [sys.executable, "-c", textwrap.dedent(CAPTURES_WHILE_BUSY), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        made = process.stdout.readline().split()
+        process.kill()
+    return made
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["a new log", "copies of an earlier kill are there"])
+async def test_kill_9_takes_nothing_that_waits_longer_than_the_window(tmp_path: Path, earlier: bool):
+    path = tmp_path / "log" / "log.sqlite3"
+    path.parent.mkdir()
+    made: list[str] = []
+    for _ in range(1 + earlier):
+        made += captured_while_busy(path)
+    for _ in range(2):  # a second start finds nothing more
+        async with opened(tmp_path) as log:
+            while log._writer.behind:
+                await asyncio.sleep(0.02)
+            stored = [each.id for each in await log.completions(limit=1000)]
+        assert stored[::-1] == made, "each once, in order"
+    assert list(path.with_name("log.sqlite3-spill").iterdir()) == []
+
+
+async def test_copies_are_gone_when_all_is_stored(tmp_path: Path):
+    folder = tmp_path / "log" / "log.sqlite3-spill"
+    async with opened(tmp_path) as log:
+        release = threading.Event()
+        busy = asyncio.ensure_future(log._write(lambda _: release.wait(30)))
+        await asyncio.sleep(0.1)
+        made = []
+        while not (folder.is_dir() and len(list(folder.iterdir())) >= 3):
+            made.append(capture(log, [user(str(len(made)))]))
+            await asyncio.sleep(0.005)
+        release.set()
+        assert await busy
+        assert [each.id for each in await log.completions(limit=len(made) + 1)] == made[::-1]
+        await log._write(lambda _: None)
+        assert list(folder.iterdir()) == []
+
+
 async def test_a_clock_that_was_set_back_keeps_the_order_of_ids(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

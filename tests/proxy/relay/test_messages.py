@@ -359,6 +359,6 @@ async def test_the_embedded_engine_answers(tmp_path: Path, streamed: bool) -> No
         await here.http.aclose()
     assert got.content[0].text == record["reply"]["content"] != ""
     assert (record["response_id"], record["model_served"]) == (got.id, "smollm2")
-    assert got.usage.output_tokens == record["completion_tokens"] == 8
-    assert got.stop_reason == "max_tokens"
+    assert got.usage.output_tokens == record["completion_tokens"] in range(1, 9)
+    assert got.stop_reason == ("max_tokens" if record["finish_reason"] == "length" else "end_turn")
     assert count.input_tokens > 3

@@ -11,7 +11,7 @@ from typing import Any
 import openai
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from burnish.proxy.errors import InvalidRequest
@@ -306,6 +306,7 @@ json_values = st.recursive(
 )
 
 
+@example([{"choices": [{"message": {"tool_calls": True}}]}])
 @given(
     st.lists(
         st.fixed_dictionaries(

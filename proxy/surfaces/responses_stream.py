@@ -1,0 +1,172 @@
+"""A response, put together from the events of its stream (or taken from the last one, which says all of it again)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from burnish.proxy.surfaces import bodies
+from burnish.proxy.surfaces.lenient import loads
+from burnish.proxy.surfaces.sse import SseParser
+
+Json = dict[str, Any]
+
+LAST = ("response.completed", "response.incomplete", "response.failed")
+LOOKED_AT = 2
+"""Events at the end of a stream, among which the last one of a response is: some servers send ``[DONE]`` behind it."""
+
+
+class Text(NamedTuple):
+    """A text that arrives in pieces: where in an item it belongs."""
+
+    item: str
+    """Type of the item."""
+    field: str
+    """Member of the item, or of its part."""
+    parts: str | None = None
+    """Member of the item that lists its parts."""
+    part: str = ""
+    """Type of the part."""
+    counted_by: str = ""
+    """Member of the event that counts the parts."""
+
+
+TEXTS = {
+    "response.output_text": Text("message", "text", "content", "output_text", "content_index"),
+    "response.refusal": Text("message", "refusal", "content", "refusal", "content_index"),
+    "response.reasoning_text": Text("reasoning", "text", "content", "reasoning_text", "content_index"),
+    "response.reasoning_summary_text": Text("reasoning", "text", "summary", "summary_text", "summary_index"),
+    "response.function_call_arguments": Text("function_call", "arguments"),
+    "response.custom_tool_call_input": Text("custom_tool_call", "input"),
+}
+"""Events ``….delta`` and ``….done``, and the text that they tell."""
+
+
+class Streamed(NamedTuple):
+    """What a stream told."""
+
+    response: Json
+    """As a client that did not stream would have got it, so far as it came."""
+    ended: bool
+    error: str | None
+
+
+def streamed(body: bytes) -> Streamed:
+    """Read a whole stream, or what there is of it."""
+    response = _last_word(body)
+    return Streamed(response, ended=True, error=None) if response else _pieced_together(body)
+
+
+def _last_word(body: bytes) -> Json | None:
+    """Return the response as the last event of a stream says it; None where that has no output.
+
+    It takes a fraction of what reading all events does.
+    """
+    rest = body
+    for _ in range(LOOKED_AT):
+        rest, _, last = rest.rstrip(b"\n").rpartition(b"\n\n")
+        for event in _events(last):
+            if event.get("type") in LAST and _output(event.get("response")):
+                response: Json = event["response"]
+                return response
+    return None
+
+
+def _pieced_together(body: bytes) -> Streamed:
+    gathered = _Gathered()
+    response: Json = {}
+    ended = False
+    error = None
+    for event in _events(body):
+        kind = event.get("type")
+        if isinstance(event.get("response"), dict):
+            response |= event["response"]
+        if kind in LAST:
+            ended = True
+        elif kind == "error":
+            error = error or bodies.error_in(event) or bodies.error_in({"error": event})
+        elif isinstance(kind, str):
+            gathered.take(kind, event)
+        else:
+            error = error or bodies.error_in(event)
+    if not _output(response):
+        response["output"] = gathered.output()
+    return Streamed(response, ended=ended, error=error)
+
+
+def _events(body: bytes) -> list[Json]:
+    """Return the objects of a stream's events, as far as they can be read."""
+    parser = SseParser()
+    found = []
+    for event in [*parser.feed(body), *parser.close()]:
+        try:
+            found.append(loads(event.data))
+        except ValueError:
+            continue  # the last event of a cut stream, or ``[DONE]``
+    return [event for event in found if isinstance(event, dict)]
+
+
+def _output(response: Any) -> list[Any]:
+    output = response.get("output") if isinstance(response, dict) else None
+    return output if isinstance(output, list) else []
+
+
+class _Gathered:
+    """The output of a response under way."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, Json] = {}
+        self._done: set[int] = set()
+        self._texts: dict[int, dict[tuple[Text, int], list[str]]] = {}
+        self._named: dict[str, int] = {}
+
+    def take(self, kind: str, event: Json) -> None:
+        """Take an event; kinds that nobody knows are passed over."""
+        place = self._place(event)
+        of, _, stage = kind.rpartition(".")
+        if of == "response.output_item":
+            if isinstance(event.get("item"), dict) and place not in self._done:
+                self._items[place] = event["item"]
+                if stage == "done":
+                    self._done.add(place)
+        elif (text := TEXTS.get(of)) is not None:
+            pieces = self._texts.setdefault(place, {}).setdefault((text, _index(event, text.counted_by)), [])
+            if stage == "done":
+                pieces.clear()
+            said = event.get(text.field if stage == "done" else "delta")
+            if isinstance(said, str):
+                pieces.append(said)
+
+    def _place(self, event: Json) -> int:
+        """Return where an item stands. llama.cpp does not count them: there they stand in the order of their names."""
+        if isinstance(place := event.get("output_index"), int):
+            return place
+        item = event.get("item")
+        name = event.get("item_id") or (item.get("id") if isinstance(item, dict) else None)
+        return self._named.setdefault(str(name), len(self._named))
+
+    def output(self) -> list[Json]:
+        """Return the items, those that are not done as far as they came."""
+        return [
+            self._items[place]
+            if place in self._done
+            else _with_texts(self._items.get(place), self._texts.get(place, {}))
+            for place in sorted(self._items.keys() | self._texts.keys())
+        ]
+
+
+def _with_texts(item: Json | None, texts: dict[tuple[Text, int], list[str]]) -> Json:
+    """Return an item with the texts that were told of it."""
+    whole = {"type": next(iter(texts))[0].item} if item is None else dict(item)
+    listed: dict[str, list[Json]] = {}
+    for (text, _), pieces in sorted(texts.items(), key=lambda each: each[0][1]):
+        said = "".join(pieces)
+        if text.parts is None:
+            whole[text.field] = said
+        else:
+            listed.setdefault(text.parts, []).append({"type": text.part, text.field: said})
+    return whole | listed
+
+
+def _index(event: Json, name: str) -> int:
+    index = event.get(name)
+    return index if isinstance(index, int) else 0

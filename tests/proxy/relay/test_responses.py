@@ -1,0 +1,415 @@
+"""Responses through the whole of burnish, asked with OpenAI's own client; the server's side is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from burnish.proxy.surfaces import Responses
+from tests.support.inprocess import serving
+from tests.support.responses import Item, call, events, message, reasoning, response
+from tests.support.upstream import Received, Upstream, reply, stream, upstream
+
+PATH = "/v1/responses"
+ADD = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {}}, "strict": False}
+
+
+@dataclass
+class Model:
+    """A server that says one thing after the other, keeps its responses, and refuses to go on from others."""
+
+    says: list[list[Item]]
+    kept: set[str] = field(default_factory=set)
+
+    async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        asked = request.json()
+        previous = asked.get("previous_response_id")
+        if previous is not None and previous not in self.kept:
+            error = {
+                "message": f"Previous response with id '{previous}' not found.",
+                "type": "x",
+                "code": "y",
+            }
+            await reply(orjson.dumps({"error": error}), status="400 Bad Request")(request, writer)
+            return
+        name = f"resp_{len(self.kept)}"
+        self.kept.add(name)
+        body = response(*self.says.pop(0), response_id=name)
+        answer = stream(events(body)) if asked.get("stream") else reply(orjson.dumps(body))
+        await answer(request, writer)
+
+
+@dataclass
+class World:
+    model: Model
+    server: Upstream
+    client: openai.AsyncOpenAI
+    http: httpx.AsyncClient
+
+    def received(self) -> list[dict[str, Any]]:
+        return [request.json() for request in self.server.requests]
+
+    async def log(self) -> list[dict[str, Any]]:
+        """All completions, earliest first, with their contexts."""
+        listed = (await self.http.get("/burnish/completions")).json()["data"]
+        return [
+            (await self.http.get(f"/burnish/completions/{each['id']}")).json() for each in reversed(listed)
+        ]
+
+    async def ratings(self) -> list[tuple[str, float]]:
+        given = (await self.http.get("/v1/feedback")).json()["data"]
+        return [(each["completion_id"], each["reward"]) for each in reversed(given)]
+
+
+@asynccontextmanager
+async def world(tmp_path: Path, *says: list[Item], **flags: Any) -> AsyncIterator[World]:
+    model = Model(list(says))
+    async with (
+        upstream(model) as server,
+        serving(tmp_path, upstream=server.url, **flags) as (url, _),
+        openai.AsyncOpenAI(base_url=url + "/v1", api_key="x", max_retries=0) as client,
+        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+    ):
+        yield World(model, server, client, http)
+
+
+def contents(messages: list[dict[str, Any]]) -> list[Any]:
+    return [each.get("content") for each in messages]
+
+
+async def final(client: openai.AsyncOpenAI, **asked: Any) -> Any:
+    async with client.responses.stream(model="m", **asked) as answer:
+        return await answer.get_final_response()
+
+
+async def ask(client: openai.AsyncOpenAI, streamed: bool, **asked: Any) -> Any:
+    return await (final(client, **asked) if streamed else client.responses.create(model="m", **asked))
+
+
+both = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+
+
+@both
+async def test_the_log_has_what_the_client_got(tmp_path: Path, streamed: bool) -> None:
+    said = [reasoning("Thinking."), message("Hello ", "you."), call("add", '{"a": 1}')]
+    async with world(tmp_path, said) as here:
+        got = await ask(here.client, streamed, input="Hi", instructions="Be kind.", tools=[ADD])
+        (logged,) = await here.log()
+    assert got.output_text == "Hello you."
+    as_input = [item.to_dict() for item in got.output]
+    assert Responses().read({"input": as_input}).messages == [logged["reply"]]
+    assert logged["reply"] == {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "Hello "}, {"type": "text", "text": "you."}],
+        "reasoning_content": "Thinking.",
+        "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+        ],
+    }
+    assert logged["messages"] == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Hi"},
+    ]
+    assert (logged["surface"], logged["outcome"], logged["finish_reason"], logged["response_id"]) == (
+        "responses",
+        "complete",
+        "tool_calls",
+        got.id,
+    )
+    assert (logged["prompt_tokens"], logged["completion_tokens"]) == (
+        got.usage.input_tokens,
+        got.usage.output_tokens,
+    )
+    assert logged["params"]["tools"][0]["function"]["name"] == "add"
+
+
+@both
+async def test_a_stateless_conversation_with_tools_is_one_and_a_rating_means_its_last_answer(
+    tmp_path: Path, streamed: bool
+) -> None:
+    said = [
+        [reasoning("Adding."), call("add", '{"a": 1}'), call("add", '{"a": 2}', "call_2")],
+        [message("3 and 4.")],
+        [message("You're welcome.")],
+    ]
+    async with world(tmp_path, *said) as here:
+        history: list[Any] = [{"role": "user", "content": "Add to 1 and 2."}]
+        for more in (
+            [
+                {"type": "function_call_output", "call_id": "call_1", "output": "3"},
+                {"type": "function_call_output", "call_id": "call_2", "output": "4"},
+            ],
+            [{"role": "user", "content": "/rl good"}],
+            [{"role": "user", "content": "Thanks."}],
+            [],
+        ):
+            got = await ask(here.client, streamed, input=history, store=False, tools=[ADD])
+            history += [item.to_dict() for item in got.output] + more
+        logged = await here.log()
+        assert await here.ratings() == [(logged[1]["id"], 1.0)]
+        assert len({each["conversation_id"] for each in logged}) == 1
+    assert "burnish: rated good" in str(history)
+    assert [each["role"] for each in logged[2]["messages"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+        "user",
+    ]
+    assert "/rl" not in str(here.received())
+    assert here.received()[-1]["input"] == [each for each in history[:-1] if "rl" not in str(each)]
+
+
+@both
+async def test_a_conversation_that_the_server_holds_is_one_and_a_rating_means_its_last_answer(
+    tmp_path: Path, streamed: bool
+) -> None:
+    said = [[call("add")], [message("3.")], [message("You're welcome.")]]
+    async with world(tmp_path, *said) as here:
+        first = await ask(here.client, streamed, input="Add 1 and 2.", instructions="Add.", tools=[ADD])
+        result = {"type": "function_call_output", "call_id": "call_1", "output": "3"}
+        second = await ask(
+            here.client, streamed, input=[result], previous_response_id=first.id, instructions="Add well."
+        )
+        rated = await ask(here.client, streamed, input="/rl bad too short", previous_response_id=second.id)
+        assert "burnish: rated bad" in rated.output_text
+        undone = await ask(here.client, streamed, input="/rl undo", previous_response_id=rated.id)
+        assert "taken back" in undone.output_text
+        again = await ask(here.client, streamed, input="/rl good", previous_response_id=undone.id)
+        third = await ask(here.client, streamed, input="Thanks.", previous_response_id=again.id)
+        assert third.output_text == "You're welcome."
+        logged = await here.log()
+        ratings = await here.ratings()
+    assert [each.get("previous_response_id") for each in here.received()] == [None, first.id, second.id]
+    assert here.received()[2]["input"] == "Thanks."
+    assert ratings == [(logged[1]["id"], -1.0), (logged[1]["id"], 1.0)]
+    assert len({each["conversation_id"] for each in logged}) == 1
+    assert contents(logged[1]["messages"]) == ["Add well.", "Add 1 and 2.", None, "3"]
+    assert contents(logged[2]["messages"]) == ["Add 1 and 2.", None, "3", "3.", "Thanks."]
+
+
+async def test_after_a_command_that_began_a_conversation_the_next_request_names_nothing(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, [message("Hello.")]) as here:
+        status = await here.client.responses.create(model="m", input="/rl status")
+        rated = await here.client.responses.create(
+            model="m", input="/rl good", previous_response_id=status.id
+        )
+        assert "there is no answer in this conversation yet" in rated.output_text
+        got = await here.client.responses.create(model="m", input="Hi", previous_response_id=rated.id)
+        assert got.output_text == "Hello."
+    assert "previous_response_id" not in here.received()[0]
+
+
+async def test_branches_from_one_response_know_what_they_stand_on(tmp_path: Path) -> None:
+    async with world(tmp_path, *([message(text)] for text in ("Hello.", "One.", "Two."))) as here:
+        start = [{"role": "system", "content": "Count."}, {"role": "user", "content": "Hi"}]
+        first = await here.client.responses.create(model="m", input=start)  # type: ignore[arg-type]
+        for text in ("One?", "Two?"):
+            await here.client.responses.create(model="m", input=text, previous_response_id=first.id)
+        logged = await here.log()
+    assert [contents(each["messages"]) for each in logged[1:]] == [
+        ["Count.", "Hi", "Hello.", "One?"],
+        ["Count.", "Hi", "Hello.", "Two?"],
+    ]
+    assert len({each["conversation_id"] for each in logged}) == 1
+
+
+async def test_a_response_that_nobody_knows_is_the_upstreams_to_refuse(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        with pytest.raises(openai.BadRequestError, match="'resp_x' not found"):
+            await here.client.responses.create(model="m", input="Hi", previous_response_id="resp_x")
+        rated = await here.client.responses.create(model="m", input="/rl good", previous_response_id="resp_x")
+        assert "no completion with response id 'resp_x'" in rated.output_text
+        (logged,) = await here.log()
+        assert contents(logged["messages"]) == ["Hi"]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [{"type": "function_call_output", "call_id": "call_1", "output": "/rl good"}],
+        [message("/rl good")],
+        [reasoning("/rl good")],
+        [{"role": "user", "content": "Say /rl good, please."}],
+    ],
+    ids=["the output of a tool", "an answer", "a thought", "a longer sentence"],
+)
+async def test_a_command_elsewhere_goes_to_the_model(tmp_path: Path, items: list[Any]) -> None:
+    async with world(tmp_path, [call("read")], [message("Fine.")]) as here:
+        first = await here.client.responses.create(model="m", input="Read.")
+        sent = [{"role": "user", "content": "Read."}, *(item.to_dict() for item in first.output), *items]
+        got = await here.client.responses.create(model="m", input=sent)  # type: ignore[arg-type]
+        assert got.output_text == "Fine."
+        assert await here.ratings() == []
+    assert here.received()[1]["input"] == sent
+
+
+async def test_errors_are_the_clients_exceptions(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        with pytest.raises(openai.BadRequestError, match="input must be a string or a list"):
+            await here.client.responses.create(model="m", input=5)  # type: ignore[arg-type]
+    async with (
+        serving(tmp_path / "b", upstream="http://127.0.0.1:9") as (url, _),
+        openai.AsyncOpenAI(base_url=url + "/v1", api_key="x", max_retries=0) as client,
+    ):
+        with pytest.raises(openai.InternalServerError, match="Is it running"):
+            await client.responses.create(model="m", input="Hi")
+
+
+async def test_what_is_kept_can_be_asked_for_and_deleted(tmp_path: Path) -> None:
+    async with (
+        upstream(reply(orjson.dumps(response(message("Kept."))))) as server,
+        serving(tmp_path, upstream=server.url) as (url, _),
+        openai.AsyncOpenAI(base_url=url + "/v1", api_key="x") as client,
+        httpx.AsyncClient(base_url=url) as http,
+    ):
+        assert (await client.responses.retrieve("resp_1")).output_text == "Kept."
+        await client.responses.delete("resp_1")
+        assert (await http.get("/burnish/completions")).json()["data"] == []
+    assert [(each.method, each.target) for each in server.requests] == [
+        ("GET", "/v1/responses/resp_1"),
+        ("DELETE", "/v1/responses/resp_1"),
+    ]
+
+
+async def test_wishes_stand_in_the_instructions(tmp_path: Path) -> None:
+    async with world(tmp_path, *([message(text)] for text in ("Hello there.", "Hi."))) as here:
+        first = await here.client.responses.create(model="m", input="Hi", instructions="Greet.")
+        await here.http.post(
+            "/v1/feedback", json={"response_id": first.id, "rating": "bad", "comment": "Be brief."}
+        )
+    assert here.received()[0]["instructions"] == "Greet."
+    async with world(tmp_path, [message("Hi.")], instant=True) as here:
+        await here.client.responses.create(model="m", input="Hi", instructions="Greet.")
+    assert here.received()[0]["instructions"].startswith("Greet.\n\n")
+    assert "Be brief." in here.received()[0]["instructions"]
+
+
+async def test_the_embedded_engine_answers(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path) as (url, _),
+        openai.AsyncOpenAI(base_url=url + "/v1", api_key="x", max_retries=0) as client,
+        httpx.AsyncClient(base_url=url) as http,
+    ):
+        got = await client.responses.create(model="default", input="Say hello.", instructions="Be brief.")
+        streamed = await client.responses.create(
+            model="default", input="Tell me a story.", max_output_tokens=4, stream=True
+        )
+        told = "".join([each.delta async for each in streamed if each.type == "response.output_text.delta"])
+        completed = await client.completions.create(model="default", prompt="Once upon", max_tokens=4)
+        listed = (await http.get("/burnish/completions")).json()["data"]
+    assert [each["reply"]["content"] for each in listed] == [completed.choices[0].text, told, got.output_text]
+    # llama.cpp says of the second that it is complete.
+    assert [each["finish_reason"] for each in listed] == ["length", "length", "stop"]
+    assert {each["adapter_version"] for each in listed} == {0}
+
+
+# Bytes
+
+
+texts = st.text(max_size=20)
+inputs = st.one_of(
+    texts,
+    st.lists(
+        st.one_of(
+            st.fixed_dictionaries(
+                {"role": st.sampled_from(["user", "assistant", "developer"]), "content": texts}
+            ),
+            st.fixed_dictionaries(
+                {
+                    "role": st.just("user"),
+                    "content": st.lists(
+                        st.fixed_dictionaries({"type": st.just("input_text"), "text": texts}), max_size=3
+                    ),
+                }
+            ),
+            st.builds(message, texts),
+            st.builds(reasoning, texts),
+            st.builds(call, texts, texts),
+            st.fixed_dictionaries(
+                {"type": st.just("function_call_output"), "call_id": texts, "output": texts}
+            ),
+            st.fixed_dictionaries({"type": texts, "id": texts}),
+        ),
+        max_size=6,
+    ),
+)
+bodies = st.fixed_dictionaries(
+    {"model": st.just("m"), "input": inputs},
+    optional={
+        "instructions": texts,
+        "stream": st.booleans(),
+        "previous_response_id": st.from_regex("resp_[a-q0-9]{1,9}", fullmatch=True),
+        "metadata": st.dictionaries(texts, texts, max_size=2),
+    },
+)
+written = st.sampled_from([{}, {"indent": 1}, {"ensure_ascii": False}, {"separators": (",", ":")}])
+answers = st.lists(
+    st.one_of(st.builds(message, texts), st.builds(reasoning, texts), st.builds(call, texts, texts)),
+    max_size=3,
+)
+
+
+class Echo:
+    """Answers what it is told to, and remembers what it got."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.got = b""
+
+    async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        self.got = request.body
+        if request.json().get("stream"):
+            await stream(self.parts)(request, writer)
+        else:
+            await reply(b"".join(self.parts))(request, writer)
+
+
+async def test_bytes_go_through_untouched_both_ways(tmp_path: Path) -> None:
+    """In one server: starting it takes longer than hundreds of exchanges."""
+    echo = Echo()
+    count = 0
+    async with (
+        upstream(echo) as server,
+        serving(tmp_path, upstream=server.url) as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+    ):
+        loop = asyncio.get_running_loop()
+
+        async def exchange(body: bytes, answer: Item, size: int) -> None:
+            streams = bool(orjson.loads(body).get("stream"))
+            sent = b"".join(events(answer)) if streams else orjson.dumps(answer)
+            echo.parts = [sent[start : start + size] for start in range(0, len(sent), size)]
+            got = await http.post(PATH, content=body)
+            assert (got.status_code, got.content, echo.got) == (200, sent, body)
+
+        @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(bodies, written, answers, st.integers(1, 400))
+        def exchanges(body: Item, style: dict[str, Any], answer: list[Item], size: int) -> None:
+            nonlocal count
+            count += 1
+            told = response(*answer, response_id=f"resp_{count}")
+            asyncio.run_coroutine_threadsafe(
+                exchange(json.dumps(body, **style).encode(), told, size), loop
+            ).result(timeout=30)
+
+        await asyncio.to_thread(exchanges)
+        health = (await http.get("/burnish/status")).json()
+        assert health["counts"]["completions"] == count >= 200
+        listed = (await http.get("/burnish/completions?limit=100")).json()["data"]
+    assert {(each["outcome"], each["error"]) for each in listed} == {("complete", None)}

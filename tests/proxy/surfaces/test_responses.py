@@ -1,0 +1,550 @@
+"""Responses: what is read of items, what is put together from the wire, what is answered locally."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.feedback.commands import exchanges, find_command
+from burnish.proxy.log.tree import path, step
+from burnish.proxy.surfaces import ChatRequest, Reply, Responses
+from burnish.proxy.surfaces.responses_answer import our_id, stood_on
+from tests.support.responses import call, events, message, reasoning, refusal, response, sse
+
+responses = Responses()
+
+
+def user(*texts: str) -> dict[str, Any]:
+    return {"role": "user", "content": [{"type": "input_text", "text": text} for text in texts]}
+
+
+def result(output: Any = "ok", call_id: str = "call_1") -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def read(*items: Any, **body: Any) -> ChatRequest:
+    return responses.read({"model": "m", "input": list(items), **body})
+
+
+def whole(body: Any) -> Reply:
+    return responses.reassemble([orjson.dumps(body)], "application/json", "")
+
+
+def streamed(*parts: bytes) -> Reply:
+    return responses.reassemble(parts, "text/event-stream; charset=utf-8", "")
+
+
+# Reading
+
+
+def test_a_text_is_one_message_of_the_users():
+    request = responses.read(
+        {"model": "m", "input": "hi", "instructions": "Be brief.", "stream": True, "new": 1}
+    )
+    assert request.messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hi"},
+    ]
+    assert (request.model, request.stream, request.previous) == ("m", True, None)
+    assert request.params == {"stream": True, "new": 1, "instructions": True}
+
+
+def test_what_one_response_says_is_one_message():
+    request = read(
+        {"type": "message", **user("What is 2 + 3?", "And 4?")},
+        reasoning("Adding.", "Carefully.", encrypted="gAAA"),
+        message("Let me see."),
+        call("add", '{"a":2}', "call_1"),
+        call("add", '{"a":4}', "call_2"),
+        result("5", "call_1"),
+        result([{"type": "input_text", "text": "8"}], "call_2"),
+        message("5 and ", "8."),
+        user("Thanks."),
+        instructions="Add.",
+    )
+    asked, said, first, second, answered, thanked = request.messages[1:]
+    assert asked["content"] == [
+        {"type": "text", "text": "What is 2 + 3?"},
+        {"type": "text", "text": "And 4?"},
+    ]
+    assert said == {
+        "role": "assistant",
+        "content": "Let me see.",
+        "reasoning_content": "Adding.\n\nCarefully.",
+        "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a":2}'}},
+            {"id": "call_2", "type": "function", "function": {"name": "add", "arguments": '{"a":4}'}},
+        ],
+    }
+    assert first == {"role": "tool", "tool_call_id": "call_1", "content": "5"}
+    assert second == {
+        "role": "tool",
+        "tool_call_id": "call_2",
+        "content": [{"type": "text", "text": "8"}],
+    }
+    assert answered["content"] == [{"type": "text", "text": "5 and "}, {"type": "text", "text": "8."}]
+    assert thanked["role"] == "user"
+    assert request.origins == ((-1,), (0,), (1, 2, 3, 4), (5,), (6,), (7,), (8,))
+
+
+def test_images_files_and_unknown_parts_are_kept():
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "low"}
+    file = {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"}
+    odd = {"type": "input_smell", "smell": "sweet"}
+    (asked,) = read({"role": "user", "content": [image, file, odd]}).messages
+    assert asked["content"] == [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "low"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,AA"}},
+        odd,
+    ]
+
+
+SHELL = {"type": "exec", "command": ["ls"], "env": {}, "timeout_ms": None}
+
+
+@pytest.mark.parametrize(
+    ("item", "made"),
+    [
+        (
+            {"type": "custom_tool_call", "name": "apply_patch", "input": "*** Begin", "namespace": "x"},
+            {"type": "custom", "custom": {"name": "apply_patch", "input": "*** Begin"}, "namespace": "x"},
+        ),
+        (
+            {"type": "local_shell_call", "action": SHELL},
+            {
+                "type": "function",
+                "function": {
+                    "name": "local_shell",
+                    "arguments": '{"type":"exec","command":["ls"],"env":{}}',
+                },
+            },
+        ),
+        (
+            {"type": "apply_patch_call", "operation": {"type": "delete_file", "path": "a"}},
+            {
+                "type": "function",
+                "function": {"name": "apply_patch", "arguments": '{"type":"delete_file","path":"a"}'},
+            },
+        ),
+    ],
+)
+def test_calls_of_every_kind_are_tool_calls(item: dict[str, Any], made: dict[str, Any]):
+    answered = {"type": item["type"] + "_output", "call_id": "c", "output": "done"}
+    said, tool = read({**item, "call_id": "c", "id": "x", "status": "completed"}, answered).messages
+    assert said["tool_calls"] == [{"id": "c", **made}]
+    assert tool == {"role": "tool", "tool_call_id": "c", "content": "done"}
+
+
+def test_what_the_server_did_itself_is_kept_and_harmless():
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "x"}}
+    reference = {"type": "item_reference", "id": "msg_7"}
+    request = read(user("Search."), search, message("Found."), reference, user("/rl good"))
+    assert request.messages[1] == {
+        "role": "assistant",
+        "content": "Found.",
+        "items": [search, reference],
+    }
+    assert find_command(request.messages)
+
+
+def test_functions_are_named_as_in_chat_and_other_tools_apart():
+    function = {"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": True}
+    search = {"type": "web_search"}
+    request = read(
+        tools=[function, search], tool_choice={"type": "function", "name": "add"}, max_output_tokens=9
+    )
+    chosen = {"type": "function", "function": {"name": "add"}}
+    assert request.params["tools"] == [
+        {
+            "type": "function",
+            "function": {"name": "add", "parameters": {"type": "object"}, "strict": True},
+        }
+    ]
+    assert request.params["other_tools"] == [search]
+    assert request.params["tool_choice"] == chosen
+    assert request.params["max_completion_tokens"] == 9
+    assert "tool_choice" not in read(tool_choice={"type": "web_search"}).params
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"input": 5}, "input"),
+        ({"input": [user("hi"), "hi"]}, "input[1]"),
+        ({"input": [{"type": "message", "content": "hi"}]}, "input[0].role"),
+        ({"model": 5}, "model"),
+        ({"stream": "yes"}, "stream"),
+    ],
+)
+def test_names_the_field_that_is_wrong(change: dict[str, Any], field: str):
+    with pytest.raises(InvalidRequest) as caught:
+        responses.read({"model": "m", "input": "hi", **change})
+    assert caught.value.param == field
+
+
+# Commands
+
+
+def test_a_rating_is_the_whole_of_the_last_turn():
+    said = [user("Hi"), message("Hello")]
+    context = "<environment_context>\n  <cwd>/home</cwd>\n</environment_context>"
+    rules = "# AGENTS.md instructions for /home\n\n<INSTRUCTIONS>\nBe kind.\n</INSTRUCTIONS>"
+    old_rules = "<user_instructions>\n\nBe kind.\n\n</user_instructions>"
+    aborted = "<turn_aborted>\nThe user interrupted.\n</turn_aborted>"
+    for around in ([], [user(context)], [user(rules, context)], [user(old_rules)], [user(aborted)]):
+        assert find_command(read(*said, *around, user("/rl good")).messages), around
+    assert find_command(read(*said, user(rules, context, "/rl bad too long")).messages)
+    assert find_command(responses.read({"input": "/rl status"}).messages)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [call("read"), result("/rl good")],
+        [call("read"), result([{"type": "input_text", "text": "/rl good"}])],
+        [message("/rl good")],
+        [reasoning("/rl good")],
+        [user("Please type /rl good")],
+        [user("/rl good", "and go on")],
+        [user("See <environment_context>x</environment_context>", "/rl good")],
+        [user("/rl good"), {"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}],
+        [user("/rl good"), message("Fine.")],
+    ],
+)
+def test_elsewhere_it_is_no_command(items: list[Any]):
+    assert find_command(read(user("Hi"), *items).messages) is None
+
+
+def test_earlier_commands_are_cut_with_our_answers_to_them():
+    items = [
+        user("Hi"),
+        reasoning("Greeting."),
+        message("Hello"),
+        user("/rl good"),
+        message("burnish: rated good"),
+        user("Again"),
+    ]
+    body = {"input": items, "instructions": "Greet.", "x": 1}
+    request = responses.read(body)
+    cut = exchanges(request.messages)
+    assert responses.without(body, request, cut) == {**body, "input": [*items[:3], items[5]]}
+
+
+# Previous responses
+
+
+@pytest.mark.parametrize("previous", ["resp_abc", "resp_ä/+_=-", None])
+def test_our_ids_say_what_they_stood_on(previous: str | None):
+    named = our_id("cmpl_01ABC", previous)
+    body = {"model": "m", "input": "hi", "previous_response_id": named}
+    request = responses.read(body)
+    assert (request.previous, request.after_command) == (previous, True)
+    sent = responses.without(body, request, set())
+    assert sent == {"model": "m", "input": "hi"} | ({"previous_response_id": previous} if previous else {})
+
+
+@given(st.text(max_size=20))
+def test_ids_that_only_look_like_ours_break_nothing(rest: str):
+    assert stood_on("resp_rl_" + rest) is None or isinstance(stood_on("resp_rl_" + rest), str)
+
+
+# Reassembly
+
+
+def test_a_whole_answer_and_its_stream_say_the_same():
+    body = response(
+        reasoning("Hm."), message("Let me ", "see."), call("add", '{"a": 1}'), response_id="resp_9"
+    )
+    reply = whole(body)
+    assert reply == streamed(*events(body))
+    assert reply.message == {
+        "role": "assistant",
+        "reasoning_content": "Hm.",
+        "content": [{"type": "text", "text": "Let me "}, {"type": "text", "text": "see."}],
+        "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+        ],
+    }
+    assert (reply.finish_reason, reply.response_id, reply.ended, reply.error) == (
+        "tool_calls",
+        "resp_9",
+        True,
+        None,
+    )
+    assert reply.usage
+    assert (reply.usage["prompt_tokens"], reply.usage["output_tokens"]) == (5, 2)
+    assert reply.usage["completion_tokens"] == 2
+
+
+@pytest.mark.parametrize(
+    ("details", "reason"),
+    [
+        ({"reason": "max_output_tokens"}, "length"),
+        ({"reason": "content_filter"}, "content_filter"),
+        (None, "length"),
+    ],
+)
+def test_an_incomplete_answer_says_why(details: Any, reason: str):
+    body = response(message("Once upon"), status="incomplete", incomplete_details=details)
+    for reply in (whole(body), streamed(*events(body))):
+        assert (reply.finish_reason, reply.ended, reply.error) == (reason, True, None)
+
+
+def test_a_failed_answer_says_what_went_wrong():
+    error = {"code": "server_error", "message": "out of memory"}
+    body = response(status="failed", error=error)
+    for reply in (whole(body), streamed(*events(body))):
+        assert (reply.message, reply.error, reply.ended) == (None, "out of memory", True)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"code": "server_error", "message": "overloaded", "param": None},
+        {"error": {"message": "overloaded"}},
+    ],
+)
+def test_an_error_in_a_stream_is_told_and_the_stream_has_not_ended(said: dict[str, Any]):
+    reply = streamed(*events(response(message("Half an answer")))[:6], sse("error", said))
+    assert reply.error == "overloaded"
+    assert not reply.ended
+    assert reply.message == {"role": "assistant", "content": "Half an "}
+
+
+def test_an_error_body_keeps_its_text():
+    body = {"error": {"message": "no such model", "type": "invalid_request_error"}}
+    reply = whole(body)
+    assert (reply.message, reply.error, reply.ended) == (None, orjson.dumps(body).decode(), True)
+    page = responses.reassemble([b"<html>Bad Gateway</html>"], "text/html", "")
+    assert (page.error, page.readable) == ("<html>Bad Gateway</html>", False)
+
+
+def test_an_answer_in_the_background_has_no_reply_yet():
+    reply = whole(response(status="queued"))
+    assert (reply.message, reply.finish_reason, reply.ended) == (None, None, True)
+
+
+def test_a_refusal_is_no_content():
+    for reply in (
+        whole(response(refusal("I won't."))),
+        streamed(*events(response(refusal("I won't.")))[:-2]),
+    ):
+        assert reply.message == {"role": "assistant", "content": None, "refusal": "I won't."}
+
+
+def test_probabilities_and_what_the_servers_tools_answered_are_kept_apart():
+    likely = message("a")
+    likely["content"][0]["logprobs"] = [{"token": "a", "logprob": -1.0, "bytes": [97], "top_logprobs": []}]
+    reply = whole(response(likely))
+    assert reply.message == {"role": "assistant", "content": "a"}
+    assert reply.choices[0]["output"] == [likely]
+    shell = [{"type": "shell_call", "call_id": "s"}, {"type": "shell_call_output", "call_id": "s"}]
+    reply = whole(response(*shell, message("Done.")))
+    assert reply.message == {"role": "assistant", "content": "Done."}
+    assert [item["type"] for item in reply.choices[0]["output"]] == [
+        "shell_call",
+        "shell_call_output",
+        "message",
+    ]
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+outputs = st.lists(
+    st.one_of(
+        st.builds(message, texts),
+        st.builds(message, texts, texts),
+        st.builds(reasoning, texts, texts),
+        st.builds(refusal, texts),
+        st.builds(call, texts, texts),
+        st.builds(
+            lambda name, text: {"type": "custom_tool_call", "call_id": "c", "name": name, "input": text},
+            texts,
+            texts,
+        ),
+        st.just({"type": "web_search_call", "id": "ws_1", "status": "completed"}),
+    ),
+    max_size=5,
+)
+
+
+def plain(value: Any) -> Any:
+    """A message without empty parts, which nobody tells in pieces."""
+    return value and step(value, None).identity
+
+
+@given(outputs, st.integers(1, 9))
+def test_the_deltas_alone_give_the_same_reply(output: list[Any], piece: int):
+    body = response(*output)
+    kinds = (b"output_item.done", b"response.completed")
+    deltas = [event for event in events(body, piece) if not any(kind in event for kind in kinds)]
+    ending = sse("response.completed", {"response": {**body, "output": []}})
+    told, whole_told = streamed(*deltas, ending), whole(body)
+    assert plain(told.message) == plain(whole_told.message)
+    assert told.finish_reason == whole_told.finish_reason
+    assert told.usage == whole_told.usage
+
+
+def test_items_that_nobody_counts_are_told_apart_by_their_names():
+    """As llama.cpp streams them."""
+    body = response(reasoning("Hm.", name="rs_1"), message("Hello", name="msg_1"))
+    uncounted = []
+    for event in events(body)[:-3]:
+        kind, data = event.decode().removeprefix("event: ").split("\ndata: ")
+        told = {key: value for key, value in orjson.loads(data).items() if not key.endswith("_index")}
+        uncounted.append(sse(kind, told))
+    assert streamed(*uncounted).message == whole(body).message
+
+
+@given(outputs, st.integers(1, 50), st.integers(0, 4), st.sampled_from([b"\n", b"\r\n", b"\r"]))
+def test_however_the_network_cuts_a_stream_the_reply_is_the_same(
+    output: list[Any], size: int, done: int, newline: bytes
+):
+    body = b"".join(events(response(*output))) + b"data: [DONE]\n\n" * (done % 2)
+    body = body.replace(b"\n", newline)
+    chunks = [body[start : start + size] for start in range(0, len(body), size)]
+    assert streamed(*chunks) == whole(response(*output))
+
+
+@given(outputs, st.floats(0, 1))
+def test_a_cut_stream_keeps_what_came(output: list[Any], share: float):
+    body = b"".join(events(response(*output)))
+    reply = streamed(body[: int(len(body) * share * 0.99)])
+    assert reply.readable
+    assert not reply.ended or reply.message == whole(response(*output)).message
+
+
+@given(outputs.filter(bool))
+def test_what_comes_back_as_input_is_the_logged_reply(output: list[Any]):
+    asked = user("Go.")
+    reply = whole(response(*output)).message
+    assert reply
+    context = path(read(asked).messages)
+    logged = step(reply, context[-1])
+    for sent in (output, [{**item, "id": "other", "status": None} for item in output]):
+        back = path(read(asked, *sent, user("On.")).messages)
+        assert back[1].key == logged.key
+
+
+def test_the_text_of_a_reply_comes_back_as_a_plain_message_too():
+    reply = whole(response(reasoning("Hm."), message("Let me ", "see."))).message
+    assert reply
+    (back,) = read({"role": "assistant", "content": "Let me see."}).messages
+    assert step(back, None).identity == step(reply, None).identity
+
+
+names = st.sampled_from(
+    [
+        "type",
+        "id",
+        "role",
+        "content",
+        "text",
+        "refusal",
+        "summary",
+        "call_id",
+        "name",
+        "arguments",
+        "input",
+        "output",
+        "output_index",
+        "content_index",
+        "delta",
+        "item",
+        "part",
+        "response",
+        "status",
+        "error",
+        "message",
+        "incomplete_details",
+        "reason",
+        "usage",
+        "input_tokens",
+        "annotations",
+    ]
+)
+kinds = st.sampled_from(
+    [
+        "message",
+        "reasoning",
+        "function_call",
+        "custom_tool_call",
+        "local_shell_call",
+        "shell_call_output",
+        "web_search_call",
+        "output_text",
+        "input_text",
+        "refusal",
+        "response.created",
+        "response.completed",
+        "response.failed",
+        "response.incomplete",
+        "response.output_item.added",
+        "response.output_item.done",
+        "response.output_text.delta",
+        "response.output_text.done",
+        "response.refusal.delta",
+        "response.function_call_arguments.delta",
+        "response.reasoning_summary_text.delta",
+        "error",
+        "incomplete",
+        "completed",
+        "max_output_tokens",
+        "assistant",
+    ]
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3) | kinds,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=5),
+    max_leaves=20,
+)
+
+
+@given(st.lists(values, max_size=5))
+def test_no_json_breaks_the_reassembly(told: list[Any]):
+    for reply in (streamed(*(b"data: " + orjson.dumps(each) + b"\n\n" for each in told)), *map(whole, told)):
+        orjson.dumps([reply.message, reply.usage, reply.choices])
+        if reply.message:
+            step(reply.message, None)
+
+
+@given(st.lists(values, max_size=5))
+def test_no_json_breaks_the_reading(items: list[Any]):
+    try:
+        request = responses.read({"input": items, "tools": items, "tool_choice": items})
+    except InvalidRequest:
+        return
+    path(request.messages)
+    find_command(request.messages)
+    body = {"input": items}
+    assert responses.without(body, request, set(range(len(request.messages))))["input"] == []
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_reassembly(body: bytes):
+    for content_type in ("text/event-stream", "application/json"):
+        responses.reassemble([body], content_type, "")
+
+
+# Local answers
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_our_own_answers_are_read_back_by_ourselves(stream: bool):
+    request = ChatRequest([], stream=stream, previous="resp_1")
+    content_type, parts = responses.answer("done", request, "cmpl_1", "m")
+    reply = responses.reassemble(list(parts), content_type, "")
+    assert (reply.message, reply.ended) == ({"role": "assistant", "content": "done"}, True)
+    assert reply.response_id
+    assert responses.read({"previous_response_id": reply.response_id}).previous == "resp_1"
+
+
+def test_instructions_are_extended():
+    assert responses.with_system({"input": "hi"}, "Be kind.") == {"input": "hi", "instructions": "Be kind."}
+    extended = responses.with_system({"instructions": "Be brief."}, "Be kind.")
+    assert extended == {"instructions": "Be brief.\n\nBe kind."}
+    assert responses.with_system({"instructions": [1]}, "Be kind.") is None
