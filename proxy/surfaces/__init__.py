@@ -8,25 +8,15 @@ from burnish.proxy.surfaces.messages import Messages
 from burnish.proxy.surfaces.ollama import OllamaChat, OllamaGenerate
 from burnish.proxy.surfaces.responses import Responses
 
-SURFACES: dict[str, Surface] = {
-    surface.name: surface
-    for surface in (
-        Chat(),
-        Completions(),
-        Messages(),
-        Responses(),
-        OllamaChat(),
-        OllamaGenerate(),
-        Gemini(),
-    )
-}
+_FORMATS = (Chat(), Completions(), Responses(), Messages(), OllamaChat(), OllamaGenerate(), Gemini())
+SURFACES: dict[str, Surface] = {surface.name: surface for surface in _FORMATS}
 """Every format that burnish understands, by name."""
 
 _PATHS: dict[str, Surface] = {
     "/v1/chat/completions": SURFACES["chat"],
-    "/v1/completions": SURFACES["completions"],
     "/v1/messages": SURFACES["messages"],
     "/v1/messages/count_tokens": SURFACES["messages"],
+    "/v1/completions": SURFACES["completions"],
     "/v1/responses": SURFACES["responses"],
     "/api/chat": SURFACES["ollama_chat"],
     "/api/generate": SURFACES["ollama_generate"],
