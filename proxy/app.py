@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from burnish.proxy.asgi import App, on_burnish_error, on_http_error
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, Conflict, Unavailable
-from burnish.proxy.feedback import Command, answer_command, completion_routes, feedback_routes
+from burnish.proxy.feedback import Command, answer_command, command_route, completion_routes, feedback_routes
 from burnish.proxy.instant import Instant, wish_routes
 from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.learning import Learning, NotLearning, learning
@@ -135,11 +135,11 @@ def _routes_and_relay(
 
     async def answer(
         command: Command,
-        messages: list[dict[str, Any]],
+        messages: list[dict[str, Any]] | None,
         *,
         caller: str,
         session: str | None,
-        previous: str | None,
+        previous: str | None = None,
     ) -> str:
         async def status() -> str:
             wishes = await instant.status(caller, live())
@@ -179,6 +179,7 @@ def _routes_and_relay(
         *status_routes(log, upstream, engine, learner_status, lambda caller: instant.status(caller, live())),
         *metrics_routes(observing.counts, standing),
         *feedback_routes(log, on_feedback, config.train.rater_weights),
+        command_route(answer),
         *completion_routes(log, instant.changed),
         *wish_routes(log, instant, live),
         *(

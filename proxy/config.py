@@ -243,6 +243,11 @@ class Config(BaseSettings):
         return self.data_dir / "burnish.db"
 
     @property
+    def server_file(self) -> Path:
+        """While burnish runs: {"url", "pid"}, so that the commands find it."""
+        return self.data_dir / "server.json"
+
+    @property
     def upstreams(self) -> tuple[str, ...]:
         """The URLs in ``upstream``; more than one are replicas."""
         return tuple(self.upstream.split(",")) if self.upstream else ()

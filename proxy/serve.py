@@ -26,8 +26,6 @@ from burnish.training.job import write_atomically
 # A stream needs two, and many systems give a program 1024 unless it asks for more.
 DESCRIPTORS = 65_536
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SERVER_FILE = "server.json"
-"""In the data directory while burnish runs: {"url", "pid"}, so that the commands find it."""
 
 
 def serve(config: Config, on_ready: Callable[[str], None]) -> None:
@@ -48,7 +46,7 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
 
     def ready() -> None:
         tune_interpreter()
-        write_atomically(config.data_dir / SERVER_FILE, json.dumps({"url": url, "pid": os.getpid()}))
+        write_atomically(config.server_file, json.dumps({"url": url, "pid": os.getpid()}))
         on_ready(url)
 
     try:
@@ -58,7 +56,7 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
             else:
                 await _alone(app, config, listener, ready)
     finally:
-        (config.data_dir / SERVER_FILE).unlink(missing_ok=True)
+        (config.server_file).unlink(missing_ok=True)
 
 
 async def _alone(app: App, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -15,7 +15,6 @@ import httpx
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
 from burnish.proxy.cli.settings import read_settings
 from burnish.proxy.config import Config
-from burnish.proxy.serve import SERVER_FILE
 
 URL_VARIABLE = "BURNISH_URL"
 # A swap may have to wait for an engine to start on a busy machine; reading the log takes milliseconds.
@@ -30,7 +29,7 @@ def find(url: str | None, config: Config) -> str:
     if url or (url := os.environ.get(URL_VARIABLE)):
         return url.rstrip("/").removesuffix("/v1")
     try:
-        return str(json.loads((config.data_dir / SERVER_FILE).read_text(encoding="utf-8"))["url"])
+        return str(json.loads(config.server_file.read_text(encoding="utf-8"))["url"])
     except (OSError, ValueError, LookupError, TypeError):
         return f"http://127.0.0.1:{config.port}"
 
@@ -69,9 +68,10 @@ class Proxy:
         given = {name: value for name, value in params.items() if value is not None}
         return self._checked("GET", path, params=given)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """Do something. Raises NotRunning, CommandFailed, WrongUsage."""
-        return self._checked("POST", path, json={k: v for k, v in body.items() if v is not None})
+        said = {k: v for k, v in body.items() if v is not None}
+        return self._checked("POST", path, json=said, headers=headers)
 
     def patch(self, path: str, body: dict[str, Any]) -> Any:
         """Change something. Raises NotRunning, CommandFailed, WrongUsage."""

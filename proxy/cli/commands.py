@@ -12,7 +12,22 @@ from rich.markup import escape
 
 import burnish
 from burnish.adapters.errors import AdapterError
-from burnish.proxy.cli import adapters, bench, chat, demo, doctor, keep, rate, raters, show, train, up, wishes
+from burnish.proxy.cli import (
+    adapters,
+    bench,
+    chat,
+    connect,
+    demo,
+    doctor,
+    hook,
+    keep,
+    rate,
+    raters,
+    show,
+    train,
+    up,
+    wishes,
+)
 from burnish.proxy.cli.errors import CommandFailed
 from burnish.proxy.errors import BurnishError
 
@@ -48,6 +63,9 @@ def _root(
 
 
 app.command("up")(up.up)
+app.command("connect")(connect.connect)
+app.command("disconnect")(connect.disconnect)
+app.command("hook", hidden=True)(hook.hook)
 app.command("chat")(chat.chat)
 app.command("good")(rate.good)
 app.command("bad")(rate.bad)

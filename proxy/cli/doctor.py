@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 
 from rich.markup import escape
 
-from burnish.proxy.cli import doctor_machine as machine
-from burnish.proxy.cli import doctor_network as network
 from burnish.proxy.cli.client import find
 from burnish.proxy.cli.doctor_finding import Finding
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.settings import read_settings
 from burnish.proxy.cli.terminal import Json, Url, console, print_json
-from burnish.proxy.config import Config
 
 MARKS = {"ok": "[green]✓[/]", "warn": "[yellow]![/]", "fail": "[red]✗[/]"}
 
@@ -36,6 +33,10 @@ def doctor(url: Url = None, as_json: Json = False) -> None:
 
 def examine(url: str | None) -> Iterator[Finding]:
     """Look at everything; one fault hides no other."""
+    # Imported here so that every other command starts without the server's libraries.
+    from burnish.proxy.cli import doctor_machine as machine
+    from burnish.proxy.cli import doctor_network as network
+
     yield machine.python()
     try:
         config = read_settings()
@@ -43,13 +44,13 @@ def examine(url: str | None) -> Iterator[Finding]:
         yield Finding("fail", "configuration", str(error))
         return
     yield Finding("ok", "configuration", "valid")
-    for check in _checks(config):
+    own_engine = (machine.memory, machine.model, machine.engine, machine.trainer)
+    upstream = (network.upstream, network.engine)
+    for check in (
+        machine.data_dir,
+        machine.disk,
+        machine.clock,
+        *(upstream if config.upstream else own_engine),
+    ):
         yield check(config)
     yield from network.proxy(find(url, config), config)
-
-
-def _checks(config: Config) -> tuple[Callable[[Config], Finding], ...]:
-    always = (machine.data_dir, machine.disk, machine.clock)
-    if config.upstream:
-        return (*always, network.upstream, network.engine)
-    return (*always, machine.memory, machine.model, machine.engine, machine.trainer)

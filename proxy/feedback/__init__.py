@@ -2,11 +2,18 @@
 
 from burnish.proxy.feedback.answering import answer_command
 from burnish.proxy.feedback.commands import Command, exchanges, find_command
-from burnish.proxy.feedback.routes import completion_json, completion_routes, feedback_json, feedback_routes
+from burnish.proxy.feedback.routes import (
+    command_route,
+    completion_json,
+    completion_routes,
+    feedback_json,
+    feedback_routes,
+)
 
 __all__ = [
     "Command",
     "answer_command",
+    "command_route",
     "completion_json",
     "completion_routes",
     "exchanges",

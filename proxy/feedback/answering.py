@@ -37,7 +37,7 @@ ACTION_HELP = {
 
 async def answer_command(
     command: Command,
-    messages: list[dict[str, Any]],
+    messages: list[dict[str, Any]] | None,
     log: Log,
     caller: str,
     session: str | None,
@@ -50,7 +50,8 @@ async def answer_command(
     """Carry out a command and return the text that answers it; what goes wrong is said, not raised.
 
     ``messages`` is the whole request, the command included, and ``previous`` the response that it goes on from, where
-    the upstream holds the history. ``actions`` are the configured ones by name.
+    the upstream holds the history; without messages the caller's last answer is meant, in the session if one is given.
+    ``actions`` are the configured ones by name.
     """
     actions = actions or {}
     try:
@@ -61,11 +62,7 @@ async def answer_command(
         elif command.name == "fix" and not command.text:
             said = "nothing was stored: /rl fix needs the reply that you wanted, e.g.  /rl fix It is Paris."
         elif command.name in ("rate", "fix", "undo"):
-            meant = (
-                await log.resolve(response_id=previous)
-                if previous
-                else await log.resolve_history(without_command(messages), caller, session)
-            )
+            meant = await _meant(log, messages, caller, session, previous)
             said = await _on_answer(command, meant, log, caller, on_feedback)
         else:
             said = _help(command, actions)
@@ -79,6 +76,16 @@ async def answer_command(
     except Unavailable as error:
         said = f"that did not work: {error.message}"
     return ANSWER_PREFIX + said
+
+
+async def _meant(
+    log: Log, messages: list[dict[str, Any]] | None, caller: str, session: str | None, previous: str | None
+) -> Completion:
+    if previous:
+        return await log.resolve(response_id=previous)
+    if messages is None:
+        return await log.resolve(last_of=caller, session=session)
+    return await log.resolve_history(without_command(messages), caller, session)
 
 
 async def _on_answer(

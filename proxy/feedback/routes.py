@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, Protocol
 
+from pydantic import BaseModel, ConfigDict, StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from burnish.proxy.feedback.targets import draft_of, read_feedback
-from burnish.proxy.json_http import caller_of, json_response, page_limit, read_json
+from burnish.proxy.errors import Unprocessable
+from burnish.proxy.feedback.commands import Command, parse
+from burnish.proxy.feedback.targets import MAX_TEXT, draft_of, read_feedback
+from burnish.proxy.json_http import caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion, Feedback
 
@@ -63,6 +66,41 @@ def feedback_routes(
         Route("/v1/feedback/{id}", undo, methods=["DELETE"]),
         Route("/burnish/raters", raters, methods=["GET"]),
     ]
+
+
+class Answer(Protocol):
+    """Carries out a ``/rl`` command and returns the text that answers it."""
+
+    async def __call__(
+        self, command: Command, messages: list[dict[str, Any]] | None, *, caller: str, session: str | None
+    ) -> str:
+        """``messages`` are None where nobody knows them: the last answer is meant."""
+        ...
+
+
+class Typed(BaseModel):
+    """The body of ``POST /burnish/command``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT)]
+
+
+def command_route(answer: Answer) -> Route:
+    """Return the route of ``/rl`` for agents that keep it to themselves; the session header says where it was typed."""
+
+    async def carry_out(request: Request) -> Response:
+        typed = validated(Typed, await read_json(request, MAX_BODY_BYTES))
+        command = parse(typed.text)
+        if command is None:
+            raise Unprocessable(
+                f'text must be a command such as "/rl good", not {typed.text!r}', param="text"
+            )
+        session = request.headers.get(SESSION_HEADER)
+        said = await answer(command, None, caller=caller_of(request), session=session)
+        return json_response({"object": "command", "answer": said})
+
+    return Route("/burnish/command", carry_out, methods=["POST"])
 
 
 def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Route]:

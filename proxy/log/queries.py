@@ -9,12 +9,15 @@ from typing import Any
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates
-from burnish.proxy.log.store import Reader, row_of, select
+from burnish.proxy.log.errands import is_errand
+from burnish.proxy.log.store import COLUMNS, Reader, row_of, select
 from burnish.proxy.log.tree import key_after, loaded, text_of
 from burnish.proxy.records import Completion, RatedCompletion
 
 # Agents ask many times within a turn; the user's next one is hardly further away.
 TURNS_LOOKED_AT = 64
+# Sub-agents may ask that often before the person is told anything.
+ERRANDS_PASSED = 500
 
 
 def completion(connection: sqlite3.Connection, completion_id: str) -> Completion:
@@ -62,12 +65,14 @@ def resolve(
     if response_id is not None:
         return _of_response(connection, response_id)
     if conversation_id is not None:
-        found = _latest(connection, "conversation_id = ?", conversation_id)
+        found = _latest_turn(connection, "conversation_id = ?", conversation_id)
         missing = NotFound(
             f"there is no answer in a conversation {conversation_id!r}", param="conversation_id"
         )
     else:
-        found = _latest(connection, "caller = ? AND (? IS NULL OR session = ?)", last_of, session, session)
+        found = _latest_turn(
+            connection, "caller = ? AND (? IS NULL OR session = ?)", last_of, session, session
+        )
         missing = NotFound(f"{last_of!r} has no answer in the log yet", param="last")
     if found is None:
         raise missing
@@ -164,9 +169,12 @@ def _of_response(connection: sqlite3.Connection, response_id: str) -> Completion
     return completion(connection, found[0].id)
 
 
-def _latest(connection: sqlite3.Connection, where: str, *values: object) -> str | None:
-    row = connection.execute(
-        f"SELECT id FROM completion WHERE {where} AND reply IS NOT NULL ORDER BY id DESC LIMIT 1",  # noqa: S608
-        values,
-    ).fetchone()
-    return row[0] if row else None
+def _latest_turn(connection: sqlite3.Connection, where: str, *values: object) -> str | None:
+    """Return the latest answer that was said to the person, not to the agent itself."""
+    reader = Reader(connection)
+    latest = f"SELECT {COLUMNS} FROM completion WHERE {where} AND reply IS NOT NULL ORDER BY id DESC LIMIT ?"  # noqa: S608
+    for row in connection.execute(latest, (*values, ERRANDS_PASSED)):
+        found = reader.completion(row, full=True)
+        if not is_errand(found.messages, found.params):
+            return found.id
+    return None

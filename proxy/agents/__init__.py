@@ -1,0 +1,31 @@
+"""Agents that burnish knows how to connect, and how their settings are changed without harm."""
+
+from burnish.proxy.agents import connection
+from burnish.proxy.agents.base import Agent, Change, Home, Place
+from burnish.proxy.agents.by_hand import Aider, OpenWebUI
+from burnish.proxy.agents.claude_code import ClaudeCode
+from burnish.proxy.agents.cline import Cline
+from burnish.proxy.agents.codex import Codex
+from burnish.proxy.agents.continue_dev import Continue
+from burnish.proxy.agents.llm import Llm
+from burnish.proxy.agents.openclaw import OpenClaw
+from burnish.proxy.agents.opencode import OpenCode
+from burnish.proxy.agents.places import is_own
+from burnish.proxy.agents.qwen_code import QwenCode
+
+_ALL: tuple[Agent, ...] = (
+    ClaudeCode(),
+    Codex(),
+    OpenCode(),
+    OpenClaw(),
+    QwenCode(),
+    Cline(),
+    Continue(),
+    Llm(),
+    Aider(),
+    OpenWebUI(),
+)
+AGENTS: dict[str, Agent] = {agent.name: agent for agent in _ALL}
+"""By the name that people type."""
+
+__all__ = ["AGENTS", "Agent", "Change", "Home", "Place", "connection", "is_own"]

@@ -1,0 +1,44 @@
+"""Cline: its OpenAI-compatible provider, in ``providers.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from burnish.proxy.agents.base import KEY_HEADER, Change, Home, Place
+from burnish.proxy.agents.changes import Settings
+from burnish.proxy.agents.formats import Json
+
+PROVIDER = "openai-compatible"
+VERSION = 1
+"""Of the file's form."""
+LONG_AGO = "2026-01-01T00:00:00.000Z"
+"""Cline wants to know when a provider was set, and writes that anew each time it is used."""
+
+
+class Cline:
+    """``cline``."""
+
+    name: ClassVar[str] = "cline"
+    title: ClassVar[str] = "Cline"
+    rating: ClassVar[str] = "/rl good"
+
+    def changes(self, place: Place, home: Home) -> Sequence[Change]:
+        """Set the provider, and pick it."""
+        data = home.named("CLINE_DATA_DIR", str(home.named("CLINE_DIR", ".cline") / "data"))
+        settings: dict[str, Any] = {"provider": PROVIDER, "model": place.model, "baseUrl": place.api}
+        if not place.own_credentials:
+            settings["apiKey"] = place.key or "burnish"
+        elif place.key:
+            settings["headers"] = {KEY_HEADER: place.key}
+        provider = {"settings": settings, "updatedAt": LONG_AGO, "tokenSource": "manual"}
+        entries: list[tuple[tuple[str, ...], Any]] = [
+            (("version",), VERSION),
+            (("lastUsedProvider",), PROVIDER),
+            (("providers", PROVIDER), provider),
+        ]
+        return (Settings(data / "settings" / "providers.json", Json(), entries),)
+
+    def by_hand(self, place: Place) -> str:
+        """Return what a person has to do besides."""
+        return "Give it the key of what answers: cline auth" if place.own_credentials else ""

@@ -1,0 +1,56 @@
+"""Other people's files: read as they are, replaced whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+OWNER_ONLY = 0o600
+"""Of files that we make: settings hold keys."""
+
+
+def read(path: Path) -> tuple[str, int] | None:
+    """Return a file's text, line ends and all, and its permission bits; None: there is none. Raises ValueError."""
+    try:
+        content, mode = path.read_bytes(), path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror}") from error
+    try:
+        return content.decode(), mode & 0o7777
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not UTF-8") from error
+
+
+def write(path: Path, text: str, mode: int = OWNER_ONLY) -> None:
+    """Replace a file, or the one that a link leads to, with the folders above it. Raises OSError."""
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(descriptor)
+        os.chmod(temporary, mode)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def missing_folders(path: Path) -> list[Path]:
+    """Return the folders above a file that are not there, innermost first."""
+    return [folder for folder in path.parents if not folder.exists()]
+
+
+def remove(path: Path, folders: list[Path]) -> None:
+    """Remove a file and those of some folders that are empty then, innermost first. Raises OSError."""
+    path.unlink(missing_ok=True)
+    for folder in folders:
+        with suppress(OSError):  # somebody put something into it
+            folder.rmdir()

@@ -1,0 +1,39 @@
+"""Simon Willison's ``llm``: a model in ``extra-openai-models.yaml``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import ClassVar
+
+from burnish.proxy.agents.base import KEY_HEADER, Change, Home, Place
+from burnish.proxy.agents.yaml_items import YamlItem
+
+FOLDER = "io.datasette.llm"
+
+
+class Llm:
+    """``llm``."""
+
+    name: ClassVar[str] = "llm"
+    title: ClassVar[str] = "llm"
+    rating: ClassVar[str] = "llm -m burnish -c '/rl good'"
+
+    def changes(self, place: Place, home: Home) -> Sequence[Change]:
+        """Add burnish to its models; its default stays what it is."""
+        usual = (
+            home.path / "Library" / "Application Support" / FOLDER
+            if sys.platform == "darwin"
+            else home.config(FOLDER)
+        )
+        lines = ["- model_id: burnish", f"  model_name: {place.model}", f"  api_base: {place.api}"]
+        if place.own_credentials:
+            lines.append("  api_key_name: openai")
+        if place.key:
+            lines += ["  headers:", f"    {KEY_HEADER}: {place.key}"]
+        lines.append("  supports_tools: true")
+        return (YamlItem(home.named("LLM_USER_PATH", str(usual)) / "extra-openai-models.yaml", lines),)
+
+    def by_hand(self, place: Place) -> str:
+        """Return what a person has to do besides."""
+        return "Ask with: llm -m burnish '…', or make it the default: llm models default burnish"

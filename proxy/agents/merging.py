@@ -1,0 +1,115 @@
+"""What an agent's settings say once ours are put in, and once they are taken out again. Pure.
+
+Taking out is a merge of three: what stood there before, what we made of it, what somebody made of that since. Only
+what is still as we left it goes back to what it was. A *unit* is a table of ours, such as a provider: it goes whole,
+with what the agent itself has written into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import deepcopy
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from burnish.proxy.agents.base import Keys as Path
+from burnish.proxy.agents.formats import Format
+from burnish.proxy.agents.json_text import END
+
+Entries = Sequence[tuple[Path, Any]]
+"""What settings are to say: paths and values; a path that ends in END is an element of a list."""
+
+
+class _Nothing:
+    """What stands where nothing does."""
+
+
+NOTHING = _Nothing()
+
+
+class Difference(NamedTuple):
+    """One thing that two settings say differently."""
+
+    path: Path
+    before: Any
+    """NOTHING: it was not there."""
+    after: Any
+
+
+def with_entries(how: Format, text: str, entries: Entries) -> str:
+    """Return settings that say our entries as well. Raises ValueError when they cannot."""
+    wanted = how.parse(text)
+    new = text
+    for path, value in entries:
+        if path[-1] == END and isinstance(there := _at(wanted, path[:-1]), list) and value in there:
+            continue
+        new = how.put(new, path, value)
+        _set(wanted, path, value)
+    if how.parse(new) != wanted:
+        raise ValueError("it is written in a way that burnish cannot change safely")
+    return new
+
+
+def units_of(entries: Entries) -> frozenset[Path]:
+    """Return the paths of the tables among some entries."""
+    return frozenset(path for path, value in entries if isinstance(value, dict) and path[-1] != END)
+
+
+def without_entries(
+    how: Format, text: str, before: str, after: str, units: Collection[Path] = frozenset()
+) -> str:
+    """Return settings as they are now, less what made ``after`` of ``before``. Raises ValueError."""
+    for path, old, ours in differences(how.parse(before), how.parse(after), units):
+        now = _at(how.parse(text), path[:-1] if path[-1] == END else path)
+        if path[-1] == END:
+            if isinstance(now, list) and ours in now:
+                text = how.remove(text, (*path[:-1], now.index(ours)))
+        elif now == ours or (path in units and _holds(now, ours)):
+            text = how.remove(text, path) if old is NOTHING else how.put(text, path, old)
+    return text
+
+
+def differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], units: Collection[Path], path: Path = ()
+) -> Iterator[Difference]:
+    """Yield what was set, a unit before what is in it; any other container that was made comes last, empty by then."""
+    for key, value in after.items():
+        here, old = (*path, key), before.get(key, NOTHING)
+        made = old is NOTHING
+        if here in units and old != value:
+            yield Difference(here, old, value)
+        if isinstance(value, dict) and (made or isinstance(old, dict)):
+            yield from differences({} if made else old, value, units, here)
+        elif isinstance(value, list) and (made or (isinstance(old, list) and value[: len(old)] == old)):
+            yield from (Difference((*here, END), NOTHING, each) for each in value[0 if made else len(old) :])
+        elif old != value:
+            yield Difference(here, old, value)
+            continue
+        if made:
+            yield Difference(here, NOTHING, type(value)())
+
+
+def _holds(now: Any, ours: Any) -> bool:
+    """Whether all that we wrote is still there, and something was added at most."""
+    if isinstance(now, dict) and isinstance(ours, dict) and ours:
+        return all(key in now and _holds(now[key], value) for key, value in ours.items())
+    return bool(now == ours)
+
+
+def _at(settings: Any, path: Path) -> Any:
+    for key in path:
+        if not isinstance(settings, dict) or key not in settings:
+            return NOTHING
+        settings = settings[key]
+    return settings
+
+
+def _set(settings: dict[str, Any], path: Path, value: Any) -> None:
+    """Do with values what ``put`` does with text."""
+    here: Any = settings
+    for key, inner in pairwise(path):
+        here = here.setdefault(key, [] if inner == END else {})
+    if path[-1] == END:
+        here.append(deepcopy(value))
+    else:
+        here[path[-1]] = deepcopy(value)

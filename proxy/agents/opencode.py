@@ -1,0 +1,52 @@
+"""opencode: a provider in ``opencode.json``, and a command for ``/rl`` in its terminal interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Change, Home, Place
+from burnish.proxy.agents.changes import Settings
+from burnish.proxy.agents.formats import Json
+
+SCHEMA = "https://opencode.ai/config.json"
+
+
+class OpenCode:
+    """``opencode``."""
+
+    name: ClassVar[str] = "opencode"
+    title: ClassVar[str] = "opencode"
+    rating: ClassVar[str] = "/rl good"
+
+    def changes(self, place: Place, home: Home) -> Sequence[Change]:
+        """Make burnish its provider; the text of its command ``/rl`` is a message, which burnish answers itself."""
+        options: dict[str, Any] = {"baseURL": place.api}
+        if place.own_credentials:
+            options["apiKey"] = f"{{env:{OPENAI_KEY}}}"
+        if place.key:
+            options["headers"] = {KEY_HEADER: place.key}
+        provider = {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "burnish",
+            "options": options,
+            "models": {place.model: {"name": place.model}},
+        }
+        command = {"template": "/rl $ARGUMENTS", "description": "Rate the answer before (burnish)"}
+        model = f"burnish/{place.model}"
+        entries = [
+            (("$schema",), SCHEMA),  # which it adds itself otherwise
+            (("provider", "burnish"), provider),
+            (("model",), model),
+            (("command", "rl"), command),
+        ]
+        folder = home.config("opencode")
+        named = home.env.get("OPENCODE_CONFIG")
+        # Of two files in one folder, opencode lets the one that may hold comments decide.
+        with_comments = folder / "opencode.jsonc"
+        usual = with_comments if with_comments.exists() else folder / "opencode.json"
+        return (Settings(home.named("OPENCODE_CONFIG", "") if named else usual, Json(), entries),)
+
+    def by_hand(self, place: Place) -> str:
+        """Return what a person has to do besides."""
+        return ""

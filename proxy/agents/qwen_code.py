@@ -1,0 +1,53 @@
+"""Qwen Code: a model in ``settings.json``, and a command for ``/rl`` in its terminal interface."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Change, Home, Place
+from burnish.proxy.agents.changes import OwnFile, Settings
+from burnish.proxy.agents.formats import Json
+from burnish.proxy.agents.json_text import END
+
+OUR_KEY = "BURNISH_API_KEY"
+"""Qwen Code asks nobody without a key, which it takes from a variable."""
+
+# The text is a message, which burnish answers itself.
+COMMAND = """\
+---
+description: Rate the answer before (burnish)
+---
+/rl {{args}}
+"""
+
+
+class QwenCode:
+    """``qwen``."""
+
+    name: ClassVar[str] = "qwen-code"
+    title: ClassVar[str] = "Qwen Code"
+    rating: ClassVar[str] = "/rl good"
+
+    def changes(self, place: Place, home: Home) -> Sequence[Change]:
+        """Add burnish to its models, and pick it."""
+        folder = home.named("QWEN_HOME", ".qwen")
+        model: dict[str, Any] = {"id": place.model, "name": "burnish", "baseUrl": place.api}
+        model["envKey"] = OPENAI_KEY if place.own_credentials else OUR_KEY
+        if place.own_credentials and place.key:
+            model["generationConfig"] = {"customHeaders": {KEY_HEADER: place.key}}
+        entries: list[tuple[tuple[str | int, ...], Any]] = [
+            (("modelProviders", "openai", END), model),
+            (("security", "auth", "selectedType"), "openai"),
+            (("model", "name"), place.model),
+        ]
+        if not place.own_credentials:
+            entries.append((("env", OUR_KEY), place.key or "burnish"))
+        return (
+            Settings(folder / "settings.json", Json(), entries),
+            OwnFile(folder / "commands" / "rl.md", COMMAND),
+        )
+
+    def by_hand(self, place: Place) -> str:
+        """Return what a person has to do besides."""
+        return ""

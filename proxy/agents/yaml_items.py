@@ -1,0 +1,71 @@
+"""An item of a list in YAML, changed as lines, and only where they look as people usually write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from burnish.proxy.agents.base import Keys
+
+FIRST_ITEM = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*([ \t]*)- ")
+"""With its indentation, after empty lines and comments."""
+
+
+@dataclass(frozen=True, slots=True)
+class YamlItem:
+    """An item before those of others: in a list that is the whole file, or one below a key of it."""
+
+    path: Path
+    lines: Sequence[str]
+    """Those of the item, less what they are indented with; the first begins with a dash."""
+    key: str | None = None
+    head: str = ""
+    """What a new file begins with."""
+    kind: ClassVar[str] = "YAML item"
+    units: ClassVar[Collection[Keys]] = ()
+
+    def made(self, text: str | None) -> str:
+        """Return the file with our item. Raises ValueError where the list is written in another way."""
+        text = self.head if text is None else text
+        if text and not text.endswith("\n"):
+            text += "\n"
+        start = self._start(text)
+        if start is None:
+            return f"{text}{self.key}:\n{self._item('  ')}"
+        first = FIRST_ITEM.match(text, start)
+        if first is None and text[start:].strip():
+            raise ValueError(f"{self.key or 'it'} is no list, or one that is written in an unusual way")
+        return text[:start] + self._item(first[1] if first else "") + text[start:]
+
+    def _start(self, text: str) -> int | None:
+        """Return where the list begins; None: there is none, and its key comes to the end. Raises ValueError."""
+        if self.key is None:
+            return 0
+        found = re.search(rf"^{self.key}:(.*)\n", text, re.MULTILINE)
+        if found is None:
+            return None
+        if found[1].partition("#")[0].strip():
+            raise ValueError(f"{self.key} is written on one line")
+        return found.end()
+
+    def _item(self, indent: str) -> str:
+        return "".join(f"{indent}{line}\n" for line in self.lines)
+
+
+def without_item(now: str, before: str, after: str) -> str:
+    """Return a file without the lines that made ``after`` of ``before``. Raises ValueError."""
+    old, new = before.splitlines(), after.splitlines()
+    same = next(
+        (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new))
+    )
+    ours = new[same : same + len(new) - len(old)]
+    lines = now.splitlines(keepends=True)
+    bare = [line.rstrip("\r\n") for line in lines]
+    found = [i for i in range(len(bare)) if bare[i : i + len(ours)] == ours]
+    if len(found) != 1:
+        raise ValueError("take these lines out of it by hand:\n" + "\n".join(ours))
+    del lines[found[0] : found[0] + len(ours)]
+    return "".join(lines)

@@ -1,0 +1,124 @@
+"""``burnish connect | disconnect``: point an agent at burnish, and take exactly that back."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.proxy.agents import AGENTS, Agent, Change, Home, Place, connection, is_own
+from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.errors import NotRunning, WrongUsage
+from burnish.proxy.cli.settings import read_settings
+from burnish.proxy.cli.terminal import Url, console
+from burnish.proxy.config import Config
+
+Name = Annotated[str | None, typer.Argument(metavar="AGENT", help="Which; without it, all are listed.")]
+
+
+def connect(
+    agent: Name = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="What the agent is to ask for (default: whatever answers behind burnish)."),
+    ] = None,
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Print what its settings would say, and change nothing.")
+    ] = False,
+    url: Url = None,
+) -> None:
+    """Point an agent at burnish, and teach it /rl."""
+    config = read_settings()
+    if agent is None:
+        _list(config)
+        return
+    known = _known(agent)
+    place, running = _place(Proxy(url), config, model)
+    changes = known.changes(place, Home())
+    if only_print:
+        _print(changes, known.by_hand(place))
+        return
+    _say(connection.connect(changes, _record(config, known)))
+    if changes:
+        console.print(
+            f"{known.title} asks {place.url} now. Back again: [cyan]burnish disconnect {known.name}[/]",
+            soft_wrap=True,
+        )
+        console.print(f"To rate the answer before, type into it: [cyan]{escape(known.rating)}[/]")
+    if left := known.by_hand(place):
+        console.print(escape(left), soft_wrap=True)
+    if not running:
+        console.print(f"[yellow]No burnish answers at {escape(place.url)} yet: burnish up[/]")
+
+
+def disconnect(agent: Annotated[str, typer.Argument(metavar="AGENT", help="Which.")]) -> None:
+    """Take back what `burnish connect` changed, and nothing else."""
+    known = _known(agent)
+    done = connection.disconnect(_record(read_settings(), known))
+    if not done:
+        console.print(f"{known.title} is not connected: nothing to take back")
+    _say(done)
+
+
+def _known(name: str) -> Agent:
+    if name not in AGENTS:
+        raise WrongUsage(f"burnish knows no agent {name!r}; it knows {', '.join(AGENTS)}")
+    return AGENTS[name]
+
+
+def _record(config: Config, agent: Agent) -> Path:
+    return config.data_dir / connection.FOLDER / f"{agent.name}.json"
+
+
+def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, bool]:
+    """Return where burnish is and what an agent must know of it, and whether it answers there."""
+    try:
+        upstream, running = str(proxy.get("/burnish/status")["upstream"]), True
+    except NotRunning:
+        upstream, running = config.upstream or "embedded:", False
+    ours = is_own(upstream)
+    place = Place(
+        url=proxy.url,
+        model=model or "default",
+        renames=model is not None or ours,
+        own_credentials=not ours and config.upstream_api_key is None,
+        key=config.api_key.get_secret_value() if config.api_key else None,
+        hook=shlex.join([*_program(), "hook", "--url", proxy.url]),
+    )
+    return place, running
+
+
+def _program() -> list[str]:
+    """Return how this very burnish is started, wherever that is done."""
+    started = Path(sys.argv[0])
+    if started.name == "burnish":
+        return [str(started.absolute())]
+    return [sys.executable, "-m", "burnish"]
+
+
+def _print(changes: Sequence[Change], by_hand: str) -> None:
+    for change in changes:
+        typer.echo(f"# {change.path}\n{change.made(None)}")
+    if by_hand:
+        typer.echo(by_hand)
+
+
+def _say(done: Sequence[connection.Done]) -> None:
+    for each in done:
+        console.print(f"  {each.what:<10} {escape(str(each.path))}", soft_wrap=True)
+        if each.why:
+            console.print(f"             [yellow]{escape(each.why)}[/]", soft_wrap=True)
+
+
+def _list(config: Config) -> None:
+    table = Table("agent", "", "connected", "to rate, type", box=None)
+    for agent in AGENTS.values():
+        connected = "yes" if connection.recorded(_record(config, agent)) else ""
+        table.add_row(agent.name, agent.title, connected, agent.rating)
+    console.print(table)

@@ -1,0 +1,40 @@
+"""``burnish hook``: what an agent runs when somebody types ``/rl`` into it and it would keep that to itself.
+
+An agent must not suffer from it: whatever goes wrong is said in the answer, and the exit code is 0.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import typer
+
+from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.errors import CommandFailed
+from burnish.proxy.cli.terminal import Url
+from burnish.proxy.errors import BurnishError
+
+COMMAND = "/rl"
+SESSION_HEADER = "x-burnish-session"
+
+
+def hook(url: Url = None) -> None:
+    """Carry out the /rl command that an agent's hook was given on stdin; anything else goes on to the model."""
+    try:
+        given = json.load(sys.stdin)
+        prompt, session = str(given["prompt"]), str(given["session_id"])
+        event = str(given["hook_event_name"])
+    except (ValueError, LookupError, TypeError) as error:
+        typer.echo(f"burnish: this is no hook's input: {error}", err=True)
+        return
+    if prompt.split(maxsplit=1)[:1] != [COMMAND]:
+        return
+    try:
+        said = Proxy(url).post("/burnish/command", {"text": prompt}, headers={SESSION_HEADER: session})[
+            "answer"
+        ]
+    except (CommandFailed, BurnishError) as error:
+        said = f"burnish: {error}"
+    hidden = {"hookEventName": event, "suppressOriginalPrompt": True}
+    typer.echo(json.dumps({"decision": "block", "reason": said, "hookSpecificOutput": hidden}))

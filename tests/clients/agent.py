@@ -1,0 +1,134 @@
+"""A real agent in a home folder of its own, run to its end, and what burnish has logged of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+
+from tests.clients.terminal import Terminal, terminal
+from tests.support.burnish import Burnish
+from tests.support.scripted_model import ScriptedModel
+
+ROOT = Path(__file__).parents[2]
+CLIENTS = ROOT / ".clients"
+INSTALLED = CLIENTS / ".burnish-clients"
+LIMIT_S = 90.0
+"""Of one run; on a machine that is busy with something else."""
+
+QUIET = {
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    "CONTINUE_TELEMETRY_ENABLED": "0",
+    "NO_UPDATE_NOTIFIER": "1",
+    "DO_NOT_TRACK": "1",
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+}
+"""No agent has business outside this machine here."""
+
+
+class Agent:
+    """What a test does with an agent, and sees of it."""
+
+    def __init__(self, burnish: Burnish, model: ScriptedModel, home: Path) -> None:
+        self.burnish = burnish
+        self.model = model
+        self.home = home
+        self.work = home / "work"
+        self.work.mkdir(parents=True)
+        self.before = ""
+
+    def begin(self) -> None:
+        """Forget what was logged so far."""
+        logged = self._get("/burnish/completions", limit=1)["data"]
+        self.before = logged[0]["id"] if logged else ""
+
+    def run(self, *command: str) -> str:
+        """Run a program in the home folder; return what it printed. It must end well, and in time."""
+        process = subprocess.Popen(
+            _found(command),
+            cwd=self.work,
+            env=self._env(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            output, errors = process.communicate(timeout=LIMIT_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        assert process.returncode == 0, f"{command} ended with {process.returncode}:\n{output}\n{errors}"
+        return output
+
+    @contextmanager
+    def in_terminal(self, *command: str) -> Iterator[Terminal]:
+        """Run a program in a terminal until the block is left."""
+        with terminal(_found(command), self.work, self._env() | {"TERM": "xterm-256color"}) as shown:
+            yield shown
+
+    def end(self) -> None:
+        """End what it left running: some start servers that outlive them."""
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                if process.environ().get("HOME") == str(self.home):
+                    process.kill()
+
+    def burnish_says(self, *arguments: str) -> str:
+        """Run a command of burnish, as the person who uses the agent would."""
+        return self.run(sys.executable, "-m", "burnish", *arguments)
+
+    def files(self) -> dict[str, bytes]:
+        """Every file of the home folder."""
+        return {
+            str(path.relative_to(self.home)): path.read_bytes()
+            for path in sorted(self.home.rglob("*"))
+            if path.is_file()
+        }
+
+    def write(self, name: str, text: str) -> None:
+        """Put a file of settings into the home folder."""
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def logged(self) -> list[dict[str, Any]]:
+        """What burnish has logged since then, earliest first."""
+        found = self._get("/burnish/completions", limit=100)["data"]
+        return [each for each in reversed(found) if each["id"] > self.before]
+
+    def rated(self) -> dict[str, Any]:
+        """The one of these that has a rating."""
+        (rated,) = [each for each in self.logged() if each["rating"] is not None]
+        return rated
+
+    def _get(self, path: str, **params: Any) -> Any:
+        answer = httpx.get(self.burnish.url + path, params=params, timeout=10)
+        assert answer.status_code == httpx.codes.OK, answer.text
+        return answer.json()
+
+    def _env(self) -> dict[str, str]:
+        kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
+        path = f"{CLIENTS / 'node_modules' / '.bin'}:{os.environ['PATH']}"
+        own = {"HOME": str(self.home), "PATH": path, "BURNISH_DATA_DIR": str(self.burnish.data_dir)}
+        return kept | QUIET | own
+
+
+def _found(command: Sequence[str]) -> list[str]:
+    bins = (CLIENTS / "node_modules" / ".bin", CLIENTS / "python" / "bin")
+    program = next((str(found) for folder in bins if (found := folder / command[0]).exists()), command[0])
+    return [program, *command[1:]]

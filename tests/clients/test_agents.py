@@ -1,0 +1,161 @@
+"""Real agents, told by ``burnish connect`` where to ask: they answer, run tools, are rated, and come away unharmed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.clients.agent import Agent
+from tests.clients.script import question
+from tests.support.burnish import Burnish
+from tests.support.scripted_model import ScriptedModel
+
+
+@dataclass(frozen=True)
+class Headless:
+    """How an agent is used without a terminal."""
+
+    name: str
+    ask: tuple[str, ...]
+    """The command line, less what is asked."""
+    again: tuple[str, ...] | None
+    """The same within the conversation before."""
+    with_tools: tuple[str, ...] | None = None
+    """Where it needs to be told that it may run commands."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """What somebody has set before: texts by file."""
+
+
+LLM_TOOL = 'def tell() -> str:\n    """Tell the colour."""\n    return "sky-42"'
+CODEX = ("codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+AGENTS = [
+    Headless(
+        "claude-code",
+        ("claude", "-p"),
+        ("claude", "-p", "--continue"),
+        ("claude", "-p", "--allowedTools=Bash", "--"),
+        {".claude/settings.json": json.dumps({"theme": "dark", "env": {"EDITOR": "vi"}}, indent=4)},
+    ),
+    Headless(
+        "codex",
+        CODEX,
+        (*CODEX, "resume", "--last"),
+        None,
+        {".codex/config.toml": '# mine\nmodel = "gpt-5"  # the good one\n\n[tui]\nnotifications = false\n'},
+    ),
+    Headless(
+        "opencode",
+        ("opencode", "run"),
+        ("opencode", "run", "--continue"),
+        None,
+        {".config/opencode/opencode.json": '{"autoupdate": false, "share": "disabled"}'},
+    ),
+    Headless(
+        "qwen-code",
+        ("qwen",),
+        ("qwen", "--continue"),
+        ("qwen", "--approval-mode=yolo"),
+        # In the form in which it writes them itself.
+        {".qwen/settings.json": '{\n  "ui": {\n    "theme": "GitHub"\n  },\n  "$version": 4\n}'},
+    ),
+    Headless("cline", ("cline",), None),
+    Headless(
+        "continue",
+        ("cn", "-p"),
+        ("cn", "-p", "--resume"),
+        ("cn", "-p", "--auto"),
+        {".continue/config.yaml": "name: Mine\nversion: 0.0.1\nschema: v1\nmodels: # none yet\n"},
+    ),
+    Headless(
+        "openclaw",
+        ("openclaw", "agent", "--local", "--session-id", "one", "--message"),
+        ("openclaw", "agent", "--local", "--session-id", "one", "--message"),
+        None,
+        {".openclaw/openclaw.json": '{\n  "logging": {"level": "silent"}\n}\n'},
+    ),
+    Headless(
+        "llm", ("llm", "-m", "burnish"), ("llm", "-c"), ("llm", "-m", "burnish", "--functions", LLM_TOOL)
+    ),
+]
+
+
+@pytest.fixture(scope="module", params=AGENTS, ids=lambda each: each.name)
+def headless(request: pytest.FixtureRequest) -> Headless:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def connected(
+    headless: Headless, burnish: Burnish, model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Agent]:
+    """An agent in a home folder with settings of somebody's, connected."""
+    agent = Agent(burnish, model, tmp_path_factory.mktemp(headless.name))
+    for name, text in headless.settings.items():
+        agent.write(name, text)
+    assert burnish.url in agent.burnish_says("connect", headless.name)
+    yield agent
+    agent.end()
+
+
+@pytest.fixture
+def agent(connected: Agent) -> Agent:
+    """The same, with nothing logged yet."""
+    connected.begin()
+    return connected
+
+
+def test_answers(headless: Headless, agent: Agent) -> None:
+    """It answers, streamed through burnish, and `burnish good` finds that very answer."""
+    asked, answer = question()
+    assert answer in agent.run(*headless.ask, asked)
+    assert all(each.body["stream"] for each in agent.model.asked if asked in str(each.body))
+    (turn,) = [each for each in agent.logged() if said(each) == answer]
+    assert turn["outcome"] == "complete"
+    agent.burnish_says("good")
+    assert agent.rated()["id"] == turn["id"]
+
+
+def test_tools(headless: Headless, agent: Agent) -> None:
+    """It runs the tool that the model calls, and the answer after that is rated."""
+    asked, answer = question(of_tool=True)
+    assert answer in agent.run(*(headless.with_tools or headless.ask), asked)
+    agent.burnish_says("bad", "too short")
+    assert said(agent.rated()) == answer
+    assert any((each["reply"] or {}).get("tool_calls") for each in agent.logged())
+
+
+def test_rl(headless: Headless, agent: Agent) -> None:
+    """What is typed into it rates the answer before, and the model is never told of it."""
+    if headless.again is None:
+        pytest.skip("it goes on with a conversation only in a terminal: see test_terminals")
+    asked, answer = question()
+    agent.run(*headless.ask, asked)
+    again = headless.again
+    assert "rated good with your comment" in agent.run(*again, "/rl good nicely put")
+    assert said(agent.rated()) == answer
+    asked, answer = question()
+    assert answer in agent.run(*again, asked)
+    assert not any("/rl good" in str(each.body) for each in agent.model.asked)
+
+
+def test_disconnect(headless: Headless, agent: Agent) -> None:
+    """After all that, its settings are byte for byte what they were."""
+    agent.burnish_says("disconnect", headless.name)
+    assert {name: text.encode() for name, text in headless.settings.items()}.items() <= agent.files().items()
+    assert not [
+        name for name, text in agent.files().items() if agent.burnish.url.encode() in text and settings(name)
+    ]
+
+
+def said(completion: dict) -> str:
+    reply = completion["reply"] or {}
+    content = reply.get("content")
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
+
+
+def settings(name: str) -> bool:
+    return re.search(r"\.(json|toml|yaml|md)$", name) is not None

@@ -1,0 +1,216 @@
+"""Connecting an agent and taking that back: files as they were, or nothing done at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from burnish.proxy.agents import AGENTS, Change, Home, Place
+from burnish.proxy.agents.connection import connect, disconnect, recorded
+from burnish.proxy.errors import ConfigError
+
+PLACE = Place("http://127.0.0.1:8787")
+CLAUDE = {"theme": "dark", "env": {"ANTHROPIC_MODEL": "opus", "EDITOR": "vi"}, "hooks": {"Stop": []}}
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "connections" / "agent.json"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path / "home", {})
+
+
+@pytest.fixture
+def settings(home: Home) -> Path:
+    """Claude Code's, as somebody wrote them."""
+    path = home.path / ".claude" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(json.dumps(CLAUDE, indent=4).encode() + b"\r\n\r\n")
+    path.chmod(0o640)
+    return path
+
+
+def claude(home: Home, place: Place = PLACE) -> list[Change]:
+    return list(AGENTS["claude-code"].changes(place, home))
+
+
+def snapshot(home: Home) -> dict[str, tuple[bytes, int] | None]:
+    return {
+        str(path.relative_to(home.path)): (path.read_bytes(), path.stat().st_mode) if path.is_file() else None
+        for path in home.path.rglob("*")
+    }
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_every_agent_is_connected_once_and_restored_from_nothing(name: str, home: Home, record: Path):
+    home.path.mkdir()
+    changes = AGENTS[name].changes(PLACE, home)
+    connect(changes, record)
+    connected = snapshot(home)
+    assert all(each.what == "unchanged" for each in connect(changes, record))
+    assert snapshot(home) == connected
+    for change in changes:
+        assert PLACE.url in change.path.read_text() or change.kind == "file"
+        assert change.path.stat().st_mode & 0o777 == 0o600
+    disconnect(record)
+    assert snapshot(home) == {}
+    assert not record.exists()
+
+
+def test_settings_come_back_byte_for_byte(home: Home, settings: Path, record: Path):
+    before = snapshot(home)
+    connect(claude(home), record)
+    assert json.loads(settings.read_text())["env"] == {
+        "ANTHROPIC_MODEL": "default",
+        "EDITOR": "vi",
+        "ANTHROPIC_BASE_URL": PLACE.url,
+        "ANTHROPIC_DEFAULT_OPUS_MODEL": "default",
+        "ANTHROPIC_DEFAULT_SONNET_MODEL": "default",
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": "default",
+        "ANTHROPIC_AUTH_TOKEN": "burnish",
+    }
+    assert settings.stat().st_mode & 0o777 == 0o640
+    assert record.stat().st_mode & 0o777 == 0o600
+    disconnect(record)
+    assert snapshot(home) == before
+
+
+def test_connecting_to_another_place_forgets_the_first(home: Home, settings: Path, record: Path):
+    before = snapshot(home)
+    connect(claude(home), record)
+    connect(claude(home, Place("http://127.0.0.1:9999", renames=False, own_credentials=True)), record)
+    assert json.loads(settings.read_text())["env"] == CLAUDE["env"] | {
+        "ANTHROPIC_BASE_URL": "http://127.0.0.1:9999"
+    }
+    disconnect(record)
+    assert snapshot(home) == before
+
+
+def test_what_was_changed_since_stays(home: Home, settings: Path, record: Path):
+    connect(claude(home), record)
+    said = json.loads(settings.read_text())
+    said["theme"] = "light"
+    said["env"] |= {"EDITOR": "ed", "ANTHROPIC_MODEL": "sonnet"}
+    settings.write_text(json.dumps(said))
+    connect(claude(home), record)
+    disconnect(record)
+    assert json.loads(settings.read_text()) == {
+        **CLAUDE,
+        "theme": "light",
+        "env": {"ANTHROPIC_MODEL": "sonnet", "EDITOR": "ed"},
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"env": "none"}', '{"hooks": {"UserPromptExpansion": {}}}', '{"a": 1} // mine', "\xff"],
+)
+def test_settings_that_cannot_be_changed_are_left_with_everything_else(
+    text: str, home: Home, settings: Path, record: Path
+):
+    settings.write_bytes(text.encode("latin-1"))
+    before = snapshot(home)
+    with pytest.raises(ConfigError, match=r"settings\.json was left as it is"):
+        connect(claude(home), record)
+    assert snapshot(home) == before
+    assert not record.exists()
+
+
+def test_somebody_elses_command_of_the_same_name_is_not_overwritten(home: Home, settings: Path, record: Path):
+    command = home.path / ".claude" / "commands" / "rl.md"
+    command.parent.mkdir()
+    command.write_text("Roll a die.\n")
+    before = snapshot(home)
+    with pytest.raises(ConfigError, match="somebody else's file"):
+        connect(claude(home), record)
+    assert snapshot(home) == before
+
+
+def test_a_link_stays_a_link(home: Home, settings: Path, record: Path, tmp_path: Path):
+    elsewhere = tmp_path / "dotfiles.json"
+    settings.rename(elsewhere)
+    settings.symlink_to(elsewhere)
+    text = elsewhere.read_bytes()
+    connect(claude(home), record)
+    assert settings.is_symlink()
+    assert PLACE.url in elsewhere.read_text()
+    disconnect(record)
+    assert settings.is_symlink()
+    assert elsewhere.read_bytes() == text
+
+
+@pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_text("{")])
+def test_files_that_went_or_broke_since_harm_nobody(
+    spoil: Callable[[Path], object], home: Home, settings: Path, record: Path
+):
+    connect(claude(home), record)
+    spoil(settings)
+    before = settings.read_bytes() if settings.exists() else None
+    done = {each.path.name: each for each in disconnect(record)}
+    assert done["rl.md"].what == "removed"
+    assert (settings.read_bytes() if settings.exists() else None) == before
+    if before is not None:
+        assert done["settings.json"].what == "left"
+        assert [each.path for each in recorded(record)] == [str(settings)]
+
+
+@pytest.mark.parametrize(
+    "in_the_way",
+    [
+        lambda folder: folder.write_text("a file where the folder should be"),
+        lambda folder: folder.symlink_to(
+            "/proc/nothing"
+        ),  # found out only when the settings are written already
+    ],
+)
+def test_nothing_is_done_by_half(
+    in_the_way: Callable[[Path], object], home: Home, settings: Path, record: Path
+):
+    in_the_way(settings.parent / "commands")
+    before = snapshot(home)
+    with pytest.raises(ConfigError, match=r"rl\.md"):
+        connect(claude(home), record)
+    assert snapshot(home) == before
+    assert not record.exists()
+
+
+def test_a_file_in_a_folder_of_ours_keeps_the_folder(home: Home, record: Path):
+    connect(claude(home), record)
+    (home.path / ".claude" / "commands" / "mine.md").write_text("Mine.\n")
+    disconnect(record)
+    assert set(snapshot(home)) == {".claude", ".claude/commands", ".claude/commands/mine.md"}
+
+
+def test_folders_of_settings_may_be_named_by_variables(tmp_path: Path):
+    named = Home(
+        tmp_path, {name: f"/{name}" for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCODE_CONFIG")}
+    )
+    assert [str(change.path) for name in ("claude-code", "codex", "opencode")
+            for change in AGENTS[name].changes(PLACE, named)] == [
+        "/CLAUDE_CONFIG_DIR/settings.json",
+        "/CLAUDE_CONFIG_DIR/commands/rl.md",
+        "/CODEX_HOME/config.toml",
+        "/OPENCODE_CONFIG",
+    ]  # fmt: skip
+
+
+def test_a_key_of_burnish_goes_where_only_burnish_reads_it(home: Home):
+    for name, agent in AGENTS.items():
+        for ours in (True, False):
+            place = Place(PLACE.url, key="sk-burnish", own_credentials=not ours)
+            changes = agent.changes(place, home)
+            assert not changes or "sk-burnish" in "".join(change.made(None) for change in changes), name
+
+
+def test_a_record_that_is_none_is_said_to_be_so(record: Path):
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    with pytest.raises(ConfigError, match=os.path.basename(record)):
+        disconnect(record)

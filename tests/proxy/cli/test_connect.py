@@ -1,0 +1,103 @@
+"""``burnish connect``, ``disconnect`` and the hook, as programs that people and agents run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.burnish import Burnish
+from tests.support.program import NOBODY, ask, run
+
+HOOK = {"session_id": "s", "hook_event_name": "UserPromptExpansion", "prompt": "/rl good"}
+
+
+@pytest.fixture
+def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "OPENCODE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    return {"HOME": str(tmp_path)}
+
+
+def test_connected_and_back(burnish: Burnish, env: dict[str, str], tmp_path: Path) -> None:
+    settings = tmp_path / ".codex" / "config.toml"
+    settings.parent.mkdir()
+    settings.write_text('# mine\nmodel = "gpt-5"\n')
+    done = run("connect", "codex", url=burnish.url, env=env)
+    assert done.returncode == 0, done.stderr
+    assert str(settings) in done.stdout
+    assert f'base_url = "{burnish.url}/v1"' in settings.read_text()
+    assert "unchanged" in run("connect", "codex", url=burnish.url, env=env).stdout
+    listed = {line.split()[0]: line for line in run("connect", env=env).stdout.splitlines()}
+    assert "yes" in listed["codex"]
+    assert "yes" not in listed["opencode"]
+    assert "restored" in run("disconnect", "codex", env=env).stdout
+    assert settings.read_text() == '# mine\nmodel = "gpt-5"\n'
+    again = run("disconnect", "codex", env=env)
+    assert again.returncode == 0
+    assert "is not connected" in again.stdout
+
+
+def test_what_would_be_written_is_printed_and_not_written(
+    burnish: Burnish, env: dict[str, str], tmp_path: Path
+) -> None:
+    printed = run("connect", "claude-code", "--print", "--model", "qwen", url=burnish.url, env=env).stdout
+    assert '"ANTHROPIC_MODEL": "qwen"' in printed
+    assert "/rl $ARGUMENTS" in printed
+    assert f"OPENAI_API_BASE={burnish.url}/v1" in run("connect", "aider", url=burnish.url, env=env).stdout
+    assert not (tmp_path / ".claude").exists()
+
+
+def test_it_works_before_burnish_runs_and_says_so(env: dict[str, str], tmp_path: Path) -> None:
+    done = run("connect", "opencode", url=NOBODY, env=env)
+    assert done.returncode == 0
+    assert "burnish up" in done.stdout
+    assert NOBODY in (tmp_path / ".config" / "opencode" / "opencode.json").read_text()
+
+
+def test_what_cannot_be_done_is_said_in_one_sentence(env: dict[str, str], tmp_path: Path) -> None:
+    unknown = run("connect", "emacs", url=NOBODY, env=env)
+    assert unknown.returncode == 2
+    assert "claude-code" in unknown.stderr
+    settings = tmp_path / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text("{ // mine\n}")
+    refused = run("connect", "claude-code", url=NOBODY, env=env)
+    assert refused.returncode == 1
+    assert "--print" in refused.stderr
+    assert settings.read_text() == "{ // mine\n}"
+
+
+def test_before_a_cloud_an_agent_keeps_its_own_login_and_models(env: dict[str, str], tmp_path: Path) -> None:
+    cloud = env | {"BURNISH_UPSTREAM": "https://api.anthropic.com"}
+    run("connect", "claude-code", url=NOBODY, env=cloud)
+    settings = json.loads((tmp_path / ".claude" / "settings.json").read_text())
+    assert settings["env"] == {"ANTHROPIC_BASE_URL": NOBODY}
+
+
+def test_a_hook_answers_in_the_agents_words(burnish: Burnish, env: dict[str, str]) -> None:
+    ask(burnish.url)
+    nobodys = run("hook", "--url", burnish.url, stdin=json.dumps(HOOK), env=env)
+    said = json.loads(nobodys.stdout)
+    assert said["decision"] == "block"
+    assert "nothing was rated" in said["reason"], "it was asked in no session"
+    status = run("hook", "--url", burnish.url, stdin=json.dumps(HOOK | {"prompt": "/rl status"}), env=env)
+    assert "training" in json.loads(status.stdout)["reason"]
+
+
+@pytest.mark.parametrize(
+    ("stdin", "says"),
+    [
+        (json.dumps(HOOK), "no burnish answers"),
+        (json.dumps(HOOK | {"prompt": "Why is the sky blue?"}), ""),
+        (json.dumps({"prompt": "/rl good"}), ""),
+        ("[]", ""),
+        ("", ""),
+    ],
+)
+def test_a_hook_never_breaks_the_agent(stdin: str, says: str, env: dict[str, str]) -> None:
+    done = run("hook", "--url", NOBODY, stdin=stdin, env=env)
+    assert done.returncode == 0
+    assert says in done.stdout
+    assert bool(done.stdout) == bool(says), "without an answer, the prompt goes on to the model"
