@@ -45,7 +45,7 @@ class Home:
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def named(self, variable: str, default: str) -> Path:
-        """Return the folder or file that a variable names, else one below the home folder."""
+        """Return the folder or file that a variable names, else one below the home folder (unless it is absolute)."""
         value = self.env.get(variable)
         return Path(value).expanduser() if value else self.path / default
 
@@ -88,8 +88,8 @@ class Agent(Protocol):
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
         """Return what must change so that it asks burnish; nothing where that can only be done by hand."""
-        ...
+        return ()
 
     def by_hand(self, place: Place) -> str:
         """Return what a person has to do besides, or instead; "" where nothing is left."""
-        ...
+        return ""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from burnish.proxy.agents.base import OPENAI_KEY, Change, Home, Place
+from burnish.proxy.agents.base import OPENAI_KEY, Agent, Place
 
 
-class Aider:
-    """``aider``."""
+class Aider(Agent):
+    """``aider``, which has a file of settings in each project."""
 
     name: ClassVar[str] = "aider"
     title: ClassVar[str] = "aider"
     rating: ClassVar[str] = "burnish good, in another terminal"
-
-    def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Change nothing: it has a file of settings in each project."""
-        return ()
 
     def by_hand(self, place: Place) -> str:
         """Return how it is started."""
@@ -25,16 +20,12 @@ class Aider:
         return f"OPENAI_API_BASE={place.api} {key}aider --model openai/{place.model}"
 
 
-class OpenWebUI:
-    """Open WebUI."""
+class OpenWebUI(Agent):
+    """Open WebUI, whose settings are in its database."""
 
     name: ClassVar[str] = "open-webui"
     title: ClassVar[str] = "Open WebUI"
     rating: ClassVar[str] = "/rl good"
-
-    def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Change nothing: its settings are in its database."""
-        return ()
 
     def by_hand(self, place: Place) -> str:
         """Return what to set."""

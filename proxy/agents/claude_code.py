@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, Change, Home, Place
+from burnish.proxy.agents.base import KEY_HEADER, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import OwnFile, Settings
 from burnish.proxy.agents.formats import Json
 from burnish.proxy.agents.json_text import END
@@ -27,7 +27,7 @@ disable-model-invocation: true
 """
 
 
-class ClaudeCode:
+class ClaudeCode(Agent):
     """``claude``."""
 
     name: ClassVar[str] = "claude-code"
@@ -54,7 +54,3 @@ class ClaudeCode:
             ),
             OwnFile(folder / "commands" / "rl.md", COMMAND),
         )
-
-    def by_hand(self, place: Place) -> str:
-        """Return what a person has to do besides."""
-        return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, Change, Home, Place
+from burnish.proxy.agents.base import KEY_HEADER, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json
 
@@ -16,7 +16,7 @@ LONG_AGO = "2026-01-01T00:00:00.000Z"
 """Cline wants to know when a provider was set, and writes that anew each time it is used."""
 
 
-class Cline:
+class Cline(Agent):
     """``cline``."""
 
     name: ClassVar[str] = "cline"

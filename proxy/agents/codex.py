@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Change, Home, Place
+from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Toml
 
 PROVIDER = ("model_providers", "burnish")
 
 
-class Codex:
+class Codex(Agent):
     """``codex``."""
 
     name: ClassVar[str] = "codex"
@@ -28,7 +28,3 @@ class Codex:
             provider["http_headers"] = {KEY_HEADER: place.key}
         entries = [(("model",), place.model), (("model_provider",), "burnish"), (PROVIDER, provider)]
         return (Settings(home.named("CODEX_HOME", ".codex") / "config.toml", Toml(), entries),)
-
-    def by_hand(self, place: Place) -> str:
-        """Return what a person has to do besides."""
-        return ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Change, Home, Place
-from burnish.proxy.agents.yaml_items import YamlItem
+from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.yaml_items import YamlItem, quoted
 
 HEAD = "name: Local\nversion: 1.0.0\nschema: v1\n"
 
 
-class Continue:
+class Continue(Agent):
     """``cn``, and the extensions for editors."""
 
     name: ClassVar[str] = "continue"
@@ -24,16 +24,12 @@ class Continue:
         lines = [
             "- name: burnish",
             "  provider: openai",
-            f"  model: {place.model}",
+            f"  model: {quoted(place.model)}",
             f"  apiBase: {place.api}",
-            f"  apiKey: {key}",
+            f"  apiKey: {quoted(key)}",
             "  roles: [chat, edit, apply]",
         ]
         if place.own_credentials and place.key:
-            lines += ["  requestOptions:", "    headers:", f"      {KEY_HEADER}: {place.key}"]
+            lines += ["  requestOptions:", "    headers:", f"      {KEY_HEADER}: {quoted(place.key)}"]
         path = home.named("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
         return (YamlItem(path, lines, key="models", head=HEAD),)
-
-    def by_hand(self, place: Place) -> str:
-        """Return what a person has to do besides."""
-        return ""

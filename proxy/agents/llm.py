@@ -6,13 +6,13 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, Change, Home, Place
-from burnish.proxy.agents.yaml_items import YamlItem
+from burnish.proxy.agents.base import KEY_HEADER, Agent, Change, Home, Place
+from burnish.proxy.agents.yaml_items import YamlItem, quoted
 
 FOLDER = "io.datasette.llm"
 
 
-class Llm:
+class Llm(Agent):
     """``llm``."""
 
     name: ClassVar[str] = "llm"
@@ -26,11 +26,11 @@ class Llm:
             if sys.platform == "darwin"
             else home.config(FOLDER)
         )
-        lines = ["- model_id: burnish", f"  model_name: {place.model}", f"  api_base: {place.api}"]
+        lines = ["- model_id: burnish", f"  model_name: {quoted(place.model)}", f"  api_base: {place.api}"]
         if place.own_credentials:
             lines.append("  api_key_name: openai")
         if place.key:
-            lines += ["  headers:", f"    {KEY_HEADER}: {place.key}"]
+            lines += ["  headers:", f"    {KEY_HEADER}: {quoted(place.key)}"]
         lines.append("  supports_tools: true")
         return (YamlItem(home.named("LLM_USER_PATH", str(usual)) / "extra-openai-models.yaml", lines),)
 

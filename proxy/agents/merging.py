@@ -34,6 +34,7 @@ class Difference(NamedTuple):
     before: Any
     """NOTHING: it was not there."""
     after: Any
+    """NOTHING: it is no longer there, since a table of ours stands where it was a part of another."""
 
 
 def with_entries(how: Format, text: str, entries: Entries) -> str:
@@ -87,6 +88,7 @@ def differences(
             continue
         if made:
             yield Difference(here, NOTHING, type(value)())
+    yield from (Difference((*path, key), old, NOTHING) for key, old in before.items() if key not in after)
 
 
 def _holds(now: Any, ours: Any) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Change, Home, Place
+from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json
 
 
-class OpenClaw:
+class OpenClaw(Agent):
     """``openclaw``."""
 
     name: ClassVar[str] = "openclaw"
@@ -30,10 +30,6 @@ class OpenClaw:
             (("agents", "defaults", "model", "primary"), f"burnish/{place.model}"),
         ]
         return (Settings(_file(home), Json(), entries),)
-
-    def by_hand(self, place: Place) -> str:
-        """Return what a person has to do besides."""
-        return ""
 
 
 def _file(home: Home) -> Path:

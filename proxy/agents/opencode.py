@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Change, Home, Place
+from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json
 
 SCHEMA = "https://opencode.ai/config.json"
 
 
-class OpenCode:
+class OpenCode(Agent):
     """``opencode``."""
 
     name: ClassVar[str] = "opencode"
@@ -41,12 +41,7 @@ class OpenCode:
             (("command", "rl"), command),
         ]
         folder = home.config("opencode")
-        named = home.env.get("OPENCODE_CONFIG")
         # Of two files in one folder, opencode lets the one that may hold comments decide.
         with_comments = folder / "opencode.jsonc"
         usual = with_comments if with_comments.exists() else folder / "opencode.json"
-        return (Settings(home.named("OPENCODE_CONFIG", "") if named else usual, Json(), entries),)
-
-    def by_hand(self, place: Place) -> str:
-        """Return what a person has to do besides."""
-        return ""
+        return (Settings(home.named("OPENCODE_CONFIG", str(usual)), Json(), entries),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Change, Home, Place
+from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import OwnFile, Settings
 from burnish.proxy.agents.formats import Json
 from burnish.proxy.agents.json_text import END
@@ -22,7 +22,7 @@ description: Rate the answer before (burnish)
 """
 
 
-class QwenCode:
+class QwenCode(Agent):
     """``qwen``."""
 
     name: ClassVar[str] = "qwen-code"
@@ -47,7 +47,3 @@ class QwenCode:
             Settings(folder / "settings.json", Json(), entries),
             OwnFile(folder / "commands" / "rl.md", COMMAND),
         )
-
-    def by_hand(self, place: Place) -> str:
-        """Return what a person has to do besides."""
-        return ""

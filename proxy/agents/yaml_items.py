@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import ClassVar
 
 from burnish.proxy.agents.base import Keys
 
-FIRST_ITEM = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*([ \t]*)- ")
-"""With its indentation, after empty lines and comments."""
+NEXT_LINE = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?P<indent>[ \t]*)(?P<item>- )?(?P<said>.*)")
+"""After empty lines and comments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,12 @@ class YamlItem:
         start = self._start(text)
         if start is None:
             return f"{text}{self.key}:\n{self._item('  ')}"
-        first = FIRST_ITEM.match(text, start)
-        if first is None and text[start:].strip():
+        following = NEXT_LINE.match(text, start)
+        assert following  # it matches anything
+        ends = not following["said"] or (self.key is not None and not following["indent"])
+        if not following["item"] and not ends:
             raise ValueError(f"{self.key or 'it'} is no list, or one that is written in an unusual way")
-        return text[:start] + self._item(first[1] if first else "") + text[start:]
+        return text[:start] + self._item(following["indent"] if following["item"] else "") + text[start:]
 
     def _start(self, text: str) -> int | None:
         """Return where the list begins; None: there is none, and its key comes to the end. Raises ValueError."""
@@ -53,6 +56,11 @@ class YamlItem:
 
     def _item(self, indent: str) -> str:
         return "".join(f"{indent}{line}\n" for line in self.lines)
+
+
+def quoted(text: str) -> str:
+    """Return a text as YAML takes it whatever stands in it: as JSON."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def without_item(now: str, before: str, after: str) -> str:

@@ -27,7 +27,9 @@ QUESTIONS = {
 CONTROL = re.compile(
     r"\x1b\[[0-9;?<>=]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|[\x00-\x08\x0e-\x1f]"
 )
-KEY_S = 0.02
+ENTER = b"\r"
+AGAIN_S = 5.0
+KEY_S = 0.05
 SETTLED_S = 1.0
 """Interfaces take a moment from what was typed to what they believe was typed."""
 
@@ -38,23 +40,32 @@ class Terminal:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._seen = b""
+        self._entered = False
 
     def enter(self, text: str) -> None:
         """Type a line, and press enter once it stands there."""
         self._read_for(SETTLED_S)
-        for character in text:  # what comes all at once was pasted, and enter belongs to it
+        for character in text:
             os.write(self._descriptor, character.encode())
             self._read_for(KEY_S)
         self._read_for(SETTLED_S)
         self._seen = b""
-        os.write(self._descriptor, b"\r")
+        os.write(self._descriptor, ENTER)
+        self._entered = True
 
     def until(self, text: str) -> None:
-        """Read until a text has appeared since the last enter, however the interface breaks its lines."""
+        """Read until a text has appeared since the last enter, however the interface breaks its lines.
+
+        Now and then enter is pressed again: what is typed on a busy machine looks pasted, and enter a part of it.
+        """
         deadline = time.monotonic() + LIMIT_S
+        again = time.monotonic() + AGAIN_S
         while "".join(text.split()) not in "".join(self.text().split()):
             assert time.monotonic() < deadline, f"waited for {text!r}, got: {self.text()}"
             self._read_for(0.1)
+            if self._entered and time.monotonic() > again:
+                os.write(self._descriptor, ENTER)
+                again += AGAIN_S
 
     def text(self) -> str:
         """What has appeared since the last enter, less what only moves and colours."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from burnish.proxy.agents.formats import Format, Json, Toml
 from burnish.proxy.agents.json_text import END
-from burnish.proxy.agents.merging import with_entries, without_entries
+from burnish.proxy.agents.merging import units_of, with_entries, without_entries
 
 names = st.text("abcdefgh-_ .é", min_size=1, max_size=5)
 scalars = st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8)
@@ -100,3 +100,15 @@ def test_what_somebody_changed_since_is_theirs():
     after = with_entries(Json(), before, [(("env", "A"), "ours"), (("env", "B"), "ours")])
     edited = after.replace('"A": "ours"', '"A": "new"')
     assert json.loads(without_entries(Json(), edited, before, after)) == {"env": {"A": "new"}}
+
+
+def test_a_table_of_ours_goes_with_what_the_agent_wrote_into_it_and_not_with_what_somebody_changed():
+    ours = [(("providers", "burnish"), {"settings": {"url": "u"}, "at": "then"})]
+    before = '{"providers": {"other": {}}}'
+    after = with_entries(Json(), before, ours)
+    used = after.replace('"url": "u"', '"url": "u", "seen": true')
+    assert json.loads(without_entries(Json(), used, before, after, units_of(ours))) == json.loads(before)
+    changed = used.replace('"u"', '"elsewhere"')
+    assert json.loads(without_entries(Json(), changed, before, after, units_of(ours)))["providers"][
+        "burnish"
+    ] == {"settings": {"url": "elsewhere", "seen": True}}
