@@ -31,7 +31,11 @@ PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
 PROTOCOL = "http/protobuf"
 INSTALL = 'pip install "burnish[otel]"'
 
-OPERATIONS: Mapping[str, str] = {"completions": "text_completion"}
+OPERATIONS: Mapping[str, str] = {
+    "completions": "text_completion",
+    "ollama_generate": "text_completion",
+    "gemini": "generate_content",
+}
 """What surfaces are for, as the conventions call it; all others are for chat."""
 
 MAX_TEXT = 256

@@ -46,8 +46,8 @@ from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
 
 # How many targets one request may find gone before it fails.
 MAX_TRIES = 3
-# It takes what stands in Authorization for a login, and refuses a key there.
-ANTHROPIC = "api.anthropic.com"
+# They take what stands in Authorization for a login, and refuse a key there.
+NO_BEARER = ("api.anthropic.com", "generativelanguage.googleapis.com")
 BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
 # What an engine answers to a system message that its template does not have, or to a context that is too long.
 REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -336,7 +336,7 @@ def _our_credentials(target: Target, authorization: bytes, surface: Surface | No
     if surface is None or surface.key_header is None:
         return [bearer]
     own = (surface.key_header, authorization.removeprefix(b"Bearer "))
-    return [own] if urlsplit(target.url).hostname == ANTHROPIC else [bearer, own]
+    return [own] if urlsplit(target.url).hostname in NO_BEARER else [bearer, own]
 
 
 def _naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[bytes, bytes]:

@@ -12,7 +12,8 @@ from urllib.parse import quote, unquote
 import orjson
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces.base import ChatRequest, Reply
+from burnish.proxy.surfaces import bodies
+from burnish.proxy.surfaces.base import ChatRequest, Reply, without_items
 from burnish.proxy.surfaces.decoding import Undecodable, decode
 from burnish.proxy.surfaces.gemini_contents import (
     Part,
@@ -24,7 +25,7 @@ from burnish.proxy.surfaces.gemini_contents import (
     tools_of,
     turns,
 )
-from burnish.proxy.surfaces.lenient import as_text, loads, storable, words_of
+from burnish.proxy.surfaces.lenient import as_text, loads, storable
 from burnish.proxy.surfaces.sse import SseParser
 
 PATH = re.compile(
@@ -105,26 +106,15 @@ class Gemini:
         """Understand a request's body. Raises InvalidRequest that names the field."""
         said = list(turns(_contents(body)))
         messages = [message for turn in said for message in turn.messages]
-        origins = [turn.index for turn in said for _ in turn.messages]
+        origins: list[int | tuple[int, ...]] = [turn.items for turn in said for _ in turn.messages]
         if system := parts_of(member(body, "systemInstruction")):
             messages.insert(0, {"role": "system", "content": content_of(system)})
             origins.insert(0, -1)
         return ChatRequest(messages, self.model, self.stream, _params(body), tuple(origins))
 
     def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body without some of the request's messages (by index) and everything else as it was.
-
-        A content that no message has as its origin belongs to the message of the one before it.
-        """
-        origins = request.origins or ()
-        kept = {origin for index, origin in enumerate(origins) if index not in cut}
-        gone = {origins[index] for index in cut} - kept
-        owner, left = -1, []
-        for index, content in enumerate(_contents(body)):
-            owner = index if index in origins else owner
-            if owner not in gone:
-                left.append(content)
-        return {**body, "contents": left}
+        """Return the body without some of the request's messages (by index) and everything else as it was."""
+        return {**body, "contents": without_items(_contents(body), request, cut)}
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
         """Return the body with a text at the end of its system prompt; None when it has no place for one."""
@@ -237,7 +227,7 @@ def _reply(parts: Sequence[dict[str, Any]], *, whole: bool) -> Reply:
     spoken = [choice for choice in choices if choice["message"]]
     first = spoken[0] if spoken else choices[0] if choices else {}
     rich = len(spoken) > 1 or bool(spoken and set(first) - {"index", "message", "finish_reason"})
-    error = _first(words_of(part.get("error")) for part in parts)
+    error = _first(bodies.error_in(part) for part in parts)
     blocked = _first(member(member(part, "promptFeedback"), "blockReason") for part in parts)
     finished = blocked or (choices and all(choice["finish_reason"] for choice in choices))
     response_id = _first(member(part, "responseId") for part in parts)

@@ -43,8 +43,8 @@ def _camel(name: str) -> str:
 class Turn:
     """What one side said: one content, or several of the model's one after the other, as its chunks come back."""
 
-    index: int
-    """Of the first content."""
+    items: tuple[int, ...]
+    """Which contents."""
     messages: list[dict[str, Any]]
 
 
@@ -53,9 +53,10 @@ def turns(contents: Iterable[dict[str, Any]]) -> Iterator[Turn]:
     for role, several in groupby(enumerate(contents), lambda each: each[1].get("role")):
         if role == "model":
             said = list(several)
-            yield Turn(said[0][0], [assistant([part for _, content in said for part in parts_of(content)])])
+            parts = [part for _, content in said for part in parts_of(content)]
+            yield Turn(tuple(index for index, _ in said), [assistant(parts)])
         else:
-            yield from (Turn(index, _human(parts_of(content))) for index, content in several)
+            yield from (Turn((index,), _human(parts_of(content))) for index, content in several)
 
 
 def parts_of(content: Any) -> list[Part]:

@@ -68,12 +68,3 @@ def dumps(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
         return "null"  # nested a thousand times: nobody calls a tool with it
-
-
-def words_of(error: Any) -> str | None:
-    """Return what the member ``error`` of an answer says: a text, or an object with a message; None: nothing."""
-    if isinstance(error, dict) and isinstance(error.get("message"), str):
-        error = error["message"]
-    if not error:
-        return None
-    return as_text((error if isinstance(error, str) else dumps(error)).encode("utf-8", "replace"))

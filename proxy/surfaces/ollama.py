@@ -12,10 +12,11 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
+from burnish.proxy.surfaces import bodies
 from burnish.proxy.surfaces.base import ChatRequest, Reply
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import as_text, dumps, loads, storable, words_of
+from burnish.proxy.surfaces.lenient import as_text, dumps, loads, storable
 
 CHAT = Chat()
 
@@ -62,7 +63,7 @@ class _Ollama(ABC):
         parts = _parts(body)
         if not parts:
             return Reply(error=as_text(body), readable=not body)
-        error = next((words for part in parts if (words := words_of(part.get("error")))), None)
+        error = next((words for part in parts if (words := bodies.error_in(part))), None)
         reason = next((part["done_reason"] for part in reversed(parts) if part.get("done_reason")), None)
         said = [found for part in parts if (found := self._said(part))]
         message = storable(_reply(said)) if said and reason not in LOADING else None
@@ -140,10 +141,8 @@ class OllamaGenerate(_Ollama):
         return _request(CHAT.read({**rest, "messages": messages}), messages)
 
     def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body without some of the request's messages (by index) and everything else as it was."""
-        roles = {request.messages[index]["role"] for index in cut}
-        gone = {"system": {"system"}, "user": {"prompt", "images"}}
-        return {key: value for key, value in body.items() if not any(key in gone[role] for role in roles)}
+        """Return the body as it is: it holds no history that anything could be cut from."""
+        return body
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
         """Return the body with a text at the end of its system prompt; None when it has no place for one."""

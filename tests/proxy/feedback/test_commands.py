@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from burnish.proxy.feedback.commands import (
@@ -211,6 +211,7 @@ commands = st.sampled_from(
 
 @given(commands, words, words)
 def test_a_command_inside_a_longer_text_is_never_honoured(command: str, before: str, after: str):
+    assume(not before.strip().startswith("/rl"))  # an unknown command gets help
     for joint in ("\n", "\n\n", ": "):
         assert find_command([*BEFORE, user(f"{before}{joint}{command}")]) is None
         assert find_command([*BEFORE, user(f"{before}{joint}{command}\n{after}")]) is None

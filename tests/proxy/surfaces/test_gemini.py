@@ -137,7 +137,7 @@ def test_contents_become_messages():
         {"role": "tool", "tool_call_id": "c1", "name": "look", "content": '{"output":"a cat"}'},
         {"role": "user", "content": "So?"},
     ]
-    assert request.origins == (-1, 0, 1, 2, 3)
+    assert request.origins == (-1, (0,), (1,), (2,), (3,))
 
 
 def test_both_spellings_say_the_same():
@@ -221,7 +221,7 @@ def test_contents_are_cut_and_everything_else_stays():
     contents = [user("a"), model("b"), model("c"), user(returned("f"), returned("g")), user("d")]
     body = {"systemInstruction": {"parts": [{"text": "s"}]}, "contents": contents, "cachedContent": "x"}
     request = gemini.read(body)
-    assert request.origins == (-1, 0, 1, 3, 3, 4)
+    assert request.origins == (-1, (0,), (1, 2), (3,), (3,), (4,))
     assert gemini.without(body, request, {1, 2}) == {**body, "contents": contents[3:]}
     assert gemini.without(body, request, {3}) == body  # the other half of that content stays
     assert gemini.without(body, request, {3, 4})["contents"] == [*contents[:3], user("d")]
