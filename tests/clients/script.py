@@ -11,7 +11,8 @@ from tests.support.scripted_model import Asked, Call, Said
 NUMBER = re.compile(r"number (\d+)")
 TOOL = "Run the command that tells the colour"
 PRINTED = "sky-42"
-COMMAND = "echo sky-$((6 * 7))"
+# Qwen Code now and then loses what a command printed that ends at once.
+COMMAND = "echo sky-$((6 * 7)) && sleep 0.5"
 ERRANDS = {
     "You are a title generator": "Blue sky",
     "You are naming a coding session": '{"title": "Blue sky"}',
