@@ -283,9 +283,7 @@ class Relay:
         self, scope: Scope, target: Target, body: bytes | AsyncIterator[bytes] | None, raw_path: bytes
     ) -> UpstreamResponse:
         headers = self._guard.without_key(to_upstream(scope["headers"]))
-        given = by_name(headers)
-        theirs = target.keep_caller_authorization and any(given.get(name) for name in CREDENTIALS)
-        if target.authorization and not theirs:
+        if target.authorization and not (target.keep_caller_authorization and _brings_key(headers)):
             headers = [(name, value) for name, value in headers if name.lower() not in CREDENTIALS]
             headers += _our_credentials(target, target.authorization.encode(), surface_at(scope["path"]))
         if not isinstance(body, bytes) and (length := by_name(scope["headers"]).get(b"content-length")):
@@ -328,6 +326,12 @@ class Relay:
 def caller_of(headers: Named) -> str:
     """Whose request it is: the header x-burnish-user, or the person at this machine."""
     return first(headers, b"x-burnish-user") or "local"
+
+
+def _brings_key(headers: RawHeaders) -> bool:
+    """Whether a caller has a key of its own for the upstream."""
+    given = by_name(headers)
+    return any(given.get(name) for name in CREDENTIALS)
 
 
 def _our_credentials(target: Target, authorization: bytes, surface: Surface | None) -> RawHeaders:
