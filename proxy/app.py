@@ -176,7 +176,14 @@ def _routes_and_relay(
         registry=parts.registry if parts else None,
     )
     routes = [
-        *status_routes(log, upstream, engine, learner_status, lambda caller: instant.status(caller, live())),
+        *status_routes(
+            log,
+            upstream,
+            engine,
+            learner_status,
+            lambda caller: instant.status(caller, live()),
+            has_key=config.upstream_api_key is not None,
+        ),
         *metrics_routes(observing.counts, standing),
         *feedback_routes(log, on_feedback, config.train.rater_weights),
         command_route(answer),

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from burnish.proxy.errors import BurnishError, NotFound
 from burnish.proxy.relay.guard import Guard
-from burnish.proxy.surfaces import surface_at
+from burnish.proxy.surfaces import error_at
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +38,6 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1003, "reason": "burnish speaks HTTP only"})
-            return
         begun = False
 
         async def noting_send(message: Message) -> None:
@@ -76,9 +73,7 @@ def is_own(scope: Scope) -> bool:
 
 def error_response(error: BurnishError, path: str = "") -> Response:
     """Turn an error into its status and body, in the format of what is posted to a path."""
-    surface = surface_at(path)
-    body = surface.error(error) if surface else error.envelope()
-    response = Response(orjson.dumps(body), error.status, media_type="application/json")
+    response = Response(orjson.dumps(error_at(path, error)), error.status, media_type="application/json")
     response.raw_headers.extend(error.headers)
     return response
 

@@ -177,7 +177,9 @@ class Config(BaseSettings):
         "same model. Unset: the embedded engine.",
     )
     upstream_api_key: SecretStr | None = Field(
-        None, description="Key for the upstream, used when the caller sends no Authorization of its own."
+        None,
+        description="Key for the upstream, used when the caller sends none of its own; `burnish` and `-` stand for "
+        "none.",
     )
     model: str | None = Field(
         None,

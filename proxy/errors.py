@@ -59,6 +59,11 @@ class Unauthorized(BurnishError, PermissionError):
 
     status, type, code = 401, "authentication_error", "invalid_api_key"
 
+    def __init__(self, message: str, **more: Any) -> None:
+        super().__init__(message, **more)
+        # What the SDKs of OpenAI and Anthropic heed; Claude Code tries again for minutes otherwise.
+        self.headers.append((b"x-should-retry", b"false"))
+
 
 class Forbidden(BurnishError, PermissionError):
     """Understood, and refused."""

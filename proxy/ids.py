@@ -23,6 +23,11 @@ def completion_id() -> str:
     return _new("cmpl_")
 
 
+def passed_id() -> str:
+    """Return a new id of a request that is merely passed through."""
+    return _new("pass_")
+
+
 def feedback_id() -> str:
     """Return a new id of a piece of feedback."""
     return _new("fb_")

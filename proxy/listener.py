@@ -2,7 +2,7 @@
 
 uvicorn waits for ever for the rest of a request, and takes headers of any length: whoever can reach the port could fill
 the memory, or hold every descriptor, without sending one whole request. A request that comes whole in one piece, as
-nearly all do, costs two comparisons here.
+nearly all do, costs two comparisons here. One for a websocket is an ordinary request with a tunnel to open.
 """
 
 from __future__ import annotations
@@ -12,16 +12,22 @@ import gc
 import logging
 import sys
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import httptools
 import orjson
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, HeadersTooLarge, RequestTimeout
+from burnish.proxy.relay.client import WRITE
+from burnish.proxy.relay.headers import RawHeaders, by_name
+from burnish.proxy.relay.tunnel import TUNNEL, ClientEnd
+from burnish.proxy.surfaces import error_at
 
 # Agents send cookies and tokens, seldom more than a few KiB. (A longer head that comes in one piece may pass.)
 HEAD_LIMIT_BYTES = 64 * 1024
@@ -48,6 +54,7 @@ def server(app: ASGIApp, config: Config) -> uvicorn.Server:
         uvicorn.Config(
             app,
             http=type("ClientConnection", (ClientConnection,), limits),
+            ws="none",  # they are tunnelled, see below
             lifespan="off",
             log_level="warning",
             access_log=False,
@@ -95,9 +102,13 @@ class ClientConnection(HttpToolsProtocol):
         """Expect a request."""
         super().connection_made(transport)  # type: ignore[arg-type]  # as uvicorn has it
         self._head_bytes = 0
-        """Of a head that came in several pieces."""
+        """What has come of a request that is not whole yet since there was a byte of its body."""
+        self._in_body = False
         self._late_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        self._running: RequestResponseCycle | None = None
+        """The request that is being answered; ``cycle`` is the latest that has come."""
+        self._tunnel: ClientEnd | None = None
         # A client that never begins is like one that has nothing more to ask.
         self.timeout_keep_alive_task = self.loop.call_later(self.patience_s, self.timeout_keep_alive_handler)
 
@@ -106,18 +117,78 @@ class ClientConnection(HttpToolsProtocol):
         if len(data) > HEAD_LIMIT_BYTES and self._only_head(data):
             self._refuse(_too_large())
             return
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._feed(data)
         cycle = self.cycle
         if cycle is None or cycle.more_body or cycle.scope is not self.scope:
             self._goes_on(len(data))
         elif self._timer:
             self._whole()
 
+    def on_headers_complete(self) -> None:
+        """Keep the headers as they are now: uvicorn would add a request's trailers to them (RFC 9110 §6.5.1)."""
+        super().on_headers_complete()
+        self.scope["headers"] = self.headers.copy()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        self._in_body = True
+        super().on_body(body)
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers."""
+        """Cancel the request that is being answered, and stop all timers."""
         super().connection_lost(exc)
+        if self._running and self._running is not self.cycle:
+            # Others were sent ahead, and uvicorn tells only the last of them.
+            self._running.disconnected = True
+            self._running.message_event.set()
         self._unset_keepalive_if_required()
         self._whole()
+
+    def shutdown(self) -> None:
+        """Let the request that is being answered be the last; a tunnel would never end by itself."""
+        super().shutdown()
+        if self._tunnel and self._tunnel.joined:
+            self._tunnel.abort()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        cycle.scope["extensions"] = {WRITE: partial(_write, cycle)}  # type: ignore[dict-item]  # ours is no dictionary
+        super()._start_asgi_task(cycle, app)
+
+    def _should_upgrade(self) -> bool:
+        """Whether ``_feed`` sees to a request that asks for another protocol; uvicorn does not ask of any other."""
+        return True
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        try:
+            while data:
+                try:
+                    self.parser.feed_data(data)
+                    return
+                except httptools.HttpParserUpgrade as asked:
+                    data = self._take_upgrade(memoryview(data)[asked.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _take_upgrade(self, rest: memoryview) -> memoryview:
+        """Take a request that asks for another protocol as if it did not; one for a websocket may become a tunnel.
+
+        A server may do so (RFC 9110 §7.8), and Java's client asks for HTTP/2 at first. The parser has left the body in
+        ``rest``; returns what of that it is to read on.
+        """
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        head = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        head += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        tunnelled = method == b"GET" and _asks_for_websocket(self.headers)
+        self.parser.feed_data(b"\r\n".join([*head, b"\r\n"]))
+        if not tunnelled:
+            return rest
+        self.cycle.keep_alive = False
+        self._tunnel = ClientEnd(self, self.transport, bytes(rest))
+        self.scope["extensions"] = {TUNNEL: {"end": self._tunnel}}
+        self.transport.set_protocol(self._tunnel)
+        return rest[:0]
 
     def _only_head(self, data: bytes) -> bool:
         between = self.cycle is None or not self.cycle.more_body
@@ -134,10 +205,10 @@ class ClientConnection(HttpToolsProtocol):
             self._late_at = min(now + self.patience_s, self._late_at + size / SLOWEST_BYTES_S)
         if self._timer is None:
             self._timer = self.loop.call_at(self._late_at, self._look)
-        if self.cycle is None or self.cycle.scope is not self.scope:
-            self._head_bytes += size
-            if self._head_bytes > HEAD_LIMIT_BYTES:
-                self._refuse(_too_large())
+        self._head_bytes = 0 if self._in_body else self._head_bytes + size
+        self._in_body = False
+        if self._head_bytes > HEAD_LIMIT_BYTES:
+            self._refuse(_too_large())
 
     def _whole(self) -> None:
         self._head_bytes = 0
@@ -163,7 +234,8 @@ class ClientConnection(HttpToolsProtocol):
         self._whole()
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not cycle.response_started:
-            self.transport.write(_response(error))
+            begun = cycle is not None and not cycle.response_complete
+            self.transport.write(_response(error, cycle.scope["path"] if cycle and begun else ""))
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -171,6 +243,24 @@ class ClientConnection(HttpToolsProtocol):
         self.transport.set_protocol(_Deaf(self))
         self.transport.write_eof()
         self.loop.call_later(LINGER_S, self.transport.close)
+
+
+def _write(cycle: RequestResponseCycle, part: bytes) -> bool:
+    """Send a part of a body that goes on, as the cycle itself would; False when the client does not keep up."""
+    if cycle.disconnected:
+        return False
+    if cycle.chunked_encoding:
+        cycle.transport.write(b"%x\r\n%b\r\n" % (len(part), part))
+    else:
+        cycle.expected_content_length -= len(part)
+        cycle.transport.write(part)
+    return not cycle.flow.write_paused
+
+
+def _asks_for_websocket(headers: RawHeaders) -> bool:
+    named = by_name(headers)
+    protocols = [each.strip().lower() for each in named[b"upgrade"].split(b",")]
+    return b"websocket" in protocols and not named.keys() & {b"content-length", b"transfer-encoding"}
 
 
 class _Deaf(asyncio.Protocol):
@@ -190,8 +280,8 @@ def _too_large() -> HeadersTooLarge:
     )
 
 
-def _response(error: BurnishError) -> bytes:
-    content = orjson.dumps(error.envelope())
+def _response(error: BurnishError, path: str) -> bytes:
+    content = orjson.dumps(error_at(path, error))
     status = HTTPStatus(error.status)
     return (
         b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 Outcome = Literal["complete", "cut", "cancelled", "failed"]
 """complete: the upstream's answer ended as it should (whatever its status code);
@@ -13,13 +13,27 @@ Scope = Literal["completion", "turn", "conversation"]
 Source = Literal["human", "environment", "judge", "implicit"]
 
 
+class Passage(TypedDict):
+    """What is said of a request that was merely passed through: no completion, and no word of either body."""
+
+    method: str
+    path: str
+    """Without the query, where keys may stand."""
+    request_bytes: int
+    """Of the body; of a websocket all that the client said."""
+    response_bytes: int
+    prompt_tokens: int | None
+    """As the answer's ``usage`` counts them, where it has one."""
+    completion_tokens: int | None
+
+
 class Exchange(NamedTuple):
     """One request and what came back, raw, as the relay hands it to the log. Parsed on the writer thread."""
 
     completion_id: str
-    """Ours: "cmpl_" + 26 characters that sort by time."""
+    """Ours: "cmpl_" (of what was merely passed through "pass_") + 26 characters that sort by time."""
     surface: str
-    """Wire format, e.g. "chat"."""
+    """Wire format, e.g. "chat"; "" of what was merely passed through."""
     started_at: float
     """Seconds since the epoch, UTC."""
     first_byte_s: float | None
@@ -48,12 +62,16 @@ class Exchange(NamedTuple):
     """x-burnish-session, or a session id that a known client sends."""
     retry: int = 0
     """x-stainless-retry-count."""
+    sub_agent: bool = False
+    """Whether an agent's own agent asks, as its headers say."""
     base_digest: str | None = None
     """"sha256:<hex>" of the base weights that answered; None = not a model that burnish trains."""
     instant: str | None = None
     """What burnish added to the system prompt; ``request_body`` is without it."""
     traceparent: str | None = None
     """The client's span (W3C trace context); None unless traces are exported. Not stored."""
+    passage: Passage | None = None
+    """Of what was merely passed through, which has neither ``request_body`` nor ``chunks``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,18 +101,47 @@ class Completion:
     total_s: float
     base_digest: str | None = None
     """Of the base weights that answered; None when that is not known."""
+    continues: str | None = None
+    """The completion whose reply its context ends with, but for what the user and tools said since."""
     messages: tuple[dict[str, Any], ...] = ()
     """The context; empty in listings."""
     params: dict[str, Any] = field(default_factory=dict)
     """Everything else of the request (temperature, tools, …); empty in listings."""
     prompt: str = ""
-    """Text of the last user message."""
+    """What the person asked: the text of their last message, less what the client added to it."""
     reply: dict[str, Any] | None = None
     """The assistant message; None when there is none."""
     rating: float | None = None
     """Effective reward by ratings in [-1, 1], None when unrated."""
     instant: str | None = None
     """What burnish had added to the system prompt; ``messages`` are without it. None: nothing."""
+    sub_agent: bool = False
+    """Whether an agent's own agent asked, as its headers said. Others say so in their messages only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """One logged request that was merely passed through."""
+
+    id: str
+    created_at: float
+    """Seconds since the epoch, UTC."""
+    method: str
+    path: str
+    model: str | None
+    """As the request's body or query names it, where that was easily found."""
+    upstream: str
+    status: int | None
+    outcome: Outcome
+    error: str | None
+    caller: str
+    session: str | None
+    request_bytes: int
+    response_bytes: int
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    first_byte_s: float | None
+    total_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +216,22 @@ class RatedCompletion:
     worse: dict[str, Any] | None = None
     """The reply of another completion to the same context, which this one was preferred over."""
     next_turn: str | None = None
-    """What the user wrote right after the reply, when the conversation went on from it."""
+    """What the user said right after the reply, when the conversation went on from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regeneration:
+    """A user asked the same again: perhaps what came first was not what they wanted."""
+
+    completion_id: str
+    """What they got then."""
+    instead_of: str
+    """The completion before it, of the same context."""
+    conversation_id: str
+    created_at: float
+    """When they asked again, seconds since the epoch, UTC."""
+    went_on_from: str | None
+    """The answer to this context that the conversation went on from; None where it did from none, or from several."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,8 @@ def _only_one(data_dir: Path) -> Iterator[None]:
 @contextmanager
 def _listening(config: Config) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    with socket.socket(family) as listener:
+    # asyncio asks the kernel not to hold answers back (TCP_NODELAY) only where a socket says that it is TCP.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((config.host, config.port))

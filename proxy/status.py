@@ -50,9 +50,12 @@ def status_routes(
     engine: Engine | None,
     learner_status: Callable[[], dict[str, Any]],
     instant_status: Callable[[str], Awaitable[dict[str, Any]]],
+    *,
+    has_key: bool,
 ) -> Sequence[Route]:
     """Return the routes; ``engine`` is None for an upstream that burnish does not swap versions in.
 
+    ``has_key``: burnish has a key for the upstream, so that callers need none.
     ``instant_status`` says how a caller's wishes stand.
     """
 
@@ -63,7 +66,7 @@ def status_routes(
         return json_response(content | {"version": burnish.__version__}, 200 if up else 503)
 
     async def models(request: Request) -> Response:
-        offered = await upstream.models()
+        offered = await upstream.models(request.scope["headers"])
         default = {"id": DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "burnish"}
         return json_response({"object": "list", "data": [default, *offered]})
 
@@ -72,6 +75,7 @@ def status_routes(
             {
                 "version": burnish.__version__,
                 "upstream": upstream.name,
+                "upstream_api_key": has_key,
                 "live": engine.live()
                 if engine
                 else {"version": None, "name": None, "served_by": [], "resident": []},

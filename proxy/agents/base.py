@@ -12,7 +12,8 @@ Keys = tuple[str | int, ...]
 """A way through settings."""
 OPENAI_KEY = "OPENAI_API_KEY"
 """Where most agents look for the key of what answers."""
-KEY_HEADER = "x-burnish-key"
+BURNISH_KEY = "BURNISH_API_KEY"
+"""Where burnish's own commands look for the key of burnish."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class Agent(Protocol):
     title: ClassVar[str]
     rating: ClassVar[str]
     """How an answer is rated in it."""
+    own_key: ClassVar[str] = f"{OPENAI_KEY} where it runs"
+    """Whence it takes a key of its own."""
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
         """Return what must change so that it asks burnish; nothing where that can only be done by hand."""
@@ -92,4 +95,4 @@ class Agent(Protocol):
 
     def by_hand(self, place: Place) -> str:
         """Return what a person has to do besides, or instead; "" where nothing is left."""
-        return ""
+        return f"It brings its own key: {self.own_key}" if place.own_credentials else ""

@@ -5,6 +5,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 from burnish.proxy.agents.base import OPENAI_KEY, Agent, Place
+from burnish.proxy.keys import ANY_KEY, KEY_HEADER
+
+WHOSE = (
+    "ENABLE_FORWARD_USER_INFO_HEADERS=true",
+    "FORWARD_USER_INFO_HEADER_USER_ID=x-burnish-user",
+    "FORWARD_SESSION_INFO_HEADER_CHAT_ID=x-burnish-session",
+)
+"""What makes Open WebUI say whose request it is, and in which chat."""
 
 
 class Aider(Agent):
@@ -12,12 +20,19 @@ class Aider(Agent):
 
     name: ClassVar[str] = "aider"
     title: ClassVar[str] = "aider"
-    rating: ClassVar[str] = "burnish good, in another terminal"
+    rating: ClassVar[str] = "a space, then /rl good"
 
     def by_hand(self, place: Place) -> str:
         """Return how it is started."""
-        key = "" if place.own_credentials else f"{OPENAI_KEY}={place.key or 'burnish'} "
-        return f"OPENAI_API_BASE={place.api} {key}aider --model openai/{place.model}"
+        key = "" if place.own_credentials else f"{OPENAI_KEY}={place.key or ANY_KEY} "
+        command = f"OPENAI_API_BASE={place.api} {key}aider --model openai/{place.model}"
+        if not (place.own_credentials and place.key):
+            return command
+        header = f'{{{KEY_HEADER}: "{place.key}"}}'
+        return (
+            f"{command}\nwith your own {OPENAI_KEY}, and in ~/.aider.model.settings.yml:\n"
+            f"- name: openai/{place.model}\n  extra_params:\n    extra_headers: {header}"
+        )
 
 
 class OpenWebUI(Agent):
@@ -29,9 +44,13 @@ class OpenWebUI(Agent):
 
     def by_hand(self, place: Place) -> str:
         """Return what to set."""
-        key = f"your {OPENAI_KEY}" if place.own_credentials else place.key or "burnish"
+        key = f"your {OPENAI_KEY}" if place.own_credentials else place.key or ANY_KEY
+        both = place.own_credentials and place.key
+        header = f'  headers  {{"{KEY_HEADER}": "{place.key}"}}\n' if both else ""
         return (
             "In Open WebUI: Admin Panel → Settings → Connections → OpenAI API → +, with\n"
-            f"  URL  {place.api}\n  key  {key}\n"
-            f"or before its first start: OPENAI_API_BASE_URL={place.api} {OPENAI_KEY}={key}"
+            f"  URL  {place.api}\n  key  {key}\n{header}"
+            f"or before its first start: OPENAI_API_BASE_URL={place.api} {OPENAI_KEY}={key}\n"
+            "Where several people use it, so that each one's ratings are their own:\n"
+            f"  {' '.join(WHOSE)}"
         )

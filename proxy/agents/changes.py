@@ -52,6 +52,19 @@ class OwnFile:
         return self.text
 
 
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A file for a program of ours to write into: whatever it says, it goes."""
+
+    path: Path
+    kind: ClassVar[str] = "scratch"
+    units: ClassVar[Collection[Keys]] = ()
+
+    def made(self, text: str | None) -> str:
+        """Return what it says already."""
+        return text or ""
+
+
 TakeBack = Callable[[str, str, str, Collection[Keys]], str]
 """From a file's text as it is now, as it was before, as we made it, and our tables: its text without ours. Raises
 ValueError."""
@@ -65,6 +78,10 @@ def _item(now: str, before: str, after: str, units: Collection[Keys]) -> str:
     return without_item(now, before, after)
 
 
+def _nothing(now: str, before: str, after: str, units: Collection[Keys]) -> str:
+    return ""
+
+
 def _file(now: str, before: str, after: str, units: Collection[Keys]) -> str:
     raise ValueError("somebody changed it since; delete it by hand if it is not needed")
 
@@ -74,5 +91,6 @@ KINDS: Mapping[str, TakeBack] = {
     Toml.name: _settings(Toml()),
     YamlItem.kind: _item,
     OwnFile.kind: _file,
+    Scratch.kind: _nothing,
 }
 """How changes are taken back where the file was changed since."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, Agent, Change, Home, Place
+from burnish.proxy.agents.base import Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json
+from burnish.proxy.keys import ANY_KEY, KEY_HEADER
 
 PROVIDER = "openai-compatible"
 VERSION = 1
@@ -28,7 +29,7 @@ class Cline(Agent):
         data = home.named("CLINE_DATA_DIR", str(home.named("CLINE_DIR", ".cline") / "data"))
         settings: dict[str, Any] = {"provider": PROVIDER, "model": place.model, "baseUrl": place.api}
         if not place.own_credentials:
-            settings["apiKey"] = place.key or "burnish"
+            settings["apiKey"] = place.key or ANY_KEY
         elif place.key:
             settings["headers"] = {KEY_HEADER: place.key}
         provider = {"settings": settings, "updatedAt": LONG_AGO, "tokenSource": "manual"}
@@ -38,7 +39,3 @@ class Cline(Agent):
             (("providers", PROVIDER), provider),
         ]
         return (Settings(data / "settings" / "providers.json", Json(), entries),)
-
-    def by_hand(self, place: Place) -> str:
-        """Return what a person has to do besides."""
-        return "Give it the key of what answers: cline auth" if place.own_credentials else ""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents import files
+from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
-from burnish.proxy.agents.formats import Toml
+from burnish.proxy.agents.formats import Json, Toml
+from burnish.proxy.keys import KEY_HEADER
 
 PROVIDER = ("model_providers", "burnish")
 
@@ -18,13 +21,26 @@ class Codex(Agent):
     name: ClassVar[str] = "codex"
     title: ClassVar[str] = "Codex"
     rating: ClassVar[str] = "a space, then /rl good"
+    own_key: ClassVar[str] = f"{OPENAI_KEY} where it runs, or that of codex login --with-api-key before this"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
         """Make burnish its provider, over the Responses API, which is all that it speaks."""
+        folder = home.named("CODEX_HOME", ".codex")
         provider: dict[str, Any] = {"name": "burnish", "base_url": place.api, "wire_api": "responses"}
-        if place.own_credentials:
-            provider["env_key"] = OPENAI_KEY
+        if place.own_credentials and not home.env.get(OPENAI_KEY) and _was_told_a_key(folder):
+            provider["requires_openai_auth"] = True
+        elif place.own_credentials:
+            provider["env_key"] = OPENAI_KEY  # where it looks for no other
         if place.key:
             provider["http_headers"] = {KEY_HEADER: place.key}
         entries = [(("model",), place.model), (("model_provider",), "burnish"), (PROVIDER, provider)]
-        return (Settings(home.named("CODEX_HOME", ".codex") / "config.toml", Toml(), entries),)
+        return (Settings(folder / "config.toml", Toml(), entries),)
+
+
+def _was_told_a_key(folder: Path) -> bool:
+    """Whether ``codex login --with-api-key`` has left one there; a login at ChatGPT opens nothing else."""
+    try:
+        now = files.read(folder / "auth.json")
+        return bool(now and Json().parse(now[0]).get(OPENAI_KEY))
+    except ValueError:
+        return False

@@ -26,7 +26,7 @@ class Written:
     kind: str
     """That of the change."""
     mode: int
-    """Permission bits."""
+    """Permission bits before; of a new file, those that it was given."""
     before: str | None
     """Its text, less what an earlier connection had put there; None: there was no file."""
     after: str
@@ -34,6 +34,27 @@ class Written:
     """Those that were made for it, innermost first."""
     units: tuple[Keys, ...] = ()
     """Tables of settings that are all ours."""
+    private: bool = False
+    """Whether nobody but its owner may read it, now that a key stands in it."""
+
+    @property
+    def mode_made(self) -> int:
+        """Permission bits while it is connected."""
+        return self.mode & ~files.OTHERS if self.private else self.mode
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What is to be made of one file, and what it is now."""
+
+    written: Written
+    now: str | None
+    mode: int
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is left to do."""
+        return self.written.after != self.now or self.written.mode_made != self.mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,27 +68,29 @@ class Done:
     """Of left."""
 
 
-def connect(changes: Sequence[Change], record: Path) -> list[Done]:
-    """Make an agent's changes, all or none; where they were made before, anew. Raises ConfigError."""
+def connect(changes: Sequence[Change], record: Path, *, private: bool = False) -> list[Done]:
+    """Make an agent's changes, all or none; where they were made before, anew. Raises ConfigError.
+
+    ``private``: a key is among them, so nobody but their owner may read the files while they are connected.
+    """
     earlier = {written.path: written for written in recorded(record)}
-    plan = [_planned(change, earlier.get(str(change.path))) for change in changes]
-    replaced = {written.path for written, _ in plan}
+    plan = [_planned(change, earlier.get(str(change.path)), private) for change in changes]
+    replaced = {each.written.path for each in plan}
     # The record first: whatever happens between here and the last file, it can be taken back.
     kept = [written for path, written in earlier.items() if path not in replaced]
-    _record(record, [*kept, *(written for written, _ in plan)])
-    for index, (written, now) in enumerate(plan):
+    _record(record, [*kept, *(each.written for each in plan)])
+    for index, each in enumerate(plan):
+        written = each.written
         try:
-            if written.after != now:
-                files.write(Path(written.path), written.after, written.mode)
+            if each.changes:
+                files.write(Path(written.path), written.after, written.mode_made)
         except OSError as error:
-            for done, previous in plan[: index + 1]:
+            for done in plan[: index + 1]:
                 with suppress(OSError):
-                    _put_back(done, previous, done.mode)
+                    _put_back(done.written, done.now, done.mode)
             _record(record, list(earlier.values()))
             raise ConfigError(f"{written.path} cannot be written: {error.strerror}") from error
-    return [
-        Done(Path(written.path), "unchanged" if written.after == now else "changed") for written, now in plan
-    ]
+    return [Done(Path(each.written.path), "changed" if each.changes else "unchanged") for each in plan]
 
 
 def disconnect(record: Path) -> list[Done]:
@@ -96,8 +119,8 @@ def _written(said: dict[str, Any]) -> Written:
     return Written(**said | lists)
 
 
-def _planned(change: Change, earlier: Written | None) -> tuple[Written, str | None]:
-    """Return what is to be made of a file, and what it says now. Raises ConfigError."""
+def _planned(change: Change, earlier: Written | None, private: bool) -> Planned:
+    """Return what is to be made of a file. Raises ConfigError."""
     path = change.path
     try:
         now, mode = files.read(path) or (None, files.OWNER_ONLY)
@@ -108,7 +131,11 @@ def _planned(change: Change, earlier: Written | None) -> tuple[Written, str | No
             f"{path} was left as it is: {error}. To write it there yourself: burnish connect … --print"
         ) from error
     folders = earlier.folders if earlier else tuple(map(str, files.missing_folders(path)))
-    return Written(str(path), change.kind, mode, before, after, folders, tuple(change.units)), now
+    mode_before = _mode_before(earlier, mode) if earlier else mode
+    written = Written(
+        str(path), change.kind, mode_before, before, after, folders, tuple(change.units), private
+    )
+    return Planned(written, now, mode)
 
 
 def _taken_back(written: Written) -> Done:
@@ -118,12 +145,17 @@ def _taken_back(written: Written) -> Done:
         rest = None if now is None else _without(written, now)
         if rest == now:
             return Done(path, "unchanged")
-        _put_back(written, rest, mode)
+        _put_back(written, rest, _mode_before(written, mode))
     except OSError as error:
         return Done(path, "left", f"it cannot be written: {error.strerror}")
     except (ValueError, RecursionError) as error:
         return Done(path, "left", str(error))
     return Done(path, "removed" if rest is None else "restored")
+
+
+def _mode_before(written: Written, now: int) -> int:
+    """Return the permission bits that a file had before, unless somebody changed them since."""
+    return written.mode if now == written.mode_made else now
 
 
 def _put_back(written: Written, text: str | None, mode: int) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Agent, Change, Home, Place
-from burnish.proxy.agents.yaml_items import YamlItem, quoted
+from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.yaml_items import YamlItem, scalar
+from burnish.proxy.keys import ANY_KEY, KEY_HEADER
 
+ROLES = ("chat", "edit", "apply")
 HEAD = "name: Local\nversion: 1.0.0\nschema: v1\n"
 
 
@@ -20,16 +22,19 @@ class Continue(Agent):
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
         """Put burnish before its other models."""
-        key = f"${{{{ secrets.{OPENAI_KEY} }}}}" if place.own_credentials else place.key or "burnish"
+        own = f"${{{{ secrets.{OPENAI_KEY} }}}}"
+        key = own if place.own_credentials else scalar(place.key or ANY_KEY)
+        # As cn itself writes them, which it does where it finds a key of Anthropic's at its first start.
         lines = [
             "- name: burnish",
             "  provider: openai",
-            f"  model: {quoted(place.model)}",
+            f"  model: {scalar(place.model)}",
             f"  apiBase: {place.api}",
-            f"  apiKey: {quoted(key)}",
-            "  roles: [chat, edit, apply]",
+            f"  apiKey: {key}",
+            "  roles:",
+            *(f"    - {role}" for role in ROLES),
         ]
         if place.own_credentials and place.key:
-            lines += ["  requestOptions:", "    headers:", f"      {KEY_HEADER}: {quoted(place.key)}"]
+            lines += ["  requestOptions:", "    headers:", f"      {KEY_HEADER}: {scalar(place.key)}"]
         path = home.named("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
         return (YamlItem(path, lines, key="models", head=HEAD),)

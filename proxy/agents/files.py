@@ -9,6 +9,8 @@ from pathlib import Path
 
 OWNER_ONLY = 0o600
 """Of files that we make: settings hold keys."""
+OTHERS = 0o077
+"""Permission bits of everybody but the owner."""
 
 
 def read(path: Path) -> tuple[str, int] | None:

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, Agent, Change, Home, Place
-from burnish.proxy.agents.yaml_items import YamlItem, quoted
+from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.yaml_items import YamlItem, scalar
+from burnish.proxy.keys import KEY_HEADER
 
 FOLDER = "io.datasette.llm"
 
@@ -18,6 +19,7 @@ class Llm(Agent):
     name: ClassVar[str] = "llm"
     title: ClassVar[str] = "llm"
     rating: ClassVar[str] = "llm -m burnish -c '/rl good'"
+    own_key: ClassVar[str] = f"that of llm keys set openai, or {OPENAI_KEY} where it runs"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
         """Add burnish to its models; its default stays what it is."""
@@ -26,14 +28,15 @@ class Llm(Agent):
             if sys.platform == "darwin"
             else home.config(FOLDER)
         )
-        lines = ["- model_id: burnish", f"  model_name: {quoted(place.model)}", f"  api_base: {place.api}"]
+        lines = ["- model_id: burnish", f"  model_name: {scalar(place.model)}", f"  api_base: {place.api}"]
         if place.own_credentials:
             lines.append("  api_key_name: openai")
         if place.key:
-            lines += ["  headers:", f"    {KEY_HEADER}: {quoted(place.key)}"]
+            lines += ["  headers:", f"    {KEY_HEADER}: {scalar(place.key)}"]
         lines.append("  supports_tools: true")
         return (YamlItem(home.named("LLM_USER_PATH", str(usual)) / "extra-openai-models.yaml", lines),)
 
     def by_hand(self, place: Place) -> str:
         """Return what a person has to do besides."""
-        return "Ask with: llm -m burnish '…', or make it the default: llm models default burnish"
+        ask = "Ask with: llm -m burnish '…', or make it the default: llm models default burnish"
+        return "\n".join(filter(None, (ask, super().by_hand(place))))

@@ -1,4 +1,7 @@
-"""OpenClaw: a provider in ``openclaw.json``. What begins with ``/rl`` goes through it as a message."""
+"""OpenClaw: a provider in ``openclaw.json``, and a plugin for reactions in channels.
+
+What begins with ``/rl`` goes through it as a message.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Agent, Change, Home, Place
-from burnish.proxy.agents.changes import Settings
+from burnish.proxy.agents import files
+from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.changes import OwnFile, Scratch, Settings
 from burnish.proxy.agents.formats import Json
+from burnish.proxy.agents.json_text import END
+from burnish.proxy.keys import ANY_KEY, KEY_HEADER
+
+PLUGIN = Path(__file__).parent / "openclaw_plugin"
+SENT = "sent.json"
+"""Where the plugin remembers which answers are in which messages."""
 
 
 class OpenClaw(Agent):
@@ -19,17 +29,39 @@ class OpenClaw(Agent):
     rating: ClassVar[str] = "/rl good"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Make burnish its provider, and the model there its first choice."""
+        """Make burnish its provider, the model there its first choice, and have it load the plugin."""
+        settings = _file(home)
+        folder = settings.parent / "burnish"
         provider: dict[str, Any] = {"baseUrl": place.api, "api": "openai-completions"}
-        provider["apiKey"] = f"${{{OPENAI_KEY}}}" if place.own_credentials else place.key or "burnish"
+        provider["apiKey"] = f"${{{OPENAI_KEY}}}" if place.own_credentials else place.key or ANY_KEY
         if place.own_credentials and place.key:
             provider["headers"] = {KEY_HEADER: place.key}
         provider["models"] = [{"id": place.model, "name": "burnish"}]
-        entries = [
+        entries: list[tuple[tuple[str | int, ...], Any]] = [
             (("models", "providers", "burnish"), provider),
             (("agents", "defaults", "model", "primary"), f"burnish/{place.model}"),
+            (("plugins", "load", "paths", END), str(folder)),
+            (("plugins", "entries", "burnish"), _plugin(place)),
         ]
-        return (Settings(_file(home), Json(), entries),)
+        if _allows_only_some(settings):
+            entries.append((("plugins", "allow", END), "burnish"))
+        plugin = [OwnFile(folder / each.name, each.read_text("utf-8")) for each in sorted(PLUGIN.iterdir())]
+        return (Settings(settings, Json(), entries), *plugin, Scratch(folder / SENT))
+
+
+def _allows_only_some(settings: Path) -> bool:
+    """Whether plugins are loaded only if a list names them."""
+    try:
+        now = files.read(settings)
+        return bool(now and Json().parse(now[0]).get("plugins", {}).get("allow"))
+    except (ValueError, AttributeError):
+        return False  # whoever changes the file says what is wrong with it
+
+
+def _plugin(place: Place) -> dict[str, Any]:
+    config = {"url": place.url} | ({"key": place.key} if place.key else {})
+    # To know which answer is in which message, it sees what the model says, and who is answered.
+    return {"enabled": True, "hooks": {"allowConversationAccess": True}, "config": config}
 
 
 def _file(home: Home) -> Path:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json
+from burnish.proxy.keys import KEY_HEADER
 
 SCHEMA = "https://opencode.ai/config.json"
 
@@ -18,12 +19,11 @@ class OpenCode(Agent):
     name: ClassVar[str] = "opencode"
     title: ClassVar[str] = "opencode"
     rating: ClassVar[str] = "/rl good"
+    own_key: ClassVar[str] = f"{OPENAI_KEY} where it runs, or that of opencode auth login for burnish"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
         """Make burnish its provider; the text of its command ``/rl`` is a message, which burnish answers itself."""
         options: dict[str, Any] = {"baseURL": place.api}
-        if place.own_credentials:
-            options["apiKey"] = f"{{env:{OPENAI_KEY}}}"
         if place.key:
             options["headers"] = {KEY_HEADER: place.key}
         provider = {
@@ -32,6 +32,8 @@ class OpenCode(Agent):
             "options": options,
             "models": {place.model: {"name": place.model}},
         }
+        if place.own_credentials:
+            provider["env"] = [OPENAI_KEY]  # or what `opencode auth login` was told
         command = {"template": "/rl $ARGUMENTS", "description": "Rate the answer before (burnish)"}
         model = f"burnish/{place.model}"
         entries = [

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from burnish.proxy.agents.base import KEY_HEADER, OPENAI_KEY, Agent, Change, Home, Place
+from burnish.proxy.agents.base import BURNISH_KEY, OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import OwnFile, Settings
 from burnish.proxy.agents.formats import Json
 from burnish.proxy.agents.json_text import END
-
-OUR_KEY = "BURNISH_API_KEY"
-"""Qwen Code asks nobody without a key, which it takes from a variable."""
+from burnish.proxy.keys import ANY_KEY, KEY_HEADER
 
 # The text is a message, which burnish answers itself.
+NO_KEY = "BURNISH_ANY_KEY"
 COMMAND = """\
 ---
 description: Rate the answer before (burnish)
@@ -33,7 +32,10 @@ class QwenCode(Agent):
         """Add burnish to its models, and pick it."""
         folder = home.named("QWEN_HOME", ".qwen")
         model: dict[str, Any] = {"id": place.model, "name": "burnish", "baseUrl": place.api}
-        model["envKey"] = OPENAI_KEY if place.own_credentials else OUR_KEY
+        # It asks nobody without a key, which it takes from a variable; one that opens nothing is not to be taken for
+        # the key of a burnish that is started in its shell.
+        variable = BURNISH_KEY if place.key else NO_KEY
+        model["envKey"] = OPENAI_KEY if place.own_credentials else variable
         if place.own_credentials and place.key:
             model["generationConfig"] = {"customHeaders": {KEY_HEADER: place.key}}
         entries: list[tuple[tuple[str | int, ...], Any]] = [
@@ -42,7 +44,7 @@ class QwenCode(Agent):
             (("model", "name"), place.model),
         ]
         if not place.own_credentials:
-            entries.append((("env", OUR_KEY), place.key or "burnish"))
+            entries.append((("env", variable), place.key or ANY_KEY))
         return (
             Settings(folder / "settings.json", Json(), entries),
             OwnFile(folder / "commands" / "rl.md", COMMAND),

@@ -11,6 +11,8 @@ from typing import ClassVar
 
 from burnish.proxy.agents.base import Keys
 
+PLAIN = re.compile(r"[A-Za-z][\w./@-]*(?::[\w./@-]+)*", re.ASCII)
+NO_TEXTS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")
 NEXT_LINE = re.compile(r"(?:[ \t]*(?:#.*)?\r?\n)*(?P<indent>[ \t]*)(?P<item>- )?(?P<said>.*)")
 """After empty lines and comments."""
 
@@ -58,9 +60,10 @@ class YamlItem:
         return "".join(f"{indent}{line}\n" for line in self.lines)
 
 
-def quoted(text: str) -> str:
-    """Return a text as YAML takes it whatever stands in it: as JSON."""
-    return json.dumps(text, ensure_ascii=False)
+def scalar(text: str) -> str:
+    """Return a text as YAML takes it whatever stands in it: bare as its writers do where that is safe, else as JSON."""
+    bare = PLAIN.fullmatch(text) and text.lower() not in NO_TEXTS
+    return text if bare else json.dumps(text, ensure_ascii=False)
 
 
 def without_item(now: str, before: str, after: str) -> str:
@@ -72,8 +75,30 @@ def without_item(now: str, before: str, after: str) -> str:
     ours = new[same : same + len(new) - len(old)]
     lines = now.splitlines(keepends=True)
     bare = [line.rstrip("\r\n") for line in lines]
-    found = [i for i in range(len(bare)) if bare[i : i + len(ours)] == ours]
-    if len(found) != 1:
-        raise ValueError("take these lines out of it by hand:\n" + "\n".join(ours))
-    del lines[found[0] : found[0] + len(ours)]
-    return "".join(lines)
+    # What stands above the item came with it, where there was no list; others may have joined it there since.
+    item = ours[next(i for i, line in enumerate(ours) if line.lstrip().startswith("- ")) :]
+    for block in (ours, item):
+        found = _found(bare, block)
+        if len(found) == 1 and (block == item or not _goes_on(bare[found[0] + len(block) :])):
+            del lines[found[0] : found[0] + len(block)]
+            return "".join(lines)
+    raise ValueError("take these lines out of it by hand:\n" + "\n".join(ours))
+
+
+def _found(lines: Sequence[str], block: Sequence[str]) -> list[int]:
+    """Return where some lines stand, however far they are indented as a whole."""
+    wanted = _at_left(block)
+    return [i for i in range(len(lines)) if _at_left(lines[i : i + len(block)]) == wanted]
+
+
+def _at_left(lines: Sequence[str]) -> list[str]:
+    """Return lines less what their first item is indented with."""
+    dash = next((line for line in lines if line.lstrip().startswith("- ")), "")
+    indent = dash[: len(dash) - len(dash.lstrip())]
+    return [line.removeprefix(indent) for line in lines]
+
+
+def _goes_on(lines: Sequence[str]) -> bool:
+    """Whether the list has more items."""
+    said = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return next(said, "").lstrip().startswith("- ")

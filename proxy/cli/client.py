@@ -14,7 +14,8 @@ import httpx
 
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
 from burnish.proxy.cli.settings import read_settings
-from burnish.proxy.config import Config
+from burnish.proxy.config import Config, default_config_file
+from burnish.proxy.keys import KEY_HEADER
 
 URL_VARIABLE = "BURNISH_URL"
 # A swap may have to wait for an engine to start on a busy machine; reading the log takes milliseconds.
@@ -36,7 +37,7 @@ def find(url: str | None, config: Config) -> str:
 
 def key_header(config: Config) -> dict[str, str]:
     """Return the header that opens a burnish with an api_key."""
-    return {"x-burnish-key": config.api_key.get_secret_value()} if config.api_key else {}
+    return {KEY_HEADER: config.api_key.get_secret_value()} if config.api_key else {}
 
 
 def in_path(identifier: str) -> str:
@@ -53,6 +54,7 @@ class Proxy:
         """Find it; nothing is sent yet. Raises WrongUsage for a URL that is none."""
         config = read_settings()
         self.url = find(url, config)
+        self._has_key = config.api_key is not None
         try:
             self._http = httpx.Client(
                 base_url=self.url,
@@ -100,8 +102,17 @@ class Proxy:
             raise self._not_reached(error) from error
         if response.is_success and (content := _object(response)):
             return content
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            raise self._locked_out()
         raise _refused(response) or NotRunning(
             f"what answers at {self.url} is no burnish ({_unexplained(response)}): name yours with --url"
+        )
+
+    def _locked_out(self) -> CommandFailed:
+        wrong = "another one than the one that is set here" if self._has_key else "and none is set here"
+        return CommandFailed(
+            f"burnish at {self.url} wants its api_key, {wrong}: set BURNISH_API_KEY, or api_key in "
+            f"{default_config_file()}"
         )
 
     def _not_reached(self, error: httpx.TransportError) -> CommandFailed:

@@ -74,6 +74,7 @@ app.command("rate", context_settings={"ignore_unknown_options": True})(rate.rate
 app.command("undo")(rate.undo)
 app.command("status")(show.status)
 app.command("history")(show.history)
+app.command("regenerations")(show.regenerations)
 app.command("raters")(raters.raters)
 app.command("train")(train.train)
 app.add_typer(adapters.app, name="adapters")

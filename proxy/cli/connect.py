@@ -44,7 +44,7 @@ def connect(
     if only_print:
         _print(changes, known.by_hand(place))
         return
-    _say(connection.connect(changes, _record(config, known)))
+    _say(connection.connect(changes, _record(config, known), private=place.key is not None))
     if changes:
         console.print(
             f"{known.title} asks {place.url} now. Back again: [cyan]burnish disconnect {known.name}[/]",
@@ -79,15 +79,17 @@ def _record(config: Config, agent: Agent) -> Path:
 def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, bool]:
     """Return where burnish is and what an agent must know of it, and whether it answers there."""
     try:
-        upstream, running = str(proxy.get("/burnish/status")["upstream"]), True
+        status = proxy.get("/burnish/status")
+        upstream, has_key, running = str(status["upstream"]), bool(status["upstream_api_key"]), True
     except NotRunning:
         upstream, running = config.upstream or "embedded:", False
+        has_key = config.upstream_api_key is not None
     ours = is_own(upstream)
     place = Place(
         url=proxy.url,
         model=model or "default",
         renames=model is not None or ours,
-        own_credentials=not ours and config.upstream_api_key is None,
+        own_credentials=not (ours or has_key),
         key=config.api_key.get_secret_value() if config.api_key else None,
         hook=shlex.join([*_program(), "hook", "--url", proxy.url]),
     )

@@ -49,4 +49,6 @@ def forget(
     if as_json:
         print_json(erased)
         return
-    console.print(f"[green]erased[/] {erased['erased']} completions and ratings of {escape(user)}")
+    console.print(
+        f"[green]erased[/] {erased['erased']} completions, ratings and other requests of {escape(user)}"
+    )

@@ -11,7 +11,7 @@ from burnish.proxy.cli.client import Proxy, in_path
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, console, print_json, short, verdict
 
-Comment = Annotated[str | None, typer.Argument(help="Why, in words.")]
+Comment = Annotated[list[str] | None, typer.Argument(help="Why, in words; quotes are not needed.")]
 Target = Annotated[
     str | None, typer.Option("--id", help="An answer's id (ours or the upstream's); else the last one.")
 ]
@@ -21,12 +21,12 @@ LIKERT = frozenset("12345")
 
 def good(comment: Comment = None, target: Target = None, url: Url = None, as_json: Json = False) -> None:
     """Rate the last answer (or --id) good."""
-    _rate(Proxy(url), target, {"rating": "good", "comment": comment}, as_json)
+    _rate(Proxy(url), target, {"rating": "good"} | _why(comment), as_json)
 
 
 def bad(comment: Comment = None, target: Target = None, url: Url = None, as_json: Json = False) -> None:
     """Rate the last answer (or --id) bad."""
-    _rate(Proxy(url), target, {"rating": "bad", "comment": comment}, as_json)
+    _rate(Proxy(url), target, {"rating": "bad"} | _why(comment), as_json)
 
 
 def rate(
@@ -37,9 +37,7 @@ def rate(
     as_json: Json = False,
 ) -> None:
     """Rate an answer by its id."""
-    _rate(
-        Proxy(url), None if target == "last" else target, read_rating(rating) | {"comment": comment}, as_json
-    )
+    _rate(Proxy(url), None if target == "last" else target, read_rating(rating) | _why(comment), as_json)
 
 
 def undo(
@@ -73,10 +71,14 @@ def read_rating(text: str) -> dict[str, Any]:
     return {"rating": rating}
 
 
+def _why(comment: list[str] | None) -> dict[str, Any]:
+    return {"comment": " ".join(comment) if comment else None}
+
+
 def _rate(proxy: Proxy, target: str | None, said: dict[str, Any], as_json: bool) -> None:
     # The response id of an SDK is as good as our own: the proxy resolves either.
     named = (
-        {"last": True}
+        {"last": True, "scope": "turn"}
         if target is None
         else {"completion_id": proxy.get(f"/burnish/completions/{in_path(target)}")["id"]}
     )

@@ -1,14 +1,16 @@
-"""``burnish status`` and ``burnish history``."""
+"""``burnish status``, ``burnish history`` and ``burnish regenerations``."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
 import typer
+from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
 from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, clock, console, print_json, short, verdict
 from burnish.proxy.cli.train import left_out
 
@@ -44,6 +46,10 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
             f"{counts['comments']} with a comment",
         ),
     ]
+    if counts["passed"]:
+        lines.insert(
+            -1, ("besides", f"{counts['passed']} other requests passed through: burnish history --passed")
+        )
     if ready := learner.get("ready"):
         needed = learner["needed"]
         lines.append(
@@ -85,20 +91,74 @@ def history(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
     before: Annotated[str | None, typer.Option(help="Go on before this id.")] = None,
     conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
+    passed: Annotated[
+        bool, typer.Option("--passed", help="What was passed through besides: embeddings, audio, files …")
+    ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """List the latest answers with their ratings, latest first."""
-    page = Proxy(url).get("/burnish/completions", limit=limit, before=before, conversation=conversation)
+    if passed and conversation:
+        raise WrongUsage("what is passed through belongs to no conversation: leave --conversation out")
+    if passed:
+        page = Proxy(url).get("/burnish/passed", limit=limit, before=before)
+    else:
+        page = Proxy(url).get("/burnish/completions", limit=limit, before=before, conversation=conversation)
     if as_json:
         print_json(page)
         return
     for each in page["data"]:
-        _show(each)
+        (_show_passed if passed else _show)(each)
     if not page["data"]:
-        console.print("[dim]no answers yet[/]")
+        console.print(f"[dim]{'nothing was passed through' if passed else 'no answers'} yet[/]")
     if page["has_more"]:
-        console.print(f"[dim]more: burnish history --before {page['data'][-1]['id']}[/]", soft_wrap=True)
+        again = "burnish history --passed" if passed else "burnish history"
+        console.print(f"[dim]more: {again} --before {page['data'][-1]['id']}[/]", soft_wrap=True)
+
+
+def _show_passed(passed: dict[str, Any]) -> None:
+    """Print a line, and another where something went wrong."""
+    size = f"{decimal(passed['request_bytes'])} → {decimal(passed['response_bytes'])}"
+    tokens = f"  {passed['prompt_tokens']} tokens" if passed["prompt_tokens"] else ""
+    console.print(
+        f"[bold]{passed['id']}[/]  {clock(passed['created_at'])}  {passed['method']} {escape(passed['path'])}  "
+        f"{passed['status'] or passed['outcome']}  {passed['total_s']:.2f} s  {size}{tokens}  "
+        f"[dim]{escape(passed['model'] or '')}[/]",
+        soft_wrap=True,
+    )
+    if passed["error"]:
+        console.print(f"  [red]{passed['outcome']}[/]: {escape(passed['error'])}", soft_wrap=True)
+
+
+def regenerations(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
+    before: Annotated[str | None, typer.Option(help="Go on before this id.")] = None,
+    conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List what was asked for again, and which answer the conversation went on from, latest first.
+
+    Nothing is learnt from that alone. To have it learnt, say so: `POST /v1/feedback` with `preferred_over`.
+    """
+    proxy = Proxy(url)
+    page = proxy.get("/burnish/regenerations", limit=limit, before=before, conversation=conversation)
+    if as_json:
+        print_json(page)
+        return
+    for each in page["data"]:
+        went_on = {
+            each["completion_id"]: "went on from the second",
+            each["instead_of"]: "went back to the first",
+        }
+        console.print(f"[yellow]asked again[/]  {went_on.get(each['went_on_from'], 'went on from neither')}")
+        for answer in (each["instead_of"], each["completion_id"]):
+            _show(proxy.get(f"/burnish/completions/{answer}"))
+    if not page["data"]:
+        console.print("[dim]nothing was asked for again[/]")
+    if page["has_more"]:
+        last = page["data"][-1]["completion_id"]
+        console.print(f"[dim]more: burnish regenerations --before {last}[/]", soft_wrap=True)
 
 
 def _show(completion: dict[str, Any]) -> None:

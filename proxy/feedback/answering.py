@@ -113,6 +113,7 @@ def _draft(command: Command, meant: Completion, caller: str) -> FeedbackDraft:
         scale=command.scale,
         comment=None if fix else command.text or None,
         correction=command.text if fix else None,
+        scope="completion" if fix else "turn",
         rater=caller,
     )
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from burnish.proxy.log.people import is_context, unwrapped
+
 Name = Literal["rate", "fix", "undo", "status", "help", "train", "rollback", "on", "off"]
 Message = dict[str, Any]
 
@@ -41,32 +43,16 @@ PLAIN_COMMANDS: tuple[Name, ...] = ("undo", "status", "help", "train", "on", "of
 WORD = re.compile(rf"(?P<word>👍|👎|[+\-\u2212]?\w+){TONES}*[.!?,;:…]*(?:\s+(?P<tail>.*))?", re.DOTALL)
 SEPARATOR = re.compile(r"\A[-–—:,;]\s+")
 
-# Wrappers, each as the client writes it.
-TIMESTAMP = re.compile(
-    r"\A\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: [\w+\-:/]{1,32})?\] "
-)
-"""OpenClaw: "[Sat 2026-11-21 03:19 UTC] "."""
 QUOTED = re.compile(r'\A"(/rl(?:[^"\\]|\\.)*)"\s*\Z', re.DOTALL)
 """opencode run puts an argument with spaces into quotes."""
-CONTEXT_MESSAGES = (
-    re.compile(r"\A<system-reminder>.*</system-reminder>\Z", re.DOTALL),
-    re.compile(
-        r"\A<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\n.*\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>\Z", re.DOTALL
-    ),
-    re.compile(
-        r"\AOpenClaw runtime context for the immediately preceding user message\.\n"
-        r"This context is runtime-generated, not user-authored\. Keep internal details private\.(?:\n.*)?\Z",
-        re.DOTALL,
-    ),
-    # Codex
-    re.compile(r"\A<environment_context>.*</environment_context>\Z", re.DOTALL),
-    re.compile(r"\A<user_instructions>.*</user_instructions>\Z", re.DOTALL),
-    re.compile(r"\A# AGENTS\.md instructions(?: for [^\n]+)?\n+<INSTRUCTIONS>.*</INSTRUCTIONS>\Z", re.DOTALL),
-    re.compile(r"\A<turn_aborted>.*</turn_aborted>\Z", re.DOTALL),
+AIDER_NOTES = re.compile(
+    r"I updated the files\.|I committed the changes with git hash |I made those changes to the files\.|"
+    r"I ran this command:"
 )
-"""User parts and messages that no human wrote."""
-
+"""What aider lets the user say after an answer; "Ok." is the answer to it, of nobody."""
 SYSTEM_ROLES = ("system", "developer")
+REMINDER_CHARACTERS = 40
+"""Of the shortest text that is taken for the end of aider's system prompt."""
 
 
 def parse(text: str) -> Command | None:
@@ -105,14 +91,17 @@ def _rating(word: str, comment: str) -> Command:
 
 def find_command(messages: Sequence[Message]) -> Command | None:
     """Return the command that is the whole of the last human turn, if it is one."""
-    turn = _last_turn(messages)
-    return _command_of([messages[index] for index in turn])
+    system = next((_text(message) for message in messages if message.get("role") in SYSTEM_ROLES), "")
+    return _command_of([_without_reminder(messages[index], system) for index in _last_turn(messages)])
 
 
 def without_command(messages: Sequence[Message]) -> list[Message]:
     """Return the history that a command speaks about: without it, and without earlier exchanges."""
     turn = set(_last_turn(messages))
-    return cut_exchanges([message for index, message in enumerate(messages) if index not in turn])
+    history = cut_exchanges([message for index, message in enumerate(messages) if index not in turn])
+    while len(history) > 1 and _text(history[-1]) == "Ok." and AIDER_NOTES.match(_text(history[-2])):
+        history = history[:-2]
+    return history
 
 
 def cut_exchanges(messages: list[Message]) -> list[Message]:
@@ -146,13 +135,23 @@ def _last_turn(messages: Sequence[Message]) -> range:
 def _command_of(turn: Sequence[Message]) -> Command | None:
     """Return the command of a turn that says one thing only."""
     parts = [part for message in turn for part in _parts(message)]
-    said = [part for part in parts if not (isinstance(part, str) and _is_context(part))]
+    said = [part for part in parts if not (isinstance(part, str) and is_context(part))]
     if len(said) != 1 or not isinstance(said[0], str):
         return None
-    text = TIMESTAMP.sub("", said[0].strip())
+    text = unwrapped(said[0])
     if quoted := QUOTED.match(text):
         text = quoted[1].replace('\\"', '"')
     return parse(text)
+
+
+def _without_reminder(message: Message, system: str) -> Message:
+    """Return a message less what aider puts below it: the end of its system prompt, once more."""
+    content = message.get("content")
+    if not isinstance(content, str):
+        return message
+    said, _, below = content.partition("\n\n")
+    reminds = len(below) >= REMINDER_CHARACTERS and system.rstrip().endswith(below.rstrip())
+    return {**message, "content": said} if reminds else message
 
 
 def _parts(message: Message) -> list[Any]:
@@ -166,10 +165,6 @@ def _parts(message: Message) -> list[Any]:
         else (part, "not a text")
         for part in content
     ]
-
-
-def _is_context(text: str) -> bool:
-    return any(pattern.match(text.strip()) for pattern in CONTEXT_MESSAGES)
 
 
 def _text(message: Message) -> str:

@@ -16,7 +16,7 @@ from burnish.proxy.feedback.commands import Command, parse
 from burnish.proxy.feedback.targets import MAX_TEXT, draft_of, read_feedback
 from burnish.proxy.json_http import caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
-from burnish.proxy.records import Completion, Feedback
+from burnish.proxy.records import Completion, Feedback, Regeneration
 
 MAX_BODY_BYTES = 1024 * 1024
 """Of one piece of feedback; the longest comment and correction fit in."""
@@ -112,7 +112,21 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Rou
         return json_response(_page([completion_json(each) for each in found], page_limit(request)))
 
     async def show(request: Request) -> Response:
-        return json_response(completion_json(await log.completion(request.path_params["id"])))
+        found = await log.completion(request.path_params["id"])
+        return json_response(completion_json(found) | {"next_turn": await log.next_turn(found.id)})
+
+    async def again(request: Request) -> Response:
+        query = request.query_params
+        found = await log.regenerations(
+            page_limit(request) + 1, query.get("before"), query.get("conversation")
+        )
+        return json_response(_page([_regeneration_json(each) for each in found], page_limit(request)))
+
+    async def passed(request: Request) -> Response:
+        found = await log.passed(page_limit(request) + 1, request.query_params.get("before"))
+        return json_response(
+            _page([{"object": "passed", **asdict(each)} for each in found], page_limit(request))
+        )
 
     async def forget(request: Request) -> Response:
         user = request.path_params["user"]
@@ -123,6 +137,8 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Rou
     return [
         Route("/burnish/completions", index, methods=["GET"]),
         Route("/burnish/completions/{id}", show, methods=["GET"]),
+        Route("/burnish/passed", passed, methods=["GET"]),
+        Route("/burnish/regenerations", again, methods=["GET"]),
         Route("/burnish/users/{user:path}", forget, methods=["DELETE"]),
     ]
 
@@ -137,6 +153,10 @@ def feedback_json(feedback: Feedback) -> dict[str, Any]:
 def completion_json(completion: Completion) -> dict[str, Any]:
     """Return a completion as clients see it."""
     return {"object": "completion", **asdict(completion)}
+
+
+def _regeneration_json(regeneration: Regeneration) -> dict[str, Any]:
+    return {"object": "regeneration", **asdict(regeneration)}
 
 
 def _page(records: list[dict[str, Any]], limit: int) -> dict[str, Any]:

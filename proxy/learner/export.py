@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from itertools import zip_longest
@@ -45,6 +45,11 @@ class Policies:
         return version if version == BASE_VERSION or version in self.versions else None
 
 
+OWN_PROMPT = ("raw", "template", "suffix", "context")
+"""Parameters of a text prompt that make it none of the chat's: the model saw another text than is learnt from."""
+OF_TEXT = ("completions", "ollama_generate")
+
+
 def unusable(rated: RatedCompletion) -> str | None:
     """Return why an answer teaches nothing of what the model does; None when it does."""
     completion = rated.completion
@@ -54,6 +59,8 @@ def unusable(rated: RatedCompletion) -> str | None:
         return "the engine answered with an error"
     if completion.reply is None or not completion.messages:
         return "there is no reply, or no question, in words"
+    if completion.surface in OF_TEXT and any(completion.params.get(name) for name in OWN_PROMPT):
+        return "the prompt was no chat's: raw, with a template or a suffix, or after a context of numbers"
     return None
 
 
@@ -88,12 +95,19 @@ def ready(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> list[Rat
     return [each for each in rated if not unusable(each) and not is_learnt(each, learnt)]
 
 
+def opinions(rated: Iterable[RatedCompletion]) -> int:
+    """Count what was said: of several answers that one rating covers (of a turn), one."""
+    return len({each.feedback_ids[0] for each in rated})
+
+
 def new_since(rated: Sequence[RatedCompletion], run_id: str | None) -> int:
     """Count those with feedback later than a run's start. Ids sort by time behind their prefix."""
     if run_id is None:
-        return len(rated)
+        return opinions(rated)
     begun = run_id.partition("_")[2]
-    return sum(any(each.partition("_")[2] > begun for each in item.feedback_ids) for item in rated)
+    return opinions(
+        item for item in rated if any(each.partition("_")[2] > begun for each in item.feedback_ids)
+    )
 
 
 def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies: Policies) -> list[Sample]:

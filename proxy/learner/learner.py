@@ -411,9 +411,9 @@ class Learner:
 def _counted(ready: Sequence[RatedCompletion], concluded: str | None) -> _Ready:
     return _Ready(
         new=export.new_since(ready, concluded),
-        good=sum(each.reward > 0 for each in ready),
-        bad=sum(each.reward < 0 for each in ready),
-        neutral=sum(each.reward == 0 for each in ready),
+        good=export.opinions(each for each in ready if each.reward > 0),
+        bad=export.opinions(each for each in ready if each.reward < 0),
+        neutral=export.opinions(each for each in ready if each.reward == 0),
         comments=sum(each.comment is not None and each.reward <= 0 for each in ready),
         pairs=sum(each.correction is not None or each.worse is not None for each in ready),
     )

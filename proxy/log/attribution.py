@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log.capture import Captured
-from burnish.proxy.log.tree import Step, loaded, path, step
+from burnish.proxy.log.store import Reader
+from burnish.proxy.log.tree import SYSTEM_ROLES, Digest, Step, asked, loaded, path, step
 
 TELLING_BYTES = 40
 """A stored reply at least this long names its conversation by itself; "OK." is said in many."""
@@ -42,18 +43,31 @@ class Candidate(NamedTuple):
     created_at: float
 
 
-def conversation_of(connection: sqlite3.Connection, captured: Captured) -> str | None:
-    """Return the conversation that a request continues: that of its nearest reply which the log knows."""
-    exchange = captured.exchange
-    replies = [index for index, said in enumerate(captured.context) if said.role == "assistant"]
-    for index in reversed(replies):
-        found = _by_key(connection, captured.context[index])
-        if found:
-            return preferred(found, exchange.session, exchange.caller)[0].conversation_id
-    for index in reversed(replies):
-        found = _kindred(connection, captured.context, index, exchange.session, exchange.caller)
-        if found:
-            return found[0].conversation_id
+class Before(NamedTuple):
+    """What a request goes on from."""
+
+    conversation_id: str
+    completion_id: str | None
+    """The answer that its last assistant message is; None where that is not sure."""
+
+
+def before(connection: sqlite3.Connection, captured: Captured) -> Before | None:
+    """Return what a request continues: the conversation of its nearest reply which the log knows."""
+    exchange, context = captured.exchange, captured.context
+    replies = [index for index in reversed(range(len(context))) if context[index].role == "assistant"]
+    if not replies:
+        return _first_attempt(connection, captured) if exchange.retry else None
+    for index in replies:
+        if found := _by_key(connection, context[index]):
+            nearest = preferred(found, exchange.session, exchange.caller)[0]
+            if index == replies[0]:
+                return Before(nearest.conversation_id, nearest.id)
+            rewritten = _only(connection, context, replies[0], _kindred(connection, captured, replies[0]))
+            return Before(nearest.conversation_id, rewritten.id if rewritten else None)
+    for index in replies:
+        if found := _kindred(connection, captured, index):
+            same = _only(connection, context, index, found) if index == replies[0] else None
+            return Before((same or found[0]).conversation_id, same.id if same else None)
     return _first_attempt(connection, captured) if exchange.retry else None
 
 
@@ -71,21 +85,26 @@ def answer_before(
     found = _by_key(connection, context[index])
     if found:
         return preferred(found, session, caller)[0].id
-    found = preferred(_by_identity(connection, context[index]), session, caller)
+    found = [
+        each
+        for each in preferred(_by_identity(connection, context[index]), session, caller)
+        if each.caller == caller
+    ]
+    witnessed = [candidate for candidate in found if _same_question(connection, context, index, candidate)]
+    in_session = [candidate for candidate in found if session and candidate.session == session]
+    likely = _both(witnessed, in_session) or witnessed or in_session
     if not found:
         raise NotFound(
             "the last answer of this conversation is not in the log: it did not come through burnish"
         )
-    witnessed = [candidate for candidate in found if _same_question(connection, context, index, candidate)]
-    in_session = [candidate for candidate in found if session and candidate.session == session]
-    chosen = _both(witnessed, in_session) or witnessed or in_session or found
-    if not witnessed and not in_session and len({candidate.node for candidate in chosen}) > 1:
-        raise Conflict(
-            "several logged answers read exactly like the last one here, in different conversations: "
-            "rate it by its completion_id",
-            candidates=candidates(chosen),
-        )
-    return chosen[0].id
+    chosen = likely or (found if _is_telling(context[index]) else [])
+    if meant := _only(connection, context, index, chosen):
+        return meant.id
+    raise Conflict(
+        "answers that read exactly like the last one here are logged, perhaps of other conversations: "
+        "rate it by its completion_id",
+        candidates=candidates(likely or found),
+    )
 
 
 def candidates(found: Sequence[Candidate]) -> list[dict[str, Any]]:
@@ -120,40 +139,74 @@ def _both(one: Sequence[Candidate], other: Sequence[Candidate]) -> list[Candidat
     return [candidate for candidate in one if candidate in other]
 
 
-def _kindred(
-    connection: sqlite3.Connection, context: Sequence[Step], index: int, session: str | None, caller: str
-) -> list[Candidate]:
+def _kindred(connection: sqlite3.Connection, captured: Captured, index: int) -> list[Candidate]:
     """Return the completions that said this reply and may belong to the same conversation."""
-    telling = len(context[index].body) >= TELLING_BYTES
+    caller, session = captured.exchange.caller, captured.exchange.session
+    reply = captured.context[index]
     same_people = [
         candidate
-        for candidate in preferred(_by_identity(connection, context[index]), session, caller)
+        for candidate in preferred(_by_identity(connection, reply), session, caller)
         if candidate.caller == caller
         and (candidate.session == session or not (candidate.session and session))
     ]
-    witnessed = [each for each in same_people if _same_question(connection, context, index, each)]
-    return witnessed or (same_people if telling else [])
+    witnessed = [each for each in same_people if _same_question(connection, captured.context, index, each)]
+    return witnessed or (same_people if _is_telling(reply) else [])
+
+
+def _is_telling(reply: Step) -> bool:
+    return len(reply.body) >= TELLING_BYTES
 
 
 def _same_question(
     connection: sqlite3.Connection, context: Sequence[Step], index: int, candidate: Candidate
 ) -> bool:
     """Whether the last user message before a reply is the one that the candidate answered."""
-    asked = next((said for said in reversed(context[:index]) if said.role == "user"), None)
-    if asked is None or candidate.prompt is None:
+    question = asked(context[:index])
+    if question is None or candidate.prompt is None:
         return False
     (body,) = connection.execute("SELECT body FROM content WHERE id = ?", (candidate.prompt,)).fetchone()
-    return step(loaded(body), None).identity == asked.identity
+    return step(loaded(body), None).identity == question.identity
 
 
-def _first_attempt(connection: sqlite3.Connection, captured: Captured) -> str | None:
-    """Return the conversation of the request that this one repeats."""
+def _only(
+    connection: sqlite3.Connection, context: Sequence[Step], index: int, found: Sequence[Candidate]
+) -> Candidate | None:
+    """Return the candidate that shares most of the words before a reply; None where that does not tell them apart.
+
+    Of those that answered the very same words, it is the first, as the candidates come: the same was said again.
+    """
+    if len({candidate.node for candidate in found}) <= 1:
+        return next(iter(found), None)
+    before = _spoken(context[:index])
+    told = [_spoken(path(Reader(connection).path(candidate.node))) for candidate in found]
+    shared = [_shared(before, each) for each in told]
+    nearest = [place for place, count in enumerate(shared) if count == max(shared)]
+    whole = [place for place in nearest if len(told[place]) == len(before) == shared[place]]
+    if whole or len(nearest) == 1:
+        return found[(whole or nearest)[0]]
+    return None
+
+
+def _spoken(context: Sequence[Step]) -> list[Digest]:
+    """Return what was said, latest first; system prompts change without anybody saying anything."""
+    return [said.identity for said in reversed(context) if said.role not in SYSTEM_ROLES]
+
+
+def _shared(one: Sequence[Digest], other: Sequence[Digest]) -> int:
+    """Return how many are the same from the start."""
+    return next(
+        (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
+def _first_attempt(connection: sqlite3.Connection, captured: Captured) -> Before | None:
+    """Return where the request belongs that this one repeats."""
     if not captured.context:
         return None
     row = connection.execute(
-        """SELECT conversation_id FROM completion JOIN node ON node.id = completion.node
+        """SELECT conversation_id, continues FROM completion JOIN node ON node.id = completion.node
         WHERE node.digest = ? AND caller = ? AND n > (SELECT max(n) FROM completion) - ?
         ORDER BY n DESC LIMIT 1""",
         (captured.context[-1].node, captured.exchange.caller, RETRY_WINDOW),
     ).fetchone()
-    return row[0] if row else None
+    return Before(*row) if row else None

@@ -12,6 +12,7 @@ from burnish.proxy.records import Exchange, Outcome
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import Reply
 from burnish.proxy.surfaces.lenient import loads_storable
+from burnish.proxy.surfaces.references import TYPE
 
 FIRST_ERROR_STATUS = 400
 DEFINITION_BYTES = 256
@@ -20,6 +21,8 @@ from turn to turn, so that they are stored once."""
 PER_REQUEST = ("metadata", "client_metadata")
 """What clients note of each request, however long, is no definition: Codex's differs each time."""
 
+NAMING = TYPE.encode()
+"""In every request that names items instead of sending them."""
 NO_REPLY = Reply()
 
 
@@ -41,12 +44,18 @@ class Captured(NamedTuple):
     """Whether the bytes themselves must be kept, because something in them was not understood."""
     previous: str | None = None
     """Id of the response that it goes on from; ``context`` lacks what the upstream holds until that is looked up."""
+    named: bool = False
+    """Whether ``context`` may have names in the place of answers."""
     conversation_id: str | None = None
     """The conversation that it belongs to, where that is known."""
+    continues: str | None = None
+    """Then the completion whose reply it goes on from, too."""
 
 
 def understand(exchange: Exchange) -> Captured:
     """Parse the request and reassemble the answer. Raises whatever a malformed request raises."""
+    if exchange.passage is not None:
+        return Captured(exchange, exchange.outcome, exchange.error)
     surface = SURFACES[exchange.surface]
     request = surface.read(loads_storable(exchange.request_body))
     answer = surface.reassemble(exchange.chunks, exchange.content_type, exchange.content_encoding)
@@ -66,6 +75,7 @@ def understand(exchange: Exchange) -> Captured:
         choices=orjson.dumps(answer.choices) if answer.choices else None,
         raw=not answer.readable,
         previous=request.previous,
+        named=surface.name == "responses" and NAMING in exchange.request_body,
     )
 
 
@@ -81,7 +91,8 @@ def _ending(exchange: Exchange, answer: Reply) -> tuple[Outcome, str | None]:
     """Say how it really ended: a stream can end well as HTTP and still have broken off as an answer."""
     error = exchange.error or answer.error
     fine = exchange.status is not None and exchange.status < FIRST_ERROR_STATUS
-    if exchange.outcome == "complete" and fine and answer.readable and not answer.ended:
+    whole = answer.ended or not (answer.readable or answer.message)
+    if exchange.outcome == "complete" and fine and not whole:
         return "cut", error or "the answer ended without a finish_reason"
     return exchange.outcome, error
 

@@ -1,17 +1,19 @@
-"""A request that goes on from a response whose conversation the upstream holds: what it stands on is in the log."""
+"""A request that names what was said before, which the upstream holds or burnish: what it stands on is in the log."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
 from burnish.proxy.log.attribution import by_response, preferred
 from burnish.proxy.log.capture import Captured
-from burnish.proxy.log.store import Reader, row_of
+from burnish.proxy.log.store import Reader, row_of, select
 from burnish.proxy.log.tree import loaded, path, step
 from burnish.proxy.records import Completion
+from burnish.proxy.surfaces.references import completion_named, references, resolved
 
 
 def continued(connection: sqlite3.Connection, captured: Captured) -> Captured:
@@ -20,23 +22,58 @@ def continued(connection: sqlite3.Connection, captured: Captured) -> Captured:
     It stays as it was sent when the log knows no such response of the same caller's: ids of some servers are no more
     than small numbers, and words of others must not get into it.
     """
-    assert captured.previous
     exchange = captured.exchange
-    known = by_response(connection, captured.previous)
-    own = [each for each in known if each.caller == exchange.caller]
-    if not own:
-        return captured
-    nearest = preferred(own, exchange.session, exchange.caller)[0]
-    before = Reader(connection).completion(row_of(connection, nearest.id), full=True)
     sent = [loaded(each.body) for each in captured.context]
-    instructions = 1 if captured.settings and _instructed(orjson.loads(captured.settings)) else 0
-    context = tuple(path([*sent[:instructions], *_held(before), *sent[instructions:]]))
-    message = captured.answer.message
+    said = with_answers(connection, sent, exchange.caller) if captured.named else sent
+    before = (
+        _answer(connection, captured.previous, exchange.caller, exchange.session)
+        if captured.previous
+        else None
+    )
+    if before:
+        instructions = 1 if captured.settings and _instructed(orjson.loads(captured.settings)) else 0
+        said = [*said[:instructions], *_held(before), *said[instructions:]]
+        captured = captured._replace(
+            conversation_id=before.conversation_id, continues=before.id if before.reply else None
+        )
+    if said == sent:
+        return captured
+    context, message = tuple(path(said)), captured.answer.message
     return captured._replace(
         context=context,
         reply=step(message, context[-1] if context else None) if message else None,
-        conversation_id=before.conversation_id,
     )
+
+
+def with_answers(
+    connection: sqlite3.Connection, messages: Sequence[dict[str, Any]], caller: str
+) -> list[dict[str, Any]]:
+    """Return messages with the answers to a caller in the place of the names of their items."""
+    names = {completion_named(name) for message in messages for name in references(message)} - {None}
+    where = "WHERE caller = ? AND id IN (SELECT value FROM json_each(?))"
+    rows = select(connection, where, (caller, orjson.dumps([*names]).decode())) if names else []
+    found = (Reader(connection).completion(row, full=False) for row in rows)
+    return resolved(messages, {each.id: each.reply for each in found if each.reply})
+
+
+def held(
+    connection: sqlite3.Connection, name: str, caller: str, session: str | None
+) -> list[dict[str, Any]] | None:
+    """Return what an upstream would hold of a response of a caller's; None where the log knows no such response.
+
+    ``name``: its id, or that of an item of it.
+    """
+    before = _answer(connection, name, caller, session)
+    return _held(before) if before else None
+
+
+def _answer(connection: sqlite3.Connection, name: str, caller: str, session: str | None) -> Completion | None:
+    if named := completion_named(name):
+        rows = select(connection, "WHERE id = ? AND caller = ?", (named, caller))
+    else:
+        own = [each for each in by_response(connection, name) if each.caller == caller]
+        rows = [row_of(connection, each.id) for each in preferred(own, session, caller)[:1]]
+    return Reader(connection).completion(rows[0], full=True) if rows else None
 
 
 def _held(before: Completion) -> list[dict[str, Any]]:

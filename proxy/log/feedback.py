@@ -24,13 +24,14 @@ ENCODED = ("tags", "idempotency_key")
 DRAFT_FIELDS = tuple(field.name for field in fields(FeedbackDraft) if field.name not in ENCODED)
 """Fields of a draft that are columns as they are."""
 
-# A rating is superseded by the latest standing one of the same rater and target.
+# A rating is superseded by the latest standing one of the same rater and target that is about no less.
 COLUMNS = f"""
     id, created_at, conversation_id, {", ".join(DRAFT_FIELDS)}, tags, idempotency_key, undone_at,
     CASE WHEN reward IS NOT NULL AND undone_at IS NULL THEN (
         SELECT later.id FROM feedback AS later
         WHERE later.completion_id = feedback.completion_id AND later.rater = feedback.rater
-          AND later.scope = feedback.scope AND later.reward IS NOT NULL AND later.id > feedback.id
+          AND (later.scope = feedback.scope OR feedback.scope = 'completion' OR later.scope = 'conversation')
+          AND later.reward IS NOT NULL AND later.id > feedback.id
           AND later.id NOT IN (SELECT feedback FROM undo)
         ORDER BY later.id DESC LIMIT 1
     ) END"""  # noqa: S608 – names of our own
@@ -160,7 +161,7 @@ def _heard(
         )
     rated = as_json({each.conversation_id for each in feedback})
     places = connection.execute(
-        """SELECT id, conversation_id, turn_key, created_at, reply IS NOT NULL FROM completion
+        """SELECT id, continues, begins_turn, created_at, reply IS NOT NULL FROM completion
         WHERE conversation_id IN (SELECT value FROM json_each(?))""",
         (rated,),
     )
@@ -168,8 +169,8 @@ def _heard(
         feedback = heard(feedback, rater_weights)
     targets = {each.draft.completion_id for each in feedback}
     return feedback, [
-        Place(name, conversation, (turn or b"").hex(), created_at)
-        for name, conversation, turn, created_at, replied in places
+        Place(name, continues, bool(begins_turn), created_at)
+        for name, continues, begins_turn, created_at, replied in places
         if replied or name in targets
     ]
 

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.ids import conversation_id as new_conversation_id
-from burnish.proxy.log.attribution import conversation_of
+from burnish.proxy.log.attribution import Before, before
 from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.continuing import continued
 from burnish.proxy.log.recent import Recent
-from burnish.proxy.log.tree import Digest, digest
+from burnish.proxy.log.tree import Digest, asked, begins_turn, digest
+from burnish.proxy.records import Exchange, Passage
 
 KNOWN = 8192
 """Messages, nodes and answers that are remembered: what comes again comes soon."""
@@ -58,18 +59,27 @@ class Row(NamedTuple):
     settings: int | None
     definitions: int | None
     prompt: int | None
-    turn_key: Digest | None
     reply: int | None
     reply_key: Digest | None
     reply_identity: Digest | None
     choices: int | None
     instant: int | None
+    continues: str | None
+    begins_turn: bool
+    sub_agent: bool
+
+
+PASSED = (
+    "id", "created_at", "method", "path", "model", "upstream", "status", "outcome", "error", "caller", "session",
+    "request_bytes", "response_bytes", "prompt_tokens", "completion_tokens", "first_byte_s", "total_s",
+)  # fmt: skip
+"""Columns of the table passed."""
 
 
 class _Answer(NamedTuple):
     """Where a reply that was stored lately belongs."""
 
-    conversation_id: str
+    before: Before
     caller: str
     session: str | None
 
@@ -83,13 +93,14 @@ class Intake:
         self._nodes = _Tree(connection, "node", "digest, parent, content")
         self._completions = _Rows(connection, "completion", ", ".join(Row._fields), unless="(id)")
         self._raw = _Rows(connection, "raw", "completion, request, content_encoding, response")
+        self._passed = _Rows(connection, "passed", ", ".join(PASSED), unless="(id)")
         self._answers: Recent[_Answer] = Recent(KNOWN)
 
     def forget(self) -> None:
         """Forget all that is remembered: it may not be in the database any more."""
         for table in (self._contents, self._nodes):
             table.forget()
-        for rows in (self._completions, self._raw):
+        for rows in (self._completions, self._raw, self._passed):
             rows.waiting.clear()
         self._answers.clear()
 
@@ -102,7 +113,7 @@ class Intake:
             batch = self._not_stored(batch)
         begin = 0
         for index, captured in enumerate(batch):
-            if captured.previous:  # which may be in this very batch
+            if captured.previous or captured.named:  # which may be in this very batch
                 self._add_all(batch[begin:index])
                 self._add_all([continued(self._connection, captured)])
                 begin = index + 1
@@ -144,9 +155,11 @@ class Intake:
 
     def _add(self, captured: Captured, used: _Used) -> None:
         exchange, answer, reply = captured.exchange, captured.answer, captured.reply
+        if exchange.passage is not None:
+            self._passed.waiting.append(_passed(exchange, exchange.passage))
+            return
         node = self._node(captured)
-        turn_key = next((step.key for step in reversed(captured.context) if step.role == "user"), None)
-        conversation = self._conversation(captured)
+        conversation, continues = self._before(captured)
         row = Row(
             id=exchange.completion_id,
             conversation_id=conversation,
@@ -174,16 +187,19 @@ class Intake:
             settings=self._content(used.settings),
             definitions=self._content(used.definitions),
             prompt=self._content(used.prompt),
-            turn_key=turn_key,
             reply=self._content(used.reply),
             reply_key=reply.key if reply else None,
             reply_identity=reply.identity if reply and not reply.empty else None,
             choices=self._content(used.choices),
             instant=self._content(used.instant),
+            continues=continues,
+            begins_turn=begins_turn(captured.context),
+            sub_agent=exchange.sub_agent,
         )
         self._completions.waiting.append(row)
         if reply:
-            self._answers.put(reply.key, _Answer(conversation, exchange.caller, exchange.session))
+            here = Before(conversation, exchange.completion_id)
+            self._answers.put(reply.key, _Answer(here, exchange.caller, exchange.session))
         if captured.raw:
             response = b"".join(exchange.chunks)
             self._raw.waiting.append(
@@ -207,23 +223,24 @@ class Intake:
         name, body = used
         return self._contents.ids.get(name) or self._contents.add(name, body)
 
-    def _conversation(self, captured: Captured) -> str:
-        """Return the conversation that a request continues, or a new one."""
+    def _before(self, captured: Captured) -> Before:
+        """Return what a request goes on from: a conversation, which may be new, and the answer before it."""
         if captured.conversation_id:
-            return captured.conversation_id
+            return Before(captured.conversation_id, captured.continues)
         exchange = captured.exchange
         last = next((step for step in reversed(captured.context) if step.role == "assistant"), None)
-        if last is None and not exchange.retry:
-            return new_conversation_id(exchange.completion_id)
-        known = self._answers.get(last.key) if last else None
-        # The latest answer to the same caller in the same session is the one that the database would name, too.
-        if known and known.caller == exchange.caller and exchange.session in (None, known.session):
-            return known.conversation_id
-        self._flush()
-        return conversation_of(self._connection, captured) or new_conversation_id(exchange.completion_id)
+        if last is not None or exchange.retry:
+            known = self._answers.get(last.key) if last else None
+            # The latest answer to the same caller in the same session is the one that the database would name, too.
+            if known and known.caller == exchange.caller and exchange.session in (None, known.session):
+                return known.before
+            self._flush()
+            if found := before(self._connection, captured):
+                return found
+        return Before(new_conversation_id(exchange.completion_id), None)
 
     def _flush(self) -> None:
-        for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw):
+        for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw, self._passed):
             rows.write()
 
 
@@ -320,7 +337,7 @@ class _Used(NamedTuple):
 
 
 def _used(captured: Captured) -> _Used:
-    turn = next((step for step in reversed(captured.context) if step.role == "user"), None)
+    turn = asked(captured.context)
     reply, instant = captured.reply, captured.exchange.instant
     return _Used(
         prompt=(turn.content, turn.body) if turn else None,
@@ -330,6 +347,15 @@ def _used(captured: Captured) -> _Used:
         choices=_named(captured.choices),
         instant=_named(None if instant is None else orjson.dumps(instant)),
     )
+
+
+def _passed(exchange: Exchange, passage: Passage) -> tuple[Any, ...]:
+    """Return the row of what was merely passed through."""
+    said = {
+        **exchange._asdict(), **passage,
+        "id": exchange.completion_id, "created_at": exchange.started_at, "model": exchange.model_asked or None,
+    }  # fmt: skip
+    return tuple(said[name] for name in PASSED)
 
 
 def _named(body: bytes | None) -> tuple[Digest, bytes] | None:

@@ -14,7 +14,17 @@ from typing import Any, TypeVar
 
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
-from burnish.proxy.log import feedback, files, queries, retention, runs, store, wishes
+from burnish.proxy.log import (
+    continuing,
+    feedback,
+    files,
+    queries,
+    regenerations,
+    retention,
+    runs,
+    store,
+    wishes,
+)
 from burnish.proxy.log.batch import catching_up
 from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.journal import Journal
@@ -23,14 +33,25 @@ from burnish.proxy.log.raters import Rater
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Spill
 from burnish.proxy.log.writer import Backlog, Writer, nobody
-from burnish.proxy.records import Completion, Exchange, Feedback, FeedbackDraft, RatedCompletion, Run, Wish
+from burnish.proxy.records import (
+    Completion,
+    Exchange,
+    Feedback,
+    FeedbackDraft,
+    Passed,
+    RatedCompletion,
+    Regeneration,
+    Run,
+    Wish,
+)
 
 Result = TypeVar("Result")
 EQUAL: Mapping[str, float] = MappingProxyType({})
 """Each rater counts as much as any other."""
 LATEST_ID = """SELECT max(
     (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM completion)),
-    (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM feedback))
+    (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM feedback)),
+    (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM passed))
 )"""
 """Less its prefix."""
 PRUNE_PAUSE_S = 0.02
@@ -109,12 +130,26 @@ class Log:
         """Return completions (without contexts and parameters), latest first; ``before`` is an id to go on from."""
         return await self._read(lambda db: queries.completions(db, limit, before, conversation))
 
+    async def passed(self, limit: int = 50, before: str | None = None) -> list[Passed]:
+        """Return what was merely passed through, latest first; ``before`` is an id to go on from."""
+        return await self._read(partial(queries.passed, limit=limit, before=before))
+
+    async def next_turn(self, completion_id: str) -> str | None:
+        """Return what the user said right after a reply, None where the conversation did not go on from it."""
+        return await self._read(partial(queries.next_turn, completion_id=completion_id))
+
+    async def regenerations(
+        self, limit: int = 50, before: str | None = None, conversation: str | None = None
+    ) -> list[Regeneration]:
+        """Return what was asked for again, latest first; ``before`` is a completion's id to go on from."""
+        return await self._read(lambda db: regenerations.regenerations(db, limit, before, conversation))
+
     async def recent_prompts(self, limit: int) -> list[Completion]:
         """Return the latest distinct contexts that got a whole answer, with messages and parameters."""
         return await self._read(lambda db: store.recent_prompts(db, limit))
 
     async def counts(self) -> dict[str, int]:
-        """Return how many completions, conversations, feedback, ratings, good, bad, comments, corrections there are.
+        """Return how much there is: completions, conversations, passed, feedback, ratings, good, bad, comments …
 
         Ratings are effective ones: one a completion.
         """
@@ -150,6 +185,14 @@ class Log:
     ) -> Completion:
         """Return the completion that is the last assistant message of a history. Raises NotFound, Conflict."""
         return await self._read(lambda db: queries.resolve_history(db, messages, caller, session))
+
+    async def held(self, name: str, caller: str, session: str | None) -> list[dict[str, Any]] | None:
+        """Return the messages up to a response of a caller's, and the response; None when there is none such.
+
+        ``name`` is its id, or that of an item of it. For a request that waits for it: behind no long read. Raises
+        Unavailable.
+        """
+        return await self._write(lambda db: continuing.held(db, name, caller, session))
 
     # Feedback
 
@@ -236,8 +279,11 @@ class Log:
     # Taking out
 
     async def prune(self, keep: retention.Keep) -> int:
-        """Take out the completions that are not kept, and return how many; a little at a time. Raises Unavailable."""
-        upto = await self._read(lambda db: retention.boundary(db, keep, time.time()))
+        """Take out the completions that are not kept, and return how many; a little at a time. Raises Unavailable.
+
+        What was merely passed through goes as early.
+        """
+        upto = await self._read(lambda db: retention.boundary(db, keep, time.time(), "completion"))
         gone, looked_at = 0, 0
         while looked_at < upto:
             step = partial(retention.prune, keep=keep, after=looked_at, upto=upto)
@@ -245,6 +291,9 @@ class Log:
             if not looked_at:
                 break
             gone += count
+            await asyncio.sleep(PRUNE_PAUSE_S)
+        upto = await self._read(lambda db: retention.boundary(db, keep, time.time(), "passed"))
+        while await self._delete(partial(retention.prune_passed, upto=upto)):  # noqa: ASYNC110  (others write meanwhile)
             await asyncio.sleep(PRUNE_PAUSE_S)
         return gone
 

@@ -16,6 +16,22 @@ class Migration(NamedTuple):
     statements: tuple[str, ...]
 
 
+WAY_UP = """WITH RECURSIVE way (parent, content, role, height) AS (
+    SELECT parent, content, json_extract(CAST(body AS TEXT), '$.role'), 0
+        FROM node JOIN content ON content.id = node.content WHERE node.id = completion.node
+    UNION ALL
+    SELECT node.parent, node.content, json_extract(CAST(body AS TEXT), '$.role'), height + 1
+        FROM way JOIN node ON node.id = way.parent JOIN content ON content.id = node.content
+        WHERE way.role IS NOT 'assistant'
+)"""
+"""The messages of a completion's context from the last one up to the nearest of an assistant."""
+NEAREST_ANSWER = f"""{WAY_UP} SELECT earlier.id FROM way JOIN completion AS earlier
+    ON earlier.node = way.parent AND earlier.reply = way.content
+    WHERE way.role = 'assistant' AND earlier.caller = completion.caller AND earlier.n < completion.n
+    ORDER BY earlier.n DESC LIMIT 1"""  # noqa: S608 – names of our own
+LAST_SPOKE = f"""{WAY_UP} SELECT role = 'user' FROM way WHERE role IN ('user', 'assistant')
+    ORDER BY height LIMIT 1"""  # noqa: S608
+
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(
         "message tree and completions",
@@ -153,6 +169,48 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX completion_caller ON completion (caller, id)",
         ),
     ),
+    Migration(
+        "what was passed through",
+        (
+            # Requests that are no completions: figures, no bodies.
+            """CREATE TABLE passed (
+                n INTEGER PRIMARY KEY,
+                id TEXT NOT NULL UNIQUE,
+                created_at REAL NOT NULL,
+                method TEXT NOT NULL,
+                path TEXT NOT NULL,
+                model TEXT,
+                upstream TEXT NOT NULL,
+                status INTEGER,
+                outcome TEXT NOT NULL,
+                error TEXT,
+                caller TEXT NOT NULL,
+                session TEXT,
+                request_bytes INTEGER NOT NULL,
+                response_bytes INTEGER NOT NULL,
+                prompt_tokens INTEGER,
+                completion_tokens INTEGER,
+                first_byte_s REAL,
+                total_s REAL NOT NULL
+            )""",
+            "CREATE INDEX passed_caller ON passed (caller)",
+        ),
+    ),
+    Migration(
+        "turns",
+        (
+            # The completion that it goes on from, and whether a person spoke since.
+            "ALTER TABLE completion ADD COLUMN continues TEXT",
+            "ALTER TABLE completion ADD COLUMN begins_turn INTEGER NOT NULL DEFAULT 1",
+            # What was logged before is linked where the reply came back as it was.
+            f"""UPDATE completion SET continues = ({NEAREST_ANSWER}),
+                begins_turn = coalesce(({LAST_SPOKE}), 1)""",  # noqa: S608
+            "CREATE INDEX completion_continues ON completion (continues) WHERE continues IS NOT NULL",
+            "ALTER TABLE completion DROP COLUMN turn_key",
+        ),
+    ),
+    # Whose headers say that an agent's own agent asks; of what was logged before, nobody knows.
+    Migration("sub-agents", ("ALTER TABLE completion ADD COLUMN sub_agent INTEGER NOT NULL DEFAULT 0",)),
 )
 
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates
+from burnish.proxy.log.continuing import with_answers
 from burnish.proxy.log.errands import is_errand
 from burnish.proxy.log.store import COLUMNS, Reader, row_of, select
-from burnish.proxy.log.tree import key_after, loaded, text_of
-from burnish.proxy.records import Completion, RatedCompletion
+from burnish.proxy.records import Completion, Passed, RatedCompletion
 
-# Agents ask many times within a turn; the user's next one is hardly further away.
-TURNS_LOOKED_AT = 64
 # Sub-agents may ask that often before the person is told anything.
 ERRANDS_PASSED = 500
 
@@ -48,6 +47,16 @@ def completions(
         reader.completion(row, rating.reward if (rating := ratings.get(row[0])) else None, full=False)
         for row in rows
     ]
+
+
+def passed(connection: sqlite3.Connection, limit: int, before: str | None) -> list[Passed]:
+    """Return what was merely passed through, latest first."""
+    columns = ", ".join(field.name for field in fields(Passed))
+    rows = connection.execute(
+        f"SELECT {columns} FROM passed WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?",  # noqa: S608
+        (before, before, limit),
+    )
+    return [Passed(*row) for row in rows]
 
 
 def resolve(
@@ -83,7 +92,13 @@ def resolve_history(
     connection: sqlite3.Connection, messages: Sequence[dict[str, Any]], caller: str, session: str | None
 ) -> Completion:
     """Return the completion that is the last assistant message of a history. Raises NotFound, Conflict."""
-    return completion(connection, answer_before(connection, messages, caller, session))
+    said = with_answers(connection, messages, caller)
+    found = completion(connection, answer_before(connection, said, caller, session))
+    if is_errand(found):
+        raise NotFound(
+            "the last one here the agent asked for itself, such as a summary: rate it by its completion_id"
+        )
+    return found
 
 
 def rated(connection: sqlite3.Connection, rater_weights: Mapping[str, float]) -> list[RatedCompletion]:
@@ -102,26 +117,19 @@ def rated(connection: sqlite3.Connection, rater_weights: Mapping[str, float]) ->
                 comment=rating.comment,
                 correction=rating.correction,
                 worse=_worse(connection, reader, record, rating.preferred_over),
-                next_turn=_next_turn(connection, record),
+                next_turn=next_turn(connection, record.id),
             )
         )
     return found
 
 
-def _next_turn(connection: sqlite3.Connection, record: Completion) -> str | None:
-    """Return what the user wrote right after a reply, if the conversation went on from it."""
-    (reply_key,) = connection.execute(
-        "SELECT reply_key FROM completion WHERE id = ?", (record.id,)
-    ).fetchone()
-    later = connection.execute(
-        """SELECT turn_key, body FROM completion JOIN content ON content.id = completion.prompt
-        WHERE conversation_id = ? AND completion.id > ? ORDER BY completion.id LIMIT ?""",
-        (record.conversation_id, record.id, TURNS_LOOKED_AT),
-    )
-    for turn_key, body in later if reply_key else ():
-        message = loaded(body)
-        if key_after(reply_key, message) == turn_key:
-            return text_of(message) or None
+def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
+    """Return what the user said right after a reply, if the conversation went on from it."""
+    reader = Reader(connection)
+    for row in select(connection, "WHERE continues = ? AND begins_turn ORDER BY n", (completion_id,)):
+        later = reader.completion(row, full=True)
+        if later.prompt and not is_errand(later):
+            return later.prompt
     return None
 
 
@@ -141,10 +149,12 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
         "SELECT count(*), count(DISTINCT conversation_id) FROM completion"
     ).fetchone()
     ratings = feedback.effective_ratings(connection).values()
-    rewards = [each.reward for each in ratings if each.reward is not None]
+    # A rating of a whole turn is one, however many answers it covers.
+    rewards = {each.feedback_ids[0]: each.reward for each in ratings if each.reward is not None}.values()
     return {
         "completions": completions_,
         "conversations": conversations,
+        "passed": connection.execute("SELECT count(*) FROM passed").fetchone()[0],
         "feedback": connection.execute("SELECT count(*) FROM feedback").fetchone()[0],
         "ratings": len(rewards),
         "good": sum(reward > 0 for reward in rewards),
@@ -175,6 +185,6 @@ def _latest_turn(connection: sqlite3.Connection, where: str, *values: object) ->
     latest = f"SELECT {COLUMNS} FROM completion WHERE {where} AND reply IS NOT NULL ORDER BY id DESC LIMIT ?"  # noqa: S608
     for row in connection.execute(latest, (*values, ERRANDS_PASSED)):
         found = reader.completion(row, full=True)
-        if not is_errand(found.messages, found.params):
+        if not is_errand(found):
             return found.id
     return None

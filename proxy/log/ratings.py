@@ -1,7 +1,9 @@
 """What counts of all feedback: one effective rating a completion. Pure.
 
 Taken back: gone. Same rater, same target, rated again: the later one. A rating of a turn or a conversation counts
-for its completions up to the rating, unless they have one of their own. Several raters: the weighted mean.
+for the completions on the way of the one that it was given to, up to the rating, unless they have one of their own; its
+weight is shared among them, so that one opinion is one, however often an agent asked. Words, corrections and
+comparisons are about the completion that they were given to. Several raters: the weighted mean.
 
 What is shown is what was given. What is learnt from is ``heard`` before: by rater, on the rater's own scale.
 """
@@ -26,27 +28,17 @@ LEAST_DEVIATION = 1e-6
 
 NARROWEST_FIRST: tuple[Scope, ...] = ("completion", "turn", "conversation")
 
-Area = tuple[str, ...]
-"""What a piece of feedback covers: its scope and the ids that bound it."""
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a completion with a reply stands: what scopes need to know."""
 
     completion_id: str
-    conversation_id: str
-    turn: str
-    """Path up to the last user message: the same for all completions that work on one request of the user."""
+    continues: str | None
+    """The completion that it goes on from."""
+    begins_turn: bool
+    """Whether a person spoke since that one; else it is of the same turn."""
     created_at: float
-
-    def area(self, scope: Scope) -> Area:
-        """Return what a rating of this completion with this scope covers."""
-        return {
-            "completion": (scope, self.completion_id),
-            "turn": (scope, self.conversation_id, self.turn),
-            "conversation": (scope, self.conversation_id),
-        }[scope]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,35 +97,81 @@ def effective(feedback: Sequence[Feedback], places: Iterable[Place]) -> dict[str
 
     ``feedback`` comes earliest first, complete for the conversations of ``places``.
     """
-    by_id = {place.completion_id: place for place in places}
-    covering: dict[Area, list[Feedback]] = defaultdict(list)
+    ways = _Ways(places)
+    about: dict[str, list[Feedback]] = defaultdict(list)
     for each in feedback:
-        if each.undone_at is None and each.superseded_by is None and each.draft.completion_id in by_id:
-            covering[by_id[each.draft.completion_id].area(each.draft.scope)].append(each)
-    found = {place.completion_id: list(_about(place, covering)) for place in by_id.values()}
-    return {completion_id: _summed(levels) for completion_id, levels in found.items() if any(levels)}
+        if each.undone_at is None and each.superseded_by is None and each.draft.completion_id in ways.places:
+            covered = ways.covered_by(each)
+            shared = replace(each, draft=replace(each.draft, weight=each.draft.weight / len(covered)))
+            for completion_id in covered:
+                about[completion_id].append(shared)
+    found = {completion_id: _summed(completion_id, given) for completion_id, given in about.items()}
+    return {completion_id: rating for completion_id, rating in found.items() if rating.feedback_ids}
 
 
-def _about(place: Place, covering: dict[Area, list[Feedback]]) -> Iterator[list[Feedback]]:
-    """Yield the feedback that covers a completion, scope by scope; later completions aren't meant by it."""
-    for scope in NARROWEST_FIRST:
-        yield [
-            each
-            for each in covering.get(place.area(scope), ())
-            if scope == "completion" or place.created_at <= each.created_at
+class _Ways:
+    """Completions as they go on from each other: edits and regenerations are branches."""
+
+    def __init__(self, places: Iterable[Place]) -> None:
+        self.places = {place.completion_id: place for place in places}
+        self._after: dict[str, list[Place]] = defaultdict(list)
+        for place in self.places.values():
+            if place.continues:
+                self._after[place.continues].append(place)
+
+    def covered_by(self, feedback: Feedback) -> list[str]:
+        """Return the completions that feedback is about: up the way from its target, and down as far as it is clear."""
+        draft = feedback.draft
+        target = self.places[draft.completion_id]
+        if draft.scope == "completion":
+            return [target.completion_id]
+        within_turn = draft.scope == "turn"
+        return [
+            place.completion_id
+            for place in (
+                *self._up(target, within_turn),
+                target,
+                *self._down(target, within_turn, feedback.created_at),
+            )
         ]
 
+    def _up(self, place: Place, within_turn: bool) -> Iterator[Place]:
+        while not (within_turn and place.begins_turn):
+            earlier = self.places.get(place.continues or "")
+            if earlier is None:
+                return
+            yield earlier
+            place = earlier
 
-def _summed(levels: list[list[Feedback]]) -> Effective:
-    rated = [[each for each in level if each.draft.reward is not None] for level in levels]
-    counting = next((level for level in rated if level), [])
+    def _down(self, place: Place, within_turn: bool, until: float) -> Iterator[Place]:
+        """Yield what followed by then. Of several branches it is the one that somebody went on from, if it is one."""
+        while True:
+            after = [
+                each
+                for each in self._after.get(place.completion_id, ())
+                if each.created_at <= until and not (within_turn and each.begins_turn)
+            ]
+            if len(after) > 1:
+                after = [each for each in after if each.completion_id in self._after]
+            if len(after) != 1:
+                return
+            (place,) = after
+            yield place
+
+
+def _summed(completion_id: str, given: Sequence[Feedback]) -> Effective:
+    """Return what feedback that covers a completion comes to, earliest first."""
+    rated = [each for each in given if each.draft.reward is not None]
+    narrowest = min((NARROWEST_FIRST.index(each.draft.scope) for each in rated), default=0)
+    # Of one rater, who may have rated a turn at several of its answers, the last word counts.
+    heeded = [each for each in rated if NARROWEST_FIRST.index(each.draft.scope) == narrowest]
+    counting = list({each.draft.rater: each for each in heeded}.values())
+    own = [each for each in reversed(given) if each.draft.completion_id == completion_id]
+    comment = next((each for each in own if each.draft.comment), None)
+    correction = next((each for each in own if each.draft.correction), None)
+    preferred = next((each for each in own if each.draft.preferred_over), None)
     weight = sum(each.draft.weight for each in counting)
     total = sum(each.draft.weight * (each.draft.reward or 0.0) for each in counting)
-    comment = next((each for level in levels for each in reversed(level) if each.draft.comment), None)
-    correction = next((each for level in levels for each in reversed(level) if each.draft.correction), None)
-    preferred = next(
-        (each for level in levels for each in reversed(level) if each.draft.preferred_over), None
-    )
     used = [*counting, *(each for each in (comment, correction, preferred) if each)]
     return Effective(
         reward=total / weight if counting else None,

@@ -7,13 +7,16 @@ what is new go nor what is old stay: age is read off the order of the log, and a
 from __future__ import annotations
 
 import sqlite3
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from burnish.proxy.log import feedback
 from burnish.proxy.log.erasing import erase, erase_feedback
 
 STEP_ROWS = 32
 """Completions a step, some milliseconds: captures and ratings are committed between two steps."""
+
+PASSED_STEP_ROWS = 1024
+"""The same for what was merely passed through: figures, on which nothing hangs."""
 
 DAY_S = 24 * 60 * 60
 
@@ -32,21 +35,25 @@ class Keep(NamedTuple):
         return self.days is None and self.completions is None
 
 
-def boundary(connection: sqlite3.Connection, keep: Keep, now: float) -> int:
-    """Return the number of the last completion that is not kept for its age or its place, 0 when all are."""
+def boundary(
+    connection: sqlite3.Connection, keep: Keep, now: float, table: Literal["completion", "passed"]
+) -> int:
+    """Return the number of the last row of a table that is not kept for its age or its place, 0 when all are."""
     by_place = by_age = 0
     if keep.completions is not None:
         row = connection.execute(
-            "SELECT n FROM completion ORDER BY n DESC LIMIT 1 OFFSET ?", (keep.completions,)
+            f"SELECT n FROM {table} ORDER BY n DESC LIMIT 1 OFFSET ?",  # noqa: S608
+            (keep.completions,),
         ).fetchone()
         by_place = row[0] if row else 0
     if keep.days is not None:
         oldest = now - keep.days * DAY_S
         kept = connection.execute(
-            "SELECT n FROM completion WHERE created_at BETWEEN ? AND ? ORDER BY n LIMIT 1", (oldest, now)
+            f"SELECT n FROM {table} WHERE created_at BETWEEN ? AND ? ORDER BY n LIMIT 1",  # noqa: S608
+            (oldest, now),
         ).fetchone()
         (by_age,) = connection.execute(
-            "SELECT coalesce(max(n), 0) FROM completion WHERE created_at < ? AND (? IS NULL OR n < ?)",
+            f"SELECT coalesce(max(n), 0) FROM {table} WHERE created_at < ? AND (? IS NULL OR n < ?)",  # noqa: S608
             (oldest, *(kept or (None,)), *(kept or (None,))),
         ).fetchone()
     return int(max(by_place, by_age))
@@ -69,6 +76,11 @@ def prune(connection: sqlite3.Connection, keep: Keep, after: int, upto: int) -> 
     return (rows[-1][0] if rows else 0), len(ids)
 
 
+def prune_passed(connection: sqlite3.Connection, upto: int) -> int:
+    """Take out some of what was merely passed through, up to a number; returns how much went."""
+    return _delete_passed(connection, "n <= ?", upto)
+
+
 def forget(connection: sqlite3.Connection, caller: str) -> int:
     """Take out some of what a caller asked and was answered, then what they said of answers; returns how much went.
 
@@ -79,8 +91,15 @@ def forget(connection: sqlite3.Connection, caller: str) -> int:
     if ids:
         erase(connection, ids)
         return len(ids)
+    if gone := _delete_passed(connection, "caller = ?", caller):
+        return gone
     connection.execute("DELETE FROM wish WHERE caller = ?", (caller,))
     return erase_feedback(connection, "rater = ?", caller)
+
+
+def _delete_passed(connection: sqlite3.Connection, where: str, value: object) -> int:
+    some = f"SELECT n FROM passed WHERE {where} LIMIT ?"  # noqa: S608
+    return connection.execute(f"DELETE FROM passed WHERE n IN ({some})", (value, PASSED_STEP_ROWS)).rowcount  # noqa: S608
 
 
 def _rated(connection: sqlite3.Connection, conversations: set[str]) -> set[str]:

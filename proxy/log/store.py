@@ -10,14 +10,15 @@ from typing import Any
 import orjson
 
 from burnish.proxy.errors import NotFound
+from burnish.proxy.log.people import words
 from burnish.proxy.log.tree import loaded, text_of
 from burnish.proxy.records import Completion
 
-LOADED = ("messages", "params", "prompt", "reply", "rating", "instant")
+LOADED = ("messages", "params", "prompt", "reply", "rating", "instant", "sub_agent")
 PLAIN = tuple(field.name for field in fields(Completion) if field.name not in LOADED)
 """Fields of a Completion that are columns."""
 
-COLUMNS = f"{', '.join(PLAIN)}, node, settings, definitions, prompt, reply, instant"
+COLUMNS = f"{', '.join(PLAIN)}, node, settings, definitions, prompt, reply, instant, sub_agent"
 
 
 class Reader:
@@ -29,7 +30,9 @@ class Reader:
 
     def load(self, rows: Iterable[Sequence[Any]]) -> None:
         """Load the prompts and replies of rows of COLUMNS at once, for a listing."""
-        contents = orjson.dumps([each for *_, prompt, reply, _ in rows for each in (prompt, reply) if each])
+        contents = orjson.dumps(
+            [each for *_, prompt, reply, _, _ in rows for each in (prompt, reply) if each]
+        )
         found = self._connection.execute(
             "SELECT id, body FROM content WHERE id IN (SELECT value FROM json_each(?))", (contents.decode(),)
         )
@@ -37,19 +40,20 @@ class Reader:
 
     def completion(self, row: Sequence[Any], rating: float | None = None, *, full: bool) -> Completion:
         """Build one record from COLUMNS; ``full`` loads its context and parameters too."""
-        *plain, node, settings, definitions, prompt, reply, instant = row
+        *plain, node, settings, definitions, prompt, reply, instant, sub_agent = row
         return Completion(
             **dict(zip(PLAIN, plain, strict=True)),
-            messages=tuple(self._message(content) for content in self._path(node)) if full else (),
+            messages=tuple(self.path(node)) if full else (),
             params=self._params(settings) | self._params(definitions) if full else {},
-            prompt=text_of(self._message(prompt)) if prompt else "",
+            prompt=self._asked(prompt) if prompt else "",
             reply=self._message(reply) if reply else None,
             rating=rating,
             instant=orjson.loads(self._body(instant)) if instant else None,
+            sub_agent=bool(sub_agent),
         )
 
-    def _path(self, node: int | None) -> list[int]:
-        """Return the contents on the way from the root to a node."""
+    def path(self, node: int | None) -> list[dict[str, Any]]:
+        """Return the messages on the way from the root to a node."""
         rows = self._connection.execute(
             """WITH RECURSIVE way (parent, content, height) AS (
                 SELECT parent, content, 0 FROM node WHERE id = ?
@@ -58,7 +62,11 @@ class Reader:
             ) SELECT content FROM way ORDER BY height DESC""",
             (node,),
         )
-        return [content for (content,) in rows]
+        return [self._message(content) for (content,) in rows]
+
+    def _asked(self, content: int) -> str:
+        message = self._message(content)
+        return words(message) or text_of(message)
 
     def _params(self, content: int | None) -> dict[str, Any]:
         return orjson.loads(self._body(content)) if content else {}

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from burnish.proxy.log.people import of_a_person
 from burnish.proxy.log.recent import Recent
 
 Digest = bytes
@@ -26,12 +27,16 @@ ROOT: Digest = bytes(DIGEST_BYTES)
 """Parent of every first message."""
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
+SYSTEM_ROLES = ("system", "developer")
 PLAIN = frozenset({"role", "content"})
 """What most messages have."""
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 THOUGHTS_BEGIN = "<think>"
 THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 """Reasoning that a model writes into its text, and that many clients cut out before they send it back."""
+
+INTEGERS = (-(2.0**63), 2.0**64)
+"""Whole numbers from the one to before the other are integers; beyond they are floating-point however written."""
 
 RECENT_MESSAGES = 4096
 """Clients resend their history each turn: what these say and where they stand is known by their stored form."""
@@ -52,6 +57,8 @@ class Step(NamedTuple):
     """H(parent's key, identity)."""
     empty: bool
     """Whether it says nothing that could tell it from others: neither text nor calls."""
+    human: bool
+    """Whether a person speaks in it; results of tools and what clients tell the model are of no person."""
 
 
 class _Place(NamedTuple):
@@ -62,6 +69,7 @@ class _Place(NamedTuple):
     node: Digest
     key: Digest
     empty: bool
+    human: bool
 
 
 _places: Recent[_Place] = Recent(RECENT_MESSAGES)
@@ -91,14 +99,26 @@ def step(message: dict[str, Any], parent: Step | None) -> Step:
         role, pieces, calls = said = _said(message)
         identity = _identity(said)
         key = digest(key_above + identity)
-        place = _Place(role, identity, digest(here), key, not pieces and not calls)
+        human = role == "user" and of_a_person(message)
+        place = _Place(role, identity, digest(here), key, not pieces and not calls, human)
         _places.put(here, place)
-    return Step(place.role, body, content, place.identity, place.node, place.key, place.empty)
+    return Step(place.role, body, content, place.identity, place.node, place.key, place.empty, place.human)
 
 
-def key_after(parent: Digest, message: dict[str, Any]) -> Digest:
-    """Return the key of a message that follows the one with the key ``parent``."""
-    return digest(parent + _identity(_said(message)))
+def asked(context: Sequence[Step]) -> Step | None:
+    """Return the user message that a context ends with: the last of a person, else the last one."""
+    for said in reversed(context):
+        if said.human:
+            return said
+    return next((said for said in reversed(context) if said.role == "user"), None)
+
+
+def begins_turn(context: Sequence[Step]) -> bool:
+    """Whether a person spoke since the last answer, or nobody answered yet."""
+    for said in reversed(context):
+        if said.human or said.role == "assistant":
+            return said.human
+    return True
 
 
 def stored(message: dict[str, Any]) -> dict[str, Any]:
@@ -141,12 +161,9 @@ def _flattened(parts: list[Any]) -> Any:
 
 
 def _part_text(part: Any) -> str | None:
-    if (
-        isinstance(part, dict)
-        and part.get("type", "text") in TEXT_PARTS
-        and isinstance(part.get("text"), str)
-    ):
-        return str(part["text"])
+    if isinstance(part, dict):
+        kind, text = part.get("type", "text"), part.get("text")
+        return text if isinstance(kind, str) and kind in TEXT_PARTS and isinstance(text, str) else None
     return part if isinstance(part, str) else None
 
 
@@ -190,10 +207,19 @@ def _objects(values: Any) -> list[dict[str, Any]]:
 
 
 def _arguments(arguments: Any) -> Any:
-    """Return arguments as a value: clients parse them and write them again with other white space."""
+    """Return arguments as a value: clients parse them and write them again with other white space and numbers."""
     if not isinstance(arguments, str):
-        return arguments
+        return _counted(arguments)
     try:
-        return orjson.loads(arguments)
+        return _counted(orjson.loads(arguments))
     except orjson.JSONDecodeError:
         return arguments.strip()
+
+
+def _counted(value: Any) -> Any:
+    """Return a value in which whole numbers are integers: JavaScript writes 1.0 as 1."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and INTEGERS[0] <= value < INTEGERS[1] else value
+    if isinstance(value, dict):
+        return {name: _counted(each) for name, each in value.items()}
+    return [_counted(each) for each in value] if isinstance(value, list) else value

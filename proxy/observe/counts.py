@@ -14,10 +14,16 @@ from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.intake import tokens
 from burnish.proxy.observe import measures
 from burnish.proxy.observe.measures import Measure
-from burnish.proxy.records import Exchange, Feedback
+from burnish.proxy.records import Exchange, Feedback, Passage
 
 STREAMED = ("text/event-stream", "application/x-ndjson", "application/stream+json")
 """Content types of answers that come piece by piece."""
+
+
+KINDS = {
+    "embed": "embeddings", "audio": "audio", "image": "images", "file": "files", "upload": "files", "batch": "batches",
+}  # fmt: skip
+"""Of what is merely passed through, by a word in its path; the first that is there counts."""
 
 
 class Counts(Collector):
@@ -33,6 +39,9 @@ class Counts(Collector):
         self._tokens = self._counter(measures.TOKENS)
         self._request_bytes = self._counter(measures.REQUEST_BYTES)
         self._response_bytes = self._counter(measures.RESPONSE_BYTES)
+        self._passed = self._counter(measures.PASSED)
+        self._passed_bytes = self._counter(measures.PASSED_BYTES)
+        self._passed_tokens = self._counter(measures.PASSED_TOKENS)
         self._refusals = self._counter(measures.REFUSALS)
         self._ratings = self._counter(measures.RATINGS)
         self._remarks = self._counter(measures.REMARKS)
@@ -56,6 +65,15 @@ class Counts(Collector):
             series.output_tokens.inc(tokens(usage, "completion_tokens") or 0)
         if exchange.first_byte_s is not None and is_streamed(exchange):
             series.first_token.observe(exchange.first_byte_s)
+
+    def passed(self, exchange: Exchange, passage: Passage) -> None:
+        """Count what was merely passed through."""
+        kind = kind_of(exchange, passage)
+        self._passed.labels(kind, _class_of(exchange.status), exchange.outcome).inc()
+        self._passed_bytes.labels(kind, "out").inc(passage["request_bytes"])
+        self._passed_bytes.labels(kind, "in").inc(passage["response_bytes"])
+        self._passed_tokens.labels(kind, "input").inc(passage["prompt_tokens"] or 0)
+        self._passed_tokens.labels(kind, "output").inc(passage["completion_tokens"] or 0)
 
     def rated(self, feedback: Feedback) -> None:
         """Count feedback that was given; what was taken back stays counted."""
@@ -81,7 +99,7 @@ class Counts(Collector):
     def _series_of(self, kind: tuple[str, int | None, str]) -> _Series:
         """Look up what completions of one kind count in; once each, since that costs more than counting."""
         surface, hundreds, outcome = kind
-        status = f"{hundreds}xx" if hundreds else "none"
+        status = _class_of(hundreds and hundreds * 100)
         series = self._series[kind] = _Series(
             requests=self._requests.labels(surface, status, outcome),
             duration=self._duration.labels(surface, outcome),
@@ -113,6 +131,17 @@ class _Series:
     output_tokens: Counter
     request_bytes: Counter
     response_bytes: Counter
+
+
+def kind_of(exchange: Exchange, passage: Passage) -> str:
+    """Return what kind of request was merely passed through."""
+    if exchange.status == HTTPStatus.SWITCHING_PROTOCOLS:
+        return "websocket"
+    return next((kind for word, kind in KINDS.items() if word in passage["path"]), "other")
+
+
+def _class_of(status: int | None) -> str:
+    return f"{status // 100}xx" if status else "none"
 
 
 def is_streamed(exchange: Exchange) -> bool:

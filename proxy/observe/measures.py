@@ -70,6 +70,25 @@ RESPONSE_BYTES = Measure(
     "Bytes of their answers' bodies as they went over the wire, up to what the log keeps of one.",
     ("surface",),
 )
+PASSED = Measure(
+    "burnish_passed_total",
+    "counter",
+    "Other requests that were passed through and logged, by kind (embeddings, audio, images, files, batches, "
+    "websocket, other), outcome and the class of the upstream's status.",
+    ("kind", "status", "outcome"),
+)
+PASSED_BYTES = Measure(
+    "burnish_passed_bytes_total",
+    "counter",
+    "Bytes of their bodies, to the upstream (direction=out) and back (direction=in).",
+    ("kind", "direction"),
+)
+PASSED_TOKENS = Measure(
+    "burnish_passed_tokens_total",
+    "counter",
+    "Their tokens (type=input, output), where the upstream's usage counts them in plain sight.",
+    ("kind", "type"),
+)
 REFUSALS = Measure(
     "burnish_refusals_total",
     "counter",
@@ -140,7 +159,8 @@ SWAP_DURATION = Measure(
 BUILD = Measure("burnish_build_info", "gauge", "Always 1; the label has burnish's version.", ("version",))
 
 MEASURES = (
-    REQUESTS, DURATION, FIRST_TOKEN, TOKENS, REQUEST_BYTES, RESPONSE_BYTES, REFUSALS, IN_FLIGHT,
+    REQUESTS, DURATION, FIRST_TOKEN, TOKENS, REQUEST_BYTES, RESPONSE_BYTES,
+    PASSED, PASSED_BYTES, PASSED_TOKENS, REFUSALS, IN_FLIGHT,
     QUEUE_ENTRIES, QUEUE_BYTES, LAG, DROPPED,
     RATINGS, REMARKS,
     LIVE_VERSION, VERSIONS, TRAINING, RUNS, RUN_SECONDS, VERDICTS, SWAPS, SWAP_DURATION,

@@ -40,8 +40,11 @@ class Observing:
         return sum(relay.in_flight for relay in self.relays) + self.elsewhere()
 
     def stored(self, captured: Captured) -> None:
-        """Take note of a completion that the log has stored; on its writer thread, so it must be quick."""
+        """Take note of what the log has stored; on its writer thread, so it must be quick."""
         try:
+            if (passage := captured.exchange.passage) is not None:
+                self.counts.passed(captured.exchange, passage)
+                return
             self.counts.completed(captured)
             if self.traces:
                 self.traces.completed(captured)

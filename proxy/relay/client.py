@@ -1,16 +1,39 @@
-"""The client's side of a request: its body, and its going away."""
+"""The client's side of a request: its body, its answer, and its going away."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from http import HTTPStatus
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
-from starlette.types import Message, Receive
+from starlette.types import Message, Receive, Scope, Send
 
-from burnish.proxy.errors import BodyTooLarge, InvalidRequest
-from burnish.proxy.relay.headers import Named, first
+from burnish.proxy.errors import BodyTooLarge, InvalidRequest, UpstreamTimeout
+from burnish.proxy.records import Outcome
+from burnish.proxy.relay.connection import Sink
+from burnish.proxy.relay.headers import Named, RawHeaders, first, to_client
+from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.surfaces.lenient import loads_storable
+
+WRITE = "burnish.write"
+"""The ASGI extension by which our listener takes parts of a body at once."""
+BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
+
+
+class Noted(Protocol):
+    """What takes note of an answer that goes through."""
+
+    outcome: Outcome
+
+    def head(self, response: UpstreamResponse) -> RawHeaders:
+        """Take note of the head of the answer; return the headers that burnish adds to it."""
+        ...
+
+    def tee(self, chunk: bytes) -> None:
+        """Take note of a chunk that goes through."""
+        ...
 
 
 class Client:
@@ -99,8 +122,24 @@ async def _body_part(receive: Receive) -> tuple[bytes, bool]:
     return message.get("body", b""), message.get("more_body", False)
 
 
-def request_body(receive: Receive, headers: Named, client: Client) -> AsyncIterator[bytes] | None:
-    """Stream a body; None when the request has none. Watches the client once the body is through."""
+def parse(body: bytes) -> dict[str, Any]:
+    """Return a body's JSON object. Raises InvalidRequest."""
+    try:
+        parsed = loads_storable(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}") from error
+    if not isinstance(parsed, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    return parsed
+
+
+def request_body(
+    receive: Receive, headers: Named, client: Client, note: Callable[[bytes], None]
+) -> AsyncIterator[bytes] | None:
+    """Stream a body; None when the request has none. Watches the client once the body is through.
+
+    ``note`` is told of each part.
+    """
     if (first(headers, b"content-length") or "0") == "0" and first(headers, b"transfer-encoding") is None:
         return None
 
@@ -109,6 +148,7 @@ def request_body(receive: Receive, headers: Named, client: Client) -> AsyncItera
         try:
             while more:
                 part, more = await _body_part(receive)
+                note(part)
                 yield part
         except InvalidRequest:
             client.leaves()
@@ -116,3 +156,50 @@ def request_body(receive: Receive, headers: Named, client: Client) -> AsyncItera
         client.watch()
 
     return parts()
+
+
+async def stream(response: UpstreamResponse, scope: Scope, send: Send, client: Client, noted: Noted) -> None:
+    """Pass an answer on as it comes. Raises UpstreamCut."""
+    headers = to_client(response.headers)
+    if (
+        response.status in BODILESS
+    ):  # it may say how long the body would be, which the server takes at its word
+        headers = [header for header in headers if header[0].lower() != b"content-length"]
+    headers += noted.head(response)
+    client.begun = True
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    sink = _teeing(noted, scope.get("extensions", {}).get(WRITE))
+    more = True
+    while more:
+        chunk = await response.read(sink)
+        more = not response.finished
+        if chunk:
+            noted.tee(chunk)
+        if not more:
+            client.finished = True
+            noted.outcome = "complete"
+        await send({"type": "http.response.body", "body": chunk, "more_body": more})
+
+
+def _teeing(noted: Noted, write: Sink | None) -> Sink | None:
+    """Return what sends a part of a body at once and has it noted; None before a server that takes none so."""
+    if write is None:
+        return None
+
+    def sink(part: bytes) -> bool:
+        noted.tee(part)
+        return write(part)
+
+    return sink
+
+
+async def in_time(answering: Awaitable[None], client: Client, seconds: float) -> None:
+    """Wait no longer than ``total_timeout_s``. Raises UpstreamTimeout, UpstreamCut besides what it raises."""
+    try:
+        async with asyncio.timeout(seconds):
+            await answering
+    except UpstreamTimeout:
+        raise
+    except TimeoutError as error:
+        late = f"the answer took longer than total_timeout_s, {seconds:g} s"
+        raise (UpstreamCut(late) if client.begun else UpstreamTimeout(late)) from error

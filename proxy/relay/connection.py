@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import cast
 
 import httptools
 
 from burnish.proxy.relay.headers import RawHeaders
+from burnish.proxy.relay.tunnel import End
 
 # Large enough for a burst of tokens, small enough that a slow reader holds little memory.
 HIGH_WATER_BYTES = 64 * 1024
@@ -27,6 +28,8 @@ INTERIM, FINAL = range(100, 200), range(200, 600)
 """Statuses that announce an answer, and those of answers. There are no others (RFC 9110 §15)."""
 
 Body = bytes | AsyncIterator[bytes] | None
+Sink = Callable[[bytes], bool]
+"""Takes a part of a body at once; says whether it would take another."""
 
 
 class Broken(ConnectionError):
@@ -57,6 +60,10 @@ class Connection(asyncio.Protocol):
         """Whether another request may be sent on it, once ``busy`` is over."""
         self.busy = False
         self.idle_since = 0.0
+        self.may_switch = False
+        """Whether the request asks for another protocol, so that 101 is an answer."""
+        self.switched: End | None = None
+        """What it speaks since the upstream has agreed."""
         self._deadline: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._writable = asyncio.Event()
@@ -83,6 +90,7 @@ class Connection(asyncio.Protocol):
         self._held = 0
         self._paused = False
         self._waiter: asyncio.Future[None] | None = None
+        self._sink: Sink | None = None
         self._sending: asyncio.Task[None] | None = None
 
     async def send(
@@ -124,21 +132,29 @@ class Connection(asyncio.Protocol):
         """Whether the whole answer has come, read or not."""
         return self._finished
 
-    async def read(self) -> bytes:
-        """Return what has come of the body since, undecoded; b"" at its end. Raises Broken, Silent."""
+    async def read(self, sink: Sink | None = None) -> bytes:
+        """Return what has come of the body since, undecoded; b"" at its end. Raises Broken, Silent.
+
+        What comes while it waits goes into the sink instead, until that is full; the last part never does.
+        """
+        self._sink = sink
         while not self._parts:
             if self._finished:
                 return b""
             await self._wait()
-        parts = self._parts
-        found = parts[0] if len(parts) == 1 else b"".join(parts)
-        self._parts = []
-        self._held = 0
+        self._sink = None
+        found = self._take()
         if self._paused:
             self._paused = False
             self._expect(self._deadlines.idle_s)
             self._transport.resume_reading()
         return found
+
+    def _take(self) -> bytes:
+        parts = self._parts
+        self._parts = []
+        self._held = 0
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def end(self) -> bool:
         """End the exchange; return whether the connection can take another one. One that can't is closed."""
@@ -189,6 +205,9 @@ class Connection(asyncio.Protocol):
             why = error.__context__
             self._fail(why if isinstance(why, Broken) else Broken(f"not HTTP: {error}"))
             return
+        except httptools.HttpParserUpgrade as agreed:
+            self._switch(data[agreed.args[0] :])
+            return
         if self._held != held:
             self._bare_bytes = 0
         else:
@@ -196,6 +215,11 @@ class Connection(asyncio.Protocol):
             if self._bare_bytes > HEAD_LIMIT_BYTES:
                 self._fail(Broken(f"more than {HEAD_LIMIT_BYTES} bytes of headers, or around a chunk"))
                 return
+        if self._sink and self._parts and not self._finished:
+            self._expect(self._deadlines.idle_s)
+            if not self._sink(self._take()):
+                self._sink = None
+            return
         if self._held > HIGH_WATER_BYTES and not self._paused and not self._finished:
             self._paused = True
             self._deadline = None  # it is not the upstream that is slow
@@ -255,7 +279,8 @@ class Connection(asyncio.Protocol):
         """The end of a head, of the answer's or of one that only announces it."""
         assert self._parser is not None
         status = self._parser.get_status_code()
-        if status not in FINAL:
+        switches = status == SWITCHING_PROTOCOLS and self.may_switch and self._parser.should_upgrade()
+        if status not in FINAL and not switches:
             if status not in INTERIM or status == SWITCHING_PROTOCOLS:
                 raise Broken(f"it answers with status {status}, which nobody asked for")
             self.headers.clear()
@@ -285,6 +310,17 @@ class Connection(asyncio.Protocol):
         # An upstream that answered before it had the whole request may take the rest for another one.
         sent = (not self._sending or self._sending.done()) and not self._transport.get_write_buffer_size()
         self._reusable = sent and self._parser.should_keep_alive()
+
+    def _switch(self, early: bytes) -> None:
+        """Leave HTTP: what comes from now on is another protocol's."""
+        self.open = False
+        self._deadline = None
+        if self._timer:
+            self._timer.cancel()
+        self._parser = None
+        self.switched = End(self._transport, early)
+        self._transport.set_protocol(self.switched)
+        self._wake()
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from burnish.proxy.records import Exchange, Outcome
-from burnish.proxy.relay.headers import by_name, first
+from burnish.proxy.relay.headers import COMPLETION_ID, INSTANT, RawHeaders, by_name, first
 from burnish.proxy.relay.response import UpstreamResponse
 from burnish.proxy.relay.routing import Target
 
@@ -27,6 +27,7 @@ class Flight:
     caller: str
     session: str | None
     retry: int
+    sub_agent: bool
     traceparent: str | None = None
     target: Target | None = None
     status: int | None = None
@@ -44,12 +45,16 @@ class Flight:
     as_sent: bool = False
     """The engine has refused it with an addition, so it goes as the client sent it."""
 
-    def head(self, response: UpstreamResponse) -> None:
-        """Take note of the head of the answer."""
+    def head(self, response: UpstreamResponse) -> RawHeaders:
+        """Take note of the head of the answer; return the headers that burnish adds to it."""
         self.status = response.status
         headers = by_name(response.headers)
         self.content_type = first(headers, b"content-type") or ""
         self.content_encoding = (first(headers, b"content-encoding") or "").lower()
+        added = [(COMPLETION_ID, self.completion_id.encode())]
+        if self.wishes is not None:
+            added.append((INSTANT, str(self.wishes).encode()))
+        return added
 
     def tee(self, chunk: bytes) -> None:
         """Keep a reference to a chunk that goes through."""
@@ -90,6 +95,7 @@ class Flight:
             caller=self.caller,
             session=self.session,
             retry=self.retry,
+            sub_agent=self.sub_agent,
             instant=self.instant,
             traceparent=self.traceparent,
         )

@@ -14,9 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import Forbidden, InvalidRequest, Unauthorized
+from burnish.proxy.keys import KEY_HEADER
 from burnish.proxy.relay.headers import CREDENTIALS, Named, RawHeaders, by_name, first
-
-KEY_HEADER = b"x-burnish-key"
 
 MANAGEMENT = (
     # vLLM, SGLang: adapters, weights, sleep
@@ -100,7 +99,7 @@ class Guard:
         )
 
     def _check_key(self, headers: Named) -> None:
-        given = [(name, headers[name]) for name in (KEY_HEADER, *CREDENTIALS) if name in headers]
+        given = [(name, headers[name]) for name in (KEY_HEADER.encode(), *CREDENTIALS) if name in headers]
         if any(self._matches(_secret(name, value)) for name, value in given):
             return
         raise Unauthorized(

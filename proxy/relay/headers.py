@@ -36,6 +36,8 @@ INSTANT = b"x-burnish-instant"
 
 SESSION_HEADERS = (b"x-burnish-session", b"x-claude-code-session-id", b"x-session-id", b"session-id")
 """Where known clients say which session a request belongs to, ours first."""
+SUB_AGENT_HEADERS = (b"x-claude-code-agent-id", b"x-parent-session-id")
+"""What only an agent's own agents send: Claude Code's, opencode's."""
 
 
 def to_upstream(headers: RawHeaders) -> RawHeaders:
@@ -71,3 +73,8 @@ def first(headers: Named, *names: bytes) -> str | None:
         if (value := headers.get(name)) is not None:
             return value.decode("latin-1")
     return None
+
+
+def caller_of(headers: Named) -> str:
+    """Whose request it is: the header x-burnish-user, or the person at this machine."""
+    return first(headers, b"x-burnish-user") or "local"

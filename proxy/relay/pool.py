@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from burnish.proxy.relay.connection import Body, Broken, Connection, Deadlines, Silent
+from burnish.proxy.relay.connection import Body, Broken, Connection, Deadlines, Silent, Sink
 from burnish.proxy.relay.headers import RawHeaders
 from burnish.proxy.relay.origin import KEEP_ALIVE_S, Origin, is_proxied
 from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.relay.tunnel import End
 
 if TYPE_CHECKING:
     from burnish.proxy.relay.proxied import ProxiedUpstreams
@@ -35,10 +36,15 @@ class DirectResponse(UpstreamResponse):
         self.status = connection.status
         self.headers = connection.headers
 
-    async def read(self) -> bytes:
-        """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut."""
+    @property
+    def switched(self) -> End | None:
+        """The upstream's end of a tunnel, where it has agreed to another protocol."""
+        return self._connection.switched
+
+    async def read(self, sink: Sink | None = None) -> bytes:
+        """See UpstreamResponse."""
         try:
-            return await self._connection.read()
+            return await self._connection.read(sink)
         except Silent as error:
             raise UpstreamCut("the upstream fell silent in the middle of its answer") from error
         except Broken as error:
@@ -62,6 +68,7 @@ class Pool:
         self._connect_s = config.connect_timeout_s
         self._turn_s = config.queue_timeout_s
         self._most = config.max_connections
+        self.idle_timeout_s = config.idle_timeout_s
         self._deadlines = Deadlines(config.first_byte_timeout_s, config.idle_timeout_s)
         self._origins: dict[str, Origin] = {}
         self._config = config
@@ -85,6 +92,27 @@ class Pool:
             await origin.wait(self._turn_s)
         try:
             connection = await self._answered(origin, method, head, body, chunked=chunked, reuse=reuse)
+        except BaseException:
+            origin.leave()
+            raise
+        return DirectResponse(self, origin, connection)
+
+    async def switch(self, url: str, headers: RawHeaders) -> DirectResponse:
+        """Ask for another protocol, on a connection of its own. Raises as ``send`` does."""
+        address, path = _split(url)
+        origin = self._origins.get(address) or self._direct(address)
+        if origin is None:
+            raise UpstreamUnreachable(
+                f"{address} is reached through the proxy of the environment, which takes no websockets from burnish: "
+                "add it to NO_PROXY if it needs none"
+            )
+        head, _ = _head("GET", path, origin.authority, headers, None, close=False)
+        if not origin.enter():
+            await origin.wait(self._turn_s)
+        try:
+            connection = await self._answered(
+                origin, "GET", head, None, chunked=False, reuse=False, switch=True
+            )
         except BaseException:
             origin.leave()
             raise
@@ -121,12 +149,21 @@ class Pool:
         return self._proxied
 
     async def _answered(
-        self, origin: Origin, method: str, head: bytes, body: Body, *, chunked: bool, reuse: bool
+        self,
+        origin: Origin,
+        method: str,
+        head: bytes,
+        body: Body,
+        *,
+        chunked: bool,
+        reuse: bool,
+        switch: bool = False,
     ) -> Connection:
         """Return a connection on which the request was sent, and the head of its answer has come."""
         while True:
             kept = origin.kept() if reuse else None
             connection = kept or await origin.connect(self._connect_s)
+            connection.may_switch = switch
             try:
                 await connection.send(method, head, body, self._deadlines, chunked=chunked)
                 return connection

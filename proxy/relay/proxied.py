@@ -14,7 +14,7 @@ import httpx
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from burnish.proxy.relay.connection import Body
+from burnish.proxy.relay.connection import Body, Sink
 from burnish.proxy.relay.headers import RawHeaders
 from burnish.proxy.relay.origin import ConnectFailed
 from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
@@ -74,8 +74,8 @@ class ProxiedResponse(UpstreamResponse):
         """Whether nothing more will come than what the next ``read`` returns."""
         return self._finished
 
-    async def read(self) -> bytes:
-        """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut."""
+    async def read(self, sink: Sink | None = None) -> bytes:
+        """See UpstreamResponse; nothing goes into the sink."""
         try:
             async with asyncio.timeout(self._idle_s):
                 return await anext(self._parts)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
+from burnish.proxy.relay.connection import Sink
 from burnish.proxy.relay.headers import RawHeaders
 
 
@@ -22,8 +23,11 @@ class UpstreamResponse(ABC):
     headers: RawHeaders
 
     @abstractmethod
-    async def read(self) -> bytes:
-        """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut."""
+    async def read(self, sink: Sink | None = None) -> bytes:
+        """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut.
+
+        What comes while it waits may go into the sink instead, until that is full; the last part never does.
+        """
 
     @property
     @abstractmethod

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -16,16 +17,25 @@ from burnish.adapters.errors import UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.route import Lease, LiveRoute
 from burnish.proxy.config import Config
-from burnish.proxy.errors import NotFound, Unavailable, UpstreamUnreachable
+from burnish.proxy.errors import NotFound, Unauthorized, Unavailable, UpstreamUnreachable
+from burnish.proxy.relay.guard import Guard
+from burnish.proxy.relay.headers import CREDENTIALS, RawHeaders
 from burnish.proxy.relay.pool import Pool
 
 DEFAULT_MODEL = "default"
 """Always the upstream's own model, whatever it is called there."""
 
+FOR_A_LIST = (*CREDENTIALS, b"anthropic-version")
+"""Those of a caller's headers without which clouds do not list their models."""
+
 # A replica that did not accept a connection gets no request for this long, unless it is the only one left.
 DOWN_S = 5.0
 # A restarted engine is back within two seconds; longer means that something is wrong.
 ENGINE_WAIT_S = 15.0
+
+
+# llama.cpp streams Responses without members that OpenAI's SDKs insist on, and keeps none to go on from.
+EMBEDDED_LACKS = frozenset({"responses"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class Target:
     """It is a version that reconciling brings back when it is lost."""
     base_digest: str | None = None
     """Of the base weights that the version is served on."""
+    lacks: frozenset[str] = frozenset()
+    """Formats that it is asked in chat instead."""
 
 
 class Upstream(Protocol):
@@ -60,16 +72,19 @@ class Upstream(Protocol):
         """URL or name for the log, without credentials."""
         ...
 
-    async def target(self, model: str | None) -> Target:
-        """Pick the target for a model name (None: the request names none). Raises NotFound, Unavailable."""
+    async def target(self, model: str | None, headers: RawHeaders) -> Target:
+        """Pick the target for a model name (None: the request names none). Raises NotFound, Unavailable, Unauthorized.
+
+        ``headers`` are the caller's, whose key it may take to learn what ``default`` means.
+        """
         ...
 
     def lost(self, target: Target) -> bool:
         """Take note that nothing listens there; True when it is worth asking for a target again."""
         ...
 
-    async def models(self) -> list[dict[str, Any]]:
-        """Return the models on offer, in the shape of ``GET /v1/models``."""
+    async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
+        """Return the models on offer to a caller, in the shape of ``GET /v1/models``."""
         ...
 
 
@@ -86,15 +101,16 @@ class RemoteUpstream:
         """By URL and by what ``model`` must say there."""
         key = config.upstream_api_key
         self._authorization = f"Bearer {key.get_secret_value()}" if key else None
+        self._guard = Guard(config)
 
     @property
     def name(self) -> str:
         """The upstream's URLs."""
         return ",".join(self._urls)
 
-    async def target(self, model: str | None) -> Target:
+    async def target(self, model: str | None, headers: RawHeaders) -> Target:
         """Every model goes there; ``default`` becomes the upstream's own."""
-        name = await self._default() if model == DEFAULT_MODEL else None
+        name = await self._default(headers) if model == DEFAULT_MODEL else None
         url = self._balance.pick(self._up())
         target = self._targets.get((url, name))
         if target is None:
@@ -107,21 +123,32 @@ class RemoteUpstream:
         self._down_until[target.url] = time.monotonic() + DOWN_S
         return len(self._urls) > 1
 
-    async def models(self) -> list[dict[str, Any]]:
-        """Ask the upstream; of replicas the first that answers."""
+    async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
+        """Ask the upstream, with the caller's key where burnish has none; of replicas the first that answers."""
+        said = self._listing(headers)
         *others, last = sorted(self._urls, key=lambda url: url not in self._up())
         for url in others:
             try:
-                return await self._models(url)
+                return await self._models(url, said)
             except UpstreamUnreachable:
                 continue
-        return await self._models(last)
+        return await self._models(last, said)
 
-    async def _models(self, url: str) -> list[dict[str, Any]]:
-        headers = [(b"authorization", self._authorization.encode())] if self._authorization else []
+    def _listing(self, headers: RawHeaders) -> RawHeaders:
+        """Return the headers that the upstream is asked with for its models."""
+        if self._authorization:
+            return [(b"authorization", self._authorization.encode())]
+        given = self._guard.without_key(headers)
+        return [(name, value) for name, value in given if name.lower() in FOR_A_LIST]
+
+    async def _models(self, url: str, headers: RawHeaders) -> list[dict[str, Any]]:
         response = await self._pool.send("GET", join(url, "/v1/models"), headers, None)
         with response:
             content = await response.whole()
+        if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise Unauthorized(
+                f"{url} {self._refusal(headers)} (asked for its models, it answered {response.status})"
+            )
         try:
             return list(orjson.loads(content)["data"])
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
@@ -129,6 +156,12 @@ class RemoteUpstream:
                 f"{url} does not list its models (status {response.status}); set `model` to the name that "
                 "default should mean"
             ) from error
+
+    def _refusal(self, headers: RawHeaders) -> str:
+        if self._authorization:
+            return "refuses burnish's upstream_api_key"
+        given = any(name.lower() in CREDENTIALS for name, _ in headers)
+        return f"{'refuses the key that' if given else 'wants a key, and none'} came with the request"
 
     def _up(self) -> tuple[str, ...]:
         """Those that may answer; when none is known to, the one that failed longest ago."""
@@ -138,9 +171,9 @@ class RemoteUpstream:
         up = tuple(url for url in self._urls if self._down_until.get(url, 0) <= now)
         return up or (min(self._urls, key=self._down_until.__getitem__),)
 
-    async def _default(self) -> str:
+    async def _default(self, headers: RawHeaders) -> str:
         if self._own_model is None:
-            offered = await self.models()
+            offered = await self.models(headers)
             if not offered:
                 raise NotFound(f"{self.name} offers no model yet", code="model_not_found", param="model")
             self._own_model = str(offered[0]["id"])
@@ -167,18 +200,18 @@ class LearningUpstream:
         """The engine, for the log."""
         return self._elsewhere.name if self._elsewhere else f"embedded:{self._base}"
 
-    async def target(self, model: str | None) -> Target:
+    async def target(self, model: str | None, headers: RawHeaders) -> Target:
         """``default`` and the base name mean the live version; ``name@v3`` and ``name@base`` mean just that one."""
         await self._route.awake()
         if model in (None, DEFAULT_MODEL, self._base):
-            return await self._live()
+            return await self._live(headers)
         try:
             return self._leased(self._route.lease_version(self._version(str(model))))
         except (UnknownVersion, ValueError) as error:
             if self._elsewhere and model == f"{self._base}@base":
-                return await self._bare(self._elsewhere)
+                return await self._bare(self._elsewhere, headers)
             if self._elsewhere and not str(model).startswith(f"{self._base}@"):
-                return await self._elsewhere.target(model)
+                return await self._elsewhere.target(model, headers)
             raise NotFound(
                 f"there is no model {model!r} here; use {DEFAULT_MODEL!r} or {self._base!r}, or one of GET /v1/models",
                 code="model_not_found",
@@ -192,29 +225,29 @@ class LearningUpstream:
         self._route.lost(target.url)
         return True
 
-    async def models(self) -> list[dict[str, Any]]:
+    async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
         """List what the engine offers besides, the base, and what is loaded."""
-        others = await self._elsewhere.models() if self._elsewhere else []
+        others = await self._elsewhere.models(headers) if self._elsewhere else []
         loaded = sorted(self._route.resident())
         served = {self._base, *(endpoint.model for endpoint in self._route.resident().values())}
         names = [self._base, *(f"{self._base}@{'base' if n == BASE_VERSION else f'v{n}'}" for n in loaded)]
         ours = [{"id": name, "object": "model", "created": 0, "owned_by": "burnish"} for name in names]
         return [*ours, *(each for each in others if each.get("id") not in served)]
 
-    async def _live(self) -> Target:
+    async def _live(self, headers: RawHeaders) -> Target:
         try:
             await self._route.wait_live(ENGINE_WAIT_S)
         except TimeoutError as error:
             if self._elsewhere:
-                return await self._bare(self._elsewhere)
+                return await self._bare(self._elsewhere, headers)
             raise Unavailable(
                 "the engine is not running and did not come back; see `burnish doctor`", code="engine_down"
             ) from error
         return self._leased(self._route.lease())
 
-    async def _bare(self, elsewhere: RemoteUpstream) -> Target:
+    async def _bare(self, elsewhere: RemoteUpstream, headers: RawHeaders) -> Target:
         """The bare model, which an engine that is not ours serves whether we have asked for it or not."""
-        target = await elsewhere.target(DEFAULT_MODEL)
+        target = await elsewhere.target(DEFAULT_MODEL, headers)
         return replace(target, version=BASE_VERSION, base_digest=self._base_digest)
 
     def _version(self, model: str) -> int:
@@ -238,6 +271,7 @@ class LearningUpstream:
             reuse_connections=shared,
             fields=endpoint.fields,
             leased=True,
+            lacks=frozenset() if shared else EMBEDDED_LACKS,
         )
 
 

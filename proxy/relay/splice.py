@@ -5,6 +5,7 @@ Few engines want a version named by further members of the body; those are appen
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ import orjson
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _AFTER_KEY = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
+_END = re.compile(rb"[ \t\r\n]*\}")
 
 
 def splice_model(body: bytes, model: str) -> bytes:
@@ -63,10 +65,9 @@ def _top_level_values(body: bytes) -> list[tuple[int, int]]:
 
 
 def _spells_model(token: bytes) -> bool:
-    return token == b'"model"' or (b"\\" in token and orjson.loads(token) == "model")
+    return token == b'"model"' or (b"\\" in token and json.loads(token) == "model")
 
 
 def _with_key(body: bytes, value: bytes) -> bytes:
     brace = body.index(b"{") + 1
-    empty = not orjson.loads(body)
-    return body[:brace] + b'"model":' + value + (b"" if empty else b",") + body[brace:]
+    return body[:brace] + b'"model":' + value + (b"" if _END.match(body, brace) else b",") + body[brace:]

@@ -1,5 +1,8 @@
 """Wire formats: what clients send and what upstreams answer, one format a file."""
 
+from typing import Any
+
+from burnish.proxy.errors import BurnishError
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.completions import Completions
@@ -23,8 +26,15 @@ _PATHS: dict[str, Surface] = {
 }
 """Where clients post requests; Google's paths name the model besides."""
 
+_OLLAMA = "/api/"
+"""How all paths of Ollama begin, whose clients take no error but a string: `ollama pull` shows nothing else."""
+
 _ASIDE = ("/v1/messages/count_tokens", ":countTokens")
 """How the paths end of what is in a format and names a model, but is no completion."""
+
+
+_OLLAMA = "/api/"
+"""Where Ollama has all its routes, whose clients read errors in its format only."""
 
 
 def surface_at(path: str, query: bytes = b"") -> Surface | None:
@@ -35,6 +45,12 @@ def surface_at(path: str, query: bytes = b"") -> Surface | None:
 def is_completion(path: str) -> bool:
     """Whether what is posted to a path asks for an answer of the model, which is logged and can be rated."""
     return surface_at(path) is not None and not path.endswith(_ASIDE)
+
+
+def error_at(path: str, error: BurnishError) -> dict[str, Any]:
+    """Return the body that reports an error in the format of what is posted to a path."""
+    surface = surface_at(path) or (SURFACES["ollama_chat"] if path.startswith(_OLLAMA) else None)
+    return surface.error(error) if surface else error.envelope()
 
 
 __all__ = [
@@ -49,6 +65,7 @@ __all__ = [
     "Reply",
     "Responses",
     "Surface",
+    "error_at",
     "is_completion",
     "surface_at",
 ]

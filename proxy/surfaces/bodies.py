@@ -9,8 +9,10 @@ from burnish.proxy.surfaces.lenient import as_text
 
 
 def is_streamed(body: bytes, content_type: str) -> bool:
-    """Whether a body is a stream of events, also where its content type doesn't say so."""
-    return "event-stream" in content_type.lower() or body[:16].lstrip().startswith((b"data:", b"event:"))
+    """Whether a body is a stream of events, whatever its content type says."""
+    start = body[:16].lstrip()
+    said = "event-stream" in content_type.lower() and not start.startswith(b"{")
+    return said or start.startswith((b"data:", b"event:"))
 
 
 def error_in(body: dict[str, Any]) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -12,11 +13,12 @@ from burnish.proxy.surfaces.base import Reply
 from burnish.proxy.surfaces.decoding import Undecodable, decode
 from burnish.proxy.surfaces.lenient import as_text, loads, storable
 from burnish.proxy.surfaces.merging import ChoiceMerger
-from burnish.proxy.surfaces.sse import SseParser, plain_data
+from burnish.proxy.surfaces.sse import DONE, Event, JsonEvents, plain_data, windows
 
-DONE = "[DONE]"
 BYTES_DONE = DONE.encode()
 
+Chunk = tuple[dict[str, Any] | None, str | None]
+"""An object of a stream, None for its end; and the text of an event that is named an error."""
 AsChat = Callable[[dict[str, Any]], dict[str, Any]]
 """Turns a choice, or a piece of one, into what a chat completion has."""
 
@@ -47,10 +49,24 @@ def _whole(body: bytes, as_chat: AsChat) -> Reply:
 
 
 def _streamed(body: bytes, as_chat: AsChat) -> Reply:
-    chunks, ended = _plain_chunks(body) or _chunks(body)
+    try:
+        return _merged(_plain_chunks(body), as_chat)
+    except _NotPlain:
+        events = JsonEvents(body)
+        reply = _merged(_chunks(events), as_chat)
+        if events.damage is None:
+            return reply
+        return replace(reply, error=reply.error or events.damage, ended=False, readable=False)
+
+
+def _merged(chunks: Iterable[Chunk], as_chat: AsChat) -> Reply:
     merger = ChoiceMerger()
     response_id = usage = error = None
+    ended = False
     for chunk, event_error in chunks:
+        if chunk is None:
+            ended = True
+            continue
         response_id = response_id or chunk.get("id")
         usage = chunk.get("usage") or usage
         error = error or bodies.error_in(chunk) or event_error
@@ -59,41 +75,45 @@ def _streamed(body: bytes, as_chat: AsChat) -> Reply:
     return _reply(merger, response_id, usage, error, ended=(ended or merger.finished) and error is None)
 
 
-Chunks = list[tuple[dict[str, Any], str | None]]
-"""The objects of a stream; with an event that is named an error, its text."""
+class _NotPlain(ValueError):
+    """The stream does not have the usual form."""
 
 
-def _plain_chunks(body: bytes) -> tuple[Chunks, bool] | None:
-    """Return the chunks of a stream in its usual form, and whether it ended well; None for any other.
+def _plain_chunks(body: bytes) -> Iterator[Chunk]:
+    """Read the chunks of a stream in its usual form, which ends with ``[DONE]``. Raises _NotPlain for any other.
 
-    All of them are parsed as one array: a parser for each costs more than the parsing.
+    Many of them are parsed as one array: a parser for each costs more than the parsing.
     """
-    data = plain_data(body)
-    if data is None or BYTES_DONE not in data:
-        return None
-    data = data[: data.index(BYTES_DONE)]
-    try:
-        chunks = orjson.loads(b"[" + b",".join(data) + b"]")
-    except orjson.JSONDecodeError:
-        return None
-    whole = len(chunks) == len(data) and all(isinstance(chunk, dict) for chunk in chunks)
-    return ([(chunk, None) for chunk in chunks], True) if whole else None
-
-
-def _chunks(body: bytes) -> tuple[Chunks, bool]:
-    """Return the chunks of a stream, as far as they can be read, and whether it ended well."""
-    parser = SseParser()
-    chunks: Chunks = []
-    for event in [*parser.feed(body), *parser.close()]:
-        if event.data.strip() == DONE:
-            return chunks, True
+    for window in windows(body):
+        data = plain_data(window)
+        if data is None:
+            raise _NotPlain
+        ended = BYTES_DONE in data
+        data = data[: data.index(BYTES_DONE)] if ended else data
         try:
-            chunk = loads(event.data)
-        except ValueError:
-            continue  # the last event of a cut stream, or a server's small talk
-        if isinstance(chunk, dict):
-            chunks.append((chunk, event.data if event.name == "error" else None))
-    return chunks, False
+            chunks = orjson.loads(b"[" + b",".join(data) + b"]")
+        except orjson.JSONDecodeError as error:
+            raise _NotPlain from error
+        if len(chunks) != len(data) or not all(isinstance(chunk, dict) for chunk in chunks):
+            raise _NotPlain
+        yield from ((chunk, None) for chunk in chunks)
+        if ended:
+            yield None, None
+            return
+    raise _NotPlain
+
+
+def _chunks(events: Iterable[tuple[Event, Any]]) -> Iterator[Chunk]:
+    """Read the chunks of any stream, as far as they can be read."""
+    ended = False
+    for event, data in events:
+        if ended:
+            continue
+        if event.data.strip() == DONE:
+            ended = True
+            yield None, None
+        elif isinstance(data, dict) or event.name == "error":
+            yield data if isinstance(data, dict) else {}, event.data if event.name == "error" else None
 
 
 def _reply(merger: ChoiceMerger, response_id: Any, usage: Any, error: str | None, *, ended: bool) -> Reply:

@@ -22,7 +22,8 @@ class Completions(OpenAI):
     def read(self, body: dict[str, Any]) -> ChatRequest:
         """Understand a request's body. Raises InvalidRequest that names the field."""
         params = {key: value for key, value in body.items() if key not in ("prompt", "model")}
-        messages = [{"role": "user", "content": content} for content in _contents(body.get("prompt"))]
+        contents = (fields.around(content, body) for content in _contents(body.get("prompt")))
+        messages = [{"role": "user", "content": content} for content in contents]
         return ChatRequest(
             messages, fields.model(body), fields.stream(body), params, origins=(-1,) * len(messages)
         )

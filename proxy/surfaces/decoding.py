@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import zlib
 from collections.abc import Callable
 
@@ -54,23 +53,21 @@ def _deflate(body: bytes) -> bytes:
 
 
 def _brotli(body: bytes) -> bytes:
+    import brotli
+
     try:
-        brotli = importlib.import_module("brotli")
-    except ImportError as error:
-        raise Undecodable("content-encoding br cannot be read here: pip install brotli") from error
-    try:
-        return bytes(brotli.Decompressor().process(body))[:DECODED_LIMIT_BYTES]
+        unpacked = brotli.Decompressor().process(body, output_buffer_limit=DECODED_LIMIT_BYTES)
+        return bytes(unpacked[:DECODED_LIMIT_BYTES])
     except brotli.error as error:
         raise Undecodable(f"not brotli: {error}") from error
 
 
 def _zstd(body: bytes) -> bytes:
+    import zstandard
+
     try:
-        zstandard = importlib.import_module("zstandard")
-    except ImportError as error:
-        raise Undecodable("content-encoding zstd cannot be read here: pip install zstandard") from error
-    try:
-        return bytes(zstandard.ZstdDecompressor().decompressobj().decompress(body))[:DECODED_LIMIT_BYTES]
+        with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
+            return reader.read(DECODED_LIMIT_BYTES)
     except zstandard.ZstdError as error:
         raise Undecodable(f"not zstd: {error}") from error
 

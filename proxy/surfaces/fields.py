@@ -21,3 +21,11 @@ def stream(body: dict[str, Any]) -> bool:
     if wanted is not None and not isinstance(wanted, bool):
         raise InvalidRequest(f"stream must be true or false, not {type(wanted).__name__}", param="stream")
     return bool(wanted)
+
+
+def around(prompt: Any, body: dict[str, Any]) -> Any:
+    """Return the content of a prompt. One with a suffix is nobody's turn, but a file with a gap to be filled."""
+    if not body.get("suffix"):
+        return prompt
+    before = prompt if isinstance(prompt, list) else [{"type": "text", "text": prompt}]
+    return [*before, {"type": "suffix", "suffix": body["suffix"]}]

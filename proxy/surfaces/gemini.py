@@ -14,6 +14,7 @@ import orjson
 from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces import bodies
 from burnish.proxy.surfaces.base import ChatRequest, Reply, without_items
+from burnish.proxy.surfaces.chat import NO_USAGE
 from burnish.proxy.surfaces.decoding import Undecodable, decode
 from burnish.proxy.surfaces.gemini_contents import (
     Part,
@@ -25,8 +26,10 @@ from burnish.proxy.surfaces.gemini_contents import (
     tools_of,
     turns,
 )
+from burnish.proxy.surfaces.gemini_writer import JSON, GeminiWriter, error_of
 from burnish.proxy.surfaces.lenient import as_text, loads, storable
-from burnish.proxy.surfaces.sse import SseParser
+from burnish.proxy.surfaces.sse import BYTE_ORDER_MARK, JsonEvents
+from burnish.proxy.surfaces.writing import Piece
 
 PATH = re.compile(
     r"/(?P<version>v1|v1beta|v1alpha)/models/(?P<model>.+)"
@@ -66,20 +69,6 @@ TOKENS = {
     "total_tokens": ("totalTokenCount",),
 }
 """Chat's name for a number of tokens → those of Google that it is the sum of."""
-STATUSES = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    408: "DEADLINE_EXCEEDED",
-    409: "ABORTED",
-    413: "INVALID_ARGUMENT",
-    422: "INVALID_ARGUMENT",
-    502: "UNAVAILABLE",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
-"""Google's word for a status; INTERNAL for any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,33 +118,26 @@ class Gemini:
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
         """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
         try:
-            body = decode(b"".join(chunks), content_encoding).strip()
+            body = decode(b"".join(chunks), content_encoding).removeprefix(BYTE_ORDER_MARK).strip()
         except Undecodable as undecodable:
             return Reply(error=str(undecodable), readable=False)
-        parts, whole = _parts(body)
-        return _reply(parts, whole=whole) if parts else Reply(error=as_text(body), readable=not body)
+        gathered = _Gathered()
+        damage = gathered.read(body)
+        return gathered.reply(damage) if gathered.found else Reply(error=as_text(body), readable=not body)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str
     ) -> tuple[str, Iterable[bytes]]:
         """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
-        content = {"parts": [{"text": text}], "role": "model"}
-        said = orjson.dumps(
-            {
-                "candidates": [{"content": content, "finishReason": "STOP", "index": 0}],
-                "usageMetadata": {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0},
-                "modelVersion": model,
-                "responseId": completion_id,
-            }
-        )
-        if request.stream and self.sse:
-            return "text/event-stream", [b"data: " + said + b"\r\n\r\n"]
-        return "application/json; charset=UTF-8", [b"[" + said + b"]" if request.stream else said]
+        writer = GeminiWriter(completion_id, model, events=self.sse)
+        parts = [*writer.take(Piece("text", text)), *writer.end("stop", NO_USAGE)]
+        if request.stream:
+            return writer.content_type, parts
+        return JSON, [orjson.dumps(writer.whole())]
 
     def error(self, error: BurnishError) -> dict[str, Any]:
         """Return the body that reports an error to clients of this format."""
-        status = STATUSES.get(error.status, "INTERNAL")
-        return {"error": {"code": error.status, "message": error.message, "status": status}}
+        return error_of(error.status, error.message)
 
     def path_naming(self, path: str, model: str) -> str | None:
         """Return the path that asks for another model; None where the member ``model`` of the body names it."""
@@ -189,29 +171,17 @@ def _params(body: dict[str, Any]) -> dict[str, Any]:
     return rest | {key: value for key, value in settings.items() if value is not None} | tools_of(body)
 
 
-def _parts(body: bytes) -> tuple[list[dict[str, Any]], bool]:
-    """Return the objects of an answer as far as they can be read, and whether it is one that was not streamed."""
+def _text(body: bytes) -> tuple[str, str | None]:
+    """Return the text of a body, and whether it is damaged; what was cut off may end within a character."""
     try:
-        found = loads(body)
-    except ValueError:
-        found = list(_cut_array(body) if body.startswith(b"[") else _events(body))
-    if isinstance(found, dict):
-        return [found], True
-    return [part for part in found if isinstance(part, dict)] if isinstance(found, list) else [], False
+        return body.decode(), None
+    except UnicodeDecodeError as error:
+        return body.decode("utf-8", "replace"), "the answer is not UTF-8" if error.end < len(body) else None
 
 
-def _events(body: bytes) -> Iterator[Any]:
-    parser = SseParser()
-    for event in [*parser.feed(body), *parser.close()]:
-        try:
-            yield loads(event.data)
-        except ValueError:
-            continue  # the last event of a cut stream
-
-
-def _cut_array(body: bytes) -> Iterator[Any]:
+def _cut_array(text: str) -> Iterator[Any]:
     """Read the objects of an array as far as it goes."""
-    text, decoder = body.decode("utf-8", "replace"), json.JSONDecoder()
+    decoder = json.JSONDecoder()
     between = re.compile(r"[\s,]*")
     end = 1
     try:
@@ -222,65 +192,96 @@ def _cut_array(body: bytes) -> Iterator[Any]:
         return
 
 
-def _reply(parts: Sequence[dict[str, Any]], *, whole: bool) -> Reply:
-    choices = [storable(choice) for choice in _choices(parts)]
-    spoken = [choice for choice in choices if choice["message"]]
-    first = spoken[0] if spoken else choices[0] if choices else {}
-    rich = len(spoken) > 1 or bool(spoken and set(first) - {"index", "message", "finish_reason"})
-    error = _first(bodies.error_in(part) for part in parts)
-    blocked = _first(member(member(part, "promptFeedback"), "blockReason") for part in parts)
-    finished = blocked or (choices and all(choice["finish_reason"] for choice in choices))
-    response_id = _first(member(part, "responseId") for part in parts)
-    return Reply(
-        message=first.get("message"),
-        finish_reason=first.get("finish_reason") or ("content_filter" if blocked else None),
-        response_id=response_id if isinstance(response_id, str) else None,
-        usage=_usage(parts),
-        choices=tuple(spoken) if rich else (),
-        ended=whole or bool(finished and not error),
-        error=error or (f"the prompt was blocked: {blocked}" if blocked else None),
-    )
+class _Gathered:
+    """An answer under way: what its parts, which are objects like whole answers, told so far."""
 
+    def __init__(self) -> None:
+        self.found = False
+        """Whether there was any part."""
+        self._whole = False
+        self._choices: dict[int, dict[str, Any]] = {}
+        self._said: dict[int, list[Part]] = {}
+        self._error: str | None = None
+        self._blocked: Any = None
+        self._response_id: Any = None
+        self._usage: dict[str, Any] = {}
 
-def _first(values: Iterable[Any]) -> Any:
-    return next((value for value in values if value), None)
+    def read(self, body: bytes) -> str | None:
+        """Take a body, streamed or not; return what of it cannot be read."""
+        if not body.startswith((b"{", b"[")):
+            events = JsonEvents(body)
+            self._take_all(data for _, data in events)
+            return events.damage
+        try:
+            found = loads(body)
+        except ValueError:
+            text, damage = _text(body)
+            self._take_all(_cut_array(text))
+            return damage
+        self._whole = isinstance(found, dict)
+        self._take_all([found] if self._whole else found)
+        return None
 
+    def _take_all(self, parts: Iterable[Any]) -> None:
+        for part in parts:
+            if isinstance(part, dict):
+                self._take(part)
 
-def _choices(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the candidates as choices of chat, in order of their index."""
-    found: dict[int, dict[str, Any]] = {}
-    said: dict[int, list[Part]] = {}
-    for candidate in _candidates(parts):
+    def _take(self, part: dict[str, Any]) -> None:
+        self.found = True
+        self._error = self._error or bodies.error_in(part)
+        self._blocked = self._blocked or member(member(part, "promptFeedback"), "blockReason")
+        self._response_id = self._response_id or member(part, "responseId")
+        if isinstance(usage := member(part, "usageMetadata"), dict):
+            self._usage = usage
+        candidates = part.get("candidates")
+        for candidate in candidates if isinstance(candidates, list) else ():
+            if isinstance(candidate, dict):
+                self._take_candidate(candidate)
+
+    def _take_candidate(self, candidate: dict[str, Any]) -> None:
         index = candidate["index"] if isinstance(candidate.get("index"), int) else 0
-        choice = found.setdefault(index, {"index": index, "message": None, "finish_reason": None})
-        said.setdefault(index, []).extend(parts_of(candidate.get("content")))
+        choice = self._choices.setdefault(index, {"index": index, "message": None, "finish_reason": None})
+        self._said.setdefault(index, []).extend(parts_of(candidate.get("content")))
         reason = member(candidate, "finishReason")
         if isinstance(reason, str):
             choice["finish_reason"] = FINISH_REASONS.get(reason, reason.lower())
         told = {name: member(candidate, name) for name in TOLD_BESIDES}
         choice |= {name: value for name, value in told.items() if value}
-    for index, choice in found.items():
-        choice["message"] = message = assistant(said[index]) if said[index] else None
-        if choice["finish_reason"] == "stop" and message and "tool_calls" in message:
-            choice["finish_reason"] = "tool_calls"
-    return [found[index] for index in sorted(found)]
+
+    def reply(self, damage: str | None) -> Reply:
+        """Return all that was told."""
+        choices = self._as_choices()
+        spoken = [choice for choice in choices if choice["message"]]
+        first = spoken[0] if spoken else choices[0] if choices else {}
+        rich = len(spoken) > 1 or bool(spoken and set(first) - {"index", "message", "finish_reason"})
+        blocked = self._blocked
+        finished = blocked or (choices and all(choice["finish_reason"] for choice in choices))
+        return Reply(
+            message=first.get("message"),
+            finish_reason=first.get("finish_reason") or ("content_filter" if blocked else None),
+            response_id=self._response_id if isinstance(self._response_id, str) else None,
+            usage=_usage(self._usage),
+            choices=tuple(spoken) if rich else (),
+            ended=self._whole or bool(finished and not self._error and not damage),
+            error=self._error or damage or (f"the prompt was blocked: {blocked}" if blocked else None),
+            readable=damage is None,
+        )
+
+    def _as_choices(self) -> list[dict[str, Any]]:
+        """Return the candidates as choices of chat, in order of their index."""
+        for index, choice in self._choices.items():
+            choice["message"] = message = assistant(self._said[index]) if self._said[index] else None
+            if choice["finish_reason"] == "stop" and message and "tool_calls" in message:
+                choice["finish_reason"] = "tool_calls"
+        return [storable(self._choices[index]) for index in sorted(self._choices)]
 
 
-def _candidates(parts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for part in parts:
-        candidates = part.get("candidates")
-        if isinstance(candidates, list):
-            yield from (candidate for candidate in candidates if isinstance(candidate, dict))
-
-
-def _usage(parts: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return what the last part counted, thoughts among the answer's tokens as in chat."""
-    counted = [usage for part in parts if isinstance(usage := member(part, "usageMetadata"), dict)]
-    if not counted:
-        return None
+def _usage(counted: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what was counted last, thoughts among the answer's tokens as in chat."""
     sums = {}
     for name, google in TOKENS.items():
-        counts = [count for each in google if isinstance(count := member(counted[-1], each), int)]
+        counts = [count for each in google if isinstance(count := member(counted, each), int)]
         if counts:
             sums[name] = sum(counts)
-    return sums | counted[-1]
+    return sums | counted or None

@@ -56,7 +56,9 @@ def turns(contents: Iterable[dict[str, Any]]) -> Iterator[Turn]:
             parts = [part for _, content in said for part in parts_of(content)]
             yield Turn(tuple(index for index, _ in said), [assistant(parts)])
         else:
-            yield from (Turn((index,), _human(parts_of(content))) for index, content in several)
+            # "function" is what Google called the role of results at first: no human speaks there.
+            speaker = role if isinstance(role, str) and role else "user"
+            yield from (Turn((index,), _human(parts_of(content), speaker)) for index, content in several)
 
 
 def parts_of(content: Any) -> list[Part]:
@@ -101,7 +103,7 @@ def tools_of(body: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value}
 
 
-def _human(parts: Sequence[Part]) -> list[dict[str, Any]]:
+def _human(parts: Sequence[Part], role: str) -> list[dict[str, Any]]:
     """Return the messages of a content that no model said: what a user said, or the results of functions.
 
     What stands beside a result came with it (a file that was read), so it is part of it and nobody's command.
@@ -109,7 +111,7 @@ def _human(parts: Sequence[Part]) -> list[dict[str, Any]]:
     results = [result for part in parts if isinstance(result := member(part, "functionResponse"), dict)]
     others = _translated(part for part in parts if member(part, "functionResponse") is None)
     if not results:
-        return [{"role": "user", "content": _plain(others)}]
+        return [{"role": role, "content": _plain(others)}]
     messages = [_result(result) for result in results]
     if others:
         messages[-1]["content"] = [{"type": "text", "text": messages[-1]["content"]}, *others]
@@ -172,7 +174,7 @@ def _plain(parts: list[dict[str, Any]]) -> Any:
 
 
 def _function(declared: dict[str, Any]) -> dict[str, Any]:
-    schema = member(declared, "parametersJsonSchema") or _schema(declared.get("parameters"))
+    schema = member(declared, "parametersJsonSchema") or schema_of(declared.get("parameters"))
     function = {
         "name": declared.get("name"),
         "description": declared.get("description"),
@@ -181,12 +183,12 @@ def _function(declared: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": {key: value for key, value in function.items() if value}}
 
 
-def _schema(schema: Any, depth: int = SCHEMA_DEPTH) -> Any:
+def schema_of(schema: Any, depth: int = SCHEMA_DEPTH) -> Any:
     """Return a schema as JSON Schema has it: Google writes the names of types in capitals."""
     if depth and isinstance(schema, list):
-        return [_schema(each, depth - 1) for each in schema]
+        return [schema_of(each, depth - 1) for each in schema]
     if depth and isinstance(schema, dict):
         kind = schema.get("type")
         lower = {"type": kind.lower()} if isinstance(kind, str) and kind in TYPES else {}
-        return {key: _schema(value, depth - 1) for key, value in schema.items()} | lower
+        return {key: schema_of(value, depth - 1) for key, value in schema.items()} | lower
     return schema

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.surfaces.references import names_an_answer_to_a_command
 
 Item = dict[str, Any]
 Message = dict[str, Any]
@@ -22,6 +23,8 @@ OUTPUT, CALL = "_output", "_call"
 """Ends of the types of items: what a tool answered, and what is asked of one."""
 FUNCTION_CALL, CUSTOM_CALL = "function_call", "custom_tool_call"
 APPROVAL = "mcp_approval_response"
+ANSWER_TO_A_COMMAND = "burnish: …"
+"""In the place of an answer of ours that is named, not sent: what all of them begin with."""
 CALLED_WITH = ("action", "actions", "operation", "arguments")
 """Where calls of the tools that the format itself knows say what is to be done."""
 
@@ -128,6 +131,8 @@ def _of_assistant(items: Sequence[Item]) -> Message:
             thoughts += _thoughts(item)
         elif kind.endswith(CALL) and isinstance(item.get("call_id"), str):
             calls.append(_call(item))
+        elif names_an_answer_to_a_command(item):
+            parts.append({"type": "text", "text": ANSWER_TO_A_COMMAND})
         else:
             others.append(item)
     refusals = [part["refusal"] for part in parts if isinstance(part.get("refusal"), str)]

@@ -13,6 +13,8 @@ LONGEST_INTEGER = 20
 """Characters of those that 64 bits hold."""
 TEXT_LIMIT = 64 * 1024
 """Characters of an error's body that are kept; longer ones are web pages."""
+QUOTED = 80
+"""Characters of a part that cannot be read."""
 
 
 def loads(text: str | bytes) -> Any:
@@ -21,6 +23,8 @@ def loads(text: str | bytes) -> Any:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         try:
+            # Bytes are UTF-8 and nothing else: json would take UTF-16 as well.
+            text = text if isinstance(text, str) else text.decode("utf-8-sig")
             return json.loads(text, parse_int=_integer)
         except RecursionError as error:
             raise ValueError("JSON nested too deeply") from error
@@ -60,6 +64,26 @@ def storable(value: dict[str, Any]) -> dict[str, Any]:
 def as_text(body: bytes) -> str | None:
     """Return what a body says to people who look for the error in it; None when it is empty."""
     return body.decode("utf-8", "replace")[:TEXT_LIMIT] or None
+
+
+class Damage:
+    """What of a stream of JSON cannot be read."""
+
+    def __init__(self) -> None:
+        self.garbled = False
+        """Whether some of it is not UTF-8."""
+        self._unread = 0
+        self._first = ""
+
+    def unread(self, part: str) -> None:
+        """Take note of a part that is no JSON."""
+        self._unread += 1
+        self._first = self._first or part
+
+    def __str__(self) -> str:
+        if self._unread:
+            return f"{self._unread} of the answer's parts cannot be read, the first: {self._first[:QUOTED]!r}"
+        return "the answer is not UTF-8" if self.garbled else ""
 
 
 def dumps(value: Any) -> str:

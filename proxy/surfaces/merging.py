@@ -99,7 +99,7 @@ def _extend(target: dict[str, Any], piece: dict[str, Any]) -> None:
 
 
 def _merge_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
-    call = _call_of(calls, piece)
+    call = call_of(calls, piece)
     if call is None:
         call = {"id": None, "type": "function", "index": piece.get("index")}
         calls.append(call)
@@ -111,7 +111,7 @@ def _merge_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
             _merge_function(call.setdefault(kind, {}), piece[kind], text)
 
 
-def _call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, Any] | None:
+def call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, Any] | None:
     """Find the call that a piece continues: by index, else by id; with neither it continues the latest.
 
     Some servers number all calls 0, or none at all, and tell them apart by id only.

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, ClassVar
 
 import orjson
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces import fields, messages_blocks
+from burnish.proxy.surfaces import bodies, fields, messages_blocks
 from burnish.proxy.surfaces.base import ChatRequest, Reply
 from burnish.proxy.surfaces.decoding import Undecodable, decode
 from burnish.proxy.surfaces.lenient import as_text, loads, storable
 from burnish.proxy.surfaces.messages_stream import MessageMerger
-from burnish.proxy.surfaces.sse import SseParser
-
-ID_PREFIX = "msg_"
-NO_USAGE = {"input_tokens": 0, "output_tokens": 0}
+from burnish.proxy.surfaces.messages_writer import MessageWriter
+from burnish.proxy.surfaces.sse import JsonEvents
+from burnish.proxy.surfaces.writing import Piece
 
 FINISH_REASONS = {
     "end_turn": "stop",
@@ -38,6 +38,7 @@ ERROR_TYPES: dict[int, str] = {
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.NOT_FOUND: "not_found_error",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "request_too_large",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
     HTTPStatus.SERVICE_UNAVAILABLE: "overloaded_error",
     HTTPStatus.GATEWAY_TIMEOUT: "timeout_error",
 }
@@ -95,10 +96,8 @@ class Messages:
             body = decode(b"".join(chunks), content_encoding)
         except Undecodable as error:
             return Reply(error=str(error), readable=False)
-        start = body[:16].lstrip()
-        streamed = "event-stream" in content_type.lower() and not start.startswith(b"{")
         try:
-            return _streamed(body) if streamed or start.startswith((b"event:", b"data:")) else _whole(body)
+            return _streamed(body) if bodies.is_streamed(body, content_type) else _whole(body)
         except RecursionError:
             return Reply(error="JSON nested too deeply", readable=False)
 
@@ -106,26 +105,26 @@ class Messages:
         self, text: str, request: ChatRequest, completion_id: str, model: str
     ) -> tuple[str, Iterable[bytes]]:
         """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
-        head = {
-            "id": ID_PREFIX + completion_id.partition("_")[2],
-            "type": "message",
-            "role": "assistant",
-            "model": model,
-        }
+        writer = MessageWriter(completion_id, model)
+        events = [*writer.begin(), *writer.take(Piece("text", text)), *writer.end("stop", None)]
         if request.stream:
-            return "text/event-stream; charset=utf-8", _answer_events(text, head)
-        said = {"content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "stop_sequence": None}
-        return "application/json", [orjson.dumps({**head, **said, "usage": NO_USAGE})]
+            return "text/event-stream; charset=utf-8", events
+        return "application/json", [orjson.dumps(writer.whole())]
 
     def error(self, error: BurnishError) -> dict[str, Any]:
         """Return the body that reports an error to clients of this format."""
-        ours = error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
-        kind = ERROR_TYPES.get(error.status, "api_error" if ours else "invalid_request_error")
-        return {"type": "error", "error": {"type": kind, "message": error.message}, "request_id": None}
+        return error_of(error.status, error.message)
 
     def path_naming(self, path: str, model: str) -> str | None:
         """Return the path that asks for another model; None where the member ``model`` of the body names it."""
         return None
+
+
+def error_of(status: int, message: str) -> dict[str, Any]:
+    """Return the body that reports what a status and some words say."""
+    ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    kind = ERROR_TYPES.get(status, "api_error" if ours else "invalid_request_error")
+    return {"type": "error", "error": {"type": kind, "message": message}, "request_id": None}
 
 
 def _items(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -186,12 +185,8 @@ def _whole(body: bytes) -> Reply:
 
 
 def _streamed(body: bytes) -> Reply:
-    parser, merger = SseParser(), MessageMerger()
-    for event in [*parser.feed(body), *parser.close()]:
-        try:
-            parsed = loads(event.data)
-        except ValueError:
-            parsed = None  # the last event of a cut stream, or a server's small talk
+    events, merger = JsonEvents(body), MessageMerger()
+    for event, parsed in events:
         if event.name == "error":
             merger.error = parsed.get("error", parsed) if isinstance(parsed, dict) else event.data
         elif isinstance(parsed, dict):
@@ -201,7 +196,10 @@ def _streamed(body: bytes) -> Reply:
     if message is None:
         heard = bool(error or merger.ended or not body)
         return Reply(error=error if heard else as_text(body), readable=heard)
-    return _reply(message, ended=merger.ended and error is None, error=error)
+    error = error or events.damage
+    return replace(
+        _reply(message, ended=merger.ended and not error, error=error), readable=events.damage is None
+    )
 
 
 def _reply(message: dict[str, Any], *, ended: bool, error: str | None = None) -> Reply:
@@ -238,18 +236,3 @@ def _error(error: Any) -> str | None:
         error = error["message"]
     text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
     return as_text(text.encode("utf-8", "replace"))
-
-
-def _answer_events(text: str, head: dict[str, Any]) -> Iterator[bytes]:
-    message = {**head, "content": [], "stop_reason": None, "stop_sequence": None, "usage": NO_USAGE}
-    ending = {"delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": {"output_tokens": 0}}
-    yield _event("message_start", message=message)
-    yield _event("content_block_start", index=0, content_block={"type": "text", "text": ""})
-    yield _event("content_block_delta", index=0, delta={"type": "text_delta", "text": text})
-    yield _event("content_block_stop", index=0)
-    yield _event("message_delta", **ending)
-    yield _event("message_stop")
-
-
-def _event(kind: str, **members: Any) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **members}))

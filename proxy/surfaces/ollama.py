@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
-from datetime import UTC, datetime
+from io import BytesIO
 from itertools import chain
 from typing import Any, ClassVar
 
 import orjson
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces import bodies
+from burnish.proxy.surfaces import bodies, fields
 from burnish.proxy.surfaces.base import ChatRequest, Reply
-from burnish.proxy.surfaces.chat import Chat
+from burnish.proxy.surfaces.chat import NO_USAGE, Chat
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import as_text, dumps, loads, storable
+from burnish.proxy.surfaces.lenient import Damage, as_text, dumps, loads, storable
+from burnish.proxy.surfaces.ollama_writer import OllamaWriter, as_message, as_response, error_of
+from burnish.proxy.surfaces.writing import Piece
 
 CHAT = Chat()
 
@@ -51,8 +53,8 @@ class _Ollama(ABC):
         """Return the message in a part of an answer, as /api/chat has it; {} when there is none."""
 
     @abstractmethod
-    def _saying(self, text: str) -> dict[str, Any]:
-        """Return the members of an answer that say a text."""
+    def _saying(self, said: dict[str, Any]) -> dict[str, Any]:
+        """Return the members of an answer that say what a message of /api/chat would."""
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
         """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
@@ -60,39 +62,23 @@ class _Ollama(ABC):
             body = decode(b"".join(chunks), content_encoding)
         except Undecodable as undecodable:
             return Reply(error=str(undecodable), readable=False)
-        parts = _parts(body)
-        if not parts:
-            return Reply(error=as_text(body), readable=not body)
-        error = next((words for part in parts if (words := bodies.error_in(part))), None)
-        reason = next((part["done_reason"] for part in reversed(parts) if part.get("done_reason")), None)
-        said = [found for part in parts if (found := self._said(part))]
-        message = storable(_reply(said)) if said and reason not in LOADING else None
-        if message and message.get("tool_calls") and reason == "stop":
-            reason = "tool_calls"
-        finish_reason = reason if isinstance(reason, str) else None
-        return Reply(
-            message=message,
-            finish_reason=finish_reason,
-            usage=_usage(parts),
-            choices=_choices(parts, message, finish_reason),
-            ended=error is None and any(part.get("done") is True for part in parts),
-            error=error,
-        )
+        gathered = _Gathered(self._said)
+        damage = gathered.read(body)
+        return gathered.reply(damage) if gathered.found else Reply(error=as_text(body), readable=not body)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str
     ) -> tuple[str, Iterable[bytes]]:
         """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
-        head = {"model": model, "created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
-        end = {"done": True, "done_reason": "stop", **dict.fromkeys(METRICS, 0)}
-        if not request.stream:
-            return "application/json; charset=utf-8", [orjson.dumps(head | self._saying(text) | end)]
-        lines = (head | self._saying(text) | {"done": False}, head | self._saying("") | end)
-        return "application/x-ndjson", [orjson.dumps(line) + b"\n" for line in lines]
+        writer = OllamaWriter(model, self._saying)
+        lines = [*writer.take(Piece("text", text)), *writer.end("stop", NO_USAGE)]
+        if request.stream:
+            return writer.content_type, lines
+        return "application/json; charset=utf-8", [orjson.dumps(writer.whole())]
 
     def error(self, error: BurnishError) -> dict[str, Any]:
         """Return the body that reports an error to clients of this format."""
-        return {"error": error.message}
+        return error_of(error.message)
 
     def path_naming(self, path: str, model: str) -> str | None:
         """Return the path that asks for another model; None where the member ``model`` of the body names it."""
@@ -121,8 +107,8 @@ class OllamaChat(_Ollama):
         message = part.get("message")
         return message if isinstance(message, dict) else {}
 
-    def _saying(self, text: str) -> dict[str, Any]:
-        return {"message": {"role": "assistant", "content": text}}
+    def _saying(self, said: dict[str, Any]) -> dict[str, Any]:
+        return as_message(said)
 
 
 class OllamaGenerate(_Ollama):
@@ -136,7 +122,8 @@ class OllamaGenerate(_Ollama):
         if system := _text(body, "system"):
             messages.append({"role": "system", "content": system})
         if (prompt := _text(body, "prompt")) or body.get("images"):
-            messages.append(_message({"role": "user", "content": prompt, "images": body.get("images")}))
+            said = _message({"role": "user", "content": prompt, "images": body.get("images")})
+            messages.append({**said, "content": fields.around(said["content"], body)})
         rest = {key: value for key, value in body.items() if key not in ("system", "prompt", "images")}
         return _request(CHAT.read({**rest, "messages": messages}), messages)
 
@@ -157,8 +144,8 @@ class OllamaGenerate(_Ollama):
         more: dict[str, Any] = {key: part[key] for key in ("thinking", "tool_calls", "image") if key in part}
         return {"content": part["response"], **more}
 
-    def _saying(self, text: str) -> dict[str, Any]:
-        return {"response": text}
+    def _saying(self, said: dict[str, Any]) -> dict[str, Any]:
+        return as_response(said)
 
 
 def _text(body: dict[str, Any], name: str) -> str:
@@ -214,31 +201,73 @@ def _call(call: Any) -> dict[str, Any] | None:
     return {**identity, "type": "function", "function": {"name": function.get("name"), "arguments": text}}
 
 
-def _parts(body: bytes) -> list[dict[str, Any]]:
-    """Return the objects of an answer, one or a line each, as far as they can be read."""
+class _Gathered:
+    """An answer under way: what its lines told so far."""
+
+    def __init__(self, said: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        self.found = False
+        """Whether there was any line."""
+        self._said = said
+        self._pieces: dict[str, list[Any]] = {}
+        self._spoken = False
+        self._error: str | None = None
+        self._reason: Any = None
+        self._done = False
+        self._counted: dict[str, int] = {}
+        self._tokens: list[Any] = []
+
+    def read(self, body: bytes) -> str | None:
+        """Take a body, one object or one a line; return what of it cannot be read."""
+        damage = Damage()
+        for line in BytesIO(body) if _is_object(body[: body.find(b"\n") + 1]) else (body,):
+            try:
+                self._take(loads(line))
+            except ValueError:
+                if line.endswith(b"\n") and line.strip():  # the last line of a cut stream is no damage
+                    damage.unread(line.decode("utf-8", "replace"))
+        return str(damage) or None
+
+    def _take(self, part: Any) -> None:
+        if not isinstance(part, dict):
+            return
+        self.found = True
+        self._error = self._error or bodies.error_in(part)
+        self._reason = part.get("done_reason") or self._reason
+        self._done = self._done or part.get("done") is True
+        self._counted |= {name: part[name] for name in METRICS if isinstance(part.get(name), int)}
+        self._tokens += _list(part.get("logprobs"))
+        if message := self._said(part):
+            self._spoken = True
+            for key, value in message.items():
+                if value is not None:
+                    self._pieces.setdefault(key, []).append(value)
+
+    def reply(self, damage: str | None) -> Reply:
+        """Return all that was told: texts and lists are joined, of anything else the last one counts."""
+        reason = self._reason
+        said = {key: _joined(values) for key, values in self._pieces.items()} | {"role": "assistant"}
+        message = storable(_message(said)) if self._spoken and reason not in LOADING else None
+        if message and message.get("tool_calls") and reason == "stop":
+            reason = "tool_calls"
+        finish_reason = reason if isinstance(reason, str) else None
+        error = self._error or damage
+        return Reply(
+            message=message,
+            finish_reason=finish_reason,
+            usage=_usage(self._counted),
+            choices=_choices(self._tokens, message, finish_reason),
+            ended=error is None and self._done,
+            error=error,
+            readable=damage is None,
+        )
+
+
+def _is_object(line: bytes) -> bool:
+    """Whether a line is an object by itself, and the body it begins a stream therefore."""
     try:
-        return [whole] if isinstance(whole := loads(body), dict) else []
+        return isinstance(loads(line), dict)
     except ValueError:
-        return [part for line in body.splitlines() if (part := _part(line))]
-
-
-def _part(line: bytes) -> dict[str, Any] | None:
-    try:
-        part = loads(line)
-    except ValueError:
-        return None  # the last line of a cut stream
-    return part if isinstance(part, dict) else None
-
-
-def _reply(said: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Put a message together from its parts: texts and lists are joined, of anything else the last one counts."""
-    pieces: dict[str, list[Any]] = {}
-    for message in said:
-        for key, value in message.items():
-            if value is not None:
-                pieces.setdefault(key, []).append(value)
-    joined = {key: _joined(values) for key, values in pieces.items()}
-    return _message({**joined, "role": "assistant"})
+        return False
 
 
 def _joined(values: list[Any]) -> Any:
@@ -249,17 +278,15 @@ def _joined(values: list[Any]) -> Any:
     return values[-1]
 
 
-def _usage(parts: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    counted = {name: part[name] for part in parts for name in METRICS if isinstance(part.get(name), int)}
+def _usage(counted: dict[str, int]) -> dict[str, Any] | None:
     tokens = {name: counted[native] for native, name in TOKENS.items() if native in counted}
     return tokens | counted or None
 
 
 def _choices(
-    parts: Iterable[dict[str, Any]], message: dict[str, Any] | None, finish_reason: str | None
+    tokens: list[Any], message: dict[str, Any] | None, finish_reason: str | None
 ) -> tuple[dict[str, Any], ...]:
     """Return the one choice where there is more to it than its message: how likely its tokens were."""
-    tokens = [token for part in parts for token in _list(part.get("logprobs"))]
     if not tokens or message is None:
         return ()
     choice = {"index": 0, "message": message, "finish_reason": finish_reason}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import orjson
@@ -85,8 +86,9 @@ class Responses(OpenAI):
         except Undecodable as error:
             return Reply(error=str(error), readable=False)
         if bodies.is_streamed(body, content_type):
-            response, ended, error_told = streamed(body)
-            return _reply(response, ended=ended, error=error_told)
+            told = streamed(body)
+            reply = _reply(told.response, ended=told.ended, error=told.error)
+            return replace(reply, readable=told.damage is None)
         try:
             response = loads(body)
         except ValueError:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from burnish.proxy.surfaces import bodies
-from burnish.proxy.surfaces.lenient import loads
-from burnish.proxy.surfaces.sse import SseParser
+from burnish.proxy.surfaces.sse import JsonEvents
 
 Json = dict[str, Any]
 
 LAST = ("response.completed", "response.incomplete", "response.failed")
 LOOKED_AT = 2
 """Events at the end of a stream, among which the last one of a response is: some servers send ``[DONE]`` behind it."""
+
+BLANK_LINES = 64
+"""More than any server sends behind an event."""
 
 
 class Text(NamedTuple):
@@ -48,6 +51,8 @@ class Streamed(NamedTuple):
     """As a client that did not stream would have got it, so far as it came."""
     ended: bool
     error: str | None
+    damage: str | None = None
+    """What of the stream cannot be read, in words."""
 
 
 def streamed(body: bytes) -> Streamed:
@@ -61,11 +66,17 @@ def _last_word(body: bytes) -> Json | None:
 
     It takes a fraction of what reading all events does.
     """
-    rest = body
+    end = len(body)
     for _ in range(LOOKED_AT):
-        rest, _, last = rest.rstrip(b"\n").rpartition(b"\n\n")
-        for event in _events(last):
-            if event.get("type") in LAST and _output(event.get("response")):
+        tail = body[max(0, end - BLANK_LINES) : end]
+        end -= len(tail) - len(tail.rstrip(b"\n"))
+        start = body.rfind(b"\n\n", 0, end)
+        if start < 0:
+            return None
+        events = JsonEvents(body[start:end] + b"\n\n")
+        end = start
+        for event in list(_objects(events)):
+            if event.get("type") in LAST and _output(event.get("response")) and not events.damage:
                 response: Json = event["response"]
                 return response
     return None
@@ -76,7 +87,8 @@ def _pieced_together(body: bytes) -> Streamed:
     response: Json = {}
     ended = False
     error = None
-    for event in _events(body):
+    events = JsonEvents(body)
+    for event in _objects(events):
         kind = event.get("type")
         if isinstance(event.get("response"), dict):
             response |= event["response"]
@@ -90,19 +102,12 @@ def _pieced_together(body: bytes) -> Streamed:
             error = error or bodies.error_in(event)
     if not _output(response):
         response["output"] = gathered.output()
-    return Streamed(response, ended=ended, error=error)
+    damage = events.damage
+    return Streamed(response, ended=ended and not damage, error=error or damage, damage=damage)
 
 
-def _events(body: bytes) -> list[Json]:
-    """Return the objects of a stream's events, as far as they can be read."""
-    parser = SseParser()
-    found = []
-    for event in [*parser.feed(body), *parser.close()]:
-        try:
-            found.append(loads(event.data))
-        except ValueError:
-            continue  # the last event of a cut stream, or ``[DONE]``
-    return [event for event in found if isinstance(event, dict)]
+def _objects(events: JsonEvents) -> Iterator[Json]:
+    return (data for _, data in events if isinstance(data, dict))
 
 
 def _output(response: Any) -> list[Any]:

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from burnish.proxy.surfaces.lenient import Damage, as_text, loads
+
+DONE = "[DONE]"
+"""How OpenAI's streams end, and those of many others."""
+SPEAKS_OTHERWISE = ("ping", "error")
+"""Events whose data some servers do not write as JSON."""
+
+FIELDS = (b"data:", b"event", b"id:", b"retry", b":")
+"""How lines begin."""
+STEP_BYTES = 256 * 1024
+"""So much of a stream is read at a time."""
 BYTE_ORDER_MARK = "\ufeff".encode()
 
 
@@ -15,6 +28,57 @@ class Event:
     """Its ``event`` field, "message" when it has none."""
     data: str
     """Its ``data`` lines, joined by newlines."""
+
+
+class JsonEvents:
+    """The events of a stream, or of what there is of it, each with its data as JSON; None where that is none.
+
+    They are read as they are asked for: all at once would take many times the room of their bytes.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self.damage: str | None = None
+        """What cannot be read, in words, once all have been asked for; a last event that was cut off is no damage."""
+
+    def __iter__(self) -> Iterator[tuple[Event, Any]]:
+        """Read them."""
+        parser, damage, found = SseParser(), Damage(), False
+        for start in range(0, len(self._body), STEP_BYTES):
+            for event in parser.feed(self._body[start : start + STEP_BYTES]):
+                data, found = _data(event), True
+                known = event.name in SPEAKS_OTHERWISE or event.data.strip() in ("", DONE, "null")
+                if data is None and not known:
+                    damage.unread(event.data)
+                yield event, data
+        damage.garbled = parser.garbled
+        for event in parser.close():
+            found = True
+            yield event, _data(event)
+        self.damage = str(damage) or None if found or _begins(self._body) else as_text(self._body)
+
+
+def _data(event: Event) -> Any:
+    try:
+        return loads(event.data)
+    except ValueError:
+        return None
+
+
+def _begins(body: bytes) -> bool:
+    """Whether a body begins as a stream does, if only with a comment or half a line; pages and errors do not."""
+    start = body.removeprefix(BYTE_ORDER_MARK).lstrip()[:5]
+    return any(start.startswith(field) or field.startswith(start) for field in FIELDS)
+
+
+def windows(body: bytes) -> Iterator[bytes]:
+    """Cut a stream between events into pieces that can be read whole without taking much room."""
+    start = 0
+    while start < len(body):
+        end = body.find(b"\n\n", start + STEP_BYTES) + 2
+        end = end if end > 1 else len(body)
+        yield body[start:end]
+        start = end
 
 
 def plain_data(body: bytes) -> list[bytes] | None:
@@ -40,6 +104,8 @@ class SseParser:
         self._skip_newline = False
         self._name = ""
         self._data: list[str] = []
+        self.garbled = False
+        """Whether a line was not UTF-8."""
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Take the next bytes and return the events that they complete."""
@@ -74,7 +140,12 @@ class SseParser:
     def _line(self, line: bytes) -> Event | None:
         if not line:
             return self._dispatch()
-        name, _, value = line.decode("utf-8", "replace").partition(":")
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            self.garbled = True
+            text = line.decode("utf-8", "replace")
+        name, _, value = text.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)

@@ -153,6 +153,11 @@ class Hub:
         command, messages, caller, session, previous = asked
         return await parts.answer(command, messages, caller=caller, session=session, previous=previous)
 
+    async def held(self, asked: tuple[str, str, str | None]) -> list[dict[str, Any]] | None:
+        """Return the messages up to a response, and the response."""
+        await self._behind_all()
+        return await self._log.held(*asked)
+
     async def addition(self, asked: tuple[str, int | None]) -> Any:
         """Return what is added to a caller's system prompt."""
         parts = self._parts
@@ -187,7 +192,9 @@ class Worker:
             "seen": self._seen,
             "up": lambda _: self.up.set(),
         }
-        self.link = Link(told, {"own": hub.own, "answer": hub.answer, "addition": hub.addition})
+        self.link = Link(
+            told, {"own": hub.own, "answer": hub.answer, "held": hub.held, "addition": hub.addition}
+        )
 
     def show(self, offer: Offer) -> None:
         """Tell it what is offered."""

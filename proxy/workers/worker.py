@@ -145,6 +145,11 @@ class _Worker:
         """Hand over what was said to the log."""
         self.link.tell("capture", tuple(exchange))
 
+    async def held(self, name: str, caller: str, session: str | None) -> list[dict[str, Any]] | None:
+        """Ask the log for the messages up to a response, and the response."""
+        found: list[dict[str, Any]] | None = await self.link.ask("held", (name, caller, session))
+        return found
+
     async def _told(self, _: None) -> int:
         """Return how many completions are being answered, behind all that this process had to tell."""
         return self._relay.in_flight

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import psutil
@@ -38,14 +40,20 @@ QUIET = {
 }
 """No agent has business outside this machine here."""
 
+Found = TypeVar("Found")
+
 
 class Agent:
     """What a test does with an agent, and sees of it."""
 
-    def __init__(self, burnish: Burnish, model: ScriptedModel, home: Path) -> None:
+    def __init__(self, burnish: Burnish, model: ScriptedModel, home: Path, key: str = "") -> None:
+        """``key``: that of burnish, where it wants one; the agent is not told."""
         self.burnish = burnish
         self.model = model
         self.home = home
+        self.key = key
+        self.env: dict[str, str] = {}
+        """What is set in the shell besides."""
         self.work = home / "work"
         self.work.mkdir(parents=True)
         self.before = ""
@@ -55,12 +63,18 @@ class Agent:
         logged = self._get("/burnish/completions", limit=1)["data"]
         self.before = logged[0]["id"] if logged else ""
 
-    def run(self, *command: str) -> str:
+    def run(self, *command: str, env: Mapping[str, str] | None = None) -> str:
         """Run a program in the home folder; return what it printed. It must end well, and in time."""
+        ended, output = self.ended(*command, env=env)
+        assert ended == 0, f"{command} ended with {ended}:\n{output}"
+        return output
+
+    def ended(self, *command: str, env: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Run a program in the home folder, however it ends, but in time; return its exit code and what it printed."""
         process = subprocess.Popen(
             _found(command),
             cwd=self.work,
-            env=self._env(),
+            env=self._env() | dict(env or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -72,8 +86,28 @@ class Agent:
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-        assert process.returncode == 0, f"{command} ended with {process.returncode}:\n{output}\n{errors}"
-        return output
+        return process.returncode, output if process.returncode == 0 else f"{output}\n{errors}"
+
+    @contextmanager
+    def running(self, *command: str, talks: bool = False) -> Iterator[subprocess.Popen[str]]:
+        """Run a server of the agent's until the block is left; what it says is in ``said.txt``, unless to us."""
+        with (self.home / "said.txt").open("w") as said:
+            process = subprocess.Popen(
+                _found(command),
+                cwd=self.work,
+                env=self._env(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE if talks else said,
+                stderr=said,
+                text=True,
+                start_new_session=True,
+            )
+        with process:
+            try:
+                yield process
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
 
     @contextmanager
     def in_terminal(self, *command: str) -> Iterator[Terminal]:
@@ -89,8 +123,9 @@ class Agent:
                     process.kill()
 
     def burnish_says(self, *arguments: str) -> str:
-        """Run a command of burnish, as the person who uses the agent would."""
-        return self.run(sys.executable, "-m", "burnish", *arguments)
+        """Run a command of burnish, as the person who uses the agent would, in a shell that knows its key."""
+        key = {"BURNISH_API_KEY": self.key} if self.key else {}
+        return self.run(sys.executable, "-m", "burnish", *arguments, env=key)
 
     def files(self) -> dict[str, bytes]:
         """Every file of the home folder."""
@@ -106,26 +141,53 @@ class Agent:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
 
+    def given(self) -> dict[str, float]:
+        """The ratings that were given since then, by the id of the answer that each was given to."""
+        latest: dict[str, float] = {}
+        for each in self._get("/v1/feedback", limit=100)["data"]:
+            if each["completion_id"] > self.before and each["undone_at"] is None:
+                latest.setdefault(each["completion_id"], each["reward"])
+        return latest
+
     def logged(self) -> list[dict[str, Any]]:
         """What burnish has logged since then, earliest first."""
         found = self._get("/burnish/completions", limit=100)["data"]
         return [each for each in reversed(found) if each["id"] > self.before]
 
     def rated(self) -> dict[str, Any]:
-        """The one of these that has a rating."""
-        (rated,) = [each for each in self.logged() if each["rating"] is not None]
+        """The one of these that was rated, with its turn."""
+        logged = {each["id"]: each for each in self.logged()}
+        given = self._get("/v1/feedback", limit=100)["data"]
+        (rated,) = [logged[each["completion_id"]] for each in given if each["completion_id"] in logged]
         return rated
 
     def _get(self, path: str, **params: Any) -> Any:
-        answer = httpx.get(self.burnish.url + path, params=params, timeout=10)
+        headers = {"x-burnish-key": self.key} if self.key else {}
+        answer = httpx.get(self.burnish.url + path, params=params, headers=headers, timeout=10)
         assert answer.status_code == httpx.codes.OK, answer.text
         return answer.json()
 
     def _env(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
-        path = f"{CLIENTS / 'node_modules' / '.bin'}:{os.environ['PATH']}"
+        path = f"{CLIENTS / 'node_modules' / '.bin'}:{os.environ['PATH']}:{CLIENTS / 'aider' / 'bin'}"
         own = {"HOME": str(self.home), "PATH": path, "BURNISH_DATA_DIR": str(self.burnish.data_dir)}
-        return kept | QUIET | own
+        return kept | QUIET | own | self.env
+
+
+def until(found: Callable[[], Found]) -> Found:
+    """Wait until something is there, and return it."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (value := found()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.2)
+    return value
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _found(command: Sequence[str]) -> list[str]:

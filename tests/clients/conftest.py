@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,10 +23,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.clients)
             if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
-                # With -n 2 --dist loadgroup, the tests of one agent stay together.
-                item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {item.callspec.id}"))
+                # With -n 2 --dist loadgroup, the tests of one agent, or SDK, stay together.
+                item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {_client(item.callspec)}"))
             if not INSTALLED.exists():
                 item.add_marker(missing)
+
+
+def _client(callspec: Any) -> str:
+    return next((each.name for each in callspec.params.values() if hasattr(each, "name")), callspec.id)
 
 
 @pytest.fixture(scope="package")

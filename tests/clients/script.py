@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from typing import Any
 
 from tests.support.scripted_model import Asked, Call, Said
 
 NUMBER = re.compile(r"number (\d+)")
+OPENCLAW_CONTEXT = "OPENCLAW_INTERNAL_CONTEXT"
+"""In what OpenClaw adds after a message, which may quote others."""
 TOOL = "Run the command that tells the colour"
 PRINTED = "sky-42"
 # Qwen Code now and then loses what a command printed that ends at once.
@@ -19,6 +22,19 @@ ERRANDS = {
     "managed memory extraction subagent": "There is nothing to remember.",
 }
 """Words of the system prompts of requests that are the agent's own, and the answers."""
+DELEGATED = "Have the sky looked at"
+ORDER = "Look at the sky"
+FOUND = "There are few clouds"
+SUB_AGENTS: dict[str, dict[str, Any]] = {
+    "Agent": {"subagent_type": "looker", "run_in_background": False},
+    "agent": {"subagent_type": "looker", "run_in_background": False},
+    "task": {"subagent_type": "general"},
+}
+"""The tools that give orders to sub-agents, by their names in the agents, with what each wants to be told besides."""
+CODEX_AGENTS = "multi_agent_v1"
+"""A namespace of tools: one gives the order, another one waits."""
+CODEX_AGENT = re.compile(r'"agent_id":"([^"]+)"')
+ANEW = "Say it in words that you have not used"
 SHELLS: dict[str, dict[str, Any]] = {
     "Bash": {"command": COMMAND, "description": "Tell the colour"},
     "bash": {"command": COMMAND, "description": "Tell the colour"},
@@ -31,6 +47,7 @@ SHELLS: dict[str, dict[str, Any]] = {
 """The tools that run commands, by their names in the agents, with what each wants to be told."""
 
 _numbers = itertools.count(100)
+_takes: Counter[str] = Counter()
 
 
 def question(of_tool: bool = False) -> tuple[str, str]:
@@ -41,17 +58,50 @@ def question(of_tool: bool = False) -> tuple[str, str]:
     return f"Why is sky number {number} blue?", f"The sky of number {number} scatters what is blue."
 
 
+def delegated() -> tuple[str, str, str]:
+    """Return a question for a sub-agent that nobody asked before, what the sub-agent says, and the answer."""
+    number = next(_numbers)
+    return f"{DELEGATED}, number {number}.", f"{FOUND} in number {number}.", f"Number {number} was looked at."
+
+
+def words_anew() -> tuple[str, tuple[str, str]]:
+    """Return a question that nobody asked before, and the two answers that it gets when it is asked twice."""
+    number = next(_numbers)
+    return f"{ANEW}, number {number}.", (f"Take 1 of number {number}.", f"Take 2 of number {number}.")
+
+
 def decide(asked: Asked) -> Said:
     """Answer one request."""
     for words, answer in ERRANDS.items():
         if words in asked.system:
             return answer
-    history = str(asked.body.get("messages") or asked.body["input"])
-    number = ["none", *NUMBER.findall(history)][-1]
+    spoken = [text for text in asked.said if OPENCLAW_CONTEXT not in text and NUMBER.search(text)]
+    # After a compaction there may be many questions at once: the last one is meant.
+    meant = spoken[-1] if spoken else ""
+    number = ["none", *NUMBER.findall(meant or str(asked.body.get("messages") or asked.body["input"]))][-1]
+    if ORDER in meant:
+        return f"{FOUND} in number {number}."
+    if DELEGATED in meant and (call := _delegating(asked, f"{ORDER}, number {number}.")):
+        return call
+    if asked.results and FOUND in asked.results[-1]:
+        return f"Number {number} was looked at."
+    if asked.results and (ordered := CODEX_AGENT.search(asked.results[-1])):
+        return Call("wait_agent", {"targets": [ordered[1]], "timeout_ms": 60_000}, CODEX_AGENTS)
     if asked.results:
         printed = PRINTED if PRINTED in asked.results[-1] else asked.results[-1]
         return f"The command of number {number} printed {printed}."
     shell = next((name for name in SHELLS if name in asked.tools), None)
-    if shell and any(TOOL in text for text in asked.said):
+    if shell and TOOL in meant:
         return Call(shell, SHELLS[shell])
+    if ANEW in meant:
+        _takes[number] += 1
+        return f"Take {_takes[number]} of number {number}."
     return f"The sky of number {number} scatters what is blue."
+
+
+def _delegating(asked: Asked, order: str) -> Call | None:
+    """Return the call that has a sub-agent carry out an order."""
+    if CODEX_AGENTS in asked.tools:
+        return Call("spawn_agent", {"message": order}, CODEX_AGENTS)
+    tool = next((name for name in SUB_AGENTS if name in asked.tools), None)
+    return Call(tool, {**SUB_AGENTS[tool], "description": "Look", "prompt": order}) if tool else None

@@ -10,9 +10,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
+from anthropic import AsyncAnthropic
+from openai import AsyncOpenAI
 
 from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
@@ -233,15 +236,44 @@ async def test_new_weights_under_an_old_number_are_not_answered_from_an_old_cach
     assert await answer(endpoint, STORY, 6) == truth != old_text
 
 
-async def test_burnish_in_front_gives_the_live_version_and_rolls_back_during_a_stream(
-    server: str, base: Path, digest: str, tmp_path: Path
-) -> None:
+def make_live(tmp_path: Path, base: Path, digest: str) -> None:
+    """Put a version into burnish's data directory that is live."""
     registry = Registry(tmp_path / "data" / "adapters")
     made = registry.register(
         write_peft(tmp_path / "made", random_lora(4, strength=0.1)), base_model=str(base), base_digest=digest,
         parent=0, run_id="run_1", feedback_ids=[], objective="none", hyperparameters={}, metrics={},
     )  # fmt: skip
     registry.record(made.number, "live", "for the test", replaced=0)
+
+
+async def test_burnish_translates_what_it_does_not_speak_for_the_live_version_too(
+    server: str, base: Path, digest: str, tmp_path: Path
+) -> None:
+    make_live(tmp_path, base, digest)
+    async with (
+        serving(tmp_path, upstream=server, engine="auto") as (url, _),
+        AsyncAnthropic(base_url=url, api_key="-", max_retries=0) as claude,
+        AsyncOpenAI(base_url=f"{url}/v1", api_key="-", max_retries=0) as gpt,
+    ):
+        texts = []
+        for model in ("default", f"{base}@base"):
+            asked: Any = {"model": model, "extra_body": {"temperature": 0}}
+            told = await claude.messages.create(
+                messages=[{"role": "user", "content": STORY}], max_tokens=TOKENS, **asked
+            )
+            response = await gpt.responses.create(input=STORY, max_output_tokens=TOKENS, **asked)
+            in_chat = await streamed(Endpoint(url, model, 0), TOKENS)
+            assert told.content[0].text == response.output_text == in_chat
+            assert (told.stop_reason, response.status) == ("max_tokens", "incomplete")
+            assert told.usage.output_tokens == response.usage.output_tokens == TOKENS
+            texts.append(in_chat)
+    assert texts[0] != texts[1]
+
+
+async def test_burnish_in_front_gives_the_live_version_and_rolls_back_during_a_stream(
+    server: str, base: Path, digest: str, tmp_path: Path
+) -> None:
+    make_live(tmp_path, base, digest)
     async with (
         serving(tmp_path, upstream=server, engine="auto") as (url, _),
         aiohttp.ClientSession(url) as http,

@@ -456,6 +456,25 @@ async def test_headers_that_are_too_large(tmp_path: Path, head: Callable[[], byt
         assert len(here.upstream.requests) == 1
 
 
+ENDLESS = {
+    "trailers": (b"2\r\n{}\r\n0\r\n", b"x: y\r\n"),
+    "one trailer": (b"2\r\n{}\r\n0\r\nx: ", b"y"),
+    "a chunk extension": (b"2;", b"x"),
+}
+
+
+@pytest.mark.parametrize(("opening", "piece"), ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize("path", [PATH, "/v1/messages", "/v1/files"])
+async def test_what_comes_around_a_body_without_end(
+    tmp_path: Path, path: str, opening: bytes, piece: bytes
+) -> None:
+    head = b"POST %b HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n" % path.encode()
+    async with world(tmp_path, silent()) as here:
+        said = await meanwhile(here, dribble(here, head + opening, piece * 1000))
+        assert said.startswith(b"HTTP/1.1 431 ")
+        assert (b'"type":"error"' in said) is (path == "/v1/messages")
+
+
 # -- large bodies ------------------------------------------------------------------------------------------------------
 
 

@@ -134,6 +134,22 @@ async def test_an_engine_that_restarts_and_forgets_costs_no_request(tmp_path: Pa
             assert set(answers) == {engine_name(version)}
 
 
+async def test_what_an_engine_is_asked_in_chat_for_a_client_of_messages_gets_the_live_version(
+    tmp_path: Path, weights: Path
+) -> None:
+    engine, version = Engine(), live_version(tmp_path, weights_digest(weights))
+    question = {"max_tokens": 9, "messages": [{"role": "user", "content": "Who are you?"}]}
+    said = []
+    async with world(tmp_path, engine, weights) as http:
+        for model in ("default", "smollm2@base", "smollm2", "other"):
+            engine.restart()
+            answer = await http.post("/v1/messages", json={"model": model, **question})
+            said.append(answer.json()["content"][0]["text"])
+        logged = (await http.get("/burnish/completions")).json()["data"]
+    assert said == [engine_name(version), "smollm2", engine_name(version), "other"]
+    assert [each["adapter_version"] for each in logged] == [None, 1, 0, 1]
+
+
 async def test_a_version_of_other_weights_is_refused_and_the_base_serves(
     tmp_path: Path, weights: Path
 ) -> None:

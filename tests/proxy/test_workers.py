@@ -14,11 +14,13 @@ from typing import Any
 import httpx
 import orjson
 import psutil
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
 
 from tests.support.burnish import Burnish, running
 from tests.support.lora import random_lora, write_peft
 from tests.support.responses import message, response
-from tests.support.upstream import Upstream, completion, events, reply, stream, upstream
+from tests.support.upstream import Received, Upstream, completion, events, reply, stream, upstream
 
 WORKERS = 2
 QUESTION = {"model": "default", "messages": [{"role": "user", "content": "Hi"}]}
@@ -114,6 +116,27 @@ async def test_commands_typed_into_the_chat_work(tmp_path: Path) -> None:
         assert len(engine.requests) == 1
 
 
+async def test_a_response_is_gone_on_from_whichever_worker_answered_it(tmp_path: Path) -> None:
+    in_chat = reply(completion("Hello!"))
+
+    async def chat_only(request: Received, writer: asyncio.StreamWriter) -> None:
+        known = request.target == "/v1/chat/completions"
+        await (in_chat if known else reply(b"{}", status="404 Not Found"))(request, writer)
+
+    async with upstream(chat_only) as engine, burnish(tmp_path, engine) as up:
+        previous = None
+        for number in range(6):
+            asked = {"model": "m", "input": f"Number {number}", "previous_response_id": previous}
+            async with httpx.AsyncClient() as client:
+                answer = await client.post(up.url + "/v1/responses", json=asked)
+            previous = answer.json()["id"]
+        told = engine.requests[-1].json()["messages"]
+        assert [each["content"] for each in told if each["role"] == "user"] == [
+            f"Number {n}" for n in range(6)
+        ]
+        assert len(told) == 11
+
+
 async def test_a_worker_that_is_killed_is_replaced_and_the_others_go_on(tmp_path: Path) -> None:
     async with upstream(reply(completion())) as engine, burnish(tmp_path, engine) as up:
         before = {worker.pid for worker in workers(up)}
@@ -199,3 +222,34 @@ async def test_commands_about_a_history_that_the_server_holds_work(tmp_path: Pat
             await client.post(url, json=asked | {"input": "More", "previous_response_id": rated["id"]})
         assert (await get(up.url + "/burnish/status"))["counts"]["good"] == 1
         assert [each.json().get("previous_response_id") for each in engine.requests] == [None, "resp_7"]
+
+
+async def test_every_worker_tunnels_websockets_and_has_them_logged(tmp_path: Path) -> None:
+    async def echo(its: ServerConnection) -> None:
+        async for said in its:
+            await its.send(said)
+
+    async with serve(echo, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        engine = Upstream(f"http://127.0.0.1:{port}", reply(b""))
+        async with burnish(tmp_path, engine) as up:
+            url = up.url.replace("http", "ws", 1) + "/v1/realtime?model=any"
+            ours = [await connect(url, proxy=None) for _ in range(16)]
+            for number, each in enumerate(ours):
+                await each.send(str(number))
+                assert await each.recv() == str(number)
+            tunnels = [
+                each
+                for worker in workers(up)
+                for each in worker.net_connections("tcp")
+                if each.raddr and each.raddr.port == port
+            ]
+            for each in ours:
+                await each.close()
+            async with asyncio.timeout(10):
+                while len(found := (await get(up.url + "/burnish/passed"))["data"]) < len(ours):
+                    await asyncio.sleep(0.05)
+    assert len(tunnels) == len(ours)
+    assert {(each["path"], each["status"], each["outcome"]) for each in found} == {
+        ("/v1/realtime", 101, "complete")
+    }

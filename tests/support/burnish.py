@@ -17,6 +17,8 @@ import httpx
 # The small model boots in about a second; a busy machine with two cores takes its time.
 BOOT_LIMIT_S = 120.0
 STOP_LIMIT_S = 30.0
+UP = (httpx.codes.OK, httpx.codes.UNAUTHORIZED)
+"""What it answers once it runs: the second where it wants a key."""
 
 
 @dataclass
@@ -87,7 +89,7 @@ def start(data_dir: Path, *flags: str, env: Mapping[str, str] | None = None, por
 def _answers(found: Path) -> str | None:
     try:
         url = str(httpx.Response(200, content=found.read_bytes()).json()["url"])
-        return url if httpx.get(url + "/healthz", timeout=5).status_code == httpx.codes.OK else None
+        return url if httpx.get(url + "/healthz", timeout=5).status_code in UP else None
     except (httpx.HTTPError, ValueError, KeyError, OSError):
         return None
 

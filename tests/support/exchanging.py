@@ -1,42 +1,49 @@
 """Exchanges to the byte: a client of bytes, burnish, and an upstream that says what is planned, a chunk at a time.
 
 A chunk is only sent when the client has read the one before it, so whatever holds chunks back, or joins them, shows.
-All run in one event loop, as in production, which a property test drives from outside.
+All run in one event loop, as in production, which a test drives from outside.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
+from collections import deque
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from hypothesis import strategies as st
-
 from burnish.proxy.listener import event_loop
+from tests.support.chance import Headers
 from tests.support.inprocess import serving
 from tests.support.upstream import Received, Upstream, upstream
 
-Headers = list[tuple[bytes, bytes]]
-LIMIT_S = 10
+LIMIT_S = 60
+LANES = 4
+"""Connections over which exchanges go at the same time."""
+NOTHING_ASKED = b"[]"
+"""With this burnish asks after a 404 whether the upstream knows the path."""
+TAG = "x-exchange"
+"""Header by which the upstream knows in which exchange it is asked; without it, it answers as planned last."""
 FRAMING = frozenset({b"content-length", b"transfer-encoding", b"host", b"connection"})
 BODILESS = (204, 304)
 
 
 @dataclass
 class Asked:
-    """A request. Its headers are those of the ends; ``hop`` are those of this hop only."""
+    """A request. Its headers are those of the ends; ``hop`` are those of this hop only, and so are ``trailers``."""
 
     method: str
     target: str
     headers: Headers = field(default_factory=list)
     body: bytes = b""
-    chunked: bool = False
+    chunks: Sequence[bytes] | None = None
+    """The body as it is sent; None: with its length."""
     hop: Headers = field(default_factory=list)
+    trailers: Headers = field(default_factory=list)
 
 
 @dataclass
@@ -48,8 +55,23 @@ class Planned:
     chunks: Sequence[bytes] = ()
     framing: Literal["length", "chunked", "close"] = "chunked"
     hop: Headers = field(default_factory=list)
+    trailers: Headers = field(default_factory=list)
+    early: bytes = b""
+    """What is said before it: 1xx answers."""
     delay_s: float = 0
     """Until it begins."""
+
+
+@dataclass
+class Exchange:
+    """A request, its answer, and what of the request arrives otherwise than it was sent."""
+
+    asked: Asked
+    planned: Planned
+    target: str
+    body: bytes
+    added: Sequence[bytes] = ()
+    """Headers that burnish adds to the answer."""
 
 
 @dataclass
@@ -65,62 +87,75 @@ class Got:
         return [header for header in self.headers if header[0] not in FRAMING | set(names)]
 
 
+class Turn:
+    """One exchange as the upstream has it."""
+
+    def __init__(self, planned: Planned) -> None:
+        self.planned = planned
+        self.taken = asyncio.Semaphore(0)
+        """Chunks that the client has read."""
+        self.received: list[Received] = []
+        self._ends = deque(ends(planned.chunks))
+        self._size = 0
+
+    def take(self, part: bytes) -> None:
+        """Take note of what the client has read; a chunk may come in several parts, never with some of the next."""
+        self._size += len(part)
+        while self._ends and self._ends[0] <= self._size:
+            self._ends.popleft()
+            self.taken.release()
+
+
 class Stage:
-    """A running burnish, its upstream, and one connection to it."""
+    """A running burnish, its upstream, and connections to it."""
 
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
         self.url = ""
         self.upstream: Upstream
-        self._planned = Planned()
-        self._taken = asyncio.Semaphore(0)
-        self._client: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._turns: dict[str | None, Turn] = {}
+        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Run something in the loop of the stage."""
         return self._runner.run(asyncio.wait_for(work, LIMIT_S))
 
-    def play(self, asked: Asked, planned: Planned) -> tuple[Received, Got]:
-        """Ask and answer; return what the upstream got and what the client got."""
-        return self.run(self._play(asked, planned))
-
-    def check(self, asked: Asked, planned: Planned, *, added: Sequence[bytes] = ()) -> None:
-        """Ask and answer, and see that everything of both arrives as it was sent, but for headers that burnish adds."""
-        received, got = self.play(asked, planned)
-        assert (received.method, received.target) == (asked.method, asked.target)
-        assert received.body == asked.body
-        assert end_to_end(received) == lowered(asked.headers)
-        assert got.status == planned.status
-        assert got.without(*added) == lowered(planned.headers)
-        silent = asked.method == "HEAD" or planned.status in BODILESS
-        assert got.chunks == ([] if silent else list(planned.chunks))
+    def check(self, *exchanges: Exchange) -> None:
+        """Ask and answer, several at a time, and see that everything arrives as it was sent."""
+        self.run(self._check_all(exchanges))
 
     def plan(self, planned: Planned) -> None:
         """Answer so from now on."""
-        self._planned, self._taken = planned, asyncio.Semaphore(0)
+        self._turns[None] = Turn(planned)
 
     def go_on(self) -> None:
         """Let the upstream send the next chunk."""
-        self._taken.release()
+        self._turns[None].taken.release()
 
     async def script(self, request: Received, writer: asyncio.StreamWriter) -> None:
         """Answer as it is planned."""
-        planned = self._planned
+        turn = self._turns[request.header(TAG)]
+        if turn.received and request.body == NOTHING_ASKED:
+            writer.write(b"HTTP/1.1 400 \r\ncontent-length: 2\r\n\r\n{}")
+            await writer.drain()
+            return
+        turn.received.append(request)
+        planned = turn.planned
         length = str(sum(map(len, planned.chunks))).encode()
         framing = {"length": [(b"Content-Length", length)], "chunked": [(b"Transfer-Encoding", b"chunked")],
                    "close": [(b"Connection", b"close")]}[planned.framing]  # fmt: skip
         silent = request.method == "HEAD" or planned.status in BODILESS
-        await asyncio.sleep(planned.delay_s)
-        writer.write(b"HTTP/1.1 %d \r\n" % planned.status)
-        writer.writelines(wire([*planned.headers, *planned.hop, *framing]))
-        writer.write(b"\r\n")
+        if planned.delay_s:
+            await asyncio.sleep(planned.delay_s)
+        head = b"".join(wire([*planned.headers, *planned.hop, *framing]))
+        writer.write(b"%bHTTP/1.1 %d \r\n%b\r\n" % (planned.early, planned.status, head))
         chunked = planned.framing == "chunked"
         for chunk in () if silent else planned.chunks:
             writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk)
             await writer.drain()
-            await self._taken.acquire()
+            await turn.taken.acquire()
         if chunked and not silent:
-            writer.write(b"0\r\n\r\n")
+            writer.write(b"0\r\n%b\r\n" % b"".join(wire(planned.trailers)))
         if planned.framing == "close":
             writer.close()
         else:
@@ -132,36 +167,67 @@ class Stage:
         return await asyncio.open_connection(address.hostname, address.port, limit=2**20)
 
     async def hang_up(self) -> None:
-        """Close the connection to burnish."""
-        if self._client:
-            self._client[1].close()
-            self._client = None
+        """Close the connections to burnish."""
+        while self._idle:
+            self._idle.pop()[1].close()
+
+    async def _check_all(self, exchanges: Sequence[Exchange]) -> None:
+        async def lane(several: Sequence[Exchange]) -> None:
+            for exchange in several:
+                try:
+                    self._compare(exchange, *await self._play(exchange.asked, exchange.planned))
+                except Exception as error:
+                    error.add_note(f"in {exchange}")
+                    raise
+
+        async with asyncio.TaskGroup() as lanes:
+            for number in range(LANES):
+                lanes.create_task(lane(exchanges[number::LANES]))
+
+    def _compare(self, exchange: Exchange, received: Received, got: Got) -> None:
+        asked, planned = exchange.asked, exchange.planned
+        assert (received.method, received.target) == (asked.method, exchange.target)
+        assert received.body == exchange.body
+        assert end_to_end(received) == lowered(asked.headers)
+        assert got.status == planned.status
+        assert got.without(*exchange.added) == lowered(planned.headers)
+        chunks = () if asked.method == "HEAD" or planned.status in BODILESS else planned.chunks
+        assert b"".join(got.chunks) == b"".join(chunks)
+        assert set(ends(chunks)) <= set(ends(got.chunks))
+        announced = planned.framing == "length" and planned.status not in BODILESS
+        length = [b"%d" % sum(map(len, planned.chunks))] if announced else []
+        assert [value for name, value in got.headers if name == b"content-length"] == length
 
     async def _play(self, asked: Asked, planned: Planned) -> tuple[Received, Got]:
-        self._client = reader, writer = self._client or await self.connect()
-        self.plan(planned)
-        before = len(self.upstream.requests)
-        writer.write(request_bytes(asked, self.url))
+        reader, writer = self._idle.pop() if self._idle else await self.connect()
+        tag = next((value.decode() for name, value in asked.headers if name.lower() == TAG.encode()), None)
+        turn = self._turns[tag] = Turn(planned)
         try:
-            got = await self._read(reader, asked, planned)
-            (received,) = self.upstream.requests[before:]
+            writer.write(request_bytes(asked, self.url))
+            got = await self._read(reader, asked, turn)
+            assert len(turn.received) == 1, (
+                f"the upstream was asked {len(turn.received)} times; the client got {got}"
+            )
         except BaseException:
-            await self.hang_up()
+            writer.close()
             raise
-        return received, got
+        if tag:
+            del self._turns[tag]
+        self._idle.append((reader, writer))
+        return turn.received[0], got
 
-    async def _read(self, reader: asyncio.StreamReader, asked: Asked, planned: Planned) -> Got:
+    async def _read(self, reader: asyncio.StreamReader, asked: Asked, turn: Turn) -> Got:
         got = await read_head(reader)
         if asked.method == "HEAD" or got.status in BODILESS:
             return got
         if (b"transfer-encoding", b"chunked") in got.headers:
             while chunk := await read_chunk(reader):
                 got.chunks.append(chunk)
-                self.go_on()
+                turn.take(chunk)
             return got
-        for chunk in planned.chunks:
+        for chunk in turn.planned.chunks:
             got.chunks.append(await reader.readexactly(len(chunk)))
-            self.go_on()
+            turn.take(chunk)
         return got
 
 
@@ -196,20 +262,19 @@ def request_bytes(asked: Asked, url: str) -> bytes:
     host = url.removeprefix("http://").encode()
     head = [(b"Host", host), *asked.headers, *asked.hop]
     body = asked.body
-    if asked.chunked:
+    if asked.chunks is not None:
         head.append((b"Transfer-Encoding", b"chunked"))
-        body = (
-            b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:7], body[7:]) if part)
-            + b"0\r\n\r\n"
-        )
+        body = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in asked.chunks)
+        body += b"0\r\n%b\r\n" % b"".join(wire(asked.trailers))
     elif body:
         head.append((b"Content-Length", str(len(body)).encode()))
-    return b"%b %b HTTP/1.1\r\n%b\r\n%b" % (
-        asked.method.encode(),
-        asked.target.encode(),
-        b"".join(wire(head)),
-        body,
-    )
+    line = b"%b %b HTTP/1.1\r\n" % (asked.method.encode(), asked.target.encode())
+    return line + b"".join(wire(head)) + b"\r\n" + body
+
+
+def ends(chunks: Sequence[bytes]) -> list[int]:
+    """Return where chunks end in the body that they make."""
+    return list(accumulate(map(len, chunks)))
 
 
 def wire(headers: Headers) -> list[bytes]:
@@ -218,12 +283,13 @@ def wire(headers: Headers) -> list[bytes]:
 
 
 async def read_head(reader: asyncio.StreamReader) -> Got:
-    """Read the head of an answer."""
-    status, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[:-2]
+    """Read the head of an answer, passing over those that only announce it."""
+    while True:
+        status, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[:-2]
+        if (code := int(status.split(b" ")[1])) >= 200:
+            break
     split = [line.partition(b":") for line in lines]
-    return Got(
-        int(status.split(b" ")[1]), [(name.lower(), value.strip(b" \t")) for name, _, value in split], []
-    )
+    return Got(code, [(name.lower(), value.strip(b" \t")) for name, _, value in split], [])
 
 
 async def read_chunk(reader: asyncio.StreamReader) -> bytes:
@@ -241,59 +307,3 @@ def end_to_end(received: Received) -> Headers:
     """Return the headers that an upstream got, less those that frame the body or name the host."""
     headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in received.headers]
     return [header for header in headers if header[0] not in FRAMING]
-
-
-_TOKEN = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-_BLACK = [*range(0x21, 0x7F), *range(0x80, 0x100)]
-names = (
-    st.text(_TOKEN, min_size=1, max_size=12)
-    .map(lambda text: b"X-" + text.encode())
-    .filter(lambda name: not name.lower().startswith(b"x-burnish-"))
-)
-values = st.builds(
-    lambda begin, middle, end: bytes([*begin, *middle, *end]) if begin and end else bytes(begin),
-    st.lists(st.sampled_from(_BLACK), max_size=4),
-    st.lists(st.sampled_from([*_BLACK, 0x20, 0x09]), max_size=12),
-    st.lists(st.sampled_from(_BLACK), max_size=2),
-)
-REQUEST_NAMES = (
-    b"Accept",
-    b"Cookie",
-    b"User-Agent",
-    b"Authorization",
-    b"X-Api-Key",
-    b"Accept-Encoding",
-    b"Via",
-)
-RESPONSE_NAMES = (
-    b"Set-Cookie",
-    b"Date",
-    b"Server",
-    b"ETag",
-    b"Link",
-    b"Vary",
-    b"Retry-After",
-    b"WWW-Authenticate",
-)
-request_headers = st.lists(st.tuples(names | st.sampled_from(REQUEST_NAMES), values), max_size=6)
-response_headers = st.lists(st.tuples(names | st.sampled_from(RESPONSE_NAMES), values), max_size=6)
-chunks = st.lists(st.binary(min_size=1, max_size=60), max_size=5)
-framings: st.SearchStrategy[Any] = st.sampled_from(["length", "chunked", "close"])
-
-json_values: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
-    max_leaves=6,
-)
-
-
-def written(values: st.SearchStrategy[Any]) -> st.SearchStrategy[bytes]:
-    """Return JSON bodies as clients write them: with white space or without, and escaped as they please."""
-    return st.builds(
-        lambda value, indent, ascii: json.dumps(value, indent=indent, ensure_ascii=ascii).encode(
-            "utf-8", "replace"
-        ),
-        values,
-        st.sampled_from([None, 1]),
-        st.booleans(),
-    )

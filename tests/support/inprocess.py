@@ -41,7 +41,7 @@ async def listening(app: ASGIApp, port: int = 0) -> AsyncIterator[str]:
 async def run(server: uvicorn.Server, port: int = 0) -> AsyncIterator[str]:
     """Run a server on a port of 127.0.0.1; gives its URL."""
     server.config.timeout_graceful_shutdown = 2
-    with socket.socket() as listener:
+    with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
         task = asyncio.get_running_loop().create_task(server.serve(sockets=[listener]))

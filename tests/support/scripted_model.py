@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import orjson
 
-from tests.support.upstream import Received, Script, reply, stream, upstream
+from tests.support.upstream import Received, Script, Upstream, reply, stream, upstream
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
@@ -23,6 +24,8 @@ class Call:
 
     name: str
     arguments: dict[str, Any]
+    namespace: str = ""
+    """Of the tool, where it has one; only Responses know such."""
 
 
 Said = str | Call
@@ -58,15 +61,27 @@ class ScriptedModel:
 
 
 @contextmanager
-def scripted_model(decide: Decide) -> Iterator[ScriptedModel]:
-    """Run it on a thread of its own, so that a test may wait for programs that ask it."""
+def scripted_model(decide: Decide, *, only: str = "", key: str | None = None) -> Iterator[ScriptedModel]:
+    """Run it on a thread of its own, so that a test may wait for programs that ask it.
+
+    ``only``: the one format that it knows, by its path. ``key``: without this one it refuses whatever it is asked.
+    """
     model = ScriptedModel("", decide)
+    with on_a_thread(_script(model, only, key)) as server:
+        model.url, model.requests = server.url, server.requests
+        yield model
+
+
+@contextmanager
+def on_a_thread(script: Script) -> Iterator[Upstream]:
+    """Run a scripted upstream on a thread of its own."""
+    found: list[Upstream] = []
     ready, over = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        async with upstream(_script(model)) as server:
-            model.url, model.requests = server.url, server.requests
+        async with upstream(script) as server:
+            found.append(server)
             ready.set()
             await over.wait()
 
@@ -74,23 +89,32 @@ def scripted_model(decide: Decide) -> Iterator[ScriptedModel]:
     thread.start()
     ready.wait(10)
     try:
-        yield model
+        yield found[0]
     finally:
         loop.call_soon_threadsafe(over.set)
         thread.join(10)
         loop.close()
 
 
-def _script(model: ScriptedModel) -> Script:
+def _script(model: ScriptedModel, only: str, key: str | None) -> Script:
     numbers = itertools.count(1)
-    formats = {"/v1/chat/completions": _chat, "/v1/messages": _messages, "/v1/responses": _responses}
+    known = {"/v1/chat/completions": _chat, "/v1/messages": _messages, "/v1/responses": _responses}
+    formats = {only: known[only]} if only else known
 
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        path = request.target.partition("?")[0]
+        path = urlsplit(request.target).path  # of a proxy's client the target is a whole URL
+        if key is not None and keys_of(request) != {key}:
+            await reply(b'{"error": {"message": "a wrong key"}}', status="401 Unauthorized")(request, writer)
+            return
         if path not in formats:
             await _other(request.method, path)(request, writer)
             return
         body = request.json()
+        if not body:
+            await reply(b'{"error": {"message": "messages: missing"}}', status="400 Bad Request")(
+                request, writer
+            )
+            return
         asked = _read(path, body)
         model.asked.append(asked)
         whole, events = formats[path](model.decide(asked), next(numbers), str(body.get("model")))
@@ -98,6 +122,15 @@ def _script(model: ScriptedModel) -> Script:
         await answer(request, writer)
 
     return script
+
+
+def keys_of(request: Received) -> set[str]:
+    """Return the keys that came with a request, wherever a client may put one."""
+    return {
+        value.removeprefix("Bearer ")
+        for name, value in request.headers
+        if name.lower() in ("authorization", "x-api-key", "x-goog-api-key") and value
+    }
 
 
 def _other(method: str, path: str) -> Script:
@@ -227,6 +260,8 @@ def _responses(said: Said, number: int, model: str) -> Wire:
             "call_id": f"call_{number}",
             "name": said.name,
         }
+        if said.namespace:
+            item["namespace"] = said.namespace
         begun, done = {**item, "arguments": ""}, {**item, "arguments": arguments}
         events = [
             {"type": "response.function_call_arguments.delta", **place, "delta": arguments},

@@ -42,21 +42,19 @@ class Upstream:
     """Connections that the other side closed while an answer was under way."""
 
 
-async def _read(reader: asyncio.StreamReader) -> Received | None:
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
+async def _read(reader: asyncio.StreamReader, begun: bytes) -> Received:
+    head = begun + await reader.readuntil(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")[:-2]
     method, target, _ = first.split(" ")
     headers = [(line.partition(":")[0], line.partition(":")[2].strip(" \t")) for line in lines]
     lower = {name.lower(): value for name, value in headers}
     if lower.get("transfer-encoding") == "chunked":
-        body = b""
+        parts = []
         while size := int(await reader.readline(), 16):
-            body += await reader.readexactly(size)
+            parts.append(await reader.readexactly(size))
             await reader.readexactly(2)
         await reader.readexactly(2)
+        body = b"".join(parts)
     else:
         body = await reader.readexactly(int(lower.get("content-length", 0)))
     return Received(method, target, headers, body)
@@ -68,25 +66,28 @@ async def upstream(script: Script) -> AsyncIterator[Upstream]:
     state = Upstream("", script)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # The first byte of the next request, or that there will be none: the other side may ask again at once.
+        following = asyncio.ensure_future(reader.read(1))
         try:
-            while request := await _read(reader):
-                state.requests.append(request)
-                gone = asyncio.ensure_future(reader.read(1))
+            while begun := await following:
+                state.requests.append(request := await _read(reader, begun))
+                following = asyncio.ensure_future(reader.read(1))
                 answer = asyncio.ensure_future(state.script(request, writer))
-                await asyncio.wait({gone, answer}, return_when=asyncio.FIRST_COMPLETED)
-                if not answer.done():
+                await asyncio.wait({following, answer}, return_when=asyncio.FIRST_COMPLETED)
+                if not answer.done() and not following.result():
                     state.disconnects += 1
                     answer.cancel()
                     await asyncio.wait({answer})
                     break
-                answer.result()
-                gone.cancel()
+                await answer
                 if writer.is_closing():
                     break
-                await asyncio.wait({gone})
+        except asyncio.IncompleteReadError:
+            pass
         except ConnectionError:
             state.disconnects += 1
         finally:
+            following.cancel()
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)

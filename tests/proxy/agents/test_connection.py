@@ -57,7 +57,7 @@ def test_every_agent_is_connected_once_and_restored_from_nothing(name: str, home
     assert all(each.what == "unchanged" for each in connect(changes, record))
     assert snapshot(home) == connected
     for change in changes:
-        assert PLACE.url in change.path.read_text() or change.kind == "file"
+        assert PLACE.url in change.path.read_text() or change.kind in ("file", "scratch")
         assert change.path.stat().st_mode & 0o777 == 0o600
     disconnect(record)
     assert snapshot(home) == {}
@@ -75,6 +75,7 @@ def test_settings_come_back_byte_for_byte(home: Home, settings: Path, record: Pa
         "ANTHROPIC_DEFAULT_SONNET_MODEL": "default",
         "ANTHROPIC_DEFAULT_HAIKU_MODEL": "default",
         "ANTHROPIC_AUTH_TOKEN": "burnish",
+        "ANTHROPIC_API_KEY": "",
     }
     assert settings.stat().st_mode & 0o777 == 0o640
     assert record.stat().st_mode & 0o777 == 0o600
@@ -209,8 +210,91 @@ def test_a_key_of_burnish_goes_where_only_burnish_reads_it(home: Home):
             assert not changes or "sk-burnish" in "".join(change.made(None) for change in changes), name
 
 
+def test_while_a_key_stands_in_them_files_are_their_owners_alone(home: Home, settings: Path, record: Path):
+    before = snapshot(home)
+    connect(claude(home), record)
+    assert settings.stat().st_mode & 0o777 == 0o640
+    with_key = claude(home, Place(PLACE.url, key="sk-burnish"))
+    for changed in (True, False):
+        done = connect(with_key, record, private=True)
+        assert any(each.what == "changed" for each in done) == changed
+        assert settings.stat().st_mode & 0o777 == 0o600
+    connect(claude(home), record)
+    assert settings.stat().st_mode & 0o777 == 0o640
+    connect(with_key, record, private=True)
+    disconnect(record)
+    assert snapshot(home) == before
+
+
+def test_files_that_anybody_may_read_are_made_private_even_where_they_say_all_already(
+    home: Home, settings: Path, record: Path
+):
+    with_key = claude(home, Place(PLACE.url, key="sk-burnish"))
+    connect(with_key, record, private=True)
+    settings.chmod(0o644)
+    assert [each.what for each in connect(with_key, record, private=True)] == ["changed", "unchanged"]
+    assert settings.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_somebody_permits_meanwhile_stays_permitted(home: Home, settings: Path, record: Path):
+    connect(claude(home, Place(PLACE.url, key="sk-burnish")), record, private=True)
+    settings.chmod(0o660)
+    disconnect(record)
+    assert settings.stat().st_mode & 0o777 == 0o660
+
+
+def test_a_failure_leaves_what_was_private_private(home: Home, settings: Path, record: Path):
+    with_key = Place(PLACE.url, key="sk-burnish")
+    connect(claude(home, with_key), record, private=True)
+    commands = settings.parent / "commands"
+    (commands / "rl.md").unlink()
+    commands.rmdir()
+    commands.symlink_to("/proc/nothing")
+    with pytest.raises(ConfigError):
+        connect(claude(home), record)
+    assert "sk-burnish" in settings.read_text()
+    assert settings.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("told", "env", "says"),
+    [
+        (None, {}, "env_key"),
+        ('{"OPENAI_API_KEY": "sk-mine"}', {}, "requires_openai_auth"),
+        ('{"OPENAI_API_KEY": "sk-mine"}', {"OPENAI_API_KEY": "sk-this"}, "env_key"),
+        ('{"OPENAI_API_KEY": null, "tokens": {}}', {}, "env_key"),
+        ("{", {}, "env_key"),
+    ],
+)
+def test_codex_takes_its_key_from_where_there_is_one(
+    told: str | None, env: dict[str, str], says: str, tmp_path: Path
+):
+    if told is not None:
+        (tmp_path / ".codex").mkdir()
+        (tmp_path / ".codex" / "auth.json").write_text(told)
+    for own, expected in ((True, {says}), (False, set())):
+        (change,) = AGENTS["codex"].changes(Place(PLACE.url, own_credentials=own), Home(tmp_path, env))
+        assert {word for word in ("env_key", "requires_openai_auth") if word in change.made(None)} == expected
+
+
 def test_a_record_that_is_none_is_said_to_be_so(record: Path):
     record.parent.mkdir(parents=True)
     record.write_text("{}")
     with pytest.raises(ConfigError, match=os.path.basename(record)):
         disconnect(record)
+
+
+def test_a_plugin_of_ours_goes_with_what_it_wrote(home: Home, record: Path):
+    settings = home.path / ".openclaw" / "openclaw.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('{"plugins": {"allow": ["telegram"]}}')
+    before = snapshot(home)
+    connect(AGENTS["openclaw"].changes(PLACE, home), record)
+    plugins = json.loads(settings.read_text())["plugins"]
+    assert plugins["allow"] == ["telegram", "burnish"]
+    folder = Path(plugins["load"]["paths"][0])
+    assert plugins["entries"]["burnish"]["config"] == {"url": PLACE.url}
+    assert json.loads((folder / "openclaw.plugin.json").read_text())["id"] == "burnish"
+    (folder / "sent.json").write_text('[{"id": "1"}]')
+    disconnect(record)
+    assert snapshot(home) == before

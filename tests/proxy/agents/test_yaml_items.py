@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.agents.yaml_items import YamlItem, without_item
+from burnish.proxy.agents.yaml_items import YamlItem, scalar, without_item
 
 LINES = ("- name: burnish", "  url: http://127.0.0.1:8787/v1")
 OURS = {"name": "burnish", "url": "http://127.0.0.1:8787/v1"}
@@ -83,3 +83,51 @@ def test_what_is_no_longer_as_it_was_put_there_is_named():
     made = AT_TOP.made(THEIRS)
     with pytest.raises(ValueError, match="by hand:\n- name: burnish"):
         without_item(made.replace("8787", "8788"), THEIRS, made)
+
+
+JOINED = "- name: later\n"
+
+
+@pytest.mark.parametrize("before", [None, "", "name: Mine\n", "models:\n"])
+def test_others_that_joined_the_list_stay_in_it(before: str | None):
+    made = BELOW_KEY.made(before)
+    joined = made + ("  " if before != "models:\n" else "") + JOINED
+    rest = yaml.safe_load(without_item(joined, before or "", made))
+    assert rest["models"] == [{"name": "later"}]
+    assert (yaml.safe_load(before or "") or {}).items() <= (rest | {"models": None}).items()
+
+
+@pytest.mark.parametrize(
+    "text", ["name: Mine\nmodels:\n  - name: other\n", "models:\n- name: other\n", "name: Mine\n"]
+)
+def test_an_item_is_found_in_what_a_writer_of_yaml_makes_of_the_file(text: str):
+    made = BELOW_KEY.made(text)
+    parsed = yaml.safe_load(made)
+    parsed["models"].append({"name": "later"})
+    anew = yaml.safe_dump(parsed, sort_keys=False)
+    rest = yaml.safe_load(without_item(anew, text, made))
+    assert rest["models"] == [*(yaml.safe_load(text).get("models") or []), {"name": "later"}]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "default",
+        "sk-a_b.c",
+        "qwen:7b",
+        "a: b",
+        "a #b",
+        "True",
+        "no",
+        "1.5",
+        "1e3",
+        "",
+        "-",
+        "a:",
+        '"',
+        "ä",
+        "a\nb",
+    ],
+)
+def test_a_text_stays_a_text(text: str):
+    assert yaml.safe_load(f"x: {scalar(text)}") == {"x": text}

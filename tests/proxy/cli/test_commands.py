@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.support.burnish import Burnish
@@ -16,13 +17,13 @@ from tests.support.upstream import reply, upstream
 def test_rating_the_last_answer_and_taking_it_back(burnish: Burnish) -> None:
     completion = ask(burnish.url)
     assert said("good", url=burnish.url)["completion_id"] == completion
-    worse = said("bad", "too long", url=burnish.url)
+    worse = said("bad", "too", "long", url=burnish.url)
     assert (worse["completion_id"], worse["reward"], worse["comment"]) == (completion, -1.0, "too long")
     latest = said("history", "-n", "1", url=burnish.url)["data"][0]
     assert (latest["id"], latest["rating"]) == (completion, -1.0)
     assert said("undo", url=burnish.url)["id"] == worse["id"]
-    likert = said("rate", completion, "4", url=burnish.url)
-    assert (likert["reward"], likert["scale"]) == (0.5, "likert")
+    likert = said("rate", completion, "4", "short, but it will do", url=burnish.url)
+    assert (likert["reward"], likert["scale"], likert["comment"]) == (0.5, "likert", "short, but it will do")
 
 
 def test_the_same_for_people(burnish: Burnish) -> None:
@@ -143,3 +144,22 @@ async def test_where_nothing_can_be_swapped_the_commands_say_so(tmp_path: Path) 
             done = await asyncio.to_thread(run, *command, url=url)
             assert "no versions are swapped here" in done.stderr
             assert done.returncode == 1
+
+
+async def test_what_was_passed_through_is_listed_by_itself(tmp_path: Path) -> None:
+    async with (
+        upstream(reply(b'{"usage":{"prompt_tokens":7}}')) as server,
+        serving(tmp_path, upstream=server.url) as (url, _),
+        httpx.AsyncClient(base_url=url) as client,
+    ):
+        for path in ("/v1/embeddings", "/v1/images/[bold]"):
+            await client.post(path, json={"model": "small", "input": "x" * 2000})
+        listed = (await asyncio.to_thread(run, "history", "--passed", "-n", "1", url=url)).stdout
+        rest = await asyncio.to_thread(said, "history", "--passed", "--before", listed.split()[0], url=url)
+        status = (await asyncio.to_thread(run, "status", url=url)).stdout
+        wrong = await asyncio.to_thread(run, "history", "--passed", "--conversation", "conv_1", url=url)
+    assert "POST /v1/images/[bold]  200" in listed
+    assert "2.0 kB → 29 bytes  7 tokens  small" in listed
+    assert [each["path"] for each in rest["data"]] == ["/v1/embeddings"]
+    assert "2 other requests passed through" in status
+    assert (wrong.returncode, "conversation" in wrong.stderr) == (2, True)

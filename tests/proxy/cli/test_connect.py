@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.burnish import Burnish
+from tests.support.burnish import Burnish, running
 from tests.support.program import NOBODY, ask, run
 
 HOOK = {"session_id": "s", "hook_event_name": "UserPromptExpansion", "prompt": "/rl good"}
@@ -74,6 +74,35 @@ def test_before_a_cloud_an_agent_keeps_its_own_login_and_models(env: dict[str, s
     run("connect", "claude-code", url=NOBODY, env=cloud)
     settings = json.loads((tmp_path / ".claude" / "settings.json").read_text())
     assert settings["env"] == {"ANTHROPIC_BASE_URL": NOBODY}
+
+
+def test_the_running_burnish_knows_whether_an_agent_needs_a_key(env: dict[str, str], tmp_path: Path) -> None:
+    """Whoever connects an agent need not have said in this shell what burnish was started with."""
+    flags = ("--upstream", "http://models.invalid/v1")
+    settings = tmp_path / ".codex" / "config.toml"
+    for held, wanted in (("sk-upstream", False), ("", True)):
+        with running(
+            tmp_path / "up", *flags, env={"BURNISH_UPSTREAM_API_KEY": held, "BURNISH_ENGINE": "none"}
+        ) as up:
+            done = run("connect", "codex", url=up.url, env=env)
+        assert done.returncode == 0, done.stderr
+        assert ("env_key" in settings.read_text()) == wanted
+        assert ("its own key: OPENAI_API_KEY" in done.stdout) == wanted
+
+
+def test_a_key_opens_burnish_to_agents_and_their_hooks(env: dict[str, str], tmp_path: Path) -> None:
+    with running(tmp_path / "up", env={"BURNISH_API_KEY": "sk-burnish", "BURNISH_TRAIN__ENABLED": "0"}) as up:
+        stranger = run("connect", "claude-code", url=up.url, env=env)
+        assert stranger.returncode == 1
+        assert "none is set here" in stranger.stderr
+        wrong = run("status", url=up.url, env=env | {"BURNISH_API_KEY": "sk-wrong"})
+        assert "another one" in wrong.stderr
+        assert run("connect", "claude-code", url=up.url, env=env | {"BURNISH_API_KEY": "sk-burnish"}).stdout
+        said = json.loads((tmp_path / ".claude" / "settings.json").read_text())["env"]
+        assert said["ANTHROPIC_AUTH_TOKEN"] == "sk-burnish"
+        # Claude Code gives its hooks what stands there.
+        hook = run("hook", "--url", up.url, stdin=json.dumps(HOOK), env=env | said)
+        assert "nothing was rated" in json.loads(hook.stdout)["reason"]
 
 
 def test_a_hook_answers_in_the_agents_words(burnish: Burnish, env: dict[str, str]) -> None:

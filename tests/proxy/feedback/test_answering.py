@@ -53,13 +53,13 @@ class Chat:
 @pytest.mark.parametrize(
     ("typed", "said", "stored"),
     [
-        ("/rl good", "rated good", {"reward": 1.0, "scale": "binary"}),
+        ("/rl good", "rated good", {"reward": 1.0, "scale": "binary", "scope": "turn"}),
         (
             "/rl 👎 too long",
             "rated bad with your comment",
-            {"reward": -1.0, "scale": "binary", "comment": "too long"},
+            {"reward": -1.0, "scale": "binary", "comment": "too long", "scope": "turn"},
         ),
-        ("/rl 4", "rated 4 of 5", {"reward": 0.5, "scale": "likert"}),
+        ("/rl 4", "rated 4 of 5", {"reward": 0.5, "scale": "likert", "scope": "turn"}),
         ("/rl fix Paris\nonly", "kept the reply that you wanted", {"correction": "Paris\nonly"}),
     ],
 )
@@ -88,6 +88,22 @@ async def test_undo_takes_the_last_own_rating_back(tmp_path: Path):
         assert "taken back" in await chat.type("/rl undo")
         assert (await log.completion(made)).rating == 0.0
         assert "nothing to take back" in await chat.type("/rl undo")
+
+
+async def test_a_turn_of_many_calls_is_rated_whole_and_a_correction_is_of_its_answer(tmp_path: Path):
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+    history = [user("do it"), asks, {"role": "tool", "tool_call_id": "c", "content": "done"}]
+    async with opened(tmp_path) as log:
+        made = [capture(log, history[:1], asks), capture(log, history, "Done.")]
+        chat = Chat(log, [*history, assistant("Done.")])
+        assert "“Done.”" in await chat.type("/rl good")
+        assert [each.completion.id for each in await log.rated()] == made
+        await chat.type("/rl undo")
+        assert await log.rated() == []
+        await chat.type("/rl fix It is done.")
+        (rated,) = await log.rated()
+        assert (rated.completion.id, rated.correction) == (made[1], "It is done.")
 
 
 async def test_the_conversation_goes_on_as_if_nothing_was_typed(tmp_path: Path):

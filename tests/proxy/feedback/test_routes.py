@@ -272,10 +272,60 @@ async def test_lists_come_in_pages(tmp_path: Path):
         assert [each["id"] for each in one["data"]] == [ids[1]]
 
 
+async def test_a_turn_is_rated_and_taken_back_as_one(tmp_path: Path):
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
+    history = [user("do it"), asks, {"role": "tool", "tool_call_id": "c", "content": "done"}]
+    async with service(tmp_path) as burnish:
+        made = [capture(burnish.log, history[:1], asks), capture(burnish.log, history, "Done.")]
+        record = (await burnish.post({"last": True, "rating": "good", "scope": "turn"})).json()
+        assert (record["completion_id"], record["scope"]) == (made[1], "turn")
+
+        async def ratings() -> list[float | None]:
+            return [
+                (await burnish.http.get(f"/burnish/completions/{each}")).json()["rating"] for each in made
+            ]
+
+        assert await ratings() == [1.0, 1.0]
+        await burnish.http.delete(f"/v1/feedback/{record['id']}")
+        assert await ratings() == [None, None]
+
+
+async def test_the_next_turn_and_what_was_asked_again_are_shown(tmp_path: Path):
+    async with service(tmp_path) as burnish:
+        made = [
+            capture(burnish.log, [user("hi")], text, started_at=1_790_000_000.0 + 10 * number, total_s=1.0)
+            for number, text in enumerate(("Hello!", "Good day!"))
+        ]
+        next_ = capture(burnish.log, [user("hi"), assistant("Good day!"), user("shorter")], "Hi.")
+        shown = [(await burnish.http.get(f"/burnish/completions/{each}")).json() for each in (*made, next_)]
+        assert [(each["continues"], each["next_turn"]) for each in shown] == [
+            (None, None),
+            (None, "shorter"),
+            (made[1], None),
+        ]
+        again = (await burnish.http.get("/burnish/regenerations", params={"limit": 1})).json()
+        assert again == {
+            "object": "list",
+            "data": [
+                {
+                    "object": "regeneration",
+                    "completion_id": made[1],
+                    "instead_of": made[0],
+                    "conversation_id": shown[1]["conversation_id"],
+                    "created_at": 1_790_000_010.0,
+                    "went_on_from": made[1],
+                }
+            ],
+            "has_more": False,
+        }
+        assert (await burnish.http.get("/v1/feedback")).json()["data"] == []
+
+
 @pytest.mark.parametrize("limit", ["0", "-1", "1001", "x", "", "1e3", "9" * 30, "٣"])
 async def test_a_wrong_limit_is_named(tmp_path: Path, limit: str):
     async with service(tmp_path) as burnish:
-        for path in ("/v1/feedback", "/burnish/completions"):
+        for path in ("/v1/feedback", "/burnish/completions", "/burnish/regenerations"):
             refused(await burnish.http.get(path, params={"limit": limit}), 422, "limit")
 
 

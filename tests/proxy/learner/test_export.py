@@ -15,6 +15,7 @@ from burnish.proxy.learner.export import (
     learnt_by,
     left_out,
     new_since,
+    opinions,
     ready,
     samples,
     spoken,
@@ -242,6 +243,24 @@ def test_new_is_what_was_rated_after_a_run_began() -> None:
     assert new_since([old, late], None) == 2
     assert new_since([old, late], begun) == 1
     assert new_since([old, late], run_id()) == 0
+
+
+def test_a_turn_of_many_calls_is_one_rating() -> None:
+    turn = [replace(rated("a", 1.0, number), feedback_ids=("fb_1",)) for number in range(5)]
+    assert opinions([*turn, rated("b", 1.0)]) == 2
+    assert new_since([*turn, rated("b", 1.0)], None) == 2
+    assert new_since([replace(each, feedback_ids=(feedback_id(),)) for each in turn[:1] * 3], run_id()) == 0
+    assert len(samples(turn, (), POLICIES)) == 5
+
+
+@pytest.mark.parametrize("name", ["raw", "template", "suffix", "context"])
+def test_a_prompt_that_is_no_chats_is_not_learnt_from(name: str) -> None:
+    given_: Any = {"raw": True, "context": [1, 2]}.get(name, "<s>")
+    for surface, learnt in (("ollama_generate", False), ("completions", False), ("chat", True)):
+        made = rated("a", 1.0, surface=surface, params={name: given_})
+        assert bool(ready([made], ())) is learnt
+        assert bool(left_out([made], ())) is not learnt
+    assert ready([rated("a", 1.0, surface="ollama_generate", params={"raw": False, "context": []})], ())
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,31 @@ async def test_when_nothing_chooses_the_candidates_are_listed(tmp_path: Path):
         assert (await log.resolve_history(history, "local", "s1")).id == one
 
 
+async def test_the_same_said_twice_is_told_apart_by_all_before(tmp_path: Path):
+    """The user goes back to where the same was said for the first time, and the client changes its system prompt."""
+    on, done = user("go on"), assistant("OK.")
+    async with opened(tmp_path) as log:
+        first = capture(log, [system("1"), user("build it"), assistant("Begun, as you wish."), on], "OK.")
+        history = [user("build it"), assistant("Begun, as you wish."), on, done]
+        second = capture(log, [system("2"), *history, on], "OK.")
+        assert (await log.resolve_history([system("3"), *history], "local")).id == first
+        assert (await log.resolve_history([system("3"), *history, on, done], "local")).id == second
+        with pytest.raises(Conflict) as caught:
+            await log.resolve_history([system("3"), on, done], "local")
+        assert {each["completion_id"] for each in caught.value.details["candidates"]} == {first, second}
+
+
+async def test_a_short_answer_of_another_conversation_is_not_taken_for_this_one(tmp_path: Path):
+    """An answer that never came through burnish reads like one that did."""
+    async with opened(tmp_path) as log:
+        other = capture(log, [user("is it wet?")], "Yes.")
+        with pytest.raises(Conflict) as caught:
+            await log.resolve_history([user("is it cold?"), assistant("Yes.")], "local")
+        assert [each["completion_id"] for each in caught.value.details["candidates"]] == [other]
+        with pytest.raises(NotFound, match="not in the log"):
+            await log.resolve_history([system("s"), user("is it wet?"), assistant("Yes.")], "bob")
+
+
 async def test_a_retry_joins_its_first_attempt(tmp_path: Path):
     async with opened(tmp_path) as log:
         first = capture(log, [user("hi")], chunks=(), outcome="failed", status=None)

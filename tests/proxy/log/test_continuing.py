@@ -107,6 +107,7 @@ async def test_what_the_user_says_next_is_known_of_a_rated_answer(tmp_path: Path
         await log.add_feedback(FeedbackDraft(first.completion_id, target="rl", reward=1.0))
         (rated,) = await log.rated()
         assert rated.next_turn == "Why?"
+        assert (await log.completion(second.completion_id)).continues == first.completion_id
 
 
 def talks(seed: int, *, held: bool) -> list[Exchange]:

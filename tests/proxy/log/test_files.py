@@ -11,6 +11,8 @@ from burnish.proxy.log import Log
 from burnish.proxy.log.files import CHECKED_BYTES
 from tests.proxy.log.exchanges import capture, opened, user
 
+PAGE_BYTES = 4096
+
 
 async def damaged(tmp_path: Path) -> Path:
     async with opened(tmp_path) as log:
@@ -18,7 +20,9 @@ async def damaged(tmp_path: Path) -> Path:
             capture(log, [user(f"{number} " + "x" * 1000)])
     path = tmp_path / "log" / "log.sqlite3"
     content = bytearray(path.read_bytes())
-    content[40 * 4096 : 60 * 4096] = bytes(20 * 4096)
+    pages = [at for at in range(0, len(content), PAGE_BYTES) if b"x" * 1000 in content[at : at + PAGE_BYTES]]
+    for at in pages[5:25]:  # of messages, which nothing needs at the start
+        content[at : at + PAGE_BYTES] = bytes(PAGE_BYTES)
     path.write_bytes(content)
     return path
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterator
 
@@ -34,6 +35,29 @@ def test_every_older_version_becomes_the_newest(connection: sqlite3.Connection, 
     assert schema(connection) == schema(fresh)
     fresh.close()
     assert connection.execute("SELECT body FROM content").fetchall() == ([("kept",)] if old else [])
+
+
+def test_what_was_logged_before_there_were_turns_is_linked(connection: sqlite3.Connection):
+    """A question, a call, its result and an answer; then the next question, and one of somebody else's."""
+    migrate(connection, 6)
+    roles = ["user", "assistant", "tool", "assistant", "user", "assistant"]
+    for number, role in enumerate(roles, start=1):
+        body = json.dumps({"role": role, "content": str(number)}).encode()
+        connection.execute("INSERT INTO content VALUES (?, ?, ?)", (number, b"c%d" % number, body))
+        connection.execute(
+            "INSERT INTO node VALUES (?, ?, ?, ?)", (number, b"n%d" % number, number - 1, number)
+        )
+    rows = [("a", 1, 2), ("b", 3, 4), ("c", 5, 6), ("d", None, None), ("z", 5, 6)]
+    for name, node, reply in rows:
+        connection.execute(
+            """INSERT INTO completion (id, conversation_id, surface, created_at, outcome, model_asked, model_served,
+                upstream, caller, retry, total_s, node, reply)
+            VALUES (?, 'conv', 'chat', 0, 'complete', 'm', 'm', 'u', ?, 0, 0, ?, ?)""",
+            (name, "bob" if name == "z" else "ann", node, reply),
+        )
+    migrate(connection)
+    found = connection.execute("SELECT id, continues, begins_turn FROM completion ORDER BY id").fetchall()
+    assert found == [("a", None, 1), ("b", "a", 0), ("c", "b", 1), ("d", None, 1), ("z", None, 1)]
 
 
 def test_steps_are_recorded_once(connection: sqlite3.Connection):

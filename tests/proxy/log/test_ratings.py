@@ -14,7 +14,7 @@ from burnish.proxy.errors import Conflict
 from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import Effective, Place, effective, heard
 from burnish.proxy.records import Feedback, FeedbackDraft, RatedCompletion
-from tests.proxy.log.exchanges import Message, assistant, capture, opened, user
+from tests.proxy.log.exchanges import Message, assistant, capture, opened, system, user
 
 
 async def rate(log: Log, completion_id: str, reward: float | None, **more: Any) -> Feedback:
@@ -125,8 +125,69 @@ async def test_a_conversation_is_rated_as_far_as_it_went(tmp_path: Path):
         )
         assert await rewards(log) == {first: -1.0}
         await rate(log, later, 1.0, scope="conversation")
-        assert await rewards(log) == {first: 0.0, later: 1.0}
+        assert await rewards(log) == {first: 1.0, later: 1.0}
         assert unanswered not in await rewards(log)
+
+
+async def test_a_rating_of_a_turn_is_one_and_its_words_are_of_the_answer_that_it_was_given_to(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        call, result, _ = await tool_turn(log)
+        said = await rate(log, result, -1.0, scope="turn", comment="too long", weight=3.0)
+        first, second = await log.rated()
+        assert [(each.completion.id, each.weight, each.comment) for each in (first, second)] == [
+            (call, 1.5, None),
+            (result, 1.5, "too long"),
+        ]
+        assert [each.feedback_ids for each in (first, second)] == [(said.id,), (said.id,)]
+        counts = await log.counts()
+        assert (counts["ratings"], counts["bad"], counts["comments"]) == (1, 1, 1)
+        await log.undo_feedback(said.id)
+        assert await log.rated() == []
+
+
+async def test_of_one_rater_the_last_word_on_a_turn_counts_wherever_it_was_said(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        call, result, _ = await tool_turn(log)
+        first = await rate(log, call, -1.0, scope="turn")
+        await rate(log, result, 1.0, scope="turn")
+        assert await rewards(log) == {call: 1.0, result: 1.0}
+        await rate(log, call, 0.5, scope="turn")
+        assert (await log.feedback(first.id)).superseded_by is not None
+        assert await rewards(log) == {call: 0.5, result: 0.5}
+
+
+async def test_a_later_rating_replaces_one_that_is_about_no_more(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        call, result, _ = await tool_turn(log)
+        narrow = await rate(log, result, -1.0)
+        wide = await rate(log, result, 1.0, scope="turn")
+        assert (await log.feedback(narrow.id)).superseded_by == wide.id
+        assert await rewards(log) == {call: 1.0, result: 1.0}
+        await rate(log, result, -0.5)
+        assert (await log.feedback(wide.id)).superseded_by is None
+        assert await rewards(log) == {call: 1.0, result: -0.5}
+
+
+async def test_a_rating_stays_on_its_branch(tmp_path: Path):
+    """Of a turn asked again, and of a conversation gone on with otherwise, only the branch that is meant is rated."""
+    start: list[Message] = [user("hi"), assistant("Hello!")]
+    async with opened(tmp_path) as log:
+        hello = capture(log, start[:1], "Hello!")
+        left = capture(log, [*start, user("one")], "1")
+        again = capture(log, [*start, user("one")], "first")
+        edited = capture(log, [*start, user("two")], "2")
+        for target, scope, covered in (
+            (again, "turn", {again}),
+            (edited, "conversation", {hello, edited}),
+            (left, "conversation", {hello, left}),
+            (hello, "conversation", {hello}),  # which branch would be meant is not said
+        ):
+            given_ = await rate(log, target, 1.0, scope=scope)
+            assert set(await rewards(log)) == covered
+            await log.undo_feedback(given_.id)
+        on = capture(log, [*start, user("two"), assistant("2"), user("three")], "3")
+        await rate(log, hello, 1.0, scope="conversation")
+        assert set(await rewards(log)) == {hello, edited, on}  # the one that was gone on with
 
 
 async def test_an_idempotency_key_stores_once(tmp_path: Path):
@@ -178,7 +239,8 @@ async def test_feedback_is_listed_by_completion_and_conversation_in_pages(tmp_pa
 
 # The pure rules
 
-places = [Place(f"c{n}", f"conv{n // 4}", f"turn{n // 2}", float(n)) for n in range(8)]
+places = [Place(f"c{n}", f"c{n - 1}" if n % 4 else None, n % 2 == 0, float(n)) for n in range(8)]
+"""Two conversations of two turns of two completions."""
 feedback = st.lists(
     st.builds(
         lambda target, reward, scope, rater, weight, at: (target, reward, scope, rater, weight, at),
@@ -220,12 +282,22 @@ def test_rewards_stay_between_those_given_and_own_ratings_win(given_feedback: li
             and each.draft.scope == "completion"
             and each.draft.reward is not None
         ]
+        own = list({each.draft.rater: each for each in own}.values())
         if own:
             total = sum(each.draft.weight for each in own)
             assert rating.weight == pytest.approx(total)
             assert rating.reward == pytest.approx(
                 sum(each.draft.weight * (each.draft.reward or 0) for each in own) / total
             )
+
+
+@given(feedback)
+def test_the_weights_of_all_that_one_rating_covers_are_no_more_than_its_own(given_feedback: list[Feedback]):
+    for each in given_feedback:
+        if each.draft.reward is not None:
+            covered = effective([each], places)
+            assert sum(rating.weight for rating in covered.values()) == pytest.approx(each.draft.weight)
+            assert {rating.feedback_ids for rating in covered.values()} == {(each.id,)}
 
 
 @given(feedback)
@@ -238,7 +310,7 @@ def test_what_is_undone_never_counts(given_feedback: list[Feedback]):
 def test_nothing_is_rated_outside_the_conversation():
     rated = Feedback("fb_1", 9.0, "conv0", FeedbackDraft("c0", "rl", reward=1.0, scope="conversation"))
     found = effective([rated], places)
-    assert found == {f"c{n}": Effective(1.0, 1.0, ("fb_1",), None, None, None) for n in range(4)}
+    assert found == {f"c{n}": Effective(1.0, 0.25, ("fb_1",), None, None, None) for n in range(4)}
 
 
 async def test_a_preference_brings_the_worse_reply_where_the_context_is_the_same(tmp_path: Path):
@@ -267,6 +339,29 @@ async def test_what_the_user_wrote_next_is_found(tmp_path: Path):
             await rate(log, each, -1.0)
         found = {each.completion.id: each.next_turn for each in await log.rated()}
     assert found == {call: None, result: "thanks", thanks: None, alone: "shorter please", branch: None}
+
+
+async def test_what_clients_and_agents_say_is_not_what_the_user_said_next(tmp_path: Path):
+    reminder = user("<system-reminder>\nIt is Monday.\n</system-reminder>")
+    compaction = user("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nSummarise.")
+    memory = system("You are now acting as the managed memory extraction subagent for an agent.")
+    talk: list[Message] = [user("hi"), assistant("Hello there!")]
+    async with opened(tmp_path) as log:
+        made = capture(log, talk[:1], "Hello there!")
+        capture(log, [*talk, compaction], "A summary.")
+        capture(log, [memory, *talk, user("What is to be kept?")], "Nothing.")
+        capture(log, [*talk, reminder], "Well?")
+        assert await log.next_turn(made) is None
+        capture(log, [*talk, reminder, user("shorter"), reminder], "Hello!")
+        capture(log, [*talk, user("thank you")], "Welcome!")
+        assert await log.next_turn(made) == "shorter"
+
+
+async def test_what_the_user_said_next_is_found_where_the_client_rewrote_the_history(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = capture(log, [system("10:00"), user("hi")], "Hello there!")
+        capture(log, [system("10:01"), user("hi"), assistant("Hello there!"), user("shorter")], "Hello!")
+        assert await log.next_turn(made) == "shorter"
 
 
 # As training hears it

@@ -130,6 +130,21 @@ def test_damage_inside_a_file_takes_only_what_is_behind_it(tmp_path: Path, open_
     assert read_all(open_spill()) == there[:1]
 
 
+def test_a_capture_of_an_earlier_version_is_read(
+    open_spill: Callable[[], Spill], monkeypatch: pytest.MonkeyPatch
+):
+    known = {
+        name: kind for name, kind in Exchange.__annotations__.items() if name not in Exchange._field_defaults
+    }
+    earlier = NamedTuple("earlier", list(known.items()))
+    spill = open_spill()
+    there = made(1)
+    monkeypatch.setattr("burnish.proxy.log.spill.Exchange", earlier)
+    spill.append(earlier(*there[0][: len(known)]))
+    monkeypatch.undo()
+    assert read_all(spill) == there
+
+
 def test_a_capture_of_another_version_is_set_aside_with_its_file(
     open_spill: Callable[[], Spill], monkeypatch: pytest.MonkeyPatch
 ):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from burnish.proxy.log.tree import DIGEST_BYTES, loaded, path, step, stored, text_of
+from burnish.proxy.log.people import words
+from burnish.proxy.log.tree import DIGEST_BYTES, asked, begins_turn, loaded, path, step, stored, text_of
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": [1, 2], "b": "x"}'}}
 
@@ -42,10 +44,21 @@ def identity(message: dict[str, Any]) -> bytes:
             {"content": None, "tool_calls": [CALL]},
             {"tool_calls": [{**CALL, "function": {"name": "f", "arguments": '{"b":"x","a":[1,2]}'}}]},
         ),
+        (
+            {"content": None, "tool_calls": [CALL]},
+            {"tool_calls": [{**CALL, "function": {"name": "f", "arguments": '{"a": [1.0, 2e0], "b": "x"}'}}]},
+        ),
     ],
 )
 def test_a_reply_is_known_again_as_clients_send_it_back(captured: dict[str, Any], sent_back: dict[str, Any]):
     assert identity({"role": "assistant", **captured}) == identity({"role": "assistant", **sent_back})
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, 2**53, 10**18, 10**19, -(2**63), 10**20, 10**21, -(10**19)])
+def test_equal_numbers_are_the_same_however_they_are_written(number: int):
+    written = {str(number), f"{number}.0", f"{float(number)!r}", f"{number}e0"}
+    calls = [{"function": {"name": "f", "arguments": f'{{"a": [{each}]}}'}} for each in written]
+    assert len({identity({"role": "assistant", "tool_calls": [call]}) for call in calls}) == 1
 
 
 @pytest.mark.parametrize(
@@ -58,6 +71,13 @@ def test_a_reply_is_known_again_as_clients_send_it_back(captured: dict[str, Any]
         (
             {"role": "assistant", "tool_calls": [CALL]},
             {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "g", "arguments": "{}"}}]},
+        ),
+        *(
+            tuple(
+                {"role": "assistant", "function_call": {"name": "f", "arguments": f'{{"a": {number}}}'}}
+                for number in numbers
+            )
+            for numbers in (("1", "1.5"), ("1", "true"), ("1", '"1"'), ("0", "null"))
         ),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:1"}}]},
@@ -117,7 +137,10 @@ def test_text_of_joins_text_and_leaves_out_pictures():
 texts = st.text(max_size=12)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False) | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(texts | st.sampled_from(["type", "text"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 odd_messages = st.fixed_dictionaries(
@@ -127,11 +150,14 @@ odd_messages = st.fixed_dictionaries(
 
 
 @given(odd_messages)
+@example({"role": "user", "content": [{"type": ["text"], "text": "hi"}]})
 def test_no_message_breaks_the_tree(message: dict[str, Any]):
     before = copy.deepcopy(message)
     (said,) = path([message])
     assert message == before
     assert path([loaded(said.body)])[0].identity == said.identity
+    assert isinstance(text_of(message), str)
+    assert words(message) == words(loaded(said.body))
 
 
 plain_replies = st.fixed_dictionaries(
@@ -154,6 +180,19 @@ plain_replies = st.fixed_dictionaries(
 )
 
 
+def in_javascript(value: Any) -> Any:
+    """Return a value as JavaScript has it after reading it: there is but one kind of number."""
+    match value:
+        case float():
+            return int(value) if value.is_integer() and abs(value) < 1e21 else value
+        case dict():
+            return {name: in_javascript(each) for name, each in value.items()}
+        case list():
+            return [in_javascript(each) for each in value]
+        case _:
+            return value
+
+
 def rewritten(reply: dict[str, Any], choices: st.DataObject) -> dict[str, Any]:
     """Send a reply back as some client would."""
     message = dict(reply)
@@ -169,15 +208,15 @@ def rewritten(reply: dict[str, Any], choices: st.DataObject) -> dict[str, Any]:
         message["name"] = "agent"
     calls = message.get("tool_calls")
     if calls and choices.draw(st.booleans(), "calls written anew"):
-        import json
-
         message["tool_calls"] = [
             {
                 **call,
                 "id": "other",
                 "function": {
                     "name": call["function"]["name"],
-                    "arguments": json.dumps(json.loads(call["function"]["arguments"]), indent=1),
+                    "arguments": json.dumps(
+                        in_javascript(json.loads(call["function"]["arguments"])), indent=1
+                    ),
                 },
             }
             for call in calls
@@ -196,3 +235,75 @@ def test_rewritten_histories_have_the_same_keys(replies: list[dict[str, Any]], c
             rewritten(reply, choices),
         ]
     assert [said.key for said in path(history)] == [said.key for said in path(again)]
+
+
+REMINDER = "<system-reminder>\nIt is Monday.\n</system-reminder>"
+CODEX = "<environment_context>\n  <cwd>/home</cwd>\n</environment_context>"
+CODEX_AGENT = (
+    '<subagent_notification>\n{"agent_path":"1","status":{"completed":"Hi"}}\n</subagent_notification>'
+)
+QWEN_AGENT = "<task-notification>\n<task-id>1</task-id>\n<result>Hi</result>\n</task-notification>"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("Hi", "Hi"),
+        ("[Sat 2026-11-21 03:19 UTC] Hi", "Hi"),
+        ("<b>Hi</b>", "<b>Hi</b>"),
+        (f"{REMINDER} Hi {REMINDER}", "Hi"),
+        (f"Hi {REMINDER}", "Hi"),
+        (REMINDER, ""),
+        (f"{REMINDER}\n{REMINDER}", ""),
+        ("<system-reminder>Hi", "<system-reminder>Hi"),
+        (f"\n{CODEX}\n", ""),
+        (CODEX_AGENT, ""),
+        (QWEN_AGENT, ""),
+        (f"What is {QWEN_AGENT}", f"What is {QWEN_AGENT}"),
+        ("# AGENTS.md instructions for /home\n\n<INSTRUCTIONS>\nBe brief.\n</INSTRUCTIONS>", ""),
+        ([{"type": "text", "text": part} for part in (REMINDER, "Hi ", "there", REMINDER)], "Hi there"),
+        ([{"type": "text", "text": REMINDER}], ""),
+        ([{"type": "text", "text": "Hi"}, {"type": "image_url", "image_url": {"url": "data:1"}}], "Hi"),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_a_person_is_told_from_what_clients_say_on_their_own(content: Any, said: str):
+    message = {"role": "user", "content": content}
+    assert words(message) == said
+    assert step(message, None).human is bool(said)
+    assert not step({**message, "role": "tool"}, None).human
+
+
+def test_a_picture_alone_is_a_person():
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:1"}}]}
+    assert step(picture, None).human
+    assert words(picture) == ""
+
+
+def test_a_turn_begins_with_a_person():
+    said: dict[str, dict[str, Any]] = {
+        "s": {"role": "system", "content": "Be brief."},
+        "u": {"role": "user", "content": "Hi"},
+        "r": {"role": "user", "content": REMINDER},
+        "c": {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        "t": {"role": "tool", "tool_call_id": "c1", "content": "Hi"},
+        "a": {"role": "assistant", "content": "Hello!"},
+    }
+    begins = {
+        "": None,
+        "s": None,
+        "su": 1,
+        "ur": 0,
+        "suctr": None,
+        "uct": None,
+        "uau": 2,
+        "uauru": 4,
+        "uarus": 3,
+    }
+    for context, at in begins.items():
+        steps = path([said[each] for each in context])
+        assert begins_turn(steps) is ("c" not in context)
+        if at is not None:
+            assert asked(steps) is steps[at]
+    assert asked(path([said["r"]])) is not None

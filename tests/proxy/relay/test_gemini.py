@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,7 @@ import orjson
 import pytest
 from google import genai
 from google.genai import errors, types
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.support.exchanging import (
-    Asked,
-    Headers,
-    Planned,
-    Stage,
-    chunks,
-    framings,
-    json_values,
-    request_headers,
-    response_headers,
-    stage,
-    written,
-)
 from tests.support.inprocess import serving
 from tests.support.upstream import Script, Upstream, in_turn, reply, stream, upstream
 
@@ -196,7 +181,8 @@ async def test_our_answer_to_a_command_is_taken_by_the_client(tmp_path: Path, st
     async with talk(tmp_path) as chat:
         if streamed:
             got = await chat.sdk.models.generate_content_stream(model="m", contents="/rl help")
-            (said,) = [part async for part in got]
+            said, last = [part async for part in got]
+            assert last.candidates[0].finish_reason == "STOP"
         else:
             said = await chat.sdk.models.generate_content(model="m", contents="/rl help")
     assert said.text.startswith("burnish: rate the answer before")
@@ -210,25 +196,9 @@ async def test_without_events_our_answer_is_an_array(tmp_path: Path) -> None:
         got = await chat.own.post(
             "/v1beta/models/m:streamGenerateContent", json={"contents": [{"parts": [{"text": "/rl help"}]}]}
         )
-    (said,) = got.json()
+    said, last = got.json()
     assert said["candidates"][0]["content"]["parts"][0]["text"].startswith("burnish: rate the answer before")
-
-
-async def test_a_command_in_a_functions_result_or_in_the_models_words_is_none(tmp_path: Path) -> None:
-    result = {"functionResponse": {"name": "read", "response": {"output": "/rl good"}}}
-    asks = {"role": "user", "parts": [{"text": "Read it."}]}
-    called = {"role": "model", "parts": [{"functionCall": {"name": "read"}}]}
-    histories = [
-        [asks, called, {"role": "user", "parts": [result]}],
-        [asks, called, {"role": "user", "parts": [result, {"text": "/rl good"}]}],
-        [asks, {"role": "model", "parts": [{"text": "/rl good"}]}],
-    ]
-    async with talk(tmp_path, *[says("Hello!")] * 3) as chat:
-        for history in histories:
-            got = await chat.sdk.models.generate_content(model="m", contents=history)
-            assert got.text == "Hello!"
-        assert await chat.ratings() == []
-    assert [request.json()["contents"] for request in chat.server.requests] == histories
+    assert last["candidates"][0]["finishReason"] == "STOP"
 
 
 async def test_errors_reach_the_client_as_its_own(tmp_path: Path) -> None:
@@ -306,6 +276,20 @@ async def test_the_key_of_an_upstream_is_sent_as_it_wants_it(tmp_path: Path) -> 
     assert chat.server.requests[0].header("x-goog-api-key") == SECRET
 
 
+@pytest.mark.parametrize("path", [PATH, PATH.replace("generateContent", "embedContent"), "/v1beta/files"])
+@pytest.mark.parametrize("query", ["?key=callers&alt=sse&keys=1", "?alt=sse&key=callers&keys=1"])
+async def test_the_key_of_an_upstream_takes_the_place_of_one_in_the_query(
+    tmp_path: Path, path: str, query: str
+) -> None:
+    asked = {"contents": [{"parts": [{"text": "Hi"}]}]}
+    async with talk(tmp_path, says("Hello!"), says("Hello!"), upstream_api_key=SECRET) as chat:
+        await chat.own.post(path + query, json=asked)
+        await chat.own.post(path + query, json=asked, headers={"x-goog-api-key": "callers"})
+    ours, theirs = chat.server.requests
+    assert (ours.target, ours.header("x-goog-api-key")) == (f"{path}?alt=sse&keys=1", SECRET)
+    assert (theirs.target, theirs.header("x-goog-api-key")) == (path + query, "callers")
+
+
 async def test_a_key_in_the_query_goes_upstream_and_nowhere_else(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -334,42 +318,3 @@ async def test_a_key_in_the_query_goes_upstream_and_nowhere_else(
         if each.name.partition(".")[0] not in ("httpx", "httpcore")
     ]
     assert SECRET not in "".join(ours)
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with stage(tmp_path_factory.mktemp("exact")) as made:
-        yield made
-
-
-parts = st.dictionaries(
-    st.sampled_from(["text", "thought", "functionCall", "functionResponse", "inlineData", "x"]),
-    json_values,
-    max_size=2,
-)
-contents = st.fixed_dictionaries(
-    {"parts": st.lists(parts, max_size=2) | json_values},
-    optional={"role": st.sampled_from(["user", "model", "x"])},
-)
-bodies = written(
-    st.fixed_dictionaries(
-        {"contents": st.lists(contents, max_size=3)},
-        optional={"systemInstruction": contents, "generationConfig": json_values, "tools": json_values},
-    )
-)
-targets = st.builds(
-    "/{}/models/{}:{}{}".format,
-    st.sampled_from(["v1", "v1beta"]),
-    st.sampled_from(["m", "a%2Fb", "org/m", "m:tag", "%C3%BC", "m@v3"]),
-    st.sampled_from(["generateContent", "streamGenerateContent"]),
-    st.sampled_from(["", "?alt=sse", "?key=k%20", "?alt=sse&key=k&x"]),
-)
-planned = st.builds(Planned, st.sampled_from([200, 400, 429, 500]), response_headers, chunks, framings)
-
-
-@settings(max_examples=250)
-@given(targets, bodies, request_headers, planned)
-def test_every_byte_arrives_in_both_directions(
-    running: Stage, target: str, body: bytes, headers: Headers, planned: Planned
-) -> None:
-    running.check(Asked("POST", target, headers, body), planned, added=[b"x-burnish-completion-id"])

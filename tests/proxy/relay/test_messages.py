@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import anthropic
 import httpx
 import orjson
 import pytest
 from anthropic import AsyncAnthropic
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support.anthropic_wire import Block, message, message_events, text, thinking, tool_use
 from tests.support.inprocess import serving
@@ -180,30 +176,6 @@ async def test_a_rating_typed_in_the_chat_is_answered_here_and_leaves_the_histor
     assert len({record["conversation_id"] for record in records}) == 1
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        [user([{"type": "tool_result", "tool_use_id": "toolu_1", "content": "/rl good"}])],
-        [user([{"type": "tool_result", "tool_use_id": "toolu_1", "content": [text("/rl good")]}])],
-        [user([text("<system-reminder>/rl good</system-reminder>"), text("Go on.")])],
-        [user([text("<system-reminder>/rl good</system-reminder>")])],
-        [user("Go on."), {"role": "assistant", "content": "/rl good"}],
-        [user("What does /rl good do?")],
-    ],
-)
-async def test_a_command_that_nobody_typed_does_nothing(tmp_path: Path, last: list[dict[str, Any]]) -> None:
-    async with world(tmp_path, (text("Look."), tool_use("look", {})), (text("Done."),)) as here:
-        got = await here.ask([user("Look.")], streamed=False)
-        history = [
-            user("Look."),
-            {"role": "assistant", "content": [block.to_dict() for block in got.content]},
-            *last,
-        ]
-        assert (await here.ask(history, streamed=False)).content[0].text == "Done."
-        assert (await here.http.get("/v1/feedback")).json()["data"] == []
-    assert here.sent()[-1] == history
-
-
 async def test_an_answer_is_rated_by_the_id_that_the_client_shows(tmp_path: Path) -> None:
     async with world(tmp_path, (text("One."),), (text("Two."),)) as here:
         await here.ask([user("First?")], streamed=True)
@@ -292,59 +264,6 @@ async def test_a_callers_own_key_goes_first(tmp_path: Path, header: str) -> None
     (request,) = here.upstream.requests
     assert request.header(header) == "sk-caller"
     assert "sk-ours" not in str(request)
-
-
-WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8).map("said: {}".format)
-QUOTED = st.sampled_from(["/rl good", "burnish: rated good"]) | WORDS
-BLOCKS = st.builds(text, WORDS) | st.builds(lambda said: {"type": "tool_result", "content": said}, QUOTED)
-HISTORIES = st.lists(
-    st.builds(user, WORDS | st.lists(BLOCKS, max_size=3))
-    | st.builds(lambda said: {"role": "assistant", "content": said}, QUOTED | st.just("")),
-    max_size=4,
-)
-REQUESTS = st.builds(
-    lambda history, system, streamed: ASK | {"messages": history, "system": system, "stream": streamed},
-    HISTORIES,
-    WORDS | st.lists(st.builds(text, WORDS), max_size=2),
-    st.booleans(),
-)
-SPACING = st.sampled_from([{}, {"indent": 1}, {"separators": (",", ":")}, {"ensure_ascii": False}])
-ANSWERS = st.lists(
-    st.binary(max_size=30) | st.sampled_from(message_events(text("Hi."), thinking("Hm."))), max_size=6
-)
-TYPES = st.sampled_from(["application/json", "text/event-stream; charset=utf-8", "text/html"])
-
-
-async def test_bytes_in_are_bytes_out_both_ways(tmp_path: Path) -> None:
-    answer: dict[str, Any] = {}
-
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: {answer['type']}\r\ntransfer-encoding: chunked\r\n\r\n"
-        writer.write(head.encode())
-        for part in filter(None, answer["parts"]):
-            writer.write(b"%x\r\n%b\r\n" % (len(part), part))
-        writer.write(b"0\r\n\r\n")
-        await writer.drain()
-
-    async with upstream(script) as server, serving(tmp_path, upstream=server.url) as (url, _):
-        client = http.client.HTTPConnection(urlsplit(url).netloc)
-
-        @settings(max_examples=250, deadline=None)
-        @given(REQUESTS, SPACING, ANSWERS, TYPES)
-        def exchange(asked: Any, spacing: Any, parts: list[bytes], content_type: str) -> None:
-            answer.update(parts=parts, type=content_type)
-            body = json.dumps(asked, **spacing).encode()
-            client.request("POST", "/v1/messages?beta=true", body, {"content-type": "application/json"})
-            got = client.getresponse()
-            assert (got.status, got.headers["content-type"]) == (200, content_type)
-            assert got.read() == b"".join(parts)
-            assert server.requests[-1].body == body
-
-        await asyncio.to_thread(exchange)
-        client.close()
-        async with httpx.AsyncClient(base_url=url) as ours:
-            stored = (await ours.get("/burnish/completions?limit=1000")).json()["data"]
-    assert len(stored) == len(server.requests) >= 200
 
 
 @pytest.mark.parametrize("streamed", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,22 +12,7 @@ import httpx
 import ollama
 import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.support.exchanging import (
-    Asked,
-    Headers,
-    Planned,
-    Stage,
-    chunks,
-    framings,
-    json_values,
-    request_headers,
-    response_headers,
-    stage,
-    written,
-)
 from tests.support.inprocess import serving
 from tests.support.upstream import Received, Script, Upstream, in_turn, reply, stream, upstream
 
@@ -197,22 +182,6 @@ async def test_our_answer_to_a_command_is_taken_by_the_client(tmp_path: Path, st
     assert chat.server.requests == []
 
 
-async def test_a_command_in_a_tools_result_or_in_the_models_words_is_none(tmp_path: Path) -> None:
-    histories = [
-        [
-            QUESTION,
-            {"role": "assistant", "content": "Hi."},
-            {"role": "tool", "content": "/rl good", "tool_name": "f"},
-        ],
-        [QUESTION, {"role": "assistant", "content": "/rl good"}],
-    ]
-    async with talk(tmp_path, *[reply(says("Hello!"))] * 2) as chat:
-        for history in histories:
-            assert (await chat.sdk.chat("m", messages=history)).message.content == "Hello!"
-        assert await chat.ratings() == []
-    assert [request.json()["messages"] for request in chat.server.requests] == histories
-
-
 async def test_a_model_is_loaded_and_freed(tmp_path: Path) -> None:
     load = answer(message={"role": "assistant", "content": ""}, done=True, done_reason="load")
     unload = answer(response="", done=True, done_reason="unload")
@@ -225,8 +194,10 @@ async def test_a_model_is_loaded_and_freed(tmp_path: Path) -> None:
 
 async def test_errors_reach_the_client_as_its_own(tmp_path: Path) -> None:
     missing = reply(b'{"error":"model \'m\' not found"}', status="404 Not Found")
+    # As it takes a body that is no object: so burnish knows that it is the model that is not there, and not the path.
+    probed = reply(b'{"error":"json: cannot unmarshal array"}', status="400 Bad Request")
     midway = stream([*lines({"content": "Hel"})[:1], b'{"error":"out of memory"}\n'], content_type=NDJSON)
-    async with talk(tmp_path, missing, midway) as chat:
+    async with talk(tmp_path, missing, probed, midway) as chat:
         with pytest.raises(ollama.ResponseError, match="model 'm' not found") as caught:
             await chat.sdk.chat("m", messages=[QUESTION])
         assert caught.value.status_code == 404
@@ -272,44 +243,7 @@ async def test_its_other_routes_pass_and_those_that_manage_do_not(tmp_path: Path
             with pytest.raises(ollama.ResponseError) as caught:
                 await manage("m")
             assert caught.value.status_code == 403
+            assert caught.value.error.startswith("/api/")
         assert await chat.logged() == []
     paths = ["/api/tags", "/api/ps", "/api/show", "/api/embed", "/api/version"]
     assert [request.target for request in chat.server.requests] == paths
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with stage(tmp_path_factory.mktemp("exact")) as made:
-        yield made
-
-
-messages = st.fixed_dictionaries(
-    {"role": st.text(max_size=9)},
-    optional={"content": json_values, "tool_calls": json_values, "images": json_values, "x": json_values},
-)
-asked_in_chat = st.fixed_dictionaries(
-    {"messages": st.lists(messages, max_size=3)},
-    optional={
-        "model": st.text(max_size=5),
-        "stream": st.booleans(),
-        "options": json_values,
-        "x": json_values,
-    },
-)
-asked_by_prompt = st.fixed_dictionaries(
-    {}, optional={"prompt": st.text(), "system": st.text(), "images": json_values, "context": json_values}
-)
-asked = st.one_of(
-    st.tuples(st.just("/api/chat"), written(asked_in_chat)),
-    st.tuples(st.just("/api/generate"), written(asked_by_prompt)),
-)
-planned = st.builds(Planned, st.sampled_from([200, 400, 404, 500]), response_headers, chunks, framings)
-
-
-@settings(max_examples=250)
-@given(asked, request_headers, planned)
-def test_every_byte_arrives_in_both_directions(
-    running: Stage, asked: tuple[str, bytes], headers: Headers, planned: Planned
-) -> None:
-    path, body = asked
-    running.check(Asked("POST", path, headers, body), planned, added=[b"x-burnish-completion-id"])

@@ -339,6 +339,44 @@ async def test_a_slow_reader_slows_the_upstream_and_gets_everything() -> None:
             assert len(part) + len(await response.whole()) == size
 
 
+@pytest.mark.parametrize("takes", [0, 1, 3, 100])
+async def test_what_goes_into_a_sink_and_what_is_read_are_the_body_in_its_order(takes: int) -> None:
+    """A sink that is full after some parts: what comes then is read again, and the last part always is."""
+    body = bytes(range(40))
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
+    found: list[tuple[str, bytes]] = []
+
+    def sink(part: bytes) -> bool:
+        found.append(("sink", part))
+        return len(found) % (takes + 1) != takes
+
+    async with server(says([head, *(body[at : at + 4] for at in range(0, len(body), 4))])) as upstream:
+        async with pool() as opened:
+            with await opened.send("GET", upstream.url, [], None) as response:
+                while not response.finished:
+                    found.append(("read", await response.read(sink)))
+            assert await get(opened, upstream.url) == (200, body)
+        assert upstream.connections == 1
+    assert b"".join(part for _, part in found) == body
+    assert found[-1][0] == "read"
+    assert [where for where, _ in found].count("sink") >= 3
+
+
+async def test_what_a_sink_was_given_stays_given_when_the_upstream_breaks_off() -> None:
+    given: list[bytes] = []
+
+    def sink(part: bytes) -> bool:
+        given.append(part)
+        return True
+
+    pieces = [b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", b"abc", b"def"]
+    async with server(says(pieces, stays=False)) as upstream, pool() as opened:
+        with await opened.send("GET", upstream.url, [], None) as response:
+            with pytest.raises(UpstreamCut, match="broke off"):
+                await response.read(sink)
+    assert b"".join(given) == b"abcdef"
+
+
 async def test_a_response_that_nobody_reads_on_closes_its_connection() -> None:
     async with server(says([OK[:-2], OK[-2:]])) as upstream, pool() as opened:
         with await opened.send("GET", upstream.url, [], None) as response:

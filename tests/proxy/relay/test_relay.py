@@ -62,6 +62,31 @@ async def test_bytes_and_headers_go_through_untouched(tmp_path: Path) -> None:
     assert "server" not in answer.headers
 
 
+@pytest.mark.parametrize(
+    ("headers", "sub_agent"),
+    [
+        ({}, False),
+        ({"x-claude-code-session-id": "1", "x-session-id": "ses_1"}, False),
+        ({"X-Claude-Code-Agent-Id": "a5d7f3b96f80b7fd5", "x-claude-code-session-id": "1"}, True),
+        ({"x-parent-session-id": "ses_1", "x-session-id": "ses_2"}, True),
+    ],
+)
+async def test_a_sub_agent_is_known_by_its_headers(
+    tmp_path: Path, headers: dict[str, str], sub_agent: bool
+) -> None:
+    async with (
+        upstream(reply(completion())) as server,
+        serving(tmp_path, upstream=server.url) as (url, _),
+        httpx.AsyncClient(base_url=url) as client,
+    ):
+        answer = await client.post(PATH, json=ASK, headers=headers)
+        record = await logged(client, answer.headers["x-burnish-completion-id"])
+        last = await client.post("/v1/feedback", json={"last": True, "rating": "good"})
+    assert record["sub_agent"] is sub_agent
+    assert last.status_code == (404 if sub_agent else 201)
+    assert all(server.requests[-1].header(name) == value for name, value in headers.items())
+
+
 async def test_a_stream_streams(tmp_path: Path) -> None:
     parts, hold = events("one two three"), asyncio.Event()
     async with (

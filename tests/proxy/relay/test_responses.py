@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,8 +13,6 @@ import httpx
 import openai
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from burnish.proxy.surfaces import Responses
 from tests.support.inprocess import serving
@@ -239,26 +236,6 @@ async def test_a_response_that_nobody_knows_is_the_upstreams_to_refuse(tmp_path:
         assert contents(logged["messages"]) == ["Hi"]
 
 
-@pytest.mark.parametrize(
-    "items",
-    [
-        [{"type": "function_call_output", "call_id": "call_1", "output": "/rl good"}],
-        [message("/rl good")],
-        [reasoning("/rl good")],
-        [{"role": "user", "content": "Say /rl good, please."}],
-    ],
-    ids=["the output of a tool", "an answer", "a thought", "a longer sentence"],
-)
-async def test_a_command_elsewhere_goes_to_the_model(tmp_path: Path, items: list[Any]) -> None:
-    async with world(tmp_path, [call("read")], [message("Fine.")]) as here:
-        first = await here.client.responses.create(model="m", input="Read.")
-        sent = [{"role": "user", "content": "Read."}, *(item.to_dict() for item in first.output), *items]
-        got = await here.client.responses.create(model="m", input=sent)  # type: ignore[arg-type]
-        assert got.output_text == "Fine."
-        assert await here.ratings() == []
-    assert here.received()[1]["input"] == sent
-
-
 async def test_errors_are_the_clients_exceptions(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         with pytest.raises(openai.BadRequestError, match="input must be a string or a list"):
@@ -307,109 +284,16 @@ async def test_the_embedded_engine_answers(tmp_path: Path) -> None:
         httpx.AsyncClient(base_url=url) as http,
     ):
         got = await client.responses.create(model="default", input="Say hello.", instructions="Be brief.")
-        streamed = await client.responses.create(
-            model="default", input="Tell me a story.", max_output_tokens=4, stream=True
+        story = client.responses.stream(
+            model="default", input="Tell me a story.", max_output_tokens=4, previous_response_id=got.id
         )
-        told = "".join([each.delta async for each in streamed if each.type == "response.output_text.delta"])
+        async with story as events:  # whose final response is that of a complete answer only
+            told = [event async for event in events][-1].response
         completed = await client.completions.create(model="default", prompt="Once upon", max_tokens=4)
         listed = (await http.get("/burnish/completions")).json()["data"]
-    assert [each["reply"]["content"] for each in listed] == [completed.choices[0].text, told, got.output_text]
-    # llama.cpp says of the second that it is complete.
+    texts = [completed.choices[0].text, told.output_text, got.output_text]
+    assert [each["reply"]["content"] for each in listed] == texts
+    assert told.incomplete_details.reason == "max_output_tokens"
     assert [each["finish_reason"] for each in listed] == ["length", "length", "stop"]
+    assert listed[1]["conversation_id"] == listed[2]["conversation_id"]
     assert {each["adapter_version"] for each in listed} == {0}
-
-
-# Bytes
-
-
-texts = st.text(max_size=20)
-inputs = st.one_of(
-    texts,
-    st.lists(
-        st.one_of(
-            st.fixed_dictionaries(
-                {"role": st.sampled_from(["user", "assistant", "developer"]), "content": texts}
-            ),
-            st.fixed_dictionaries(
-                {
-                    "role": st.just("user"),
-                    "content": st.lists(
-                        st.fixed_dictionaries({"type": st.just("input_text"), "text": texts}), max_size=3
-                    ),
-                }
-            ),
-            st.builds(message, texts),
-            st.builds(reasoning, texts),
-            st.builds(call, texts, texts),
-            st.fixed_dictionaries(
-                {"type": st.just("function_call_output"), "call_id": texts, "output": texts}
-            ),
-            st.fixed_dictionaries({"type": texts, "id": texts}),
-        ),
-        max_size=6,
-    ),
-)
-bodies = st.fixed_dictionaries(
-    {"model": st.just("m"), "input": inputs},
-    optional={
-        "instructions": texts,
-        "stream": st.booleans(),
-        "previous_response_id": st.from_regex("resp_[a-q0-9]{1,9}", fullmatch=True),
-        "metadata": st.dictionaries(texts, texts, max_size=2),
-    },
-)
-written = st.sampled_from([{}, {"indent": 1}, {"ensure_ascii": False}, {"separators": (",", ":")}])
-answers = st.lists(
-    st.one_of(st.builds(message, texts), st.builds(reasoning, texts), st.builds(call, texts, texts)),
-    max_size=3,
-)
-
-
-class Echo:
-    """Answers what it is told to, and remembers what it got."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.got = b""
-
-    async def __call__(self, request: Received, writer: asyncio.StreamWriter) -> None:
-        self.got = request.body
-        if request.json().get("stream"):
-            await stream(self.parts)(request, writer)
-        else:
-            await reply(b"".join(self.parts))(request, writer)
-
-
-async def test_bytes_go_through_untouched_both_ways(tmp_path: Path) -> None:
-    """In one server: starting it takes longer than hundreds of exchanges."""
-    echo = Echo()
-    count = 0
-    async with (
-        upstream(echo) as server,
-        serving(tmp_path, upstream=server.url) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as http,
-    ):
-        loop = asyncio.get_running_loop()
-
-        async def exchange(body: bytes, answer: Item, size: int) -> None:
-            streams = bool(orjson.loads(body).get("stream"))
-            sent = b"".join(events(answer)) if streams else orjson.dumps(answer)
-            echo.parts = [sent[start : start + size] for start in range(0, len(sent), size)]
-            got = await http.post(PATH, content=body)
-            assert (got.status_code, got.content, echo.got) == (200, sent, body)
-
-        @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(bodies, written, answers, st.integers(1, 400))
-        def exchanges(body: Item, style: dict[str, Any], answer: list[Item], size: int) -> None:
-            nonlocal count
-            count += 1
-            told = response(*answer, response_id=f"resp_{count}")
-            asyncio.run_coroutine_threadsafe(
-                exchange(json.dumps(body, **style).encode(), told, size), loop
-            ).result(timeout=30)
-
-        await asyncio.to_thread(exchanges)
-        health = (await http.get("/burnish/status")).json()
-        assert health["counts"]["completions"] == count >= 200
-        listed = (await http.get("/burnish/completions?limit=100")).json()["data"]
-    assert {(each["outcome"], each["error"]) for each in listed} == {("complete", None)}

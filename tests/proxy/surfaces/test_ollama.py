@@ -109,13 +109,13 @@ def test_messages_become_those_of_chat():
 
 def test_a_prompt_becomes_a_message_with_its_system_prompt_before_it():
     request = generate.read(
-        {"model": "m", "system": "Be brief.", "prompt": "Hi", "suffix": ".", "keep_alive": "5m"}
+        {"model": "m", "system": "Be brief.", "prompt": "Hi", "raw": False, "keep_alive": "5m"}
     )
     assert request.messages == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Hi"},
     ]
-    assert request.params == {"suffix": ".", "keep_alive": "5m"}
+    assert request.params == {"raw": False, "keep_alive": "5m"}
     assert generate.read({"prompt": "Hi", "images": [PNG]}).messages[0]["content"][0] == {
         "type": "text",
         "text": "Hi",

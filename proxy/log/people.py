@@ -1,0 +1,82 @@
+"""Whose words a user message holds, pure: a person's, or what a client says to the model on its own.
+
+Clients put reminders, surroundings and notes into messages of the user's. Each is known by its exact pattern; what
+nobody knows was said by the person.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+REMINDER = re.compile(r"<system-reminder>(?:(?!</?system-reminder>).)*</system-reminder>", re.DOTALL)
+"""Several may stand in one text, before and behind the person's words."""
+CONTEXT_MESSAGES = (
+    re.compile(
+        r"\A<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\n.*\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>\Z", re.DOTALL
+    ),
+    re.compile(
+        r"\AOpenClaw runtime context for the immediately preceding user message\.\n"
+        r"This context is runtime-generated, not user-authored\. Keep internal details private\.(?:\n.*)?\Z",
+        re.DOTALL,
+    ),
+    # Codex
+    re.compile(r"\A<environment_context>.*</environment_context>\Z", re.DOTALL),
+    re.compile(r"\A<user_instructions>.*</user_instructions>\Z", re.DOTALL),
+    re.compile(r"\A# AGENTS\.md instructions(?: for [^\n]+)?\n+<INSTRUCTIONS>.*</INSTRUCTIONS>\Z", re.DOTALL),
+    re.compile(r"\A<turn_aborted>.*</turn_aborted>\Z", re.DOTALL),
+    re.compile(r"\A<subagent_notification>.*</subagent_notification>\Z", re.DOTALL),
+    # Qwen Code, of sub-agents that it did not wait for
+    re.compile(r"\A<task-notification>.*</task-notification>\Z", re.DOTALL),
+)
+"""User parts and messages that no human wrote."""
+BEGINNINGS = ("<", "OpenClaw runtime context", "# AGENTS.md instructions")
+"""How all of them begin: most of what people write is told from them by that alone."""
+
+TIMESTAMP = re.compile(
+    r"\A\[(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) \d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: [\w+\-:/]{1,32})?\] "
+)
+"""OpenClaw: "[Sat 2026-11-21 03:19 UTC] "."""
+SENDER = re.compile(r"\AConversation info: ⟦openclaw:ctx⟧\n```json\n\{[^\n]*\}\n```\n\n")
+"""OpenClaw in a channel: who writes."""
+
+
+def is_context(text: str) -> bool:
+    """Whether a part of a user message is none of the person's words."""
+    text = text.strip()
+    return text.startswith(BEGINNINGS) and (
+        not REMINDER.sub("", text).strip() or any(pattern.match(text) for pattern in CONTEXT_MESSAGES)
+    )
+
+
+def of_a_person(message: dict[str, Any]) -> bool:
+    """Whether a person says something in a user message."""
+    content = message.get("content")
+    if isinstance(content, str):  # as in most
+        return bool(content.strip()) and not is_context(content)
+    return any(
+        not isinstance(text := _text(part), str) or (bool(text.strip()) and not is_context(text))
+        for part in _parts(message)
+    )
+
+
+def words(message: dict[str, Any]) -> str:
+    """Return what a person says in a user message, in text."""
+    said = [text for part in _parts(message) if (text := _text(part)) is not None and not is_context(text)]
+    return unwrapped(REMINDER.sub("", "".join(said)))
+
+
+def unwrapped(text: str) -> str:
+    """Return what a person says, without what OpenClaw puts before it."""
+    return SENDER.sub("", TIMESTAMP.sub("", text.strip()))
+
+
+def _parts(message: dict[str, Any]) -> list[Any]:
+    content = message.get("content")
+    return content if isinstance(content, list) else [content or ""]
+
+
+def _text(part: Any) -> str | None:
+    """Return the text of a part; None of any other kind, such as an image."""
+    text = part.get("text") if isinstance(part, dict) else part
+    return text if isinstance(text, str) else None

@@ -1,0 +1,106 @@
+"""A request on its way out: which headers it takes along, whose key, and to which address."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from burnish.proxy.keys import NO_KEYS
+from burnish.proxy.relay.connection import Body
+from burnish.proxy.relay.guard import Guard
+from burnish.proxy.relay.headers import CREDENTIALS, RawHeaders, by_name, to_upstream
+from burnish.proxy.relay.pool import DirectResponse, Pool
+from burnish.proxy.relay.response import UpstreamResponse
+from burnish.proxy.relay.routing import Target, join
+from burnish.proxy.relay.splice import append_members, splice_model
+from burnish.proxy.surfaces import Surface, surface_at
+
+# They take what stands in Authorization for a login, and refuse a key there.
+NO_BEARER = ("api.anthropic.com", "generativelanguage.googleapis.com")
+# Google's clients may put their key into the query, too.
+GOOGLE_KEY_HEADER, GOOGLE_PATHS, QUERY_KEY = (
+    b"x-goog-api-key",
+    ("/v1beta/", "/v1alpha/", "/ws/google."),
+    b"key=",
+)
+_NO_KEYS = frozenset(key.encode() for key in NO_KEYS) | {b"", b"Bearer"}
+SWITCH = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
+
+
+class Outbound:
+    """Sends clients' requests to targets."""
+
+    def __init__(self, pool: Pool, guard: Guard) -> None:
+        self._pool = pool
+        self._guard = guard
+
+    async def send(self, scope: Scope, target: Target, body: Body, raw_path: bytes) -> UpstreamResponse:
+        """Send a request and wait for the head of its answer. Raises as the pool does."""
+        headers, url = self._addressed(scope, target, raw_path)
+        if not isinstance(body, bytes) and (length := by_name(scope["headers"]).get(b"content-length")):
+            headers.append((b"content-length", length))
+        return await self._pool.send(scope["method"], url, headers, body, reuse=target.reuse_connections)
+
+    async def switch(self, scope: Scope, target: Target) -> DirectResponse:
+        """Ask for a websocket and wait for the head of the answer. Raises as the pool does."""
+        headers, url = self._addressed(scope, target, scope["raw_path"])
+        return await self._pool.switch(url, headers + SWITCH)
+
+    def _addressed(self, scope: Scope, target: Target, raw_path: bytes) -> tuple[RawHeaders, str]:
+        """Return the headers that go along, and the address."""
+        headers, query = self._guard.without_key(to_upstream(scope["headers"])), scope["query_string"]
+        ours = target.authorization
+        if ours and target.keep_caller_authorization:
+            headers = [header for header in headers if not _stands_for_none(header)]
+            if _brings_key(headers):
+                ours = None
+        if ours:
+            own_header = _key_header(scope["path"])
+            headers = [(name, value) for name, value in headers if name.lower() not in CREDENTIALS]
+            headers += _our_credentials(target, ours.encode(), own_header)
+            if query and own_header == GOOGLE_KEY_HEADER:
+                query = b"&".join(each for each in query.split(b"&") if not each.startswith(QUERY_KEY))
+        path = raw_path.decode("latin-1")
+        if query:
+            path += "?" + query.decode("latin-1")
+        return headers, join(target.url, path)
+
+
+def naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """Return path and body as they ask a target for its model."""
+    if target.model is not None:
+        named = surface.path_naming(path.decode("latin-1"), target.model)
+        if named is None:
+            body = splice_model(body, target.model)
+        else:
+            path = named.encode("latin-1")
+    return path, append_members(body, target.fields)
+
+
+def _brings_key(headers: RawHeaders) -> bool:
+    """Whether a caller has a key of its own for the upstream."""
+    given = by_name(headers)
+    return any(given.get(name) for name in CREDENTIALS)
+
+
+def _stands_for_none(header: tuple[bytes, bytes]) -> bool:
+    """Whether a header holds a key that a client was given only because it insists on one."""
+    return header[0].lower() in CREDENTIALS and header[1].rpartition(b" ")[2] in _NO_KEYS
+
+
+def _key_header(path: str) -> bytes | None:
+    """Where upstreams look for a key that are asked for a path, if not only in Authorization."""
+    if path.startswith(GOOGLE_PATHS):
+        return GOOGLE_KEY_HEADER
+    surface = surface_at(path)
+    return surface.key_header if surface else None
+
+
+def _our_credentials(target: Target, authorization: bytes, own_header: bytes | None) -> RawHeaders:
+    """Return the headers that hold our own key for an upstream, in all the places where it may look for one."""
+    bearer = (b"authorization", authorization)
+    if own_header is None:
+        return [bearer]
+    own = (own_header, authorization.removeprefix(b"Bearer "))
+    return [own] if urlsplit(target.url).hostname in NO_BEARER else [bearer, own]

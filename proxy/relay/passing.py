@@ -1,0 +1,139 @@
+"""Requests that are no completions – embeddings, audio, files, batches, websockets – on their way through.
+
+They are streamed both ways, whatever they are. What changes nothing at the upstream (GET, HEAD, OPTIONS) leaves no
+trace; of the rest the log is told when, whose, where to and how much (``transit``), but never a body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from typing import Protocol
+
+from starlette.types import Receive, Scope, Send
+
+from burnish.proxy.errors import BurnishError
+from burnish.proxy.records import Exchange
+from burnish.proxy.relay.client import Client, in_time, parse, read_body, request_body, stream
+from burnish.proxy.relay.headers import by_name
+from burnish.proxy.relay.outbound import Outbound, naming
+from burnish.proxy.relay.response import UpstreamCut
+from burnish.proxy.relay.routing import Upstream
+from burnish.proxy.relay.transit import Transit
+from burnish.proxy.relay.tunnel import TUNNEL, ClientEnd, carry
+from burnish.proxy.surfaces import Surface, surface_at
+
+UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""Methods that change nothing (RFC 9110 §9.2.1): polls and health checks would fill the log."""
+
+
+class Captures(Protocol):
+    """Keeps what was said."""
+
+    def capture(self, exchange: Exchange) -> None:
+        """Take an exchange; returns at once."""
+        ...
+
+
+class Passing:
+    """The part of the relay that understands nothing of what it passes on."""
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        upstream: Upstream,
+        log: Captures,
+        *,
+        max_body_bytes: int,
+        total_timeout_s: float | None,
+        idle_timeout_s: float,
+    ) -> None:
+        self._outbound = outbound
+        self._upstream = upstream
+        self._log = log
+        self._max_body_bytes = max_body_bytes
+        self._total_s = total_timeout_s
+        self._idle_s = idle_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request of any kind. Errors before the first byte are raised as BurnishError."""
+        tunnel: ClientEnd | None = scope.get("extensions", {}).get(TUNNEL, {}).get("end")
+        transit = Transit(scope)
+        async with Client(receive, watch=False) as client:
+            body = request_body(receive, by_name(scope["headers"]), client, transit.asked.add)
+            if body is None:
+                client.watch()
+            exchange: Awaitable[None]
+            if tunnel:
+                exchange = self._tunnel(scope, send, client, tunnel, transit)
+            else:
+                exchange = self._in_time(self._exchange(scope, send, client, body, transit), client)
+            logged = tunnel is not None or scope["method"] not in UNLOGGED
+            await self._noted(exchange, client, transit, logged=logged)
+
+    async def naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request that names a model, but is no completion: with the model's name there."""
+        transit = Transit(scope)
+        body = await read_body(receive, by_name(scope["headers"]), self._max_body_bytes)
+        model = transit.model = surface.read(parse(body)).model
+        transit.asked.add(body)
+        async with Client(receive) as client:
+            exchange = self._exchange(scope, send, client, body, transit, model=model)
+            await self._noted(self._in_time(exchange, client), client, transit)
+
+    def _in_time(self, exchange: Awaitable[None], client: Client) -> Awaitable[None]:
+        return in_time(exchange, client, self._total_s) if self._total_s else exchange
+
+    async def _noted(
+        self, exchange: Awaitable[None], client: Client, transit: Transit, *, logged: bool = True
+    ) -> None:
+        """Carry out an exchange, and tell the log how it ended."""
+        try:
+            await exchange
+        except UpstreamCut as error:
+            # Returning without the last chunk makes the server drop the client's connection, so that
+            # the client sees a cut stream as a cut stream.
+            transit.fail("cut", str(error))
+        except BurnishError as error:
+            transit.fail("failed", error.message)
+            raise
+        finally:
+            if client.gone:
+                transit.fail("cancelled", "the client went away")
+            if logged:
+                self._log.capture(transit.over(self._upstream.name))
+
+    async def _exchange(
+        self,
+        scope: Scope,
+        send: Send,
+        client: Client,
+        body: bytes | AsyncIterator[bytes] | None,
+        transit: Transit,
+        *,
+        model: str | None = None,
+    ) -> None:
+        target = await self._upstream.target(model, scope["headers"])
+        try:
+            path = scope["raw_path"]
+            if isinstance(body, bytes) and (surface := surface_at(scope["path"])):
+                path, body = naming(surface, target, path, body)
+            with await self._outbound.send(scope, target, body, path) as response:
+                await stream(response, scope, send, client, transit)
+        finally:
+            target.release()
+
+    async def _tunnel(
+        self, scope: Scope, send: Send, client: Client, tunnel: ClientEnd, transit: Transit
+    ) -> None:
+        """Open a websocket at the upstream, and carry what is said from then on; pass on any other answer."""
+        target = await self._upstream.target(None, scope["headers"])
+        target.release()  # no version is asked for, and a swap that waits for a websocket would wait for ever
+        with await self._outbound.switch(scope, target) as response:
+            if response.switched is None:
+                await stream(response, scope, send, client, transit)
+                return
+            transit.head(response)
+            client.begun = client.finished = True  # what ends from now on is the tunnel
+            tunnel.agree(response.headers)
+            ended = await carry(tunnel, response.switched, self._idle_s)
+            transit.carried(tunnel, response.switched, ended=ended)

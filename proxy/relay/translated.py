@@ -1,0 +1,288 @@
+"""Upstreams that lack a format: found out, remembered, and asked in chat, so that the client need not know.
+
+An upstream that answers 404 may lack the path or the model, and each says so in words of its own. So it is asked twice
+more, on the client's path and on chat's, with nothing in the request: a path that is there finds fault with that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Protocol
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import orjson
+from starlette.types import Scope
+
+from burnish.proxy.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreachable
+from burnish.proxy.relay.connection import Sink
+from burnish.proxy.relay.flight import Flight
+from burnish.proxy.relay.guard import Guard
+from burnish.proxy.relay.headers import CREDENTIALS, RawHeaders, by_name, first
+from burnish.proxy.relay.origin import ConnectFailed
+from burnish.proxy.relay.outbound import QUERY_KEY, naming
+from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.relay.routing import Target
+from burnish.proxy.relay.splice import append_members
+from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
+from burnish.proxy.surfaces.references import completion_named, references, resolved
+from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, standing_on
+
+UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
+# An engine that was updated knows more: it is asked anew now and then.
+REMEMBERED_S = 600.0
+NOT_IN_CHAT = (b"accept-encoding", b"content-type", *CREDENTIALS)
+OF_THE_BODY = (b"content-length", b"content-type", b"content-encoding", b"transfer-encoding")
+"""Headers that say how an answer's body is written."""
+LIMIT = "max_tokens"
+NEW_LIMIT = "max_completion_tokens"
+"""OpenAI refuses the old name where a model reasons; old engines know no other."""
+NOT_FOUND = {
+    "input": ("Item", "item_not_found"),
+    "previous_response_id": ("Previous response", "previous_response_not_found"),
+}
+"""What a member of a request names, and the code of the error where that is not found, in OpenAI's words."""
+OPENAI = (".openai.com", ".openai.azure.com")
+
+
+class Ask(Protocol):
+    """Sends a request to a target."""
+
+    def __call__(
+        self, scope: Scope, target: Target, body: bytes, raw_path: bytes
+    ) -> Awaitable[UpstreamResponse]:
+        """The scope says what the client sent."""
+        ...
+
+
+Held = Callable[[str, str, str | None], Awaitable[list[dict[str, Any]] | None]]
+"""Returns the messages up to a response, and the response, for a caller and a session; None where nobody knows it. Its
+id is given, or that of an item of it."""
+
+
+class Translator:
+    """Asks in chat what upstreams do not understand otherwise."""
+
+    def __init__(self, ask: Ask, guard: Guard, held: Held) -> None:
+        self._ask = ask
+        self._guard = guard
+        self._held = held
+        self._lacking: dict[tuple[str, str], float] = {}
+        """Until when an upstream (URL) is believed to lack a format (name)."""
+        self._has: dict[tuple[str, str], float] = {}
+
+    def needed(self, target: Target, surface: str) -> bool:
+        """Whether a target is known to lack a format."""
+        if surface in target.lacks:
+            return True
+        return bool(self._lacking) and self._lacking.get((target.url, surface), 0.0) > time.monotonic()
+
+    async def answer(
+        self, response: UpstreamResponse | None, flight: Flight, scope: Scope, target: Target, body: bytes
+    ) -> UpstreamResponse:
+        """Return the answer of an upstream that lacks a format; None or 404 is what it answered in that.
+
+        The response that was given comes back where it lacks nothing.
+        """
+        surface = surface_at(scope["path"], scope["query_string"])
+        assert surface is not None
+        if surface.name not in TRANSLATIONS:
+            assert response is not None
+            return response
+        if response is not None:
+            with ExitStack() as answered:
+                answered.enter_context(response)
+                # Where the path names the model, it is the one that was not found, if any.
+                path, _ = naming(surface, target, scope["raw_path"], body)
+                if not await self._lacks(surface.name, scope, target, path):
+                    answered.pop_all()
+                    return response
+        return await self._in_chat(surface, flight, scope, target, body)
+
+    async def _lacks(self, surface: str, scope: Scope, target: Target, path: bytes) -> bool:
+        which, until = (target.url, surface), time.monotonic() + REMEMBERED_S
+        if self._has.get(which, 0.0) > time.monotonic():
+            return False
+        if await self._knows(scope, target, path):
+            self._has[which] = until
+            return False
+        if not await self._knows(self._as_chat(scope, target), target, CHAT_PATH.encode()):
+            return False  # no engine, or none that is up behind its gateway yet
+        self._lacking[which] = until
+        return True
+
+    async def _knows(self, scope: Scope, target: Target, path: bytes) -> bool:
+        """Whether an upstream has a path. None takes an empty list for a request, and none looks further into it."""
+        try:
+            with await self._ask(scope, target, b"[]", path) as response:
+                return response.status not in UNKNOWN_PATH
+        except ConnectFailed:
+            raise
+        except (UpstreamUnreachable, UpstreamTimeout):
+            return True  # some fall over an empty request, but none over a path that they do not have
+
+    async def _in_chat(
+        self, surface: Surface, flight: Flight, scope: Scope, target: Target, body: bytes
+    ) -> UpstreamResponse:
+        translation, asked = TRANSLATIONS[surface.name], orjson.loads(body)
+        request = await self._complete(surface.read(asked), flight)
+        model = target.model or request.model
+        chat = ({"model": model} if model else {}) | translation.as_chat(asked, request)
+        if LIMIT in chat and _is_openai(target.url):
+            chat[NEW_LIMIT] = chat.pop(LIMIT)
+        sent = append_members(orjson.dumps(chat), target.fields)
+        writer = translation.writer(surface, asked, flight.completion_id, model or "")
+        response = await self._ask(self._as_chat(scope, target), target, sent, CHAT_PATH.encode())
+        with ExitStack() as answered:
+            answered.enter_context(response)
+            translated = await _translated(response, translation, writer, stream=request.stream)
+            answered.pop_all()
+        return translated
+
+    def _as_chat(self, scope: Scope, target: Target) -> Scope:
+        """Return the request as one to chat's path, with the key where chat has it; what answers it is not packed."""
+        given = self._guard.without_key(scope["headers"])
+        headers = [header for header in given if header[0].lower() not in NOT_IN_CHAT]
+        headers += [(b"accept-encoding", b"identity"), (b"content-type", b"application/json")]
+        named = by_name(given)
+        bearer, *keys = (named.get(name) for name in CREDENTIALS)
+        if target.authorization is None:  # as on Google's own paths, where ours goes first
+            said = scope["query_string"].split(b"&")
+            keys += [unquote_to_bytes(each[len(QUERY_KEY) :]) for each in said if each.startswith(QUERY_KEY)]
+        if found := bearer or next((b"Bearer " + key for key in keys if key), None):
+            headers.append((b"authorization", found))
+        return {**scope, "path": CHAT_PATH, "query_string": b"", "headers": headers}
+
+    async def _complete(self, request: ChatRequest, flight: Flight) -> ChatRequest:
+        """Return a request with all that it stands on. Raises InvalidRequest."""
+        names = dict.fromkeys(name for message in request.messages for name in references(message))
+        replies = {completion_named(name): (await self._before(name, flight, "input"))[-1] for name in names}
+        request = replace(request, messages=resolved(request.messages, replies))
+        if request.previous is None:
+            return request
+        return standing_on(request, await self._before(request.previous, flight, "previous_response_id"))
+
+    async def _before(self, name: str, flight: Flight, param: str) -> list[dict[str, Any]]:
+        """Return the messages up to what a member of a request names. Raises InvalidRequest."""
+        held = await self._held(name, flight.caller, flight.session)
+        if held is None:
+            what, code = NOT_FOUND[param]
+            why = "the upstream keeps none, and burnish has not logged it"
+            raise InvalidRequest(f"{what} with id {name!r} not found: {why}.", param=param, code=code)
+        return held
+
+
+class WholeAnswer(UpstreamResponse):
+    """An answer that was put together from all of the upstream's."""
+
+    def __init__(self, response: UpstreamResponse, status: int, content: bytes) -> None:
+        self._response = response
+        self.status = status
+        self.headers = [*_kept(response.headers), (b"content-type", b"application/json")]
+        self.headers.append((b"content-length", b"%d" % len(content)))
+        self._content = content
+
+    async def read(self, sink: Sink | None = None) -> bytes:
+        """Return the body, and b"" after it; nothing goes into the sink."""
+        content, self._content = self._content, b""
+        return content
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come than what the next ``read`` returns."""
+        return True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._response.__exit__(kind, error, trace)
+
+
+class StreamedAnswer(UpstreamResponse):
+    """An answer that is written while the upstream's comes."""
+
+    def __init__(self, response: UpstreamResponse, reader: ChatReader, writer: Writer) -> None:
+        self._response = response
+        self._reader = reader
+        self._writer = writer
+        self.status = response.status
+        self.headers = [*_kept(response.headers), (b"content-type", writer.content_type.encode())]
+        self._begun = self._over = self._cut = False
+
+    async def read(self, sink: Sink | None = None) -> bytes:
+        """Return the next events; b"" at the end; nothing goes into the sink. Raises UpstreamCut."""
+        told = b""
+        while not told and not self._over:
+            if self._cut:
+                raise UpstreamCut("the upstream's answer ended without a finish_reason")
+            told = b"".join(self._next(await self._response.read()))
+        if not told:
+            with suppress(UpstreamCut):  # all was said; read to its end, the connection can be used again
+                await self._response.whole()
+        return told
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come than what the next ``read`` returns."""
+        return self._over and self._response.finished
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._response.__exit__(kind, error, trace)
+
+    def _next(self, data: bytes) -> Iterator[bytes]:
+        reader, writer, last = self._reader, self._writer, self._response.finished
+        if not self._begun:
+            self._begun = True
+            yield from writer.begin()
+        for piece in [*reader.feed(data), *(reader.close() if last else ())]:
+            yield from writer.take(piece)
+        if reader.error:
+            self._over = True
+            yield from writer.fail(reader.error)
+        elif reader.done or (last and reader.ended):
+            self._over = True
+            yield from writer.end(reader.finish_reason, reader.usage)
+        else:
+            self._cut = last
+
+
+async def _translated(
+    response: UpstreamResponse, translation: Translation, writer: Writer, *, stream: bool
+) -> UpstreamResponse:
+    """Return an answer of chat's in the client's format. Raises UpstreamCut."""
+    headers = by_name(response.headers)
+    reader = ChatReader(first(headers, b"content-type") or "", first(headers, b"content-encoding") or "")
+    status = response.status
+    if stream and status < HTTPStatus.BAD_REQUEST:
+        return StreamedAnswer(response, reader, writer)
+    content = await response.whole()
+    if status < HTTPStatus.BAD_REQUEST:
+        status, content = _whole(content, reader, writer)
+    if status >= HTTPStatus.BAD_REQUEST:
+        content = translation.error(status, content)
+    return WholeAnswer(response, status, content)
+
+
+def _whole(body: bytes, reader: ChatReader, writer: Writer) -> tuple[int, bytes]:
+    """Return status and body of an answer that was not streamed; of one that says nothing, status and what it is."""
+    for piece in [*reader.feed(body), *reader.close()]:
+        deque(writer.take(piece), maxlen=0)
+    if reader.error or not reader.ended:
+        return HTTPStatus.BAD_GATEWAY, body
+    deque(writer.end(reader.finish_reason, reader.usage), maxlen=0)
+    return HTTPStatus.OK, orjson.dumps(writer.whole())
+
+
+def _kept(headers: RawHeaders) -> RawHeaders:
+    return [header for header in headers if header[0].lower() not in OF_THE_BODY]
+
+
+def _is_openai(url: str) -> bool:
+    return f".{urlsplit(url).hostname}".endswith(OPENAI)

@@ -1,0 +1,135 @@
+"""Google's answers as a server writes them: whole, and as a stream of events or an array that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import orjson
+
+from burnish.proxy.surfaces.gemini_contents import Part
+from burnish.proxy.surfaces.writing import EVENTS, Piece, WholeCalls, arguments_of
+
+Json = dict[str, Any]
+
+JSON = "application/json; charset=UTF-8"
+FINISH_REASONS = {
+    "stop": "STOP",
+    "tool_calls": "STOP",
+    "function_call": "STOP",
+    "length": "MAX_TOKENS",
+    "content_filter": "SAFETY",
+}
+"""Why chat says that an answer ended → the same in Google's words; OTHER is anything else."""
+STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    408: "DEADLINE_EXCEEDED",
+    409: "ABORTED",
+    413: "INVALID_ARGUMENT",
+    422: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+"""Google's word for a status; INTERNAL for any other."""
+
+
+def error_of(status: int, words: str) -> Json:
+    """Return the body that reports what a status and some words say."""
+    return {"error": {"code": status, "message": words, "status": STATUSES.get(status, "INTERNAL")}}
+
+
+class GeminiWriter:
+    """See Writer."""
+
+    def __init__(self, response_id: str, model: str, *, events: bool = True) -> None:
+        """``events``: how it is streamed."""
+        self.content_type = EVENTS if events else JSON
+        self._events = events
+        self._head = {"modelVersion": model, "responseId": response_id}
+        self._calls = WholeCalls()
+        self._parts: list[Part] = []
+        self._whole: Json = {}
+        self._begun = False
+
+    def begin(self) -> Iterator[bytes]:
+        """Return what a stream begins with."""
+        return iter(())
+
+    def take(self, piece: Piece) -> Iterator[bytes]:
+        """Return what a stream says next."""
+        for told in self._calls.take(piece):
+            self._parts.append(_part(told))
+            yield self._next(self._answer(self._parts[-1:]))
+
+    def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
+        """Return what a stream ends with; reason and counts in chat's words."""
+        called = [_part(told) for told in self._calls.close()]
+        self._parts += called
+        # As Google's, whose clients keep the contents of all parts of a stream, and want something in each.
+        last = called or [{"text": ""}]
+        ending = {"finishReason": FINISH_REASONS.get(finish_reason or "stop", "OTHER")}
+        counts = {"usageMetadata": _counts(usage)} if usage else {}
+        self._whole = self._answer(_joined(self._parts) or last, **ending) | counts
+        yield self._next(self._answer(last, **ending) | counts) + self._close()
+
+    def fail(self, words: str) -> Iterator[bytes]:
+        """Return what a stream ends with in which something went wrong."""
+        yield self._next(error_of(500, words)) + self._close()
+
+    def whole(self) -> Json:
+        """Return the answer as a client gets it that does not stream, once it is at its end."""
+        return self._whole
+
+    def _answer(self, parts: Sequence[Part], **more: Any) -> Json:
+        candidate = {"content": {"parts": parts, "role": "model"}, **more, "index": 0}
+        return {"candidates": [candidate], **self._head}
+
+    def _next(self, told: Json) -> bytes:
+        begun, self._begun = self._begun, True
+        if self._events:
+            return b"data: %b\r\n\r\n" % orjson.dumps(told)
+        return (b",\r\n" if begun else b"[") + orjson.dumps(told)
+
+    def _close(self) -> bytes:
+        return b"" if self._events else b"]"
+
+
+def _part(piece: Piece) -> Part:
+    if piece.call:
+        made = {"id": piece.call.id, "name": piece.call.name, "args": arguments_of(piece.text)}
+        return {"functionCall": made}
+    return {"text": piece.text} | ({"thought": True} if piece.kind == "thought" else {})
+
+
+def _joined(parts: Sequence[Part]) -> list[Part]:
+    """Return parts with those that go on from each other as one."""
+    joined: list[Part] = []
+    for kind, several in groupby(parts, lambda part: part.keys()):
+        alike = list(several)
+        joined += [{**alike[0], "text": "".join(part["text"] for part in alike)}] if "text" in kind else alike
+    return joined
+
+
+def _counts(usage: Json) -> Json:
+    """Return the counts as Google has them: thoughts count apart."""
+    asked, answered = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
+    thoughts = min(_count(usage.get("completion_tokens_details"), "reasoning_tokens"), answered)
+    counts = {"promptTokenCount": asked, "candidatesTokenCount": answered - thoughts}
+    besides = {"cachedContentTokenCount": cached, "thoughtsTokenCount": thoughts}
+    return (
+        counts
+        | {name: count for name, count in besides.items() if count}
+        | {"totalTokenCount": asked + answered}
+    )
+
+
+def _count(counts: Any, name: str) -> int:
+    count = counts.get(name) if isinstance(counts, dict) else None
+    return count if isinstance(count, int) else 0

@@ -1,0 +1,137 @@
+"""Responses → chat completions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.surfaces import ChatRequest
+from burnish.proxy.surfaces.lenient import dumps
+from burnish.proxy.surfaces.responses_writer import ResponseWriter, Tool, begun
+from burnish.proxy.translation.asking import Json, ask
+
+ELSEWHERE = ("conversation", "prompt", "background")
+"""Members that ask for what only a server has that keeps things."""
+REPEATED = (
+    "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id", "reasoning",
+    "temperature", "text", "tool_choice", "tools", "top_p", "truncation", "user",
+)  # fmt: skip
+"""Members of a request that its response says again."""
+
+
+def as_chat(body: Json, request: ChatRequest) -> Json:
+    """Return the body that asks the same in chat. Raises InvalidRequest where that cannot be.
+
+    Left out: tools that OpenAI's servers run, encrypted reasoning, what to store, metadata.
+    """
+    for name in ELSEWHERE:
+        if body.get(name):
+            raise InvalidRequest(
+                f"the upstream knows chat completions only, and burnish cannot give it what {name} means",
+                param=name,
+            )
+    effort = body["reasoning"].get("effort") if isinstance(body.get("reasoning"), dict) else None
+    return ask(
+        [_message(message) for message in request.messages],
+        request.params,
+        stream=request.stream,
+        tools=[_function(tool, space) for tool, space in _tools(body)],
+        tool_choice=_choice(body.get("tool_choice")),
+        max_tokens=body.get("max_output_tokens"),
+        reasoning_effort=effort,
+        response_format=_format(body),
+    )
+
+
+def writer(body: Json, completion_id: str, model: str) -> ResponseWriter:
+    """Return what writes the answer to a request."""
+    repeated = {name: body[name] for name in REPEATED if body.get(name) is not None}
+    head = (
+        begun(f"resp_{completion_id.partition('_')[2]}", model, body.get("previous_response_id")) | repeated
+    )
+    return ResponseWriter(head, completion_id, _renamed(body))
+
+
+def _renamed(body: Json) -> dict[str, Tool]:
+    """Return the tools that the model knows by another name or as another kind, by what they are to it."""
+    known = {
+        _name(tool, space): Tool(tool["name"], space, tool["type"] == "custom")
+        for tool, space in _tools(body)
+    }
+    return {name: tool for name, tool in known.items() if tool != Tool(name)}
+
+
+def _tools(body: Json) -> Iterator[tuple[Json, str | None]]:
+    """Return the tools that the client runs, and the namespaces that they are in."""
+    for tool in _objects(body.get("tools")):
+        if tool.get("type") == "namespace":
+            yield from (
+                (each, str(tool.get("name"))) for each in _objects(tool.get("tools")) if _is_run(each)
+            )
+        elif _is_run(tool):
+            yield tool, None
+
+
+def _objects(given: Any) -> list[Json]:
+    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+
+
+def _is_run(tool: Json) -> bool:
+    """Whether the client runs a tool."""
+    return tool.get("type") in ("function", "custom") and isinstance(tool.get("name"), str)
+
+
+def _name(tool: Json, space: Any) -> str:
+    """Return how the model is told that a tool is called."""
+    return f"{str(space).removesuffix('__')}__{tool['name']}" if space else str(tool["name"])
+
+
+def _function(tool: Json, space: str | None) -> Json:
+    described = str(tool.get("description") or "")
+    parameters: Any = tool.get("parameters") or {"type": "object", "properties": {}}
+    if tool["type"] == "custom":
+        wanted = tool.get("format")
+        if isinstance(wanted, dict) and wanted.get("definition"):
+            described += (
+                f"\n\nThe input follows this grammar ({wanted.get('syntax')}):\n{wanted['definition']}"
+            )
+        parameters = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    strict = {"strict": True} if tool.get("strict") is True else {}
+    function = {"name": _name(tool, space), "description": described, "parameters": parameters, **strict}
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: Any) -> Any:
+    """Return which tool the model must call, where it is one that the client runs."""
+    if isinstance(choice, str):
+        return choice
+    if isinstance(choice, dict) and isinstance(choice.get("name"), str):
+        return {"type": "function", "function": {"name": _name(choice, choice.get("namespace"))}}
+    return None
+
+
+def _message(message: Json) -> Json:
+    """Return a message with its calls as the model was told of the tools."""
+    calls = message.get("tool_calls")
+    return {**message, "tool_calls": [_call(call) for call in calls]} if calls else message
+
+
+def _call(call: Json) -> Json:
+    called = call.get("function") or call["custom"]
+    arguments = called["arguments"] if "arguments" in called else {"input": called.get("input")}
+    written = arguments if isinstance(arguments, str) else dumps(arguments or {})
+    function = {"name": _name(called, call.get("namespace")), "arguments": written}
+    return {"id": call["id"], "type": "function", "function": function}
+
+
+def _format(body: Json) -> Json | None:
+    """Return which JSON the answer is to be."""
+    wanted: Any = body.get("text")
+    wanted = wanted.get("format") if isinstance(wanted, dict) else None
+    if not isinstance(wanted, dict) or wanted.get("type") not in ("json_object", "json_schema"):
+        return None
+    schema = {
+        key: wanted[key] for key in ("name", "description", "schema", "strict") if wanted.get(key) is not None
+    }
+    return {"type": wanted["type"]} | ({"json_schema": schema} if wanted["type"] == "json_schema" else {})

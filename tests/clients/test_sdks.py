@@ -1,0 +1,203 @@
+"""Real SDKs before burnish: their answers are in the log as they assembled them, and each rating finds its answer."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.clients.sdk import Program, Sdk, Talk, running_sdk
+from tests.clients.sdk_model import ERRORS, RETRY_AFTER, Says, SdkModel, sdk_model
+from tests.support.burnish import Burnish, running
+
+PYTHON, PYTHON_2, NODE = "sdks/bin/python", "sdks-openai2/bin/python", "node_modules/.bin/node"
+OPENAI = ("NotFoundError", "RateLimitError", "InternalServerError")
+LANGCHAIN = ("OpenAIModelNotFoundError", "OpenAIRateLimitError", "OpenAIAPIError")
+PYDANTIC_AI = ("ModelNotFoundError", "ModelRateLimitError", "ModelServerError")
+OLLAMA = ("ResponseError",) * 3
+AI_SDK = ("AI_APICallError",) * 3
+SDKS = [
+    Sdk("openai-python", (PYTHON, "openai_chat.py"), OPENAI, header="whole"),
+    Sdk("openai-python-responses", (PYTHON, "openai_responses.py"), OPENAI, header="whole"),
+    Sdk("anthropic-python", (PYTHON, "anthropic_messages.py"), OPENAI),
+    Sdk("ollama-python", (PYTHON, "ollama_chat.py"), OLLAMA, id="never", says_when=False),
+    Sdk("google-genai-python", (PYTHON, "google_genai.py"), ("ClientError", "ClientError", "ServerError")),
+    Sdk("langchain-python", (PYTHON, "langchain_chat.py"), LANGCHAIN, id="whole", thoughts="never"),
+    Sdk("litellm", (PYTHON_2, "litellm_sdk.py"), OPENAI),
+    Sdk("openai-agents", (PYTHON, "openai_agents.py", "responses"), OPENAI, header="never", runs_tools=True),
+    Sdk("openai-agents-chat", (PYTHON, "openai_agents.py", "chat"), OPENAI, header="never", runs_tools=True),
+    Sdk("pydantic-ai", (PYTHON, "pydantic_ai_chat.py"), PYDANTIC_AI, header="never", runs_tools=True),
+    Sdk("llama-index", (PYTHON_2, "llama_index_chat.py"), OPENAI, header="never"),
+    Sdk("openai-node", (NODE, "openai_chat.mjs"), OPENAI, header="whole", thoughts="whole"),
+    Sdk("openai-node-responses", (NODE, "openai_responses.mjs"), OPENAI, header="whole"),
+    Sdk("anthropic-node", (NODE, "anthropic_messages.mjs"), OPENAI),
+    Sdk("ollama-node", (NODE, "ollama_chat.mjs"), OLLAMA, id="never", says_when=False),
+    Sdk("google-genai-node", (NODE, "google_genai.mjs"), ("ApiError",) * 3, says_when=False),
+    Sdk("langchain-node", (NODE, "langchain_chat.mjs"), OPENAI, header="never"),
+    Sdk("ai-sdk", (NODE, "ai_sdk.mjs", "compatible"), AI_SDK),
+    Sdk("ai-sdk-openai", (NODE, "ai_sdk.mjs", "openai"), AI_SDK),
+    Sdk("ai-sdk-anthropic", (NODE, "ai_sdk.mjs", "anthropic"), AI_SDK),
+]
+
+BY_REFERENCE = Sdk("ai-sdk-openai-store", (NODE, "ai_sdk.mjs", "openai", "store"), AI_SDK)
+INSTRUCTOR = Sdk("instructor", (PYTHON_2, "instructor_chat.py"), OPENAI, header="never")
+ON_ANOTHER = ("langchain-python", "openai-agents-chat", "pydantic-ai", "llama-index", "langchain-node")
+"""Their streams are read by the SDKs of OpenAI."""
+OF_THE_ENGINE = [each for each in SDKS if each.name not in ON_ANOTHER]
+"""What llama.cpp does not speak burnish translates."""
+
+_numbers = itertools.count(100)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[SdkModel]:
+    with sdk_model() as running_model:
+        yield running_model
+
+
+@pytest.fixture(scope="module")
+def burnish(model: SdkModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Burnish]:
+    data = tmp_path_factory.mktemp("burnish") / "data"
+    with running(data, "--no-train", "--upstream", model.url) as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Burnish]:
+    with running(tmp_path_factory.mktemp("engine") / "data", "--no-train") as up:
+        yield up
+
+
+@pytest.fixture(scope="module", params=SDKS, ids=lambda each: each.name)
+def sdk(request: pytest.FixtureRequest) -> Sdk:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def program(sdk: Sdk, burnish: Burnish, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    with running_sdk(sdk, burnish.url, tmp_path_factory.mktemp(sdk.name)) as started:
+        yield started
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "streamed"])
+def talk(
+    sdk: Sdk, program: Program, burnish: Burnish, model: SdkModel, request: pytest.FixtureRequest
+) -> Talk:
+    return Talk(sdk, program, burnish, model, request.param)
+
+
+def question() -> str:
+    return f"Why is sky number {next(_numbers)} blue?"
+
+
+def answer() -> Says:
+    """One that nobody gave before."""
+    number = next(_numbers)
+    return Says(f"Sky {number} scatters what is blue – by λ⁻⁴ 🌤.", thought=f"They ask for sky {number}.")
+
+
+def call() -> Says:
+    return Says(arguments={"city": "Zürich", "days": next(_numbers)}, thought="I must look.")
+
+
+def test_a_session(talk: Talk) -> None:
+    """Turns, a tool, regenerations, an edit and a compaction: each rating reaches the answer that it was given to."""
+    first = talk.ask([], question(), answer())
+    talk.rate_by_name(first)
+    looked = talk.ask_for_tool(first.history, question(), call(), "sunny", answer())
+    talk.rate_by_name(looked)
+    rated = talk.rate_by_type(looked)
+    # The history may keep that exchange, or leave it out.
+    third = talk.ask(rated.history, question(), answer())
+    talk.rate_by_type(third)
+    fourth = talk.ask(third.history, question(), answer())
+    regenerated = talk.again(fourth, answer())
+    talk.rate_by_name(regenerated)
+    talk.rate_by_type(regenerated)
+    talk.rate_by_type(fourth)  # they went back to it
+    edited = talk.ask(first.history, question(), answer())
+    talk.rate_by_type(edited)
+    talk.rate_by_name(fourth)
+    summary = talk.ask([], f"All that was said before: skies are blue. {question()}", answer())
+    talk.rate_by_type(summary)
+    kept = talk.ask([summary.history[0], fourth.history[-1]], question(), answer())
+    talk.rate_by_type(kept)
+    talk.rate_by_name(kept)
+    logged = talk.logged()
+    assert talk.answers == [talk.sdk.sees(each, talk.streamed) for each in logged]
+    assert talk.rated() == {comment: logged[number]["id"] for comment, number in talk.meant.items()}
+    assert {each["outcome"] for each in logged} == {"complete"}
+    assert not any(b"/rl" in each.body for each in talk.model.requests)
+
+
+def test_answers_that_read_alike(talk: Talk) -> None:
+    """Whose history tells them apart are rated as ever; where nothing does, nothing is rated."""
+    one = talk.ask([], question(), Says("Done.", thought="Easy."))
+    other = talk.ask([], question(), Says("Done.", thought="Easy."))
+    talk.rate_by_type(one)
+    talk.rate_by_type(other)
+    talk.rate_by_type(talk.again(other, Says("Done.", thought="Easy.")))
+    talk.rate_by_type(one)
+    summary = talk.ask([], "All that was said before: it is done.", answer())
+    unclear = talk.type([summary.history[0], one.history[-1]], "/rl good which one")
+    assert unclear.answer["text"].startswith("burnish: nothing was rated: answers that read exactly like")
+    logged = talk.logged()
+    assert talk.rated() == {comment: logged[number]["id"] for comment, number in talk.meant.items()}
+
+
+def test_errors_are_its_own(talk: Talk) -> None:
+    """What the upstream refuses is what the SDK says; a rating after it means the answer before."""
+    first = talk.ask([], question(), answer())
+    for status, expected in zip(ERRORS, talk.sdk.errors, strict=True):
+        error = talk.fail(first.history, question(), status)
+        assert (error["type"], error["status"]) == (expected, status), error["message"]
+        assert f"refused with {status}" in error["message"]
+        assert error["retry_after"] == (RETRY_AFTER if talk.sdk.says_when else None)
+    talk.rate_by_type(first)
+    assert list(talk.rated().values()) == [talk.logged()[0]["id"]]
+
+
+@pytest.mark.parametrize("sdk", [BY_REFERENCE], ids=[BY_REFERENCE.name], indirect=True)
+def test_names_of_items_are_no_history(talk: Talk) -> None:
+    """Where a client names answers that the upstream keeps, ``/rl`` refuses; ids and headers rate as ever.
+
+    The upstream hears of that no more than of any other ``/rl``.
+    """
+    first = talk.ask([], question(), answer())
+    talk.rate_by_name(first)
+    typed = talk.type(first.history, "/rl good this one")
+    assert typed.answer["text"].startswith("burnish: nothing was rated")
+    talk.rate_by_name(talk.ask(typed.history, question(), answer()))
+    assert [b"/rl" in each.body or b"_rl_" in each.body for each in talk.model.requests][-2:] == [
+        False,
+        False,
+    ]
+    logged = talk.logged()
+    assert talk.rated() == {comment: logged[number]["id"] for comment, number in talk.meant.items()}
+
+
+@pytest.mark.parametrize("sdk", [INSTRUCTOR], ids=[INSTRUCTOR.name], indirect=True)
+@pytest.mark.parametrize("talk", [False], ids=["whole"], indirect=True)
+def test_answers_that_are_objects(talk: Talk) -> None:
+    """What burnish says to ``/rl`` is no object, so the SDK raises; the rating has been given all the same."""
+    first = talk.ask([], question(), call())
+    talk.rate_by_name(first)
+    typed = talk.program.turn(of=first.history, user="/rl good typed", stream=False)
+    assert typed["error"]["type"] == "InstructorRetryException", typed
+    (logged,) = talk.logged()
+    assert talk.answers == [talk.sdk.sees(logged, talk.streamed)]
+    assert talk.rated() == {"rating 0": logged["id"], "typed": logged["id"]}
+
+
+@pytest.mark.parametrize("sdk", OF_THE_ENGINE, ids=lambda each: each.name, indirect=True)
+def test_a_real_engines_stream(sdk: Sdk, engine: Burnish, tmp_path: Path) -> None:
+    """What the embedded engine streams makes the same answer in the SDK as in the log."""
+    with running_sdk(sdk, engine.url, tmp_path / "home") as program:
+        talk = Talk(sdk, program, engine, SdkModel(), streamed=True)
+        # SDKs of Responses raise where an answer is longer than they ask for.
+        got = program.turn(of=[], user="What is the capital of France? Say one word.", stream=True)
+    assert "error" not in got, got
+    assert got["answers"][0]["text"]
+    assert got["answers"] == [sdk.sees(each, streamed=True) for each in talk.logged()]

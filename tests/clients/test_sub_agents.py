@@ -1,0 +1,82 @@
+"""An agent has a sub-agent work for it: that is logged, and nobody's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.clients.agent import Agent
+from tests.clients.script import delegated
+from tests.clients.test_agents import AGENTS, said
+from tests.support.burnish import Burnish
+from tests.support.scripted_model import ScriptedModel
+
+HEADLESS = {each.name: each for each in AGENTS}
+LOOKER = (
+    "---\nname: looker\ndescription: Looks at the sky\n---\nYou look at whatever you are told to look at.\n"
+)
+DESCRIBED = {"claude-code": ".claude/agents/looker.md", "qwen-code": ".qwen/agents/looker.md"}
+"""Where the person describes a sub-agent; others have one by themselves."""
+IN_HEADERS = ("claude-code", "opencode")
+"""Those that say in headers whose request it is; the others' words tell it."""
+
+
+@pytest.fixture(params=["claude-code", "codex", "opencode", "qwen-code"])
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def agent(name: str, burnish: Burnish, model: ScriptedModel, tmp_path: Path) -> Iterator[Agent]:
+    agent = Agent(burnish, model, tmp_path / name)
+    if name in DESCRIBED:
+        agent.write(DESCRIBED[name], LOOKER)
+    agent.burnish_says("connect", name)
+    agent.begin()
+    yield agent
+    agent.end()
+
+
+def test_a_sub_agent_is_nobodys_answer(name: str, agent: Agent) -> None:
+    """Its answer is found by its id only, and a rating of the turn is one of what the agent itself said."""
+    headless = HEADLESS[name]
+    asked, found, answer = delegated()
+    assert answer in agent.run(*(headless.with_tools or headless.ask), asked)
+    (looked,) = [each for each in agent.logged() if said(each) == found]
+    (turn,) = [each for each in agent.logged() if said(each) == answer]
+    assert looked["sub_agent"] is (name in IN_HEADERS)
+    assert looked["conversation_id"] != turn["conversation_id"]
+    refused = rate(agent, looked["conversation_id"])
+    assert refused.status_code == HTTPStatus.NOT_FOUND, refused.text
+
+    agent.burnish_says("good")
+    assert agent.given() == {turn["id"]: 1.0}
+    assert covered(agent) == calls(agent, turn["conversation_id"]) | {turn["id"]}
+    assert "rated bad" in agent.run(*(headless.again or ()), "/rl bad")
+    assert agent.given() == {turn["id"]: -1.0}
+    assert covered(agent) == calls(agent, turn["conversation_id"]) | {turn["id"]}
+
+
+def rate(agent: Agent, conversation: str) -> httpx.Response:
+    rating = {"conversation_id": conversation, "rating": "good"}
+    return httpx.post(f"{agent.burnish.url}/v1/feedback", json=rating, timeout=10)
+
+
+def covered(agent: Agent) -> set[str]:
+    """What the ratings are about."""
+    return {each["id"] for each in agent.logged() if each["rating"] is not None}
+
+
+def calls(agent: Agent, conversation: str) -> set[str]:
+    """The answers of a conversation that called tools: it has at least one."""
+    found = {
+        each["id"]
+        for each in agent.logged()
+        if each["conversation_id"] == conversation and (each["reply"] or {}).get("tool_calls")
+    }
+    assert found
+    return found

@@ -1,0 +1,133 @@
+"""Requests are the same however their bytes come, and whatever other protocol they offer to speak."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+import pytest
+
+from tests.support.burnish import running
+from tests.support.exchanging import Asked, Planned, Stage, read_chunk, read_head, request_bytes, stage
+from tests.support.inprocess import serving
+from tests.support.upstream import completion, reply, upstream
+
+CHAT = "/v1/chat/completions"
+BODY = b'{"model":"m","messages":[]}'
+
+
+async def two(running: Stage, content: bytes, at: int) -> list[bytes]:
+    """Send bytes in two pieces, and read two answers."""
+    reader, writer = await running.connect()
+    writer.write(content[:at])
+    await asyncio.sleep(0.002)  # so that they come as two
+    writer.write(content[at:])
+    found = []
+    for _ in range(2):
+        await read_head(reader)
+        body = b""
+        while chunk := await read_chunk(reader):
+            body += chunk
+            running.go_on()
+        found.append(body)
+    writer.close()
+    return found
+
+
+@pytest.mark.parametrize("target", [CHAT, "/other"])
+@pytest.mark.parametrize("chunked", [True, False])
+def test_a_request_sent_ahead_may_be_split_at_any_byte(tmp_path: Path, target: str, chunked: bool) -> None:
+    with stage(tmp_path) as running:
+        first, second = (
+            request_bytes(
+                Asked("POST", target, [(b"X-Turn", turn)], BODY, [BODY] if chunked else None), running.url
+            )
+            for turn in (b"1", b"2")
+        )
+        for at in range(len(first), len(first + second)):
+            running.plan(Planned(200, [], [b"ans", b"wer"]))
+            before = len(running.upstream.requests)
+            assert running.run(two(running, first + second, at)) == [b"answer"] * 2
+            got = running.upstream.requests[before:]
+            assert [(each.header("x-turn"), each.body) for each in got] == [("1", BODY), ("2", BODY)]
+
+
+OTHER = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+
+
+@pytest.mark.parametrize("pieces", [1, 9])
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_a_request_that_offers_another_protocol_is_one_like_any(
+    tmp_path: Path, pieces: int, chunked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Java's HTTP client offers HTTP/2 with its first request, which may have a body."""
+    body = orjson.dumps({"model": "mock", "messages": [{"role": "user", "content": "Hi"}]})
+    framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
+    length = b"Transfer-Encoding: chunked\r\n" if chunked else b"Content-Length: %d\r\n" % len(body)
+    one = b"POST %b HTTP/1.1\r\nHost: localhost\r\n%b%b\r\n%b" % (CHAT.encode(), OTHER, length, framed)
+    async with upstream(reply(completion())) as server, serving(tmp_path, upstream=server.url) as (url, _):
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        said = 3 * one  # two of them sent ahead
+        for at in range(0, len(said), len(said) // pieces + 1):
+            writer.write(said[at : at + len(said) // pieces + 1])
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            for _ in range(3):
+                head = await reader.readuntil(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 200 ")
+                assert await reader.readexactly(len(completion())) == completion()
+        writer.close()
+    assert [each.body for each in server.requests] == [body] * 3
+    names = {name.lower() for each in server.requests for name, _ in each.headers}
+    assert not names & {"upgrade", "http2-settings"}
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("protocol", [b"websocket", b"h2c"])
+async def test_an_offer_that_cannot_be_read_is_refused(
+    tmp_path: Path, protocol: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path, upstream="http://127.0.0.1:9") as (url, _):
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(b"GET /\xff HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % protocol)
+        assert (await reader.read(-1)).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+    assert not caplog.records
+
+
+async def test_a_thousand_offers_at_once_are_answered(tmp_path: Path) -> None:
+    async with upstream(reply(b"fine")) as server, serving(tmp_path, upstream=server.url) as (url, _):
+        address = urlsplit(url)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(1000 * (b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % OTHER))
+        for _ in range(1000):
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+            await reader.readexactly(4)
+        writer.close()
+
+
+async def test_without_uvloop_answers_are_as_prompt(tmp_path: Path) -> None:
+    """Where the kernel may hold a piece back until the one before is acknowledged (Nagle), each takes 40 ms."""
+    (tmp_path / "missing").mkdir()
+    (tmp_path / "missing" / "uvloop.py").write_text("raise ImportError")
+    env = {"PYTHONPATH": str(tmp_path / "missing"), "BURNISH_ENGINE": "none"}
+    took = []
+    async with upstream(reply(completion())) as server:
+        program = running(tmp_path / "data", "--upstream", server.url, env=env)
+        up = await asyncio.to_thread(program.__enter__)
+        try:
+            async with httpx.AsyncClient(base_url=up.url) as client:
+                for _ in range(40):
+                    began = time.perf_counter()
+                    assert (await client.post(CHAT, content=BODY)).content == completion()
+                    took.append(time.perf_counter() - began)
+        finally:
+            await asyncio.to_thread(program.__exit__, None, None, None)
+    assert statistics.median(took) < 0.03

@@ -1,0 +1,143 @@
+"""What is far too large is passed through or refused, and the memory of the whole program hardly grows."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from tests.support.burnish import running
+from tests.support.dialects import DIALECTS, Dialect, tool, user
+from tests.support.recorded import RECORDED, Recorded
+from tests.support.upstream import Received, upstream
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+MIB = 2**20
+LARGE = 100 * MIB
+PIECE = b"x" * 2**16
+THROUGH_MIB = 32
+"""What may be held of something that is only passed through."""
+LOGGED_MIB = 192
+"""What the log may hold of an answer: 32 MiB of it, as it came and as one piece, and what it makes of them."""
+
+STREAMS = {
+    name: recorded for name, recorded in RECORDED.items() if not recorded.fails and len(recorded.parts) > 1
+}
+
+
+@dataclass
+class World:
+    """burnish as a process of its own, before a server that says what it is told to."""
+
+    http: httpx.AsyncClient
+    pid: int
+    says: Callable[[], Iterator[bytes]]
+    content_type: str = "text/plain"
+
+    async def answer(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {self.content_type}\r\n".encode())
+        writer.write(b"transfer-encoding: chunked\r\n\r\n")
+        for part in self.says():
+            writer.write(b"%x\r\n%b\r\n" % (len(part), part))
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+    async def read(self, path: str, **body: Any) -> tuple[int, int, str]:
+        """Ask; return status and length of the answer, and the name that it has in the log."""
+        async with self.http.stream("POST", path, **body) as answer:
+            size = sum([len(part) async for part in answer.aiter_raw()])
+        return answer.status_code, size, answer.headers.get("x-burnish-completion-id", "")
+
+    async def logged(self, name: str) -> dict[str, Any]:
+        """What the log has, which is there when it has been understood."""
+        return dict((await self.http.get(f"/burnish/completions/{name}")).json())
+
+    def status(self, field: str) -> int:
+        """A figure of the process's memory, in MiB."""
+        said = Path(f"/proc/{self.pid}/status").read_text()
+        return int(said.partition(f"{field}:")[2].split()[0]) // 1024
+
+    def forget_peak(self) -> None:
+        """Have the peak be what there is now."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    @asynccontextmanager
+    async def growing_less_than(self, limit_mib: int) -> AsyncIterator[None]:
+        """See that the most memory that is used meanwhile is not much more than before."""
+        before = self.status("VmRSS")
+        self.forget_peak()
+        yield
+        assert self.status("VmHWM") - before < limit_mib
+
+
+@asynccontextmanager
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        await here.answer(request, writer)
+
+    async with upstream(script) as server:
+        program = running(tmp_path, "--upstream", server.url, env={"BURNISH_ENGINE": "none"})
+        burnish = await asyncio.to_thread(program.__enter__)
+        try:
+            async with httpx.AsyncClient(base_url=burnish.url, trust_env=False, timeout=120) as http:
+                here = World(http, burnish.pid, lambda: iter([b"{}"]))
+                await here.read("/v1/chat/completions", json=DIALECTS["chat"].body((user("Hi."),)))
+                yield here
+        finally:
+            await asyncio.to_thread(program.__exit__, None, None, None)
+
+
+async def test_what_is_no_completion_is_never_held(tmp_path: Path) -> None:
+    async def upload() -> AsyncIterator[bytes]:
+        for _ in range(LARGE // len(PIECE)):
+            yield PIECE
+
+    async with world(tmp_path) as here:
+        async with here.growing_less_than(THROUGH_MIB):
+            assert (await here.read("/v1/files", content=upload()))[:2] == (200, 2)
+        here.says = lambda: (PIECE for _ in range(LARGE // len(PIECE)))
+        async with here.growing_less_than(THROUGH_MIB):
+            assert (await here.read("/v1/files", content=b""))[:2] == (200, LARGE)
+
+
+async def test_tool_output_of_a_hundred_megabytes_is_refused_at_once_in_the_words_of_the_format(
+    tmp_path: Path,
+) -> None:
+    asked = (user("Read it."), tool("a line of a log \n" * (LARGE // 17)))
+    async with world(tmp_path) as here:
+        for name, dialect in DIALECTS.items():
+            async with here.growing_less_than(THROUGH_MIB):
+                answer = await here.http.post(dialect.path, content=orjson.dumps(dialect.body(asked)))
+            assert answer.status_code == 413, name
+            error = answer.json()["error"]
+            assert "max_body_bytes" in (error if isinstance(error, str) else error["message"]), name
+
+
+@pytest.mark.parametrize("surface", STREAMS)
+async def test_a_stream_of_a_hundred_megabytes_goes_through_and_the_log_says_what_it_lacks(
+    tmp_path: Path, surface: str
+) -> None:
+    recorded: Recorded = STREAMS[surface]
+    dialect: Dialect = DIALECTS[recorded.surface]
+    middle = recorded.parts[len(recorded.parts) // 3] * 500
+    count = LARGE // len(middle)
+    async with world(tmp_path) as here:
+        here.says, here.content_type = lambda: (middle for _ in range(count)), recorded.content_type
+        async with here.growing_less_than(LOGGED_MIB):
+            status, size, name = await here.read(
+                recorded.path, json=dialect.body((user("Hi."),)) | {"stream": True}
+            )
+            record = await here.logged(name)
+    assert (status, size) == (200, count * len(middle))
+    assert record["outcome"] == "cut"
+    assert "only the first" in record["error"]

@@ -1,0 +1,409 @@
+"""What clients of other formats ask, as an engine is asked that knows chat completions only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.surfaces import SURFACES
+from burnish.proxy.translation import TRANSLATIONS
+
+Json = dict[str, Any]
+
+
+def as_chat(surface: str, **body: Any) -> Json:
+    return TRANSLATIONS[surface].as_chat(body, SURFACES[surface].read(body))
+
+
+def messages(*said: Json, **more: Any) -> Json:
+    return as_chat("messages", messages=list(said), **more)
+
+
+def responses(*items: Any, **more: Any) -> Json:
+    return as_chat("responses", input=list(items), **more)
+
+
+def gemini(*contents: Any, **more: Any) -> Json:
+    return as_chat("gemini", contents=list(contents), **more)
+
+
+def user(content: Any) -> Json:
+    return {"role": "user", "content": content}
+
+
+def text(said: str) -> Json:
+    return {"type": "text", "text": said}
+
+
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+SHOWN = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+
+
+def test_the_system_prompt_is_one_message_at_the_beginning() -> None:
+    asked = messages(
+        user([text("Weather?"), text("In Köln.")]),
+        {"role": "system", "content": "It is Monday."},
+        {"role": "assistant", "content": "Rain."},
+        user("And now?"),
+        {"role": "system", "content": "It is Tuesday."},
+        system=[text("Be brief."), text("Be kind.")],
+    )
+    assert asked["messages"] == [
+        {"role": "system", "content": "Be brief.\nBe kind.\n\nIt is Monday."},
+        user("Weather?\nIn Köln."),
+        {"role": "assistant", "content": "Rain."},
+        user("And now?"),
+        user("It is Tuesday."),
+    ]
+
+
+def test_what_tools_show_is_shown_behind_all_results() -> None:
+    use = {"type": "tool_use", "name": "look", "input": {}}
+    result = {"type": "tool_result", "is_error": True}
+    asked = messages(
+        {"role": "assistant", "content": [{**use, "id": "a"}, {**use, "id": "b"}]},
+        user(
+            [
+                {**result, "tool_use_id": "a", "content": [text("wet"), IMAGE]},
+                {**result, "tool_use_id": "b", "content": "dry"},
+                text("Go on."),
+                IMAGE,
+            ]
+        ),
+    )
+    assert asked["messages"][1:] == [
+        {"role": "tool", "tool_call_id": "a", "content": "wet"},
+        {"role": "tool", "tool_call_id": "b", "content": "dry"},
+        user([SHOWN]),
+        user([text("Go on."), SHOWN]),
+    ]
+
+
+def test_documents_are_texts_or_files() -> None:
+    plain = {"type": "text", "media_type": "text/plain", "data": "Once upon a time."}
+    pdf = {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
+    parts = [{"type": "document", "source": plain}, {"type": "document", "source": pdf, "title": "a.pdf"}]
+    file = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
+    assert messages(user(parts))["messages"] == [
+        user([text("Once upon a time."), {"type": "file", "file": file}])
+    ]
+
+
+def test_settings_go_along_where_chat_has_them() -> None:
+    schema = {"type": "object"}
+    asked = messages(
+        user("Weather?"),
+        max_tokens=9,
+        temperature=0.1,
+        top_k=3,
+        stop_sequences=["."],
+        stream=True,
+        metadata={"user_id": "ann"},
+        thinking={"type": "adaptive"},
+        output_config={"effort": "high", "format": {"type": "json_schema", "schema": schema}},
+    )
+    del asked["messages"]
+    assert asked == {
+        "max_tokens": 9,
+        "temperature": 0.1,
+        "top_k": 3,
+        "stop": ["."],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": schema, "strict": True},
+        },
+    }
+    asked = responses(
+        user("Weather?"),
+        max_output_tokens=9,
+        reasoning={"effort": "low", "summary": "auto"},
+        store=False,
+        include=["reasoning.encrypted_content"],
+        text={"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": False}},
+    )
+    del asked["messages"]
+    assert asked == {
+        "max_tokens": 9,
+        "reasoning_effort": "low",
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "a", "schema": schema, "strict": False},
+        },
+    }
+
+
+def test_tools_that_the_upstream_cannot_run_are_left_out() -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    asked = messages(user("News?"), tools=[search], tool_choice={"type": "tool", "name": "web_search"})
+    assert asked.keys() == {"messages"}
+    assert responses(user("News?"), tools=[{"type": "web_search"}], tool_choice="auto").keys() == {"messages"}
+
+
+def test_tools_of_other_kinds_are_functions_to_the_model() -> None:
+    grammar = {"type": "grammar", "syntax": "lark", "definition": "start: /a/"}
+    patch = {"type": "custom", "name": "patch", "description": "Patches.", "format": grammar}
+    spawn = {"type": "function", "name": "spawn", "parameters": {"type": "object"}}
+    called = [
+        {"type": "custom_tool_call", "call_id": "a", "name": "patch", "input": "aaa"},
+        {"type": "function_call", "call_id": "b", "name": "spawn", "namespace": "agents", "arguments": "{}"},
+    ]
+    asked = responses(
+        user("Go."),
+        *called,
+        {"type": "custom_tool_call_output", "call_id": "a", "output": "done"},
+        tools=[patch, {"type": "namespace", "name": "agents", "tools": [spawn]}],
+        tool_choice={"type": "custom", "name": "patch"},
+    )
+    first, second = (tool["function"] for tool in asked["tools"])
+    assert (first["name"], second["name"]) == ("patch", "agents__spawn")
+    assert first["description"].endswith("start: /a/")
+    assert first["parameters"]["required"] == ["input"]
+    assert asked["tool_choice"] == {"type": "function", "function": {"name": "patch"}}
+    made = [call["function"] for call in asked["messages"][1]["tool_calls"]]
+    assert made == [
+        {"name": "patch", "arguments": '{"input":"aaa"}'},
+        {"name": "agents__spawn", "arguments": "{}"},
+    ]
+
+
+@pytest.mark.parametrize("field", ["conversation", "prompt", "background"])
+def test_what_only_a_server_has_that_keeps_things_is_refused_by_name(field: str) -> None:
+    with pytest.raises(InvalidRequest, match=field) as caught:
+        responses(user("Weather?"), **{field: True})
+    assert caught.value.param == field
+
+
+def test_ollamas_settings_go_along_where_chat_has_them() -> None:
+    schema = {"type": "object"}
+    tool = {"type": "function", "function": {"name": "look", "parameters": schema}}
+    options = {
+        "num_predict": 9,
+        "num_ctx": 4096,
+        "temperature": 0.1,
+        "top_k": 3,
+        "repeat_penalty": 1.1,
+        "stop": ["."],
+    }
+    asked = as_chat(
+        "ollama_chat",
+        messages=[{"role": "system", "content": "Be brief."}, {**user("Look!"), "images": ["iVBORw0KGgo="]}],
+        options=options,
+        tools=[tool],
+        format=schema,
+        think="low",
+        keep_alive=5,
+    )
+    shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    assert asked == {
+        "messages": [{"role": "system", "content": "Be brief."}, user([text("Look!"), shown])],
+        "max_tokens": 9,
+        "temperature": 0.1,
+        "top_k": 3,
+        "repetition_penalty": 1.1,
+        "stop": ["."],
+        "tools": [tool],
+        "reasoning_effort": "low",
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    asked = as_chat(
+        "ollama_generate",
+        prompt="Look!",
+        system="Be brief.",
+        images=["iVBORw0KGgo="],
+        format="json",
+        think=True,
+        stream=False,
+        options={"num_predict": -1},
+    )
+    assert asked == {
+        "messages": [{"role": "system", "content": "Be brief."}, user([text("Look!"), shown])],
+        "response_format": {"type": "json_object"},
+    }
+
+
+@pytest.mark.parametrize("field", ["raw", "suffix", "template", "context"])
+def test_a_prompt_that_is_no_conversation_is_refused_by_name(field: str) -> None:
+    with pytest.raises(InvalidRequest, match=field) as caught:
+        as_chat("ollama_generate", prompt="def f(", **{field: [1] if field == "context" else "x"})
+    assert caught.value.param == field
+
+
+@pytest.mark.parametrize(("surface", "asked"), [("ollama_chat", {"messages": []}), ("ollama_generate", {})])
+def test_what_only_loads_a_model_is_refused(surface: str, asked: Json) -> None:
+    with pytest.raises(InvalidRequest, match="nothing is asked"):
+        as_chat(surface, keep_alive=0, **asked)
+
+
+def test_googles_settings_go_along_where_chat_has_them() -> None:
+    schema = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}}
+    plain = {"type": "object", "properties": {"city": {"type": "string"}}}
+    config = {
+        "temperature": 0.1,
+        "topK": 40.0,
+        "maxOutputTokens": 9,
+        "stopSequences": ["."],
+        "candidateCount": 1,
+        "responseMimeType": "application/json",
+        "responseSchema": schema,
+        "thinkingConfig": {"thinkingBudget": 0},
+    }
+    functions = [{"name": "look", "parameters": schema}, {"name": "go"}]
+    called = {"mode": "ANY", "allowedFunctionNames": ["look"]}
+    asked = gemini(
+        {
+            "role": "user",
+            "parts": [{"text": "Look!"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}],
+        },
+        systemInstruction={"parts": [{"text": "Be brief."}]},
+        generationConfig=config,
+        tools=[{"functionDeclarations": functions}, {"googleSearch": {}}],
+        toolConfig={"functionCallingConfig": called},
+        safetySettings=[],
+    )
+    assert asked == {
+        "messages": [{"role": "system", "content": "Be brief."}, user([text("Look!"), SHOWN])],
+        "temperature": 0.1,
+        "top_k": 40,
+        "max_tokens": 9,
+        "stop": ["."],
+        "tools": [{"type": "function", "function": {"name": "look", "parameters": plain}}],
+        "tool_choice": "required",
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": plain}},
+    }
+    for config, wanted in (
+        ({"responseMimeType": "application/json"}, {"type": "json_object"}),
+        (
+            {"response_mime_type": "application/json", "response_json_schema": plain},
+            {"type": "json_schema", "json_schema": {"name": "answer", "schema": plain}},
+        ),
+    ):
+        assert gemini({"parts": [text("Hi")]}, generationConfig=config)["response_format"] == wanted
+
+
+def test_googles_files_and_sounds_are_those_of_chat() -> None:
+    pdf = {"inlineData": {"mimeType": "application/pdf", "data": "JVBERg==", "displayName": "a.pdf"}}
+    sound = {"inline_data": {"mime_type": "audio/mpeg", "data": "aGk="}}
+    asked = gemini({"role": "user", "parts": [pdf, sound]})
+    file = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
+    heard = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}}
+    assert asked["messages"] == [user([{"type": "file", "file": file}, heard])]
+
+
+@pytest.mark.parametrize(
+    ("more", "param"),
+    [
+        ({"cachedContent": "cachedContents/a"}, "cachedContent"),
+        ({"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount"),
+    ],
+)
+def test_what_of_googles_chat_has_no_way_to_ask_is_refused_by_name(more: Json, param: str) -> None:
+    with pytest.raises(InvalidRequest, match=param.rpartition(".")[2]) as caught:
+        gemini({"parts": [{"text": "Hi"}]}, **more)
+    assert caught.value.param == param
+
+
+def test_results_find_their_calls_where_neither_has_an_id() -> None:
+    """As chat wants it: by function, then by order; an id of the first turn stays when there is a second one."""
+    calls = [("look", "Köln"), ("look", "Bonn"), ("go", "Ulm")]
+    made = [{"function": {"name": name, "arguments": {"city": city}}} for name, city in calls]
+    turn = [
+        {"role": "assistant", "content": "", "tool_calls": made},
+        {"role": "tool", "tool_name": "go", "content": "gone"},
+        {"role": "tool", "tool_name": "look", "content": "wet"},
+        {"role": "tool", "content": "dry"},
+    ]
+    of_ollama = as_chat("ollama_chat", messages=[*turn, *turn])["messages"]
+    parts = [{"functionCall": {"name": name, "args": {"city": city}}} for name, city in calls]
+    results = [{"functionResponse": {"name": name, "response": {}}} for name in ("go", "look", "look")]
+    contents = [{"role": "model", "parts": parts}, {"role": "user", "parts": results}]
+    of_google = gemini(*contents, *contents)["messages"]
+    for asked in (of_ollama, of_google):
+        ids = [[call["id"] for call in asked[at]["tool_calls"]] for at in (0, 4)]
+        assert ids == [["call00000", "call00001", "call00002"], ["call00003", "call00004", "call00005"]]
+        answered = [message["tool_call_id"] for message in asked if message["role"] == "tool"]
+        assert answered == [ids[0][2], *ids[0][:2], ids[1][2], *ids[1][:2]]
+
+
+anything: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+parts = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(
+            ["image", "input_image", "document", "tool_result", "tool_use", "new", "input_file"]
+        )
+    },
+    optional={
+        name: anything for name in ("source", "content", "tool_use_id", "id", "name", "input", "image_url")
+    },
+) | st.text(max_size=5).map(text)
+contents = st.text(max_size=5) | st.lists(parts, max_size=3)
+roles = st.sampled_from(["user", "assistant", "system"])
+said_things = st.lists(st.fixed_dictionaries({"role": roles, "content": contents}), max_size=4)
+items = st.fixed_dictionaries(
+    {"type": st.sampled_from(["reasoning", "function_call", "shell_call", "function_call_output", "new"])},
+    optional={name: anything for name in ("call_id", "name", "arguments", "output", "summary", "action")},
+)
+
+
+of_ollama = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "assistant", "tool", "system"])},
+    optional={name: anything for name in ("content", "images", "thinking", "tool_calls", "tool_name")},
+)
+of_google = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "model", "function"])},
+    optional={
+        "parts": st.lists(
+            st.dictionaries(
+                st.sampled_from(
+                    ["text", "thought", "functionCall", "functionResponse", "inlineData", "fileData"]
+                ),
+                anything | st.fixed_dictionaries({"mimeType": st.just("audio/wav"), "data": anything}),
+                max_size=2,
+            ),
+            max_size=3,
+        )
+    },
+)
+
+
+responses_items = st.lists(said_things.filter(bool).map(lambda said: said[0]) | items, max_size=4)
+
+
+@given(
+    said_things,
+    responses_items,
+    st.lists(of_ollama, min_size=1, max_size=4),
+    st.lists(of_google, max_size=4),
+    anything,
+)
+def test_whatever_is_asked_is_chat(
+    said: list[Json], input: list[Json], told: list[Json], contents: list[Json], odd: Any
+) -> None:
+    tools = odd if isinstance(odd, list) else [odd]
+    for asked in (
+        messages(*said, tools=tools, output_config=odd, tool_choice=odd),
+        responses(*input, tools=tools, text=odd, reasoning=odd, tool_choice=odd),
+        as_chat("ollama_chat", messages=told, tools=tools, options=odd, format=odd, think=odd),
+        gemini(
+            *contents,
+            tools=[{"functionDeclarations": tools}],
+            toolConfig={"functionCallingConfig": odd},
+            generationConfig={"responseMimeType": "application/json", "responseSchema": odd, "topK": odd},
+        ),
+    ):
+        for at, message in enumerate(asked["messages"]):
+            assert message["role"] in ("system", "user", "assistant", "tool")
+            assert message["role"] != "system" or at == 0
+            assert message["role"] == "user" or isinstance(message["content"], str | None)
+        assert all(tool["type"] == "function" for tool in asked.get("tools", ()))
