@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,7 +18,7 @@ from pydantic import (
 
 from burnish.proxy.errors import NotFound, Unprocessable
 from burnish.proxy.log import Log
-from burnish.proxy.records import FeedbackDraft, Scope, Source
+from burnish.proxy.records import Completion, FeedbackDraft, Scope, Source
 
 MAX_TEXT = 100_000
 """Characters of a comment or a correction; a correction may be a whole document."""
@@ -25,6 +27,10 @@ MAX_NAME = 256
 MAX_TAGS = 32
 MAX_WEIGHT = 100.0
 """One rater may count as many, not as everybody."""
+
+PATIENCE_S = 2.0
+"""For an answer that is just ending: whoever cuts one short rates it before burnish has seen the connection close."""
+POLL_S = 0.05
 
 LIKERT = (1, 2, 3, 4, 5)
 WORDS = {"good": 1.0, "bad": -1.0}
@@ -126,13 +132,7 @@ def reward_of(rating: Any, scale: str | None) -> tuple[float | None, str | None]
 async def draft_of(request: FeedbackRequest, log: Log, caller: str, session: str | None) -> FeedbackDraft:
     """Find the completion that is meant, and return what to store. Raises NotFound, Conflict, Unprocessable."""
     reward, scale = reward_of(request.rating, request.scale)
-    meant = await log.resolve(
-        completion_id=request.completion_id,
-        response_id=request.response_id,
-        conversation_id=request.conversation_id,
-        last_of=caller if request.last else None,
-        session=session if request.last else None,
-    )
+    meant = await _meant(request, log, caller, session)
     return FeedbackDraft(
         completion_id=meant.id,
         target=request.targets[0],
@@ -148,6 +148,29 @@ async def draft_of(request: FeedbackRequest, log: Log, caller: str, session: str
         tags=tuple(request.tags),
         idempotency_key=request.idempotency_key,
     )
+
+
+async def _meant(request: FeedbackRequest, log: Log, caller: str, session: str | None) -> Completion:
+    named = request.completion_id or request.response_id
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return await log.resolve(
+                completion_id=request.completion_id,
+                response_id=request.response_id,
+                conversation_id=request.conversation_id,
+                last_of=caller if request.last else None,
+                session=session if request.last else None,
+            )
+        except NotFound as error:
+            if named is None:
+                raise
+            if time.monotonic() > deadline:
+                raise NotFound(
+                    f"{error.message}; one that is under way can be rated when it has ended",
+                    param=error.param,
+                ) from error
+        await asyncio.sleep(POLL_S)
 
 
 async def _worse(preferred_over: str | None, meant: str, log: Log) -> str | None:

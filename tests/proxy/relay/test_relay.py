@@ -103,6 +103,33 @@ async def test_a_stream_streams(tmp_path: Path) -> None:
         assert got == b"".join(parts)
 
 
+@pytest.mark.parametrize("named", ["completion_id", "response_id"])
+async def test_a_rating_that_overtakes_the_end_of_its_answer_waits_for_it(tmp_path: Path, named: str) -> None:
+    hold = asyncio.Event()
+    async with (
+        upstream(stream(events("one two three"), hold=hold)) as server,
+        serving(tmp_path, upstream=server.url) as (url, _),
+        httpx.AsyncClient(base_url=url) as client,
+    ):
+        async with client.stream("POST", PATH, json={**ASK, "stream": True}) as answer:
+            parts = answer.aiter_raw()
+            first = (await anext(parts)).removeprefix(b"data: ").partition(b"\n")[0]
+            made = answer.headers["x-burnish-completion-id"]
+            meant = made if named == "completion_id" else orjson.loads(first)["id"]
+            early = await client.post("/v1/feedback", json={named: meant, "rating": "bad"})
+            async with asyncio.TaskGroup() as group:
+                rating = group.create_task(client.post("/v1/feedback", json={named: meant, "rating": "good"}))
+                await asyncio.sleep(0.2)
+                assert not rating.done()
+                hold.set()
+                async for _ in parts:
+                    pass
+    rated = rating.result()
+    assert early.status_code == 404
+    assert "can be rated when it has ended" in early.json()["error"]["message"]
+    assert (rated.status_code, rated.json()["completion_id"]) == (201, made)
+
+
 async def test_default_means_the_upstreams_own_model(tmp_path: Path) -> None:
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         models = orjson.dumps({"object": "list", "data": [{"id": "their-model", "object": "model"}]})
