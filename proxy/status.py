@@ -14,7 +14,8 @@ from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.swap import Swap
 from burnish.proxy.json_http import caller_of, json_response
 from burnish.proxy.log import Log
-from burnish.proxy.relay.routing import DEFAULT_MODEL, Upstream
+from burnish.proxy.relay.routing import Upstream
+from burnish.proxy.surfaces.catalogue import ANTHROPIC, listed
 
 
 class Engine:
@@ -66,9 +67,8 @@ def status_routes(
         return json_response(content | {"version": burnish.__version__}, 200 if up else 503)
 
     async def models(request: Request) -> Response:
-        offered = await upstream.models(request.scope["headers"])
-        default = {"id": DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "burnish"}
-        return json_response({"object": "list", "data": [default, *offered]})
+        anthropic = ANTHROPIC in request.headers
+        return json_response(listed(await upstream.models(request.scope["headers"]), anthropic=anthropic))
 
     async def status(request: Request) -> Response:
         return json_response(

@@ -7,8 +7,10 @@ trace; of the rest the log is told when, whose, where to and how much (``transit
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable
+from http import HTTPStatus
 from typing import Protocol
 
+import orjson
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.errors import BurnishError
@@ -16,11 +18,13 @@ from burnish.proxy.records import Exchange
 from burnish.proxy.relay.client import Client, in_time, parse, read_body, request_body, stream
 from burnish.proxy.relay.headers import by_name
 from burnish.proxy.relay.outbound import Outbound, naming
-from burnish.proxy.relay.response import UpstreamCut
+from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.routing import Upstream
 from burnish.proxy.relay.transit import Transit
+from burnish.proxy.relay.translated import UNKNOWN_PATH, WholeAnswer
 from burnish.proxy.relay.tunnel import TUNNEL, ClientEnd, carry
 from burnish.proxy.surfaces import Surface, surface_at
+from burnish.proxy.surfaces.catalogue import ANTHROPIC, asked_for
 
 UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing (RFC 9110 §9.2.1): polls and health checks would fill the log."""
@@ -118,9 +122,25 @@ class Passing:
             if isinstance(body, bytes) and (surface := surface_at(scope["path"])):
                 path, body = naming(surface, target, path, body)
             with await self._outbound.send(scope, target, body, path) as response:
-                await stream(response, scope, send, client, transit)
+                told = await self._models(response, scope, model)
+                answer = WholeAnswer(response, HTTPStatus.OK, told) if told else response
+                await stream(answer, scope, send, client, transit)
         finally:
             target.release()
+
+    async def _models(self, response: UpstreamResponse, scope: Scope, model: str | None) -> bytes | None:
+        """Return what there is to say of models where an upstream does not know the question; None elsewhere."""
+        if response.status not in UNKNOWN_PATH:
+            return None
+        anthropic = ANTHROPIC.encode() in by_name(scope["headers"])
+        describe = asked_for(scope["method"], scope["path"], model, anthropic=anthropic)
+        if describe is None:
+            return None
+        try:
+            told = describe(await self._upstream.models(scope["headers"]))
+        except BurnishError:  # it does not list them, or not to this caller
+            return None
+        return orjson.dumps(told) if told else None
 
     async def _tunnel(
         self, scope: Scope, send: Send, client: Client, tunnel: ClientEnd, transit: Transit

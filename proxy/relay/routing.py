@@ -14,6 +14,7 @@ import orjson
 
 from burnish.adapters.balance import Balance
 from burnish.adapters.errors import UnknownVersion
+from burnish.adapters.hosts.embedded_child import SLOT_TOKENS
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.route import Lease, LiveRoute
 from burnish.proxy.config import Config
@@ -21,9 +22,12 @@ from burnish.proxy.errors import NotFound, Unauthorized, Unavailable, UpstreamUn
 from burnish.proxy.relay.guard import Guard
 from burnish.proxy.relay.headers import CREDENTIALS, RawHeaders
 from burnish.proxy.relay.pool import Pool
+from burnish.proxy.surfaces.catalogue import WINDOWS, plain
 
 DEFAULT_MODEL = "default"
 """Always the upstream's own model, whatever it is called there."""
+DEFAULT = {"id": DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "burnish"}
+"""How it is listed."""
 
 FOR_A_LIST = (*CREDENTIALS, b"anthropic-version")
 """Those of a caller's headers without which clouds do not list their models."""
@@ -84,7 +88,7 @@ class Upstream(Protocol):
         ...
 
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        """Return the models on offer to a caller, in the shape of ``GET /v1/models``."""
+        """Return the models that a caller may name, ``default`` first, in the shape of ``GET /v1/models``."""
         ...
 
 
@@ -110,7 +114,8 @@ class RemoteUpstream:
 
     async def target(self, model: str | None, headers: RawHeaders) -> Target:
         """Every model goes there; ``default`` becomes the upstream's own."""
-        name = await self._default(headers) if model == DEFAULT_MODEL else None
+        wants_default = model is not None and plain(model) == DEFAULT_MODEL
+        name = await self._default(headers) if wants_default else None
         url = self._balance.pick(self._up())
         target = self._targets.get((url, name))
         if target is None:
@@ -125,6 +130,9 @@ class RemoteUpstream:
 
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
         """Ask the upstream, with the caller's key where burnish has none; of replicas the first that answers."""
+        return [DEFAULT, *await self._offered(headers)]
+
+    async def _offered(self, headers: RawHeaders) -> list[dict[str, Any]]:
         said = self._listing(headers)
         *others, last = sorted(self._urls, key=lambda url: url not in self._up())
         for url in others:
@@ -150,7 +158,8 @@ class RemoteUpstream:
                 f"{url} {self._refusal(headers)} (asked for its models, it answered {response.status})"
             )
         try:
-            return list(orjson.loads(content)["data"])
+            listed = list(orjson.loads(content)["data"])
+            return [each for each in listed if isinstance(each["id"], str)]
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise UpstreamUnreachable(
                 f"{url} does not list its models (status {response.status}); set `model` to the name that "
@@ -173,7 +182,7 @@ class RemoteUpstream:
 
     async def _default(self, headers: RawHeaders) -> str:
         if self._own_model is None:
-            offered = await self.models(headers)
+            offered = await self._offered(headers)
             if not offered:
                 raise NotFound(f"{self.name} offers no model yet", code="model_not_found", param="model")
             self._own_model = str(offered[0]["id"])
@@ -203,14 +212,15 @@ class LearningUpstream:
     async def target(self, model: str | None, headers: RawHeaders) -> Target:
         """``default`` and the base name mean the live version; ``name@v3`` and ``name@base`` mean just that one."""
         await self._route.awake()
-        if model in (None, DEFAULT_MODEL, self._base):
+        name = DEFAULT_MODEL if model is None else plain(model)
+        if name in (DEFAULT_MODEL, self._base):
             return await self._live(headers)
         try:
-            return self._leased(self._route.lease_version(self._version(str(model))))
+            return self._leased(self._route.lease_version(self._version(name)))
         except (UnknownVersion, ValueError) as error:
-            if self._elsewhere and model == f"{self._base}@base":
+            if self._elsewhere and name == f"{self._base}@base":
                 return await self._bare(self._elsewhere, headers)
-            if self._elsewhere and not str(model).startswith(f"{self._base}@"):
+            if self._elsewhere and not name.startswith(f"{self._base}@"):
                 return await self._elsewhere.target(model, headers)
             raise NotFound(
                 f"there is no model {model!r} here; use {DEFAULT_MODEL!r} or {self._base!r}, or one of GET /v1/models",
@@ -229,10 +239,18 @@ class LearningUpstream:
         """List what the engine offers besides, the base, and what is loaded."""
         others = await self._elsewhere.models(headers) if self._elsewhere else []
         loaded = sorted(self._route.resident())
-        served = {self._base, *(endpoint.model for endpoint in self._route.resident().values())}
-        names = [self._base, *(f"{self._base}@{'base' if n == BASE_VERSION else f'v{n}'}" for n in loaded)]
-        ours = [{"id": name, "object": "model", "created": 0, "owned_by": "burnish"} for name in names]
-        return [*ours, *(each for each in others if each.get("id") not in served)]
+        served = {
+            DEFAULT_MODEL,
+            self._base,
+            *(endpoint.model for endpoint in self._route.resident().values()),
+        }
+        versions = (f"{self._base}@{'base' if n == BASE_VERSION else f'v{n}'}" for n in loaded)
+        base = {"max_model_len": SLOT_TOKENS}
+        if self._elsewhere:
+            base = next((each for each in others if plain(each["id"]) == self._base), {})
+        window = {name: base[name] for name in WINDOWS if name in base}
+        ours = [{**DEFAULT, "id": name, **window} for name in (DEFAULT_MODEL, self._base, *versions)]
+        return [*ours, *(each for each in others if plain(each["id"]) not in served)]
 
     async def _live(self, headers: RawHeaders) -> Target:
         try:

@@ -131,6 +131,8 @@ class Translator:
     ) -> UpstreamResponse:
         translation, asked = TRANSLATIONS[surface.name], orjson.loads(body)
         request = await self._complete(surface.read(asked), flight)
+        if translation.idle and not request.messages:
+            return WholeAnswer(None, HTTPStatus.OK, orjson.dumps(translation.idle(asked, request)))
         model = target.model or request.model
         chat = ({"model": model} if model else {}) | translation.as_chat(asked, request)
         if LIMIT in chat and _is_openai(target.url):
@@ -178,12 +180,13 @@ class Translator:
 
 
 class WholeAnswer(UpstreamResponse):
-    """An answer that was put together from all of the upstream's."""
+    """An answer of burnish's own words, to what an upstream answered, if it was asked."""
 
-    def __init__(self, response: UpstreamResponse, status: int, content: bytes) -> None:
+    def __init__(self, response: UpstreamResponse | None, status: int, content: bytes) -> None:
         self._response = response
         self.status = status
-        self.headers = [*_kept(response.headers), (b"content-type", b"application/json")]
+        kept = _kept(response.headers) if response else []
+        self.headers = [*kept, (b"content-type", b"application/json")]
         self.headers.append((b"content-length", b"%d" % len(content)))
         self._content = content
 
@@ -200,7 +203,8 @@ class WholeAnswer(UpstreamResponse):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._response.__exit__(kind, error, trace)
+        if self._response:
+            self._response.__exit__(kind, error, trace)
 
 
 class StreamedAnswer(UpstreamResponse):

@@ -4,6 +4,7 @@ from typing import Any
 
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
+from burnish.proxy.surfaces.catalogue import SHOW
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.completions import Completions
 from burnish.proxy.surfaces.gemini import Gemini
@@ -23,18 +24,15 @@ _PATHS: dict[str, Surface] = {
     "/v1/responses": SURFACES["responses"],
     "/api/chat": SURFACES["ollama_chat"],
     "/api/generate": SURFACES["ollama_generate"],
+    SHOW: SURFACES["ollama_chat"],
 }
 """Where clients post requests; Google's paths name the model besides."""
 
 _OLLAMA = "/api/"
 """How all paths of Ollama begin, whose clients take no error but a string: `ollama pull` shows nothing else."""
 
-_ASIDE = ("/v1/messages/count_tokens", ":countTokens")
+_ASIDE = ("/v1/messages/count_tokens", ":countTokens", SHOW)
 """How the paths end of what is in a format and names a model, but is no completion."""
-
-
-_OLLAMA = "/api/"
-"""Where Ollama has all its routes, whose clients read errors in its format only."""
 
 
 def surface_at(path: str, query: bytes = b"") -> Surface | None:

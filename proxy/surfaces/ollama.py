@@ -14,6 +14,7 @@ import orjson
 from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces import bodies, fields
 from burnish.proxy.surfaces.base import ChatRequest, Reply
+from burnish.proxy.surfaces.catalogue import plain
 from burnish.proxy.surfaces.chat import NO_USAGE, Chat
 from burnish.proxy.surfaces.decoding import Undecodable, decode
 from burnish.proxy.surfaces.lenient import Damage, as_text, dumps, loads, storable
@@ -161,7 +162,13 @@ def _request(request: ChatRequest, messages: list[dict[str, Any]]) -> ChatReques
     given = options if isinstance(options, dict) else {}
     settings = {SETTINGS[name]: value for name, value in given.items() if name in SETTINGS}
     streamed = request.params.get("stream") is not False
-    return replace(request, messages=messages, stream=streamed, params={**settings, **request.params})
+    return replace(
+        request,
+        messages=messages,
+        model=plain(request.model) if request.model else None,
+        stream=streamed,
+        params={**settings, **request.params},
+    )
 
 
 def _message(said: dict[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,11 @@ def error_of(words: str) -> Json:
     return {"error": words}
 
 
+def now() -> str:
+    """Return the time as Ollama writes it."""
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
 class OllamaWriter:
     """See Writer."""
 
@@ -92,7 +97,7 @@ class OllamaWriter:
         return self._line({"content": "", name: piece.text}, done=False)
 
     def _head(self) -> Json:
-        return {"model": self._model, "created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+        return {"model": self._model, "created_at": now()}
 
     def _line(self, said: Json, **more: Any) -> bytes:
         return orjson.dumps(self._head() | self._saying(said) | more) + b"\n"

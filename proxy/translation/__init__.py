@@ -31,6 +31,8 @@ class Translation(NamedTuple):
     answers."""
     error: Callable[[int, bytes], bytes]
     """Takes status and body of an error."""
+    idle: Callable[[Json, ChatRequest], Json] | None = None
+    """Answers what asks nothing, where a format has such requests."""
 
 
 def standing_on(request: ChatRequest, held: list[Json]) -> ChatRequest:
@@ -60,6 +62,7 @@ def _of_ollama(saying: Callable[[Json], Json]) -> Translation:
         ollama.as_chat,
         lambda surface, body, name, model: OllamaWriter(model, saying),
         _saying(lambda status, words: ollama_writer.error_of(words)),
+        lambda body, request: ollama.loaded(body, request, saying),
     )
 
 

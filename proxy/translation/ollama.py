@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from burnish.proxy.errors import InvalidRequest
 from burnish.proxy.surfaces import ChatRequest
+from burnish.proxy.surfaces.ollama_writer import now
 from burnish.proxy.translation.asking import Json, ask, json_schema
 
 NOT_CHAT = ("raw", "suffix", "template", "context")
 """Members of ``/api/generate`` that make another text than the model's own template would."""
+NO_TIME = (0, "0", "0s", "0m")
+"""How long a model is to be kept that is to be freed."""
 
 
 def as_chat(body: Json, request: ChatRequest) -> Json:
@@ -22,10 +27,6 @@ def as_chat(body: Json, request: ChatRequest) -> Json:
                 "send prompt and system alone",
                 param=name,
             )
-    if not request.messages:
-        raise InvalidRequest(
-            "nothing is asked: the upstream knows chat completions only, and can neither load nor free a model so"
-        )
     given, params = body.get("options"), request.params
     options = given if isinstance(given, dict) else {}
     tools, limit, effort = params.get("tools"), params.get("max_tokens"), body.get("think")
@@ -44,6 +45,13 @@ def as_chat(body: Json, request: ChatRequest) -> Json:
         reasoning_effort=effort if isinstance(effort, str) else None,
         response_format=_format(body),
     )
+
+
+def loaded(body: Json, request: ChatRequest, saying: Callable[[Json], Json]) -> Json:
+    """Return the answer to a request for a model to be loaded, or freed: the upstream sees to that itself."""
+    reason = "unload" if body.get("keep_alive") in NO_TIME else "load"
+    done = {"done": True, "done_reason": reason}
+    return {"model": request.model, "created_at": now(), **saying({"content": ""}), **done}
 
 
 def _format(body: Json) -> Json | None:

@@ -41,6 +41,9 @@ async def test_a_version_goes_live_in_ollama(tmp_path: Path) -> None:
 
         live, text = await ask("default")
         assert live.startswith("smollm2-burnish:v1-")
+        assert await ask("smollm2:latest") == (live, text), "to Ollama the same name"
+        listed = [each.id async for each in client.models.list()]
+        assert listed == ["default", "smollm2", "smollm2@base", "smollm2@v1"], "the base only once"
         bare, untouched = await ask("smollm2@base")
         assert bare == "smollm2:latest"
         assert text != untouched

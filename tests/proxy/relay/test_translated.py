@@ -76,8 +76,13 @@ class World:
     says: list[Said | Script] = field(default_factory=list)
     unknown: Script = field(default_factory=lambda: reply(b'{"detail":"Not Found"}', status="404 Not Found"))
     """How it answers on paths that it does not have."""
+    models: list[Said] = field(default_factory=list)
+    """What it lists."""
 
     async def answer(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        if self.models and request.target == "/v1/models":
+            await reply(orjson.dumps({"object": "list", "data": self.models}))(request, writer)
+            return
         if request.target != CHAT:
             await self.unknown(request, writer)
             return

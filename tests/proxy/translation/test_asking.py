@@ -236,12 +236,6 @@ def test_a_prompt_that_is_no_conversation_is_refused_by_name(field: str) -> None
     assert caught.value.param == field
 
 
-@pytest.mark.parametrize(("surface", "asked"), [("ollama_chat", {"messages": []}), ("ollama_generate", {})])
-def test_what_only_loads_a_model_is_refused(surface: str, asked: Json) -> None:
-    with pytest.raises(InvalidRequest, match="nothing is asked"):
-        as_chat(surface, keep_alive=0, **asked)
-
-
 def test_googles_settings_go_along_where_chat_has_them() -> None:
     schema = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}}
     plain = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -1,0 +1,141 @@
+"""What models there are, in the words of each format: for upstreams that list theirs in OpenAI's only."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+Json = dict[str, Any]
+"""A model is one as ``GET /v1/models`` of OpenAI's lists it: its ``id``, and what else the upstream says."""
+Describe = Callable[[list[Json]], Json | None]
+"""Takes all models; returns the answer, None where the one that is meant is not among them."""
+
+ANTHROPIC = "anthropic-version"
+"""The header that all of Anthropic's clients send."""
+LATEST = ":latest"
+"""To Ollama's clients a name without a tag is the same with this one, and some ask only for what is listed so."""
+OLLAMA_VERSION = "0.33.0"
+"""That whose formats burnish speaks; clients ask for it to see what they may use."""
+SHOW = "/api/show"
+WINDOWS = ("max_model_len", "context_length", "max_context_length", "context_window", "max_input_tokens")
+"""What engines and clouds call the tokens that a model takes."""
+GOOGLE = re.compile(r"/v1(?:beta|alpha)/models(?:/(?P<model>.+))?")
+ONE = re.compile(r"/v1/models/(?P<model>.+)")
+
+
+def plain(model: str) -> str:
+    """Return a model's name without the tag that means nothing."""
+    return model.removesuffix(LATEST)
+
+
+def asked_for(method: str, path: str, named: str | None, *, anthropic: bool) -> Describe | None:
+    """Return what answers a question for models; None where a path is none.
+
+    ``named``: the model in the body; ``anthropic``: the headers say that Anthropic's words are wanted.
+    """
+    if method == "POST":
+        return _of_one(named, _shown) if path == SHOW else None
+    if method != "GET":
+        return None
+    if path == "/api/version":
+        return lambda _: {"version": OLLAMA_VERSION}
+    if path == "/api/tags":
+        return lambda models: {"models": [_tag(model) for model in models]}
+    if found := GOOGLE.fullmatch(path):
+        one = found["model"]
+        return (
+            _of_one(one, _googles) if one else lambda models: {"models": [_googles(each) for each in models]}
+        )
+    found = ONE.fullmatch(path)
+    return _of_one(found["model"], _anthropics if anthropic else dict) if found else None
+
+
+def listed(models: Iterable[Json], *, anthropic: bool) -> Json:
+    """Return the answer to ``GET /v1/models``, which OpenAI's clients and Anthropic's ask alike."""
+    if not anthropic:
+        return {"object": "list", "data": list(models)}
+    data = [_anthropics(model) for model in models]
+    ends = {"first_id": data[0]["id"], "last_id": data[-1]["id"]} if data else {}
+    return {"data": data, "has_more": False, **ends}
+
+
+def _shown(model: Json) -> Json:
+    """Return the answer to ``POST /api/show``. Whether it calls tools nobody says, so clients may try."""
+    window = _window(model)
+    return {
+        "modelfile": "",
+        "parameters": "",
+        "template": "",
+        "details": _details(),
+        "model_info": {"general.architecture": "model"}
+        | ({"model.context_length": window} if window else {}),
+        "capabilities": ["completion", "tools"],
+        "modified_at": _created(model),
+    }
+
+
+def _of_one(name: str | None, described: Callable[[Json], Json]) -> Describe:
+    def describe(models: list[Json]) -> Json | None:
+        named = [model for model in models if name is not None and plain(model["id"]) == plain(name)]
+        return described(named[0]) if named else None
+
+    return describe
+
+
+def _tag(model: Json) -> Json:
+    name = model["id"] if ":" in model["id"].rpartition("/")[2] else model["id"] + LATEST
+    return {
+        "name": name,
+        "model": name,
+        "modified_at": _created(model),
+        "size": 0,
+        # Clients show its first twelve characters and take it for what tells models apart; that is the name here.
+        "digest": hashlib.sha256(name.encode()).hexdigest(),
+        "details": _details(),
+    }
+
+
+def _details() -> Json:
+    """Return what is not known, in the shape that clients expect."""
+    unknown = dict.fromkeys(("parent_model", "format", "family", "parameter_size", "quantization_level"), "")
+    return {**unknown, "families": []}
+
+
+def _googles(model: Json) -> Json:
+    window = _window(model)
+    return {
+        "name": f"models/{model['id']}",
+        "version": "",
+        "displayName": model["id"],
+        "supportedGenerationMethods": ["generateContent", "streamGenerateContent"],
+        **({"inputTokenLimit": window} if window else {}),
+    }
+
+
+def _anthropics(model: Json) -> Json:
+    if model.get("type") == "model":
+        return model  # it is Anthropic's own
+    name = model["id"]
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": _created(model),
+        "lifecycle": "active",
+    }
+
+
+def _window(model: Json) -> int | None:
+    own = model.get("meta")
+    places = [model.get(name) for name in WINDOWS] + [own.get("n_ctx") if isinstance(own, dict) else None]
+    return next((size for size in places if isinstance(size, int) and size > 0), None)
+
+
+def _created(model: Json) -> str:
+    """Return when it was made; the beginning of time where that is not known."""
+    created = model.get("created")
+    known = created if isinstance(created, int) and 0 < created < 2**33 else 0
+    return datetime.fromtimestamp(known, UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,155 @@
+"""What models there are, told to each format's own clients where an upstream lists them in OpenAI's words only."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import ollama
+import openai
+import pytest
+from google.genai import errors
+
+from tests.proxy.relay.test_translated import World
+from tests.proxy.relay.test_translated_natives import natives
+from tests.support.upstream import Script, reply
+
+# Google's client inherits from a class of aiohttp which does not like that.
+pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+
+MODELS = [
+    {"id": "qwen", "object": "model", "created": 1760000000, "owned_by": "vllm", "max_model_len": 32768},
+    {"id": "org/llama:8b", "object": "model", "created": 0, "owned_by": "vllm"},
+]
+MADE = datetime.fromtimestamp(1760000000, UTC)
+
+
+@dataclass
+class Asking:
+    world: World
+    ollama: ollama.AsyncClient
+    google: Any
+
+    @property
+    def seen(self) -> list[tuple[str, str]]:
+        return [(request.method, request.target) for request in self.world.upstream.requests]
+
+
+@asynccontextmanager
+async def asking(tmp_path: Path, *says: Script | dict[str, Any], **flags: Any) -> AsyncIterator[Asking]:
+    async with natives(tmp_path, *says, **flags) as here:
+        here.world.models = MODELS
+        yield Asking(here.world, here.ollama, here.google)
+
+
+async def test_ollamas_clients_find_the_models_with_a_tag_and_may_ask_with_it(tmp_path: Path) -> None:
+    async with asking(tmp_path, {"content": "Hello."}, {"content": "Hi."}) as here:
+        found = (await here.ollama.list()).models
+        names = [each.model for each in found]
+        assert names == ["default:latest", "qwen:latest", "org/llama:8b"]
+        assert found[1].modified_at == MADE
+        assert len({each.digest[:12] for each in found if each.digest}) == 3
+        for name in names[:2]:
+            assert (await here.ollama.chat(name, [{"role": "user", "content": "Hello?"}])).message.content
+        assert [asked["model"] for asked in here.world.asked()] == ["qwen", "qwen"]
+        assert (await here.world.http.get("/api/version")).json() == {"version": "0.33.0"}
+
+
+async def test_ollamas_clients_see_how_much_a_model_takes(tmp_path: Path) -> None:
+    async with asking(tmp_path) as here:
+        shown = await here.ollama.show("qwen:latest")
+        assert shown.modelinfo == {"general.architecture": "model", "model.context_length": 32768}
+        assert shown.capabilities == ["completion", "tools"]
+        assert (await here.ollama.show("org/llama:8b")).modelinfo == {"general.architecture": "model"}
+        with pytest.raises(ollama.ResponseError) as caught:
+            await here.ollama.show("nobody")
+        assert caught.value.status_code == 404
+
+
+@pytest.mark.parametrize("keep_alive", [None, 0, "0s", "5m"])
+async def test_a_model_is_loaded_and_freed_without_asking_it_anything(
+    tmp_path: Path, keep_alive: Any
+) -> None:
+    reason = "unload" if keep_alive in (0, "0s") else "load"
+    async with asking(tmp_path) as here:
+        assert (await here.ollama.generate("qwen", keep_alive=keep_alive)).done_reason == reason
+        parts = await here.ollama.chat("qwen", [], stream=True, keep_alive=keep_alive)
+        assert [part.done_reason async for part in parts] == [reason]
+        assert here.world.asked() == []
+        assert [each["reply"] for each in await here.world.logged()] == [None, None]
+        last = await here.world.http.post("/v1/feedback", json={"last": True, "rating": "good"})
+        assert last.status_code == 404
+
+
+async def test_googles_clients_find_the_models(tmp_path: Path) -> None:
+    async with asking(tmp_path) as here:
+        found = [each async for each in await here.google.models.list()]
+        assert [each.name for each in found] == ["models/default", "models/qwen", "models/org/llama:8b"]
+        assert [each.input_token_limit for each in found] == [None, 32768, None]
+        assert (await here.google.models.get(model="qwen")).supported_actions == [
+            "generateContent", "streamGenerateContent",
+        ]  # fmt: skip
+        with pytest.raises(errors.APIError) as caught:
+            await here.google.models.get(model="nobody")
+        assert caught.value.code == 404
+
+
+async def test_anthropics_clients_find_the_models(tmp_path: Path) -> None:
+    own = {"type": "model", "id": "claude", "display_name": "Claude", "created_at": "2026-01-01T00:00:00Z"}
+    async with asking(tmp_path) as here:
+        here.world.models = [*MODELS, {**own, "max_input_tokens": 200000}]
+        found = [each async for each in here.world.anthropic.models.list()]
+        assert [each.id for each in found] == ["default", "qwen", "org/llama:8b", "claude"]
+        assert [each.display_name for each in found[1:]] == ["qwen", "org/llama:8b", "Claude"]
+        assert (found[1].created_at, found[3].max_input_tokens) == (MADE, 200000)
+        one = await here.world.anthropic.models.retrieve("default")
+        assert (one.type, one.id) == ("model", "default")
+        with pytest.raises(anthropic.NotFoundError):
+            await here.world.anthropic.models.retrieve("nobody")
+
+
+async def test_openais_clients_find_one_model(tmp_path: Path) -> None:
+    async with asking(tmp_path) as here:
+        gpt = here.world.openai
+        assert (await gpt.models.retrieve("default")).owned_by == "burnish"
+        assert (await gpt.models.retrieve("org/llama:8b")).id == "org/llama:8b"
+        with pytest.raises(openai.NotFoundError) as caught:
+            await gpt.models.retrieve("nobody")
+        assert caught.value.response.json() == {"detail": "Not Found"}
+
+
+async def test_what_the_upstream_says_itself_passes_through(tmp_path: Path) -> None:
+    said = b'{"models": [ ]}'
+    async with asking(tmp_path) as here:
+        here.world.unknown = reply(said)
+        for path in ("/api/tags", "/api/version", "/v1beta/models", "/v1/models/qwen"):
+            assert (await here.world.http.get(path)).content == said
+        assert (await here.world.http.post("/api/show", json={"model": "qwen"})).content == said
+        assert ("GET", "/v1/models") not in here.seen
+
+
+async def test_an_upstream_that_lists_none_is_not_spoken_for(tmp_path: Path) -> None:
+    async with asking(tmp_path) as here:
+        here.world.models = []
+        for path in ("/api/tags", "/v1beta/models", "/v1/models/qwen"):
+            answer = await here.world.http.get(path)
+            assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
+
+
+async def test_default_is_shown_as_the_model_that_it_is(tmp_path: Path) -> None:
+    async with asking(tmp_path) as here:
+        here.world.unknown = reply(b'{"model_info": {}}')
+        await here.ollama.show("default:latest")
+        (request,) = [each for each in here.world.upstream.requests if each.target == "/api/show"]
+        assert request.json() == {"model": "qwen"}
+
+
+async def test_a_key_is_wanted_for_the_list_as_for_all_else(tmp_path: Path) -> None:
+    async with asking(tmp_path, api_key="sk-burnish") as here, httpx.AsyncClient() as nobody:
+        assert (await nobody.get(f"{here.world.url}/api/tags")).status_code == 401
