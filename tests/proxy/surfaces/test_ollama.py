@@ -79,7 +79,7 @@ def test_messages_become_those_of_chat():
         ],
     }  # fmt: skip
     request = chat.read(body)
-    assert request.model == "m:latest"
+    assert request.model == "m"
     assert request.messages == [
         {"role": "system", "content": "Be brief."},
         {
