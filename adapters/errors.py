@@ -2,6 +2,7 @@
 
 - AdapterError
     - UnknownVersion (LookupError)      there is no such version
+    - PrunedVersion (LookupError)       there was, but its weights were deleted to make room
     - IllegalTransition (ValueError)    a version cannot go from its state to that one
     - CorruptAdapter (ValueError)       its files are not what they should be
     - IncompatibleAdapter (ValueError)  this engine or base model cannot take it
@@ -19,6 +20,10 @@ class AdapterError(Exception):
 
 class UnknownVersion(AdapterError, LookupError):
     """There is no such version."""
+
+
+class PrunedVersion(AdapterError, LookupError):
+    """The weights of a version were deleted, since enough later ones are kept."""
 
 
 class IllegalTransition(AdapterError, ValueError):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 BASE_VERSION = 0
 """The bare model, spoken "base". Real versions count from 1."""
 
-State = Literal["candidate", "rejected", "canary", "live", "retired"]
+State = Literal["candidate", "rejected", "canary", "live", "retired", "pruned"]
 
 
 class Manifest(BaseModel):

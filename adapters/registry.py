@@ -23,7 +23,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from burnish.adapters.errors import CorruptAdapter, IllegalTransition, UnknownVersion
+from burnish.adapters.errors import CorruptAdapter, IllegalTransition, PrunedVersion, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event, Manifest, State
 from burnish.adapters.weights_file import ALLOWED, check_adapter, check_names
 
@@ -37,15 +37,16 @@ _COPY_BYTES = 1024**2
 
 NEXT: MappingProxyType[State, frozenset[State]] = MappingProxyType(
     {
-        "candidate": frozenset({"candidate", "rejected", "canary", "live"}),
+        "candidate": frozenset({"candidate", "rejected", "canary", "live", "pruned"}),
         "canary": frozenset({"rejected", "live"}),
-        "rejected": frozenset({"live"}),
+        "rejected": frozenset({"live", "pruned"}),
         "live": frozenset({"live"}),
-        "retired": frozenset({"retired", "rejected", "live"}),
+        "retired": frozenset({"retired", "rejected", "live", "pruned"}),
+        "pruned": frozenset(),
     }
 )
 """Which states may follow. The same state again adds a reason (e.g. a verdict that decided nothing). A live version
-is retired by another one's going live, never by itself: something must always be live."""
+is retired by another one's going live, never by itself: something must always be live. Pruned: without weights."""
 
 
 class Registry:
@@ -79,13 +80,16 @@ class Registry:
         return _went_live(self.events())[-1]
 
     def previous_live(self) -> int | None:
-        """Return what one step of undoing leads to; None when that is nothing.
+        """Return what one step of undoing leads to; None when that is nothing. What is pruned is passed over.
 
         Going back to a version undoes what went live after it, so 0, 1, 2, back to 1, has 0 as the next step.
         """
+        events = self.events()
         path: list[int] = []
-        for number in _went_live(self.events()):
+        for number in _went_live(events):
             path = [*path[: path.index(number)], number] if number in path else [*path, number]
+        pruned = {event.version for event in events if event.state == "pruned"}
+        path = [number for number in path if number not in pruned]
         return path[-2] if len(path) > 1 else None
 
     def state(self, number: int) -> State:
@@ -163,8 +167,10 @@ class Registry:
         return self.get(number)
 
     def verify(self, number: int) -> None:
-        """Compare a version's files with its manifest. Raises UnknownVersion, CorruptAdapter."""
+        """Compare a version's files with its manifest. Raises UnknownVersion, PrunedVersion, CorruptAdapter."""
         version = self.get(number)
+        if version.state == "pruned":
+            raise PrunedVersion(f"{spoken(number)} has no weights any more: {version.reason}")
         check_names(version.path, ALLOWED | {MANIFEST})
         for name, expected in version.manifest.checksums.items():
             with (version.path / name).open("rb") as file:
@@ -175,15 +181,27 @@ class Registry:
                     "roll back to another version, or restore the file"
                 )
 
+    def prune(self, number: int, reason: str) -> None:
+        """Delete a version's weights; what it was and what happened to it stays known.
+
+        Raises UnknownVersion, IllegalTransition (it is live), OSError.
+        """
+        self.record(number, "pruned", reason)
+        _delete_weights(self._path(number))
+
     def recover(self) -> None:
-        """Tidy up after a crash: half-copied versions go, and one that came without its event gets it.
+        """Tidy up after a crash: half-copied and half-deleted versions go, one that came without its event gets it.
 
         To be called once by the process that writes, before anything else.
         """
         with self._writing:
             for partial in self.root.glob(f"v*{_PARTIAL}"):
                 shutil.rmtree(partial, ignore_errors=True)
-            known = {event.version for event in self.events()}
+            events = self.events()
+            for event in events:
+                if event.state == "pruned":
+                    _delete_weights(self._path(event.version))
+            known = {event.version for event in events}
             for number in sorted(set(self._directories()) - known):
                 self._append(number, "candidate", "burnish was interrupted when it had just been trained", {})
 
@@ -274,6 +292,11 @@ def _whole(content: bytes) -> int:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _delete_weights(version: Path) -> None:
+    for name in ALLOWED:
+        (version / name).unlink(missing_ok=True)
 
 
 def _copy(source: Path, target: Path) -> str:

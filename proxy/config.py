@@ -131,6 +131,12 @@ class TrainConfig(BaseModel):
     batch_size: int | None = Field(None, ge=1, le=512, description="Overrides the preset.")
     rank: int | None = Field(None, ge=1, le=256, description="Overrides the preset: LoRA rank.")
     kl_beta: float | None = Field(None, ge=0, description="Overrides the preset: weight of the KL term.")
+    keep_versions: int = Field(
+        20,
+        ge=1,
+        description="How many versions keep their weights: the latest ones, besides what is live, what undoing leads "
+        "to, and what is in use. What a version was and how it was judged stays known.",
+    )
     threads: int | None = Field(None, ge=1, description="Threads of the trainer (default: half the cores).")
     seed: int = Field(0, description="Seed of a run.")
 

@@ -87,6 +87,10 @@ class AdapterHost(Protocol):
         """Free a version that no request uses any more; unknown versions are ignored."""
         ...
 
+    async def forget(self, version: AdapterVersion) -> None:
+        """Delete what is kept on the disk of a version that will not be loaded again, besides its own directory."""
+        ...
+
     async def served(self) -> dict[int, Endpoint]:
         """What the engine serves right now, asked of the engine itself."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,6 +27,13 @@ def converted_path(state_dir: Path, version: AdapterVersion, base_digest: str) -
     content = repr(sorted(version.manifest.checksums.items())) + base_digest
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     return state_dir.absolute() / f"v{version.number:04d}-{key}.gguf"
+
+
+def forget_converted(state_dir: Path, version: AdapterVersion) -> None:
+    """Delete all forms that a version was converted to, and the log of its engine if it had one of its own."""
+    for pattern in (f"v{version.number:04d}-*", f"engine-v{version.number:04d}.log"):
+        for path in state_dir.absolute().glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def check_base(version: AdapterVersion, base_digest: str, served: str) -> None:

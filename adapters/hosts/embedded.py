@@ -11,7 +11,7 @@ from burnish.adapters.cores import cores
 from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
-from burnish.adapters.hosts.converted import check_base, converted_path, open_state
+from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.engine_process import EngineProcess
 from burnish.adapters.hosts.fetch import file_digest
@@ -95,6 +95,10 @@ class EmbeddedHost:
         children = dict(self._children)
         answers = await asyncio.gather(*(self._answers(child) for child in children.values()))
         return {n: child.endpoint for (n, child), up in zip(children.items(), answers, strict=True) if up}
+
+    async def forget(self, version: AdapterVersion) -> None:
+        """Delete what a version was converted to, and its child's log."""
+        forget_converted(self._state, version)
 
     async def probe(self, endpoint: Endpoint) -> None:
         """Generate a few tokens for real. Raises ProbeFailed."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint
-from burnish.adapters.hosts.converted import open_state
+from burnish.adapters.hosts.converted import forget_converted, open_state
 from burnish.adapters.manifest import AdapterVersion
 
 # llama.cpp, which all of them run, knows no limit; beyond this an adapter is no smaller than the layers it changes.
@@ -43,6 +43,10 @@ class GgufHost:
         self._api = EngineApi(url, api_key)
         self._lock = asyncio.Lock()
         open_state(state_dir)
+
+    async def forget(self, version: AdapterVersion) -> None:
+        """Delete what a version was converted to."""
+        forget_converted(self._state, version)
 
     async def probe(self, endpoint: Endpoint) -> None:
         """Generate a few tokens for real. Raises ProbeFailed."""

@@ -63,6 +63,15 @@ class LlamaCppGivenHost(GgufHost):
         """Nothing can be unloaded; a version counts as served no more until it is loaded again."""
         self._given_up.add(version)
 
+    async def forget(self, version: AdapterVersion) -> None:
+        """Delete a version's file, unless the server was given it: started anew with the same options, it wants it."""
+        try:
+            given = await self._given()
+        except EngineError:
+            return
+        if str(self._file(version)) not in given:
+            await super().forget(version)
+
     async def served(self) -> dict[int, Endpoint]:
         """Ask the server what it was given; none when it is down."""
         try:

@@ -26,7 +26,7 @@ from burnish.adapters.convert.peft_mlx import WEIGHTS, to_mlx
 from burnish.adapters.errors import EngineError, EngineRefused, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
-from burnish.adapters.hosts.converted import check_base, converted_path, open_state
+from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.one_thread import in_one_thread
 
@@ -124,6 +124,10 @@ class MlxHost:
             for path in self._state.absolute().glob(f"v{version:04d}-*.mlx"):
                 # Renamed first: half a directory must not look like a version.
                 await asyncio.to_thread(lambda p: shutil.rmtree(p.rename(_scrap(p))), path)
+
+    async def forget(self, version: AdapterVersion) -> None:
+        """Delete what a version was converted to, for this engine or an earlier one."""
+        forget_converted(self._state, version)
 
     async def served(self) -> dict[int, Endpoint]:
         """Return what a request can name: versions are converted already. None when the server is down."""

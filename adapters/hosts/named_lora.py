@@ -97,6 +97,9 @@ class NamedLoraHost:
             if each.number == version and self._has(await self._listing(), each):
                 await self._unload(each)
 
+    async def forget(self, version: AdapterVersion) -> None:
+        """There is nothing besides: the engine reads a version's own directory."""
+
     async def served(self) -> dict[int, Endpoint]:
         """Ask the engine what it serves of ours; an engine that is down serves nothing."""
         try:

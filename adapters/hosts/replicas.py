@@ -69,6 +69,11 @@ class Replicas:
             if isinstance(error, BaseException) and not isinstance(error, EngineUnreachable):
                 raise error
 
+    async def forget(self, version: AdapterVersion) -> None:
+        """Delete what each of them keeps of a version."""
+        for host in self._hosts.values():
+            await host.forget(version)
+
     async def served(self) -> dict[int, Endpoint]:
         """What is served by at least one of them, with those that lack it."""
         found = await self._served()

@@ -31,7 +31,7 @@ Number = Annotated[
 ]
 Reason = Annotated[str | None, typer.Option(help="Why, for the history.")]
 
-STYLES = {"live": "bold green", "rejected": "red", "retired": "dim", "candidate": "yellow"}
+STYLES = {"live": "bold green", "rejected": "red", "retired": "dim", "pruned": "dim", "candidate": "yellow"}
 
 
 @app.command("list")

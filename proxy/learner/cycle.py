@@ -142,7 +142,7 @@ class Cycle:
         versions = {
             version.number: version
             for version in self.registry.versions()
-            if version.manifest.base_digest == self.swap.host.base_digest
+            if version.manifest.base_digest == self.swap.host.base_digest and version.state != "pruned"
         }
         learnt = frozenset[str]() if refresh else self.learnt()
         policies = export.Policies(self.swap.host.base_digest, versions)

@@ -100,6 +100,10 @@ async def test_a_version_is_served_once_the_server_was_started_with_it(
     assert sorted(await host.served()) == [0, 2], "given up, though the server still has it"
     assert await host.load(make(1)) == first
     assert sorted(await host.served()) == [0, 1, 2]
+    await host.unload(1)
+    await host.forget(make(1))
+    server.restart()  # with the options that it has, which name the version's file
+    assert await host.load(make(1)) == first
 
 
 async def test_the_bare_model_answers_as_itself_right_after_a_restart_that_brought_an_adapter(

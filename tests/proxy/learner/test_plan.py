@@ -105,6 +105,35 @@ async def test_what_was_learnt_is_gone_over_again_beside_what_is_new(tmp_path: P
     assert not any(sample.held_out for sample in again)
 
 
+async def test_old_versions_lose_their_weights_and_nothing_else(tmp_path: Path, weights: Path) -> None:
+    async with rated(tmp_path, weights, replay=0) as burnish:
+        old = await burnish.rate("good", "bad")
+        await burnish.version(0, old)
+        await burnish.rate("bad")  # an answer of the first version's
+        for parent in (1, 2):
+            await burnish.version(parent, [])
+        await burnish.rate("good", "bad")
+        assert [sample.behaviour_version for sample in (await burnish.job()).samples()] == [1, 3, 3]
+    async with rated(tmp_path, weights, replay=0, keep_versions=1) as burnish:
+        listed = (await burnish.http.get("/burnish/adapters")).json()
+        assert [each["state"] for each in listed["adapters"]] == ["pruned", "retired", "live"]
+        assert (listed["live"], listed["previous"]) == (3, 2)
+        samples = (await burnish.job()).samples()
+        assert [sample.behaviour_version for sample in samples] == [None, 3, 3], (
+            "as if some other model had said it"
+        )
+        assert not {*old} & {each for sample in samples for each in sample.feedback_ids}, (
+            "learnt all the same"
+        )
+        export = {"format": "gguf", "path": str(tmp_path / "v1.gguf")}
+        for path, body in (("1/promote", {}), ("1/export", export), ("rollback", {"to": 1})):
+            refused = await burnish.http.post(f"/burnish/adapters/{path}", json=body)
+            assert refused.status_code == 409
+            assert (
+                "no weights any more: only the latest 1 versions keep" in refused.json()["error"]["message"]
+            )
+
+
 async def test_replay_can_be_switched_off(tmp_path: Path, weights: Path) -> None:
     async with rated(tmp_path, weights, replay=0) as burnish:
         await burnish.version(0, await burnish.rate("good", "bad"))
