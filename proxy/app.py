@@ -23,6 +23,7 @@ from burnish.proxy.errors import BurnishError, Conflict, Unavailable
 from burnish.proxy.feedback import Command, answer_command, command_route, completion_routes, feedback_routes
 from burnish.proxy.instant import Instant, wish_routes
 from burnish.proxy.learner.routes import learner_routes
+from burnish.proxy.learner.steering import actions
 from burnish.proxy.learning import Learning, NotLearning, learning
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.observe import Observing, Standing, metrics_routes
@@ -154,6 +155,7 @@ def _routes_and_relay(
             previous=previous,
             status=status,
             on_feedback=on_feedback,
+            actions=actions(parts.learner, caller) if parts and caller in config.owners else None,
         )
 
     relay = Relay(
@@ -225,5 +227,5 @@ def _refusing_routes(reason: str) -> list[Route]:
     async def refuse(request: Request) -> Response:
         raise Conflict(reason, code="not_learning")
 
-    paths = ("train", "runs", "runs/{rest:path}", "adapters", "adapters/{rest:path}")
+    paths = ("train", "pause", "resume", "runs", "runs/{rest:path}", "adapters", "adapters/{rest:path}")
     return [Route(f"/burnish/{path}", refuse, methods=["GET", "POST"]) for path in paths]

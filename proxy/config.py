@@ -237,6 +237,11 @@ class Config(BaseSettings):
         description="How long a client may be silent in the middle of its request; a slow one has that long, and a "
         "second for each KiB.",
     )
+    owners: tuple[str, ...] = Field(
+        (),
+        description="Who may type /rl train, /rl rollback, /rl on and /rl off: names as in x-burnish-user; `local` are "
+        "those who send none. Unset: nobody.",
+    )
     instant: bool = Field(
         False,
         description="Add what a caller said of earlier answers to the system prompt, until a version has learnt it "

@@ -58,6 +58,17 @@ def train(
         raise CommandFailed(f"the run {run['status']}: {run['reason']}")
 
 
+def pause(url: Url = None) -> None:
+    """Start no more runs by itself; ratings are kept, and what is live stays."""
+    Proxy(url).post("/burnish/pause", {})
+    console.print("paused; [cyan]burnish resume[/] goes on")
+
+
+def resume(url: Url = None) -> None:
+    """Train by itself again."""
+    console.print(f"goes on: {escape(Proxy(url).post('/burnish/resume', {})['reason'])}")
+
+
 def follow(proxy: Proxy, run_id: str, *, quiet: bool = False) -> dict[str, Any]:
     """Show a run's progress until it has ended; return how."""
     columns = (

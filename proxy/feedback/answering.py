@@ -17,7 +17,7 @@ FEEDBACK_SEARCHED = 50
 CANDIDATES_NAMED = 5
 
 Action = Callable[[str], Awaitable[str]]
-"""Carries out a configured command (train, rollback, on, off) with its argument; returns what was done."""
+"""Carries out an owner's command (train, rollback, on, off) with its argument; returns what was done."""
 
 HELP = """rate the answer before:
   /rl good [comment]   also 👍 +1 yes up
@@ -51,14 +51,14 @@ async def answer_command(
 
     ``messages`` is the whole request, the command included, and ``previous`` the response that it goes on from, where
     the upstream holds the history; without messages the caller's last answer is meant, in the session if one is given.
-    ``actions`` are the configured ones by name.
+    ``actions`` are those of an owner by name.
     """
     actions = actions or {}
     try:
         if command.name == "status":
             said = await status()
         elif command.name in actions:
-            said = await actions[command.name](command.text)
+            said = await _done(actions[command.name], command.text)
         elif command.name == "fix" and not command.text:
             said = "nothing was stored: /rl fix needs the reply that you wanted, e.g.  /rl fix It is Paris."
         elif command.name in ("rate", "fix", "undo"):
@@ -76,6 +76,13 @@ async def answer_command(
     except Unavailable as error:
         said = f"that did not work: {error.message}"
     return ANSWER_PREFIX + said
+
+
+async def _done(action: Action, text: str) -> str:
+    try:
+        return await action(text)
+    except (NotFound, Conflict) as error:
+        return error.message
 
 
 async def _meant(
@@ -99,8 +106,9 @@ async def _on_answer(
 
 
 def _help(command: Command, actions: Mapping[str, Action]) -> str:
-    unknown = command.text if command.name == "help" else command.name
-    problem = f"I don't know /rl {unknown[:QUOTE_CHARACTERS]}. " if unknown else ""
+    problem = f"I don't know /rl {command.text[:QUOTE_CHARACTERS]}. " if command.text else ""
+    if command.name in ACTION_HELP:
+        problem = f"/rl {command.name} is for those whom `owners` in burnish's configuration names. "
     return problem + HELP + "".join(ACTION_HELP.get(name, "") for name in actions)
 
 

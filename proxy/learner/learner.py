@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 
 # How often traffic, clock and back-off are looked at; costs microseconds.
 TICK_S = 1.0
+PAUSED = "paused"
+"""A file in the jobs' folder: no run starts by itself while it is there."""
 # After a fault of ours, so that it doesn't fill the log.
 FAULT_PAUSE_S = 30.0
 # How far back runs are read at start, to go on with back-off and counting.
@@ -121,6 +123,8 @@ class Learner:
         self._decision = Decision(False, "burnish has just started")
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._pause_mark = jobs / PAUSED
+        self._paused = self._pause_mark.exists()
 
     async def start(self) -> None:
         """Put in order what a crash left, then work in the background until ``stop``. Raises AdapterError."""
@@ -151,7 +155,8 @@ class Learner:
     def status(self) -> dict[str, Any]:
         """Return what it does, why, and what is ready."""
         run = self._active
-        state = run.status if run else "idle" if self._policy.enabled else "off"
+        idle = "paused" if self._paused else "idle"
+        state = run.status if run else idle if self._policy.enabled else "off"
         return {
             "state": state,
             "reason": run.reason if run else self._decision.reason,
@@ -233,6 +238,21 @@ class Learner:
         number = await self._versions.rollback(to, reason)
         self.wake()
         return number
+
+    async def pause(self, *, on: bool) -> None:
+        """Start no more runs by itself, or go on; also after a restart. A run that is under way goes on.
+
+        Raises Unavailable.
+        """
+        try:
+            await asyncio.to_thread(_mark, self._pause_mark, there=on)
+        except OSError as error:
+            raise Unavailable(
+                f"that cannot be noted in {self._pause_mark}: {error.strerror or error}"
+            ) from error
+        self._paused = on
+        self._look()
+        self.wake()
 
     async def _recall(self) -> None:
         """Read the last runs: close those that a crash left open, and go on counting where they ended."""
@@ -409,7 +429,16 @@ class Learner:
             due_since=self._due_since,
             asked=asked is not None,
             one_sided=bool(asked and asked.one_sided),
+            paused=self._paused,
         )
+
+
+def _mark(path: Path, *, there: bool) -> None:
+    if there:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _counted(ready: Sequence[RatedCompletion], concluded: str | None) -> _Ready:

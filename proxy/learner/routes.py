@@ -86,6 +86,10 @@ def learner_routes(learner: Learner, registry: Registry, transfer: Transfer, log
         run_id = await learner.train_now(force_one_sided=body.force, refresh=body.refresh)
         return json_response({"run_id": run_id}, 202)
 
+    async def pause(request: Request) -> Response:
+        await learner.pause(on=request.url.path.endswith("/pause"))
+        return json_response(learner.status())
+
     async def runs(request: Request) -> Response:
         return json_response({"runs": [learner.shown(run) for run in await log.runs(page_limit(request))]})
 
@@ -125,6 +129,8 @@ def learner_routes(learner: Learner, registry: Registry, transfer: Transfer, log
 
     return [
         Route("/burnish/train", train, methods=["POST"]),
+        Route("/burnish/pause", pause, methods=["POST"]),
+        Route("/burnish/resume", pause, methods=["POST"]),
         Route("/burnish/runs", runs, methods=["GET"]),
         Route("/burnish/runs/{id}", run, methods=["GET"]),
         Route("/burnish/adapters", adapters, methods=["GET"]),

@@ -58,6 +58,8 @@ class State:
     """The user asked for a run now."""
     one_sided: bool = False
     """The user accepts one-sided data."""
+    paused: bool = False
+    """The user wants no run that starts by itself."""
 
     @property
     def paired(self) -> bool:
@@ -117,6 +119,8 @@ def _never(state: State, policy: Policy) -> str | None:
 
 def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
     """What stands in the way of a run that starts by itself."""
+    if state.paused:
+        return "training is paused: `burnish resume` goes on, `burnish train` starts one run"
     if policy.schedule == "manual":
         return "the schedule is manual: start a run with `burnish train`"
     spoken = min(state.new, max(state.comments, state.pairs if state.paired else 0))

@@ -138,7 +138,8 @@ async def test_help_names_every_command_and_what_was_not_understood(tmp_path: Pa
         assert await log.feedbacks() == []
     assert all(f"/rl {name}" in answer for name in ("good", "bad", "1", "fix", "undo", "status", "help"))
     argument = typed.removeprefix("/rl").removeprefix(" help").strip()
-    assert ("don't know" in answer) == bool(argument)
+    assert ("don't know" in answer) == (argument in ("6", "nonsense"))
+    assert ("`owners`" in answer) == (argument in ("train", "rollback base"))
     assert "/rl train  " not in answer
 
 
@@ -154,7 +155,7 @@ async def test_status_asks_whoever_knows(tmp_path: Path):
         assert await Chat(log, []).type("/rl status") == "burnish: 3 of 32 ratings"
 
 
-async def test_configured_commands_are_carried_out_and_listed(tmp_path: Path):
+async def test_an_owners_commands_are_carried_out_and_listed(tmp_path: Path):
     async def roll_back(argument: str) -> str:
         return f"rolled back to {argument}"
 
@@ -162,7 +163,7 @@ async def test_configured_commands_are_carried_out_and_listed(tmp_path: Path):
         chat = Chat(log, [], {"rollback": roll_back})
         assert await chat.type("/rl rollback base") == "burnish: rolled back to base"
         assert "/rl rollback" in await chat.type("/rl help")
-        assert "don't know /rl train" in await chat.type("/rl train")
+        assert "/rl train is for those whom `owners`" in await chat.type("/rl train")
 
 
 async def test_without_an_answer_nothing_is_rated(tmp_path: Path):
