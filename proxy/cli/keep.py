@@ -1,17 +1,24 @@
-"""``burnish backup`` and ``burnish forget``: keeping what was said, and not keeping it."""
+"""``burnish backup``, ``export`` and ``forget``: keeping what was said, and not keeping it."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy, in_path
-from burnish.proxy.cli.errors import Interrupted
+from burnish.proxy.cli.errors import Interrupted, WrongUsage
 from burnish.proxy.cli.settings import read_settings
 from burnish.proxy.cli.terminal import Json, Url, console, print_json
+
+PAGE = 200
+"""Records that are asked for at a time: each completion comes with its whole context."""
 
 
 def backup(
@@ -30,6 +37,42 @@ def backup(
         print_json({"file": str(file.absolute()), "completions": completions})
         return
     console.print(f"[green]copied[/] {completions} completions to {escape(str(file))}, and checked the copy")
+
+
+def export(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, a JSON object a line.")],
+    user: Annotated[str, typer.Option("--user", help="As in x-burnish-user; who sends none is local.")],
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Write down all that there is of somebody: what they asked and were answered, ratings, wishes."""
+    proxy, lines = Proxy(url), 0
+    page: dict[str, Any] = {"has_more": True, "data": [{"id": ""}]}
+    with _new_file(file) as writer:
+        while page["has_more"]:
+            page = proxy.get(f"/burnish/users/{in_path(user)}", after=page["data"][-1]["id"], limit=PAGE)
+            for each in page["data"]:
+                writer.write(json.dumps(each, ensure_ascii=False) + "\n")
+            lines += len(page["data"])
+    if as_json:
+        print_json({"file": str(file.absolute()), "lines": lines})
+        return
+    console.print(f"[green]wrote[/] {lines} lines about {escape(user)} to {escape(str(file))}")
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[TextIO]:
+    """Open a file for its owner only, which is gone again when something goes wrong. Raises WrongUsage."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise WrongUsage(f"cannot write {path}: {error.strerror}") from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as writer:
+            yield writer
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def forget(

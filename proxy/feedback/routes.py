@@ -16,7 +16,8 @@ from burnish.proxy.feedback.commands import Command, parse
 from burnish.proxy.feedback.targets import MAX_TEXT, draft_of, read_feedback
 from burnish.proxy.json_http import caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
-from burnish.proxy.records import Completion, Feedback, Regeneration
+from burnish.proxy.log.person import Said
+from burnish.proxy.records import Completion, Feedback, Passed, Regeneration
 
 MAX_BODY_BYTES = 1024 * 1024
 """Of one piece of feedback; the longest comment and correction fit in."""
@@ -124,9 +125,15 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Rou
 
     async def passed(request: Request) -> Response:
         found = await log.passed(page_limit(request) + 1, request.query_params.get("before"))
-        return json_response(
-            _page([{"object": "passed", **asdict(each)} for each in found], page_limit(request))
-        )
+        return json_response(_page([_passed_json(each) for each in found], page_limit(request)))
+
+    async def export(request: Request) -> Response:
+        user, limit = request.path_params["user"], page_limit(request)
+        found = await log.said_by(user, request.query_params.get("after", ""), limit + 1)
+        data = [_said_json(each) for each in found[:limit]]
+        if len(found) <= limit:
+            data += [{"object": "wish", **asdict(each)} for each in await log.wishes(user)]
+        return json_response({"object": "list", "data": data, "has_more": len(found) > limit})
 
     async def forget(request: Request) -> Response:
         user = request.path_params["user"]
@@ -139,6 +146,7 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Rou
         Route("/burnish/completions/{id}", show, methods=["GET"]),
         Route("/burnish/passed", passed, methods=["GET"]),
         Route("/burnish/regenerations", again, methods=["GET"]),
+        Route("/burnish/users/{user:path}", export, methods=["GET"]),
         Route("/burnish/users/{user:path}", forget, methods=["DELETE"]),
     ]
 
@@ -153,6 +161,16 @@ def feedback_json(feedback: Feedback) -> dict[str, Any]:
 def completion_json(completion: Completion) -> dict[str, Any]:
     """Return a completion as clients see it."""
     return {"object": "completion", **asdict(completion)}
+
+
+def _said_json(said: Said) -> dict[str, Any]:
+    if isinstance(said, Completion):
+        return completion_json(said)
+    return feedback_json(said) if isinstance(said, Feedback) else _passed_json(said)
+
+
+def _passed_json(passed: Passed) -> dict[str, Any]:
+    return {"object": "passed", **asdict(passed)}
 
 
 def _regeneration_json(regeneration: Regeneration) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from burnish.proxy.log.batch import catching_up
 from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.journal import Journal
 from burnish.proxy.log.migrations import migrate
+from burnish.proxy.log.person import Said, said_by
 from burnish.proxy.log.raters import Rater
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Spill
@@ -133,6 +134,10 @@ class Log:
     async def passed(self, limit: int = 50, before: str | None = None) -> list[Passed]:
         """Return what was merely passed through, latest first; ``before`` is an id to go on from."""
         return await self._read(partial(queries.passed, limit=limit, before=before))
+
+    async def said_by(self, caller: str, after: str, limit: int) -> list[Said]:
+        """Return all that there is of a person, wishes aside, earliest first; see ``person.said_by``."""
+        return await self._read(partial(said_by, caller=caller, after=after, limit=limit))
 
     async def next_turn(self, completion_id: str) -> str | None:
         """Return what the user said right after a reply, None where the conversation did not go on from it."""

@@ -1,4 +1,4 @@
-"""``burnish backup`` and ``burnish forget``, and what is taken out by itself."""
+"""``burnish backup``, ``export`` and ``forget``, and what is taken out by itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import httpx
+
+from burnish.proxy.cli.keep import PAGE
 from tests.support.inprocess import serving
-from tests.support.program import ask, run, said
+from tests.support.program import NOBODY, ask, run, said
 from tests.support.upstream import completion, reply, upstream
 
 
@@ -25,6 +28,45 @@ async def test_a_backup_while_it_runs_and_when_it_does_not(tmp_path: Path) -> No
         assert again.returncode == 1 and "exists already" in again.stderr
     done = run("backup", str(tmp_path / "two.db"), "--data-dir", str(tmp_path / "data"), "--json")
     assert json.loads(done.stdout) == {"file": str(tmp_path / "two.db"), "completions": 1}
+
+
+async def test_all_that_there_is_of_somebody_is_written_down(tmp_path: Path) -> None:
+    """Earliest first, over several pages, and nothing of anybody else's."""
+    file, ann = tmp_path / "ann.jsonl", {"x-burnish-user": "ann"}
+    async with (
+        upstream(reply(completion())) as other,
+        serving(tmp_path, upstream=other.url) as (url, _),
+        httpx.AsyncClient(base_url=url) as http,
+    ):
+        for number in range(PAGE + 2):
+            body = {"model": "m", "messages": [{"role": "user", "content": f"{number}, ann?"}]}
+            asked = (await http.post("/v1/chat/completions", json=body, headers=ann)).headers
+        bobs = await asyncio.to_thread(ask, url)  # nobody's name came with it
+        await http.post("/v1/embeddings", json={"input": "ann"}, headers=ann)
+        for made, rating in ((asked["x-burnish-completion-id"], "bad"), (bobs, "good")):
+            rated = {"completion_id": made, "rating": rating}
+            assert (await http.post("/v1/feedback", json=rated, headers=ann)).status_code == 201
+        await http.post("/burnish/wishes", json={"text": "be brief"}, headers=ann)
+        done = await asyncio.to_thread(run, "export", str(file), "--user", "ann", url=url)
+        again = await asyncio.to_thread(run, "export", str(file), "--user", "ann", url=url)
+        nothing = await asyncio.to_thread(
+            run, "export", str(tmp_path / "x"), "--user", "eve", "--json", url=url
+        )
+    assert f"wrote {PAGE + 6} lines" in done.stdout, done.stderr
+    assert (again.returncode, json.loads(nothing.stdout)["lines"]) == (2, 0)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [line["object"] for line in lines[PAGE + 2 :]] == ["passed", "feedback", "feedback", "wish"]
+    said = [line["messages"][-1]["content"] for line in lines[: PAGE + 2]]
+    assert said == [f"{number}, ann?" for number in range(PAGE + 2)]
+    assert all(line["reply"]["content"] for line in lines[: PAGE + 2])
+    assert [line["reward"] for line in lines if line["object"] == "feedback"] == [-1.0, 1.0]
+    assert lines[-1]["text"] == "be brief"
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+async def test_an_export_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    done = await asyncio.to_thread(run, "export", str(tmp_path / "x"), "--user", "ann", url=NOBODY)
+    assert (done.returncode, (tmp_path / "x").exists()) == (3, False)
 
 
 async def test_a_user_is_forgotten_after_a_question(tmp_path: Path) -> None:
