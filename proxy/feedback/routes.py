@@ -165,7 +165,7 @@ def completion_json(completion: Completion) -> dict[str, Any]:
 
 def _said_json(said: Said) -> dict[str, Any]:
     if isinstance(said, Completion):
-        return completion_json(said)
+        return {name: value for name, value in completion_json(said).items() if name != "rating"}
     return feedback_json(said) if isinstance(said, Feedback) else _passed_json(said)
 
 

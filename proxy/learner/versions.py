@@ -43,11 +43,7 @@ class Versions:
         if to is None and (to := self._registry.previous_live()) is None:
             raise Conflict("the bare model is live: there is nothing to go back to", code="nothing_to_undo")
         version = self._get(to)
-        if version and version.state not in (
-            "retired",
-            "live",
-            "pruned",
-        ):  # swapping says that it has no weights
+        if version and version.state in ("candidate", "canary", "rejected"):
             raise Conflict(
                 f"{spoken(to)} was never live ({version.state}): promote it instead", code="never_live"
             )
