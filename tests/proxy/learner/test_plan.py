@@ -75,7 +75,7 @@ class Rated:
     async def job(self, **wanted: bool) -> JobDirectory:
         """Start a run, which fails for want of a real model, and return what it was given."""
         run_id = (await self.http.post("/burnish/train", json=wanted)).json()["run_id"]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(240):
             while not (run := (await self.http.get(f"/burnish/runs/{run_id}")).json())["ended_at"]:
                 await asyncio.sleep(0.1)
         assert (run["status"], run["result"]) == ("failed", None)
