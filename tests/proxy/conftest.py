@@ -1,9 +1,10 @@
-"""Which event loops tests run on: asyncio's, or what their module says in ``LOOPS``."""
+"""Which event loops tests run on (asyncio's, or what their module says in ``LOOPS``), and weights for doubles."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -21,3 +22,12 @@ def pytest_asyncio_loop_factories(
     module = item.getparent(pytest.Module)
     loops = getattr(module.obj, "LOOPS", ("asyncio",)) if module else ("asyncio",)
     return {name: FACTORIES[name] for name in loops}
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """Base weights of an engine that is a double: a Hugging Face directory by its look, with no model in it."""
+    path = tmp_path / "weights"
+    path.mkdir()
+    (path / "model.safetensors").write_bytes(b"the base")
+    return path

@@ -58,14 +58,6 @@ class Faulty(Engine):
         return answer
 
 
-@pytest.fixture
-def weights(tmp_path: Path) -> Path:
-    path = tmp_path / "weights"
-    path.mkdir()
-    (path / "model.safetensors").write_bytes(b"the base")
-    return path
-
-
 def registered(tmp_path: Path, weights: Path, seed: int) -> AdapterVersion:
     return Registry(tmp_path / "data" / "adapters").register(
         write_peft(tmp_path / f"made-{seed}", random_lora(seed)),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -52,14 +51,6 @@ class Engine(VllmDouble):
         message = {"role": "assistant", "content": model}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return JSONResponse({"id": "chatcmpl-1", "model": model, "choices": [choice]})
-
-
-@pytest.fixture
-def weights(tmp_path: Path) -> Path:
-    path = tmp_path / "weights"
-    path.mkdir()
-    (path / "model.safetensors").write_bytes(b"the base")
-    return path
 
 
 def live_version(tmp_path: Path, digest: str) -> AdapterVersion:

@@ -47,14 +47,6 @@ async def rack() -> AsyncIterator[Rack]:
         await rack.stop(place)
 
 
-@pytest.fixture
-def weights(tmp_path: Path) -> Path:
-    path = tmp_path / "weights"
-    path.mkdir()
-    (path / "model.safetensors").write_bytes(b"the base")
-    return path
-
-
 @asynccontextmanager
 async def before(tmp_path: Path, rack: Rack, weights: Path | None) -> AsyncIterator[httpx.AsyncClient]:
     settings: dict[str, Any] = {"train": {"base": str(weights)}} if weights else {}

@@ -20,14 +20,6 @@ from tests.proxy.test_foreign_engine import Engine, world
 from tests.support.lora import random_lora, write_peft
 
 
-@pytest.fixture
-def weights(tmp_path: Path) -> Path:
-    path = tmp_path / "weights"
-    path.mkdir()
-    (path / "model.safetensors").write_bytes(b"the base")
-    return path
-
-
 @dataclass
 class Rated:
     """A running burnish with ratings."""

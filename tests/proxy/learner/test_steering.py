@@ -16,14 +16,6 @@ from tests.proxy.test_foreign_engine import Engine
 from tests.support.inprocess import listening, serving
 
 
-@pytest.fixture
-def weights(tmp_path: Path) -> Path:
-    path = tmp_path / "weights"
-    path.mkdir()
-    (path / "model.safetensors").write_bytes(b"the base")
-    return path
-
-
 @asynccontextmanager
 async def steered(tmp_path: Path, weights: Path, *owners: str) -> AsyncIterator[Rated]:
     train = {"base": str(weights), "min_ratings": 2, "min_good": 1, "min_bad": 1}
