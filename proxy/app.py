@@ -21,15 +21,15 @@ from burnish.proxy.asgi import App, on_burnish_error, on_http_error
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, Conflict, Unavailable
 from burnish.proxy.feedback import Command, answer_command, command_route, completion_routes, feedback_routes
-from burnish.proxy.instant import Instant, wish_routes
+from burnish.proxy.http.guard import Guard
+from burnish.proxy.http.pool import Pool
+from burnish.proxy.instructions import Instructions, instruction_routes
 from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.learner.steering import actions
 from burnish.proxy.learning import Learning, NotLearning, learning
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.observe import Observing, Standing, metrics_routes
 from burnish.proxy.records import Feedback
-from burnish.proxy.relay.guard import Guard
-from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import RemoteUpstream, Upstream
 from burnish.proxy.status import in_words, status_routes
@@ -128,8 +128,8 @@ def _routes_and_relay(
     upstream: Upstream = parts.upstream if parts else RemoteUpstream(config, pool)
     engine = parts.engine if parts else None
     learner_status = parts.learner.status if parts else partial(_not_learning, why_not)
-    instant = Instant(log, parts.registry.versions if parts else list, on=config.instant)
-    on_feedback = _listener(parts, instant, observing)
+    instructions = Instructions(log, parts.registry.versions if parts else list, on=config.instructions)
+    on_feedback = _listener(parts, instructions, observing)
 
     def live() -> int | None:
         return engine.live()["version"] if engine else None
@@ -143,8 +143,8 @@ def _routes_and_relay(
         previous: str | None = None,
     ) -> str:
         async def status() -> str:
-            wishes = await instant.status(caller, live())
-            return in_words(await log.counts(), engine.live() if engine else None, learner_status(), wishes)
+            added = await instructions.status(caller, live())
+            return in_words(await log.counts(), engine.live() if engine else None, learner_status(), added)
 
         return await answer_command(
             command,
@@ -164,7 +164,7 @@ def _routes_and_relay(
         guard=guard,
         log=log,
         answer=answer,
-        instant=instant,
+        instructions=instructions,
         max_body_bytes=config.max_body_bytes,
         total_timeout_s=config.total_timeout_s,
         traced=observing.traces is not None,
@@ -183,14 +183,14 @@ def _routes_and_relay(
             upstream,
             engine,
             learner_status,
-            lambda caller: instant.status(caller, live()),
+            lambda caller: instructions.status(caller, live()),
             has_key=config.upstream_api_key is not None,
         ),
         *metrics_routes(observing.counts, standing),
         *feedback_routes(log, on_feedback, config.train.rater_weights),
         command_route(answer),
-        *completion_routes(log, instant.changed),
-        *wish_routes(log, instant, live),
+        *completion_routes(log, instructions.changed),
+        *instruction_routes(log, instructions, live),
         *(
             learner_routes(parts.learner, parts.registry, parts.transfer, log)
             if parts
@@ -201,16 +201,18 @@ def _routes_and_relay(
     own = Starlette(routes=routes, exception_handlers=handlers)
     if hub:
         route = (parts.base, parts.route) if parts else (None, None)
-        hub.become(Parts(own, answer, instant, *route))
+        hub.become(Parts(own, answer, instructions, *route))
     return own, relay
 
 
-def _listener(parts: Learning | None, instant: Instant, observing: Observing) -> Callable[[Feedback], None]:
+def _listener(
+    parts: Learning | None, instructions: Instructions, observing: Observing
+) -> Callable[[Feedback], None]:
     """Return what is told of new feedback, and of feedback that was taken back."""
 
     def on_feedback(feedback: Feedback) -> None:
         observing.counts.rated(feedback)
-        instant.changed(feedback.draft.rater)
+        instructions.changed(feedback.draft.rater)
         if parts:
             parts.learner.wake()
 

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from burnish.proxy.errors import BurnishError, NotFound
-from burnish.proxy.relay.guard import Guard
+from burnish.proxy.http.guard import Guard
 from burnish.proxy.surfaces import error_at
 
 logger = logging.getLogger(__name__)

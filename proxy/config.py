@@ -242,10 +242,10 @@ class Config(BaseSettings):
         description="Who may type /rl train, /rl rollback, /rl on and /rl off: names as in x-burnish-user; `local` are "
         "those who send none. Unset: nobody.",
     )
-    instant: bool = Field(
+    instructions: bool = Field(
         False,
         description="Add what a caller said of earlier answers to the system prompt, until a version has learnt it "
-        "(burnish wishes).",
+        "(burnish instructions).",
     )
     log: LogConfig = LogConfig()
     train: TrainConfig = TrainConfig()

@@ -23,7 +23,7 @@ def completion_id() -> str:
     return _new("cmpl_")
 
 
-def passed_id() -> str:
+def passthrough_id() -> str:
     """Return a new id of a request that is merely passed through."""
     return _new("pass_")
 

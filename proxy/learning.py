@@ -15,18 +15,18 @@ from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachabl
 from burnish.adapters.hosts.base import AdapterHost, Sleeps
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
-from burnish.adapters.nap import wake
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
+from burnish.adapters.sleep import wake
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.foreign_engine import foreign_host
+from burnish.proxy.http.pool import Pool
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
-from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream
 from burnish.proxy.status import Engine
 

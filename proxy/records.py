@@ -13,7 +13,7 @@ Scope = Literal["completion", "turn", "conversation"]
 Source = Literal["human", "environment", "judge", "implicit"]
 
 
-class Passage(TypedDict):
+class PassthroughFigures(TypedDict):
     """What is said of a request that was merely passed through: no completion, and no word of either body."""
 
     method: str
@@ -66,11 +66,11 @@ class Exchange(NamedTuple):
     """Whether an agent's own agent asks, as its headers say."""
     base_digest: str | None = None
     """"sha256:<hex>" of the base weights that answered; None = not a model that burnish trains."""
-    instant: str | None = None
+    instructions: str | None = None
     """What burnish added to the system prompt; ``request_body`` is without it."""
     traceparent: str | None = None
     """The client's span (W3C trace context); None unless traces are exported. Not stored."""
-    passage: Passage | None = None
+    passthrough: PassthroughFigures | None = None
     """Of what was merely passed through, which has neither ``request_body`` nor ``chunks``."""
 
 
@@ -113,14 +113,14 @@ class Completion:
     """The assistant message; None when there is none."""
     rating: float | None = None
     """Effective reward by ratings in [-1, 1], None when unrated."""
-    instant: str | None = None
+    instructions: str | None = None
     """What burnish had added to the system prompt; ``messages`` are without it. None: nothing."""
     sub_agent: bool = False
     """Whether an agent's own agent asked, as its headers said. Others say so in their messages only."""
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class Passthrough:
     """One logged request that was merely passed through."""
 
     id: str
@@ -183,11 +183,11 @@ class Feedback:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Instruction:
     """What a caller asked for: said of an answer that was not good, or added by hand."""
 
     id: str
-    """"wish_" + 10 hexadecimal digits of who said what: the same words have the same id for ever."""
+    """"inst_" + 10 hexadecimal digits of who said what: the same words have the same id for ever."""
     text: str
     """One line, as it is added to the system prompt."""
     comment: str | None

@@ -17,8 +17,8 @@ from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
-from burnish.proxy.listener import event_loop, tune_interpreter
-from burnish.proxy.listener import server as server_of
+from burnish.proxy.http.listener import event_loop, tune_interpreter
+from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.workers import crew
 from burnish.proxy.workers.hub import Hub
 from burnish.training.job import write_atomically

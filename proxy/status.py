@@ -50,14 +50,14 @@ def status_routes(
     upstream: Upstream,
     engine: Engine | None,
     learner_status: Callable[[], dict[str, Any]],
-    instant_status: Callable[[str], Awaitable[dict[str, Any]]],
+    instructions_status: Callable[[str], Awaitable[dict[str, Any]]],
     *,
     has_key: bool,
 ) -> Sequence[Route]:
     """Return the routes; ``engine`` is None for an upstream that burnish does not swap versions in.
 
     ``has_key``: burnish has a key for the upstream, so that callers need none.
-    ``instant_status`` says how a caller's wishes stand.
+    ``instructions_status`` says how a caller's instructions stand.
     """
 
     async def healthz(request: Request) -> Response:
@@ -83,7 +83,7 @@ def status_routes(
                 "log": {"healthy": log.healthy() is None, "trouble": log.healthy()},
                 "counts": await log.counts(),
                 "learner": learner_status(),
-                "instant": await instant_status(caller_of(request)),
+                "instructions": await instructions_status(caller_of(request)),
             }
         )
 
@@ -95,10 +95,14 @@ def status_routes(
 
 
 def in_words(
-    counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any], instant: dict[str, Any]
+    counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any], instructions: dict[str, Any]
 ) -> str:
     """Say how the learning stands, for ``/rl status``."""
-    wishes = f"; {instant['wishes']} of your wishes are in the system prompt" if instant["on"] else ""
+    added = (
+        f"; {instructions['count']} of your instructions are in the system prompt"
+        if instructions["on"]
+        else ""
+    )
     rated = f"{counts['ratings']} answers rated ({counts['good']} good, {counts['bad']} bad)"
     served = f"; live is {live['name']}" if live else ""
-    return f"{rated}{served}; training: {learner['state']} – {learner['reason']}{wishes}"
+    return f"{rated}{served}; training: {learner['state']} – {learner['reason']}{added}"

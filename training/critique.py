@@ -1,7 +1,7 @@
 """Learning from words: the model, told what was wanted, answers anew and teaches the model that isn't told.
 
 For each comment the policy at the start of the run is sampled with the comment in its prompt, and with a few others'
-beside it: people say the same wish in many ways, and a small model understands some of them. Of all that it says, the
+beside it: people say the same thing in many ways, and a small model understands some of them. Of all that it says, the
 replies that the comments explain best are kept – by pointwise mutual information a token,
 
     PMI = mean_t [ log π(y_t | prompt, comments) − log π(y_t | prompt) ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from burnish.adapters.taste import RatedReply
+from burnish.adapters.preference_model import RatedReply
 from burnish.adapters.tool_calls import Call, Tool, broken, left_in_text
 
 

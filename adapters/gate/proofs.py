@@ -1,4 +1,4 @@
-"""Is it better? Three ways to show it: held-out ratings, the taste learnt from all ratings, and words."""
+"""Is it better? Three ways to show it: held-out ratings, the preference_model learnt from all ratings, and words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from burnish.adapters.gate.check import Check, Limits
 from burnish.adapters.gate.evidence import Evidence, HeldOutReply, Pair, SampledReply, ToldApart
 from burnish.adapters.gate.intervals import Interval, mean_gain, preference_margin
-from burnish.adapters.taste import Taste
+from burnish.adapters.preference_model import PreferenceModel
 
 _AGREES = {
     True: "agrees more with you than the version before",
@@ -29,22 +29,29 @@ _FITS = {
 }
 
 
-def proofs(evidence: Evidence, pairs: Sequence[Pair], taste: Taste | None, limits: Limits) -> list[Check]:
+def proofs(
+    evidence: Evidence, pairs: Sequence[Pair], preference_model: PreferenceModel | None, limits: Limits
+) -> list[Check]:
     """Return every proof that was tried; ``pairs`` are those of texts."""
     return [
         _ratings(evidence.held_out, limits),
-        _taste(taste, pairs, limits),
+        _preference_model(preference_model, pairs, limits),
         _words(evidence.words, limits),
     ]
 
 
-def gains(evidence: Evidence, pairs: Sequence[Pair], taste: Taste | None) -> Mapping[str, float]:
-    """Return how much better the candidate's reply to each prompt is, by taste, else by words, else nothing.
+def gains(
+    evidence: Evidence, pairs: Sequence[Pair], preference_model: PreferenceModel | None
+) -> Mapping[str, float]:
+    """Return how much better the candidate's reply to each prompt is, by preference_model, else by words, else nothing.
 
     ``pairs`` are those of texts.
     """
-    if taste:
-        return {new.prompt_id: _pleases(taste, new) - _pleases(taste, old) for new, old in pairs}
+    if preference_model:
+        return {
+            new.prompt_id: _pleases(preference_model, new) - _pleases(preference_model, old)
+            for new, old in pairs
+        }
     return {each.prompt_id: each.gain for each in evidence.words if isfinite(each.gain)}
 
 
@@ -65,22 +72,27 @@ def _ratings(held_out: Sequence[HeldOutReply], limits: Limits) -> Check:
     return _proof("ratings", text, passed=margin.sign, value=margin.lower)
 
 
-def _taste(taste: Taste | None, pairs: Sequence[Pair], limits: Limits) -> Check:
-    if taste is None:
+def _preference_model(
+    preference_model: PreferenceModel | None, pairs: Sequence[Pair], limits: Limits
+) -> Check:
+    if preference_model is None:
         text = "what you like does not show in length, form or address of a reply, so replies cannot be judged by it"
-        return _proof("taste", text)
+        return _proof("preference_model", text)
     if len(pairs) < limits.min_sampled:
         return _proof(
-            "taste", f"too few replies were sampled to compare: {len(pairs)}, needed {limits.min_sampled}"
+            "preference_model",
+            f"too few replies were sampled to compare: {len(pairs)}, needed {limits.min_sampled}",
         )
-    scores = np.array([[_pleases(taste, reply) for reply in pair] for pair in pairs])  # (n, [new, old])
+    scores = np.array(
+        [[_pleases(preference_model, reply) for reply in pair] for pair in pairs]
+    )  # (n, [new, old])
     gain = mean_gain(scores[:, 0] - scores[:, 1], limits)
     new, old = scores.mean(axis=0)
     text = (
         f"{_PLEASES[gain.sign]}: {new:.0%} of them should, before {old:.0%} "
-        f"({gain.lower:+.0%} to {gain.upper:+.0%}; told from your ratings, {taste.ordered:.0%} right)"
+        f"({gain.lower:+.0%} to {gain.upper:+.0%}; told from your ratings, {preference_model.ordered:.0%} right)"
     )
-    return _proof("taste", text, passed=gain.sign, value=gain.lower)
+    return _proof("preference_model", text, passed=gain.sign, value=gain.lower)
 
 
 def _words(words: Sequence[ToldApart], limits: Limits) -> Check:
@@ -103,5 +115,5 @@ def _figures(found: Interval) -> str:
     return f"{found.estimate:+.3f} nats per token, {found.lower:+.3f} to {found.upper:+.3f}"
 
 
-def _pleases(taste: Taste, reply: SampledReply) -> float:
-    return taste.pleases(reply.prompt, reply.text, reply.finished)
+def _pleases(preference_model: PreferenceModel, reply: SampledReply) -> float:
+    return preference_model.pleases(reply.prompt, reply.text, reply.finished)

@@ -13,7 +13,7 @@ from burnish.adapters.gate.examples import Example, examples
 from burnish.adapters.gate.proofs import gains, proofs
 from burnish.adapters.gate.reports import reports
 from burnish.adapters.gate.soundness import soundness
-from burnish.adapters.taste import learn_taste
+from burnish.adapters.preference_model import fit_preference_model
 
 Outcome = Literal["passed", "rejected", "undecided"]
 
@@ -36,16 +36,16 @@ def judge(evidence: Evidence, limits: Limits | None = None) -> Verdict:
     limits = limits or Limits()
     if evidence.words:
         limits = replace(limits, confidence=limits.confidence_of_three)
-    pairs, taste = evidence.pairs(), learn_taste(evidence.rated)
+    pairs, preference_model = evidence.pairs(), fit_preference_model(evidence.rated)
     texts = in_text(pairs)
     checks = (
-        *proofs(evidence, texts, taste, limits),
+        *proofs(evidence, texts, preference_model, limits),
         *soundness(evidence, pairs, limits),
         *reports(evidence.rated, pairs, limits),
     )
     outcome, reason = _decided(checks)
     failed = {check.name for check in checks if check.passed is False}
-    shown = examples(pairs, gains(evidence, texts, taste), failed, limits)
+    shown = examples(pairs, gains(evidence, texts, preference_model), failed, limits)
     return Verdict(outcome=outcome, reason=reason, checks=checks, examples=shown)
 
 

@@ -25,7 +25,7 @@ class Cell:
 
     arm: str
     users: tuple[str, ...]
-    """What they want; all of them use the same program. The last one's wish is what counts in the end."""
+    """What they want; all of them use the same program. The last one's instruction is what counts in the end."""
     seed: int
     counts: tuple[int, ...]
     """Ratings given, in all, whenever burnish trains."""

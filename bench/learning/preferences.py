@@ -23,7 +23,7 @@ TEACHERS_WORDS = 75
 """About 100 tokens of English."""
 # As chat clients set it; the small model's long answers are cut here.
 MAX_TOKENS = 96
-# For wishes that need room.
+# For instructions that need room.
 MANY_TOKENS = 400
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -49,7 +49,7 @@ class Preference:
     max_tokens: int = MAX_TOKENS
     """Of a reply, as their program sets it."""
     graded: Callable[[str, bool], int] | None = None
-    """(reply, finished) → 1 to 5, for a wish that can be fulfilled more or less."""
+    """(reply, finished) → 1 to 5, for an instruction that can be fulfilled more or less."""
 
     def grade(self, text: str, finished: bool) -> int:
         """Return what a user who grades answers gives, 1 to 5."""

@@ -43,7 +43,7 @@ def key_header(config: Config) -> dict[str, str]:
 def in_path(identifier: str) -> str:
     """Return what a person typed as one segment of a path."""
     if not identifier.strip("."):
-        raise WrongUsage(f"{identifier!r} is no id; `burnish history` and `burnish wishes` list them")
+        raise WrongUsage(f"{identifier!r} is no id; `burnish history` and `burnish instructions` list them")
     return quote(identifier, safe="")
 
 

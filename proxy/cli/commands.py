@@ -20,13 +20,13 @@ from burnish.proxy.cli import (
     demo,
     doctor,
     hook,
+    instructions,
     keep,
     rate,
     raters,
     show,
     train,
     up,
-    wishes,
 )
 from burnish.proxy.cli.errors import CommandFailed
 from burnish.proxy.errors import BurnishError
@@ -80,7 +80,7 @@ app.command("train")(train.train)
 app.command("pause")(train.pause)
 app.command("resume")(train.resume)
 app.add_typer(adapters.app, name="adapters")
-app.add_typer(wishes.app, name="wishes")
+app.add_typer(instructions.app, name="instructions")
 app.command("backup")(keep.backup)
 app.command("export")(keep.export)
 app.command("forget")(keep.forget)

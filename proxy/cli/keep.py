@@ -45,7 +45,7 @@ def export(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Write down all that there is of somebody: what they asked and were answered, ratings, wishes."""
+    """Write down all that there is of somebody: what they asked and were answered, ratings, instructions."""
     proxy, lines = Proxy(url), 0
     page: dict[str, Any] = {"has_more": True, "data": [{"id": ""}]}
     with _new_file(file) as writer:

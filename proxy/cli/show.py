@@ -46,9 +46,13 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
             f"{counts['comments']} with a comment",
         ),
     ]
-    if counts["passed"]:
+    if counts["passthrough"]:
         lines.insert(
-            -1, ("besides", f"{counts['passed']} other requests passed through: burnish history --passed")
+            -1,
+            (
+                "besides",
+                f"{counts['passthrough']} other requests passed through: burnish history --passthrough",
+            ),
         )
     if ready := learner.get("ready"):
         needed = learner["needed"]
@@ -63,8 +67,8 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         if missing := left_out(learner):
             lines.append(("", escape(missing)))
     lines.append(("training", f"{learner['state']}: {escape(learner['reason'])}"))
-    if state["instant"]["on"] or state["instant"]["wishes"]:
-        lines.append(("wishes", _wishes(state["instant"])))
+    if state["instructions"]["on"] or state["instructions"]["count"]:
+        lines.append(("instructions", _instructions(state["instructions"])))
     if step := (learner.get("run") or {}).get("progress"):
         lines.append(("progress", f"step {step['step']} of {step['steps']}, KL {step['kl_per_token']:.3f}"))
     for trouble in (state["engine"]["trouble"], state["log"]["trouble"]):
@@ -73,11 +77,11 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
     return lines
 
 
-def _wishes(instant: dict[str, Any]) -> str:
-    count = instant["wishes"]
-    if instant["on"]:
-        return f"{count} in the system prompt: burnish wishes"
-    return f"{count} of yours, not in use: instant = true adds them to the system prompt"
+def _instructions(instructions: dict[str, Any]) -> str:
+    count = instructions["count"]
+    if instructions["on"]:
+        return f"{count} in the system prompt: burnish instructions"
+    return f"{count} of yours, not in use: instructions = true adds them to the system prompt"
 
 
 def _live(live: dict[str, Any], replicas: int) -> str:
@@ -91,43 +95,45 @@ def history(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
     before: Annotated[str | None, typer.Option(help="Go on before this id.")] = None,
     conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
-    passed: Annotated[
-        bool, typer.Option("--passed", help="What was passed through besides: embeddings, audio, files …")
+    passthrough: Annotated[
+        bool,
+        typer.Option("--passthrough", help="What was passed through besides: embeddings, audio, files …"),
     ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """List the latest answers with their ratings, latest first."""
-    if passed and conversation:
+    if passthrough and conversation:
         raise WrongUsage("what is passed through belongs to no conversation: leave --conversation out")
-    if passed:
-        page = Proxy(url).get("/burnish/passed", limit=limit, before=before)
+    if passthrough:
+        page = Proxy(url).get("/burnish/passthrough", limit=limit, before=before)
     else:
         page = Proxy(url).get("/burnish/completions", limit=limit, before=before, conversation=conversation)
     if as_json:
         print_json(page)
         return
     for each in page["data"]:
-        (_show_passed if passed else _show)(each)
+        (_show_passthroughs if passthrough else _show)(each)
     if not page["data"]:
-        console.print(f"[dim]{'nothing was passed through' if passed else 'no answers'} yet[/]")
+        console.print(f"[dim]{'nothing was passed through' if passthrough else 'no answers'} yet[/]")
     if page["has_more"]:
-        again = "burnish history --passed" if passed else "burnish history"
+        again = "burnish history --passthrough" if passthrough else "burnish history"
         console.print(f"[dim]more: {again} --before {page['data'][-1]['id']}[/]", soft_wrap=True)
 
 
-def _show_passed(passed: dict[str, Any]) -> None:
+def _show_passthroughs(passthrough: dict[str, Any]) -> None:
     """Print a line, and another where something went wrong."""
-    size = f"{decimal(passed['request_bytes'])} → {decimal(passed['response_bytes'])}"
-    tokens = f"  {passed['prompt_tokens']} tokens" if passed["prompt_tokens"] else ""
+    size = f"{decimal(passthrough['request_bytes'])} → {decimal(passthrough['response_bytes'])}"
+    tokens = f"  {passthrough['prompt_tokens']} tokens" if passthrough["prompt_tokens"] else ""
     console.print(
-        f"[bold]{passed['id']}[/]  {clock(passed['created_at'])}  {passed['method']} {escape(passed['path'])}  "
-        f"{passed['status'] or passed['outcome']}  {passed['total_s']:.2f} s  {size}{tokens}  "
-        f"[dim]{escape(passed['model'] or '')}[/]",
+        f"[bold]{passthrough['id']}[/]  {clock(passthrough['created_at'])}  {passthrough['method']} "
+        f"{escape(passthrough['path'])}  {passthrough['status'] or passthrough['outcome']}  "
+        f"{passthrough['total_s']:.2f} s  {size}{tokens}  "
+        f"[dim]{escape(passthrough['model'] or '')}[/]",
         soft_wrap=True,
     )
-    if passed["error"]:
-        console.print(f"  [red]{passed['outcome']}[/]: {escape(passed['error'])}", soft_wrap=True)
+    if passthrough["error"]:
+        console.print(f"  [red]{passthrough['outcome']}[/]: {escape(passthrough['error'])}", soft_wrap=True)
 
 
 def regenerations(
@@ -164,7 +170,7 @@ def regenerations(
 def _show(completion: dict[str, Any]) -> None:
     """Print two lines, so that ids stay whole and words readable however narrow the terminal is."""
     words = f"{verdict(completion['rating'])}  " if completion["rating"] is not None else ""
-    words += "[yellow]with wishes[/]  " if completion["instant"] else ""
+    words += "[yellow]with instructions[/]  " if completion["instructions"] else ""
     console.print(
         f"[bold]{completion['id']}[/]  {clock(completion['created_at'])}  {words}"
         f"[dim]{escape(completion['model_served'])}[/]",

@@ -66,8 +66,10 @@ def _welcome(url: str, config: Config) -> None:
     console.print("  talk and rate here          [cyan]burnish chat[/]")
     console.print('  rate the last answer        [cyan]burnish good[/]   [cyan]burnish bad "too long"[/]')
     console.print("  or type into any chat       [cyan]/rl good[/]   [cyan]/rl bad too long[/]")
-    if config.instant:
-        console.print("  what you say of answers is added to the system prompt: [cyan]burnish wishes[/]")
+    if config.instructions:
+        console.print(
+            "  what you say of answers is added to the system prompt: [cyan]burnish instructions[/]"
+        )
     console.print(f"  {_next_step(config)}\n")
 
 

@@ -17,7 +17,7 @@ from burnish.proxy.feedback.targets import MAX_TEXT, draft_of, read_feedback
 from burnish.proxy.json_http import caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
 from burnish.proxy.log.person import Said
-from burnish.proxy.records import Completion, Feedback, Passed, Regeneration
+from burnish.proxy.records import Completion, Feedback, Passthrough, Regeneration
 
 MAX_BODY_BYTES = 1024 * 1024
 """Of one piece of feedback; the longest comment and correction fit in."""
@@ -123,16 +123,16 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Rou
         )
         return json_response(_page([_regeneration_json(each) for each in found], page_limit(request)))
 
-    async def passed(request: Request) -> Response:
-        found = await log.passed(page_limit(request) + 1, request.query_params.get("before"))
-        return json_response(_page([_passed_json(each) for each in found], page_limit(request)))
+    async def passthrough(request: Request) -> Response:
+        found = await log.passthroughs(page_limit(request) + 1, request.query_params.get("before"))
+        return json_response(_page([_passthrough_json(each) for each in found], page_limit(request)))
 
     async def export(request: Request) -> Response:
         user, limit = request.path_params["user"], page_limit(request)
         found = await log.said_by(user, request.query_params.get("after", ""), limit + 1)
         data = [_said_json(each) for each in found[:limit]]
         if len(found) <= limit:
-            data += [{"object": "wish", **asdict(each)} for each in await log.wishes(user)]
+            data += [{"object": "instruction", **asdict(each)} for each in await log.instructions(user)]
         return json_response({"object": "list", "data": data, "has_more": len(found) > limit})
 
     async def forget(request: Request) -> Response:
@@ -144,7 +144,7 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Rou
     return [
         Route("/burnish/completions", index, methods=["GET"]),
         Route("/burnish/completions/{id}", show, methods=["GET"]),
-        Route("/burnish/passed", passed, methods=["GET"]),
+        Route("/burnish/passthrough", passthrough, methods=["GET"]),
         Route("/burnish/regenerations", again, methods=["GET"]),
         Route("/burnish/users/{user:path}", export, methods=["GET"]),
         Route("/burnish/users/{user:path}", forget, methods=["DELETE"]),
@@ -166,11 +166,11 @@ def completion_json(completion: Completion) -> dict[str, Any]:
 def _said_json(said: Said) -> dict[str, Any]:
     if isinstance(said, Completion):
         return {name: value for name, value in completion_json(said).items() if name != "rating"}
-    return feedback_json(said) if isinstance(said, Feedback) else _passed_json(said)
+    return feedback_json(said) if isinstance(said, Feedback) else _passthrough_json(said)
 
 
-def _passed_json(passed: Passed) -> dict[str, Any]:
-    return {"object": "passed", **asdict(passed)}
+def _passthrough_json(passthrough: Passthrough) -> dict[str, Any]:
+    return {"object": "passthrough", **asdict(passthrough)}
 
 
 def _regeneration_json(regeneration: Regeneration) -> dict[str, Any]:

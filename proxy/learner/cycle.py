@@ -15,9 +15,9 @@ from burnish.adapters.cores import cores
 from burnish.adapters.errors import NeedsRestart
 from burnish.adapters.gate import Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.adapters.nap import while_asleep
 from burnish.adapters.one_thread import in_one_thread
 from burnish.adapters.registry import Registry, spoken
+from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner import export, sampling

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from burnish.adapters.gate import Evidence, HeldOutReply, Known, SampledReply, ToldApart
-from burnish.adapters.taste import RatedReply
+from burnish.adapters.preference_model import RatedReply
 from burnish.proxy.records import RatedCompletion
 from burnish.training.job import Evaluation, Rollout
 
@@ -60,7 +60,7 @@ def evidence(
 
 
 def rated_replies(rated: Iterable[RatedCompletion]) -> list[RatedReply]:
-    """Return what a taste is learnt from: the replies in text. Of tool calls, length and form please nobody."""
+    """Return the rated text replies. Tool calls are left out: the preference model judges length and form."""
     return [_rated_reply(each) for each in rated if not (each.completion.reply or {}).get("tool_calls")]
 
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from itertools import zip_longest
 
 from burnish.adapters.manifest import BASE_VERSION, Manifest
-from burnish.adapters.taste import learn_taste
+from burnish.adapters.preference_model import fit_preference_model
 from burnish.proxy.learner.evidence import rated_replies
 from burnish.proxy.records import Completion, RatedCompletion
 from burnish.training.choosing import teaches
@@ -38,7 +38,9 @@ class Policies:
     def behind(self, completion: Completion) -> int | None:
         """Return the version that gave an answer, 0 for the bare model; None when it was some other model."""
         version = completion.adapter_version
-        if completion.instant is not None:  # answered under another prompt than the one that is learnt from
+        if (
+            completion.instructions is not None
+        ):  # answered under another prompt than the one that is learnt from
             return None
         if completion.base_digest not in (None, self.base_digest):  # None: logged before that was noted
             return None
@@ -117,9 +119,10 @@ def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies:
     """
     chosen = ready(rated, learnt)
     seen = {each.completion.conversation_id for each in rated if is_learnt(each, learnt)}
-    taste = learn_taste(rated_replies(each for each in rated if not unusable(each)))
+    preference_model = fit_preference_model(rated_replies(each for each in rated if not unusable(each)))
     held_out = hold_out(
-        [each for each in chosen if each.completion.conversation_id not in seen], tasted=taste is not None
+        [each for each in chosen if each.completion.conversation_id not in seen],
+        learnable=preference_model is not None,
     )
     return [_sample(each, policies, held_out=each.completion.conversation_id in held_out) for each in chosen]
 
@@ -143,14 +146,14 @@ def replayed(
     return [sample for turn in zip_longest(*kinds) for sample in turn if sample][:count]
 
 
-def hold_out(rated: Sequence[RatedCompletion], *, tasted: bool = False) -> frozenset[str]:
+def hold_out(rated: Sequence[RatedCompletion], *, learnable: bool = False) -> frozenset[str]:
     """Choose conversations to hold out whole, about a quarter of those of each class.
 
     They are taken in the order of a hash of their id, so that the same ones are chosen again next time as far as
     the counts allow, and never so many that less than half of a class would be left to learn from. Where that leaves
     too few of a class to judge by, none are: nothing would be gained by not learning from them.
 
-    ``tasted``: what pleases shows in the replies, so that the gate can tell it from new ones. Then a rare class, whose
+    ``learnable``: a preference model can be fitted, so the gate can judge new replies by it. Then a rare class, whose
     every member is dear, is never held out by more than a quarter, and the other one is for the sake of its prompts.
     """
     classes: dict[str, set[str]] = {}
@@ -159,9 +162,9 @@ def hold_out(rated: Sequence[RatedCompletion], *, tasted: bool = False) -> froze
             kinds = classes.setdefault(each.completion.conversation_id, set())
             kinds.add(GOOD if each.reward > 0 else BAD)
     totals = {kind: sum(kind in kinds for kinds in classes.values()) for kind in (GOOD, BAD)}
-    share = HELD_OUT_SHARE if tasted else MAX_HELD_OUT_SHARE
+    share = HELD_OUT_SHARE if learnable else MAX_HELD_OUT_SHARE
     most = {kind: int(total * share) for kind, total in totals.items()}
-    if tasted:
+    if learnable:
         most = {kind: count if count >= MIN_HELD_OUT else 0 for kind, count in most.items()}
     elif min(most.values()) < MIN_HELD_OUT:
         return frozenset()

@@ -55,7 +55,7 @@ _PASSED_ON = (
     "frequency_penalty",
 )
 _WITH_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
-"""Passed on as they are; engines refuse the others where there is no tool."""
+"""Passthrough on as they are; engines refuse the others where there is no tool."""
 
 
 @dataclass(frozen=True, slots=True)

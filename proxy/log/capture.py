@@ -54,7 +54,7 @@ class Captured(NamedTuple):
 
 def understand(exchange: Exchange) -> Captured:
     """Parse the request and reassemble the answer. Raises whatever a malformed request raises."""
-    if exchange.passage is not None:
+    if exchange.passthrough is not None:
         return Captured(exchange, exchange.outcome, exchange.error)
     surface = SURFACES[exchange.surface]
     request = surface.read(loads_storable(exchange.request_body))

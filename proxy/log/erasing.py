@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import orjson
 
-USED_BY_COMPLETIONS = ("reply", "settings", "definitions", "choices", "instant")
+USED_BY_COMPLETIONS = ("reply", "settings", "definitions", "choices", "instructions")
 """Columns that refer to a message or to parameters. (So does ``prompt``, which is on the path to ``node`` as well.)"""
 
 UNUSED = " AND ".join(

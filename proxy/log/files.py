@@ -23,7 +23,7 @@ CACHE_KB = 32 * 1024
 
 CHECKED_BYTES = 128 * 1024 * 1024
 """Checked in about a second at every start."""
-CHECKED_TABLES = ("feedback", "undo", "wish", "run", "migration")
+CHECKED_TABLES = ("feedback", "undo", "instruction", "run", "migration")
 
 
 def create(path: Path) -> None:

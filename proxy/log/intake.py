@@ -21,7 +21,7 @@ from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.continuing import continued
 from burnish.proxy.log.recent import Recent
 from burnish.proxy.log.tree import Digest, asked, begins_turn, digest
-from burnish.proxy.records import Exchange, Passage
+from burnish.proxy.records import Exchange, PassthroughFigures
 
 KNOWN = 8192
 """Messages, nodes and answers that are remembered: what comes again comes soon."""
@@ -63,17 +63,17 @@ class Row(NamedTuple):
     reply_key: Digest | None
     reply_identity: Digest | None
     choices: int | None
-    instant: int | None
+    instructions: int | None
     continues: str | None
     begins_turn: bool
     sub_agent: bool
 
 
-PASSED = (
+PASSTHROUGH = (
     "id", "created_at", "method", "path", "model", "upstream", "status", "outcome", "error", "caller", "session",
     "request_bytes", "response_bytes", "prompt_tokens", "completion_tokens", "first_byte_s", "total_s",
 )  # fmt: skip
-"""Columns of the table passed."""
+"""Columns of the table passthrough."""
 
 
 class _Answer(NamedTuple):
@@ -93,14 +93,14 @@ class Intake:
         self._nodes = _Tree(connection, "node", "digest, parent, content")
         self._completions = _Rows(connection, "completion", ", ".join(Row._fields), unless="(id)")
         self._raw = _Rows(connection, "raw", "completion, request, content_encoding, response")
-        self._passed = _Rows(connection, "passed", ", ".join(PASSED), unless="(id)")
+        self._passthrough = _Rows(connection, "passthrough", ", ".join(PASSTHROUGH), unless="(id)")
         self._answers: Recent[_Answer] = Recent(KNOWN)
 
     def forget(self) -> None:
         """Forget all that is remembered: it may not be in the database any more."""
         for table in (self._contents, self._nodes):
             table.forget()
-        for rows in (self._completions, self._raw, self._passed):
+        for rows in (self._completions, self._raw, self._passthrough):
             rows.waiting.clear()
         self._answers.clear()
 
@@ -155,8 +155,8 @@ class Intake:
 
     def _add(self, captured: Captured, used: _Used) -> None:
         exchange, answer, reply = captured.exchange, captured.answer, captured.reply
-        if exchange.passage is not None:
-            self._passed.waiting.append(_passed(exchange, exchange.passage))
+        if exchange.passthrough is not None:
+            self._passthrough.waiting.append(_passthrough(exchange, exchange.passthrough))
             return
         node = self._node(captured)
         conversation, continues = self._before(captured)
@@ -191,7 +191,7 @@ class Intake:
             reply_key=reply.key if reply else None,
             reply_identity=reply.identity if reply and not reply.empty else None,
             choices=self._content(used.choices),
-            instant=self._content(used.instant),
+            instructions=self._content(used.instructions),
             continues=continues,
             begins_turn=begins_turn(captured.context),
             sub_agent=exchange.sub_agent,
@@ -240,7 +240,7 @@ class Intake:
         return Before(new_conversation_id(exchange.completion_id), None)
 
     def _flush(self) -> None:
-        for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw, self._passed):
+        for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw, self._passthrough):
             rows.write()
 
 
@@ -333,29 +333,29 @@ class _Used(NamedTuple):
     settings: tuple[Digest, bytes] | None
     definitions: tuple[Digest, bytes] | None
     choices: tuple[Digest, bytes] | None
-    instant: tuple[Digest, bytes] | None
+    instructions: tuple[Digest, bytes] | None
 
 
 def _used(captured: Captured) -> _Used:
     turn = asked(captured.context)
-    reply, instant = captured.reply, captured.exchange.instant
+    reply, instructions = captured.reply, captured.exchange.instructions
     return _Used(
         prompt=(turn.content, turn.body) if turn else None,
         reply=(reply.content, reply.body) if reply else None,
         settings=_named(captured.settings),
         definitions=_named(captured.definitions),
         choices=_named(captured.choices),
-        instant=_named(None if instant is None else orjson.dumps(instant)),
+        instructions=_named(None if instructions is None else orjson.dumps(instructions)),
     )
 
 
-def _passed(exchange: Exchange, passage: Passage) -> tuple[Any, ...]:
+def _passthrough(exchange: Exchange, passthrough: PassthroughFigures) -> tuple[Any, ...]:
     """Return the row of what was merely passed through."""
     said = {
-        **exchange._asdict(), **passage,
+        **exchange._asdict(), **passthrough,
         "id": exchange.completion_id, "created_at": exchange.started_at, "model": exchange.model_asked or None,
     }  # fmt: skip
-    return tuple(said[name] for name in PASSED)
+    return tuple(said[name] for name in PASSTHROUGH)
 
 
 def _named(body: bytes | None) -> tuple[Digest, bytes] | None:

@@ -18,12 +18,12 @@ from burnish.proxy.log import (
     continuing,
     feedback,
     files,
+    instructions,
     queries,
     regenerations,
     retention,
     runs,
     store,
-    wishes,
 )
 from burnish.proxy.log.batch import catching_up
 from burnish.proxy.log.capture import Captured
@@ -39,11 +39,11 @@ from burnish.proxy.records import (
     Exchange,
     Feedback,
     FeedbackDraft,
-    Passed,
+    Instruction,
+    Passthrough,
     RatedCompletion,
     Regeneration,
     Run,
-    Wish,
 )
 
 Result = TypeVar("Result")
@@ -52,7 +52,7 @@ EQUAL: Mapping[str, float] = MappingProxyType({})
 LATEST_ID = """SELECT max(
     (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM completion)),
     (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM feedback)),
-    (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM passed))
+    (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM passthrough))
 )"""
 """Less its prefix."""
 PRUNE_PAUSE_S = 0.02
@@ -131,12 +131,12 @@ class Log:
         """Return completions (without contexts and parameters), latest first; ``before`` is an id to go on from."""
         return await self._read(lambda db: queries.completions(db, limit, before, conversation))
 
-    async def passed(self, limit: int = 50, before: str | None = None) -> list[Passed]:
+    async def passthroughs(self, limit: int = 50, before: str | None = None) -> list[Passthrough]:
         """Return what was merely passed through, latest first; ``before`` is an id to go on from."""
-        return await self._read(partial(queries.passed, limit=limit, before=before))
+        return await self._read(partial(queries.passthroughs, limit=limit, before=before))
 
     async def said_by(self, caller: str, after: str, limit: int) -> list[Said]:
-        """Return all that there is of a person, wishes aside, earliest first; see ``person.said_by``."""
+        """Return all that there is of a person, instructions aside, earliest first; see ``person.said_by``."""
         return await self._read(partial(said_by, caller=caller, after=after, limit=limit))
 
     async def next_turn(self, completion_id: str) -> str | None:
@@ -154,7 +154,7 @@ class Log:
         return await self._read(lambda db: store.recent_prompts(db, limit))
 
     async def counts(self) -> dict[str, int]:
-        """Return how much there is: completions, conversations, passed, feedback, ratings, good, bad, comments …
+        """Return how much there is: completions, conversations, passthrough, feedback, ratings, good, bad, comments …
 
         Ratings are effective ones: one a completion.
         """
@@ -237,27 +237,27 @@ class Log:
         """Return all who rated, the busiest first, and how far they agree."""
         return await self._read(feedback.raters)
 
-    # Wishes
+    # Instructions
 
-    async def wishes(self, caller: str) -> list[Wish]:
-        """Return what a caller wishes, what was last said first."""
-        return await self._read(partial(wishes.of, caller=caller))
+    async def instructions(self, caller: str) -> list[Instruction]:
+        """Return what a caller instructions, what was last said first."""
+        return await self._read(partial(instructions.of, caller=caller))
 
-    async def wishes_at_once(self, caller: str) -> list[Wish]:
+    async def instructions_at_once(self, caller: str) -> list[Instruction]:
         """Return the same for a request that waits for it: behind no long read. Raises Unavailable."""
-        return await self._write(partial(wishes.of, caller=caller))
+        return await self._write(partial(instructions.of, caller=caller))
 
-    async def add_wish(self, caller: str, text: str) -> Wish:
-        """Add a wish by hand. Raises Unprocessable, Conflict (too many), Unavailable."""
-        return await self._write(partial(wishes.add, caller=caller, text=text))
+    async def add_instruction(self, caller: str, text: str) -> Instruction:
+        """Add an instruction by hand. Raises Unprocessable, Conflict (too many), Unavailable."""
+        return await self._write(partial(instructions.add, caller=caller, text=text))
 
-    async def edit_wish(self, caller: str, wish_id: str, text: str) -> Wish:
-        """Change what a wish says. Raises NotFound, Unprocessable, Unavailable."""
-        return await self._write(partial(wishes.edit, caller=caller, name=wish_id, text=text))
+    async def edit_instruction(self, caller: str, instruction_id: str, text: str) -> Instruction:
+        """Change what an instruction says. Raises NotFound, Unprocessable, Unavailable."""
+        return await self._write(partial(instructions.edit, caller=caller, name=instruction_id, text=text))
 
-    async def remove_wish(self, caller: str, wish_id: str) -> Wish:
-        """Remove a wish, so that no comment brings it back. Raises NotFound, Unavailable."""
-        return await self._write(partial(wishes.remove, caller=caller, name=wish_id))
+    async def remove_instruction(self, caller: str, instruction_id: str) -> Instruction:
+        """Remove an instruction, so that no comment brings it back. Raises NotFound, Unavailable."""
+        return await self._write(partial(instructions.remove, caller=caller, name=instruction_id))
 
     # Training runs
 
@@ -297,8 +297,8 @@ class Log:
                 break
             gone += count
             await asyncio.sleep(PRUNE_PAUSE_S)
-        upto = await self._read(lambda db: retention.boundary(db, keep, time.time(), "passed"))
-        while await self._delete(partial(retention.prune_passed, upto=upto)):  # noqa: ASYNC110  (others write meanwhile)
+        upto = await self._read(lambda db: retention.boundary(db, keep, time.time(), "passthrough"))
+        while await self._delete(partial(retention.prune_passthroughs, upto=upto)):  # noqa: ASYNC110  (others write meanwhile)
             await asyncio.sleep(PRUNE_PAUSE_S)
         return gone
 

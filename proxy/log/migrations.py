@@ -211,6 +211,22 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     # Whose headers say that an agent's own agent asks; of what was logged before, nobody knows.
     Migration("sub-agents", ("ALTER TABLE completion ADD COLUMN sub_agent INTEGER NOT NULL DEFAULT 0",)),
+    # One word for one thing, in the tables as in the code.
+    Migration(
+        "plain names",
+        (
+            "DROP INDEX wish_caller",
+            "ALTER TABLE wish RENAME TO instruction",
+            "UPDATE instruction SET id = 'inst_' || substr(id, 6)",
+            "CREATE INDEX instruction_caller ON instruction (caller)",
+            "DROP INDEX completion_instant",
+            "ALTER TABLE completion RENAME COLUMN instant TO instructions",
+            "CREATE INDEX completion_instructions ON completion (instructions) WHERE instructions IS NOT NULL",
+            "DROP INDEX passed_caller",
+            "ALTER TABLE passed RENAME TO passthrough",
+            "CREATE INDEX passthrough_caller ON passthrough (caller)",
+        ),
+    ),
 )
 
 

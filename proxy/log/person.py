@@ -8,9 +8,9 @@ from dataclasses import fields
 from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
 from burnish.proxy.log.store import Reader, select
-from burnish.proxy.records import Completion, Feedback, Passed
+from burnish.proxy.records import Completion, Feedback, Passthrough
 
-Said = Completion | Feedback | Passed
+Said = Completion | Feedback | Passthrough
 
 
 def said_by(connection: sqlite3.Connection, caller: str, after: str, limit: int) -> list[Said]:
@@ -31,10 +31,10 @@ def said_by(connection: sqlite3.Connection, caller: str, after: str, limit: int)
         f"fb_{moment}",
         limit,
     )
-    columns = ", ".join(field.name for field in fields(Passed))
-    passed = connection.execute(
-        f"SELECT {columns} FROM passed WHERE caller = ? AND id > ? ORDER BY id LIMIT ?",  # noqa: S608
+    columns = ", ".join(field.name for field in fields(Passthrough))
+    passthroughs = connection.execute(
+        f"SELECT {columns} FROM passthrough WHERE caller = ? AND id > ? ORDER BY id LIMIT ?",  # noqa: S608
         (caller, f"pass_{moment}", limit),
     )
-    found += [Passed(*row) for row in passed]
+    found += [Passthrough(*row) for row in passthroughs]
     return sorted(found, key=lambda each: each.id[-LENGTH:])[:limit]

@@ -11,12 +11,12 @@ from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates
 from burnish.proxy.log.continuing import with_answers
-from burnish.proxy.log.errands import is_errand
+from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import COLUMNS, Reader, row_of, select
-from burnish.proxy.records import Completion, Passed, RatedCompletion
+from burnish.proxy.records import Completion, Passthrough, RatedCompletion
 
 # Sub-agents may ask that often before the person is told anything.
-ERRANDS_PASSED = 500
+MAX_SIDE_REQUESTS = 500
 
 
 def completion(connection: sqlite3.Connection, completion_id: str) -> Completion:
@@ -49,14 +49,14 @@ def completions(
     ]
 
 
-def passed(connection: sqlite3.Connection, limit: int, before: str | None) -> list[Passed]:
+def passthroughs(connection: sqlite3.Connection, limit: int, before: str | None) -> list[Passthrough]:
     """Return what was merely passed through, latest first."""
-    columns = ", ".join(field.name for field in fields(Passed))
+    columns = ", ".join(field.name for field in fields(Passthrough))
     rows = connection.execute(
-        f"SELECT {columns} FROM passed WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?",  # noqa: S608
+        f"SELECT {columns} FROM passthrough WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?",  # noqa: S608
         (before, before, limit),
     )
-    return [Passed(*row) for row in rows]
+    return [Passthrough(*row) for row in rows]
 
 
 def resolve(
@@ -94,7 +94,7 @@ def resolve_history(
     """Return the completion that is the last assistant message of a history. Raises NotFound, Conflict."""
     said = with_answers(connection, messages, caller)
     found = completion(connection, answer_before(connection, said, caller, session))
-    if is_errand(found):
+    if is_side_request(found):
         raise NotFound(
             "the last one here the agent asked for itself, such as a summary: rate it by its completion_id"
         )
@@ -128,7 +128,7 @@ def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
     reader = Reader(connection)
     for row in select(connection, "WHERE continues = ? AND begins_turn ORDER BY n", (completion_id,)):
         later = reader.completion(row, full=True)
-        if later.prompt and not is_errand(later):
+        if later.prompt and not is_side_request(later):
             return later.prompt
     return None
 
@@ -154,7 +154,7 @@ def counts(connection: sqlite3.Connection) -> dict[str, int]:
     return {
         "completions": completions_,
         "conversations": conversations,
-        "passed": connection.execute("SELECT count(*) FROM passed").fetchone()[0],
+        "passthrough": connection.execute("SELECT count(*) FROM passthrough").fetchone()[0],
         "feedback": connection.execute("SELECT count(*) FROM feedback").fetchone()[0],
         "ratings": len(rewards),
         "good": sum(reward > 0 for reward in rewards),
@@ -183,8 +183,8 @@ def _latest_turn(connection: sqlite3.Connection, where: str, *values: object) ->
     """Return the latest answer that was said to the person, not to the agent itself."""
     reader = Reader(connection)
     latest = f"SELECT {COLUMNS} FROM completion WHERE {where} AND reply IS NOT NULL ORDER BY id DESC LIMIT ?"  # noqa: S608
-    for row in connection.execute(latest, (*values, ERRANDS_PASSED)):
+    for row in connection.execute(latest, (*values, MAX_SIDE_REQUESTS)):
         found = reader.completion(row, full=True)
-        if not is_errand(found):
+        if not is_side_request(found):
             return found.id
     return None

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from burnish.proxy.log.errands import is_errand
+from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import Reader, row_of
 from burnish.proxy.records import Regeneration
 
@@ -58,9 +58,9 @@ def regenerations(
         went_on = {
             answer
             for answer, later in connection.execute(WENT_ON, (again,))
-            if not is_errand(reader.completion(row_of(connection, later), full=True))
+            if not is_side_request(reader.completion(row_of(connection, later), full=True))
         }
-        if (continues or went_on) and not is_errand(asked):
+        if (continues or went_on) and not is_side_request(asked):
             chosen = went_on.pop() if len(went_on) == 1 else None
             found.append(Regeneration(again, instead_of, asked.conversation_id, asked.created_at, chosen))
         if len(found) == limit:

@@ -15,7 +15,7 @@ from burnish.proxy.log.erasing import erase, erase_feedback
 STEP_ROWS = 32
 """Completions a step, some milliseconds: captures and ratings are committed between two steps."""
 
-PASSED_STEP_ROWS = 1024
+PASSTHROUGH_STEP_ROWS = 1024
 """The same for what was merely passed through: figures, on which nothing hangs."""
 
 DAY_S = 24 * 60 * 60
@@ -36,7 +36,7 @@ class Keep(NamedTuple):
 
 
 def boundary(
-    connection: sqlite3.Connection, keep: Keep, now: float, table: Literal["completion", "passed"]
+    connection: sqlite3.Connection, keep: Keep, now: float, table: Literal["completion", "passthrough"]
 ) -> int:
     """Return the number of the last row of a table that is not kept for its age or its place, 0 when all are."""
     by_place = by_age = 0
@@ -76,9 +76,9 @@ def prune(connection: sqlite3.Connection, keep: Keep, after: int, upto: int) -> 
     return (rows[-1][0] if rows else 0), len(ids)
 
 
-def prune_passed(connection: sqlite3.Connection, upto: int) -> int:
+def prune_passthroughs(connection: sqlite3.Connection, upto: int) -> int:
     """Take out some of what was merely passed through, up to a number; returns how much went."""
-    return _delete_passed(connection, "n <= ?", upto)
+    return _delete_passthrough(connection, "n <= ?", upto)
 
 
 def forget(connection: sqlite3.Connection, caller: str) -> int:
@@ -91,15 +91,16 @@ def forget(connection: sqlite3.Connection, caller: str) -> int:
     if ids:
         erase(connection, ids)
         return len(ids)
-    if gone := _delete_passed(connection, "caller = ?", caller):
+    if gone := _delete_passthrough(connection, "caller = ?", caller):
         return gone
-    connection.execute("DELETE FROM wish WHERE caller = ?", (caller,))
+    connection.execute("DELETE FROM instruction WHERE caller = ?", (caller,))
     return erase_feedback(connection, "rater = ?", caller)
 
 
-def _delete_passed(connection: sqlite3.Connection, where: str, value: object) -> int:
-    some = f"SELECT n FROM passed WHERE {where} LIMIT ?"  # noqa: S608
-    return connection.execute(f"DELETE FROM passed WHERE n IN ({some})", (value, PASSED_STEP_ROWS)).rowcount  # noqa: S608
+def _delete_passthrough(connection: sqlite3.Connection, where: str, value: object) -> int:
+    some = f"SELECT n FROM passthrough WHERE {where} LIMIT ?"  # noqa: S608
+    statement = f"DELETE FROM passthrough WHERE n IN ({some})"  # noqa: S608
+    return connection.execute(statement, (value, PASSTHROUGH_STEP_ROWS)).rowcount
 
 
 def _rated(connection: sqlite3.Connection, conversations: set[str]) -> set[str]:

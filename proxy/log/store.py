@@ -14,11 +14,11 @@ from burnish.proxy.log.people import words
 from burnish.proxy.log.tree import loaded, text_of
 from burnish.proxy.records import Completion
 
-LOADED = ("messages", "params", "prompt", "reply", "rating", "instant", "sub_agent")
+LOADED = ("messages", "params", "prompt", "reply", "rating", "instructions", "sub_agent")
 PLAIN = tuple(field.name for field in fields(Completion) if field.name not in LOADED)
 """Fields of a Completion that are columns."""
 
-COLUMNS = f"{', '.join(PLAIN)}, node, settings, definitions, prompt, reply, instant, sub_agent"
+COLUMNS = f"{', '.join(PLAIN)}, node, settings, definitions, prompt, reply, instructions, sub_agent"
 
 
 class Reader:
@@ -40,7 +40,7 @@ class Reader:
 
     def completion(self, row: Sequence[Any], rating: float | None = None, *, full: bool) -> Completion:
         """Build one record from COLUMNS; ``full`` loads its context and parameters too."""
-        *plain, node, settings, definitions, prompt, reply, instant, sub_agent = row
+        *plain, node, settings, definitions, prompt, reply, instructions, sub_agent = row
         return Completion(
             **dict(zip(PLAIN, plain, strict=True)),
             messages=tuple(self.path(node)) if full else (),
@@ -48,7 +48,7 @@ class Reader:
             prompt=self._asked(prompt) if prompt else "",
             reply=self._message(reply) if reply else None,
             rating=rating,
-            instant=orjson.loads(self._body(instant)) if instant else None,
+            instructions=orjson.loads(self._body(instructions)) if instructions else None,
             sub_agent=bool(sub_agent),
         )
 

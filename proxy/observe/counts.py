@@ -14,7 +14,7 @@ from burnish.proxy.log.capture import Captured
 from burnish.proxy.log.intake import tokens
 from burnish.proxy.observe import measures
 from burnish.proxy.observe.measures import Measure
-from burnish.proxy.records import Exchange, Feedback, Passage
+from burnish.proxy.records import Exchange, Feedback, PassthroughFigures
 
 STREAMED = ("text/event-stream", "application/x-ndjson", "application/stream+json")
 """Content types of answers that come piece by piece."""
@@ -39,9 +39,9 @@ class Counts(Collector):
         self._tokens = self._counter(measures.TOKENS)
         self._request_bytes = self._counter(measures.REQUEST_BYTES)
         self._response_bytes = self._counter(measures.RESPONSE_BYTES)
-        self._passed = self._counter(measures.PASSED)
-        self._passed_bytes = self._counter(measures.PASSED_BYTES)
-        self._passed_tokens = self._counter(measures.PASSED_TOKENS)
+        self._passthrough = self._counter(measures.PASSTHROUGH)
+        self._passthrough_bytes = self._counter(measures.PASSTHROUGH_BYTES)
+        self._passthrough_tokens = self._counter(measures.PASSTHROUGH_TOKENS)
         self._refusals = self._counter(measures.REFUSALS)
         self._ratings = self._counter(measures.RATINGS)
         self._remarks = self._counter(measures.REMARKS)
@@ -66,14 +66,14 @@ class Counts(Collector):
         if exchange.first_byte_s is not None and is_streamed(exchange):
             series.first_token.observe(exchange.first_byte_s)
 
-    def passed(self, exchange: Exchange, passage: Passage) -> None:
+    def passthrough(self, exchange: Exchange, passthrough: PassthroughFigures) -> None:
         """Count what was merely passed through."""
-        kind = kind_of(exchange, passage)
-        self._passed.labels(kind, _class_of(exchange.status), exchange.outcome).inc()
-        self._passed_bytes.labels(kind, "out").inc(passage["request_bytes"])
-        self._passed_bytes.labels(kind, "in").inc(passage["response_bytes"])
-        self._passed_tokens.labels(kind, "input").inc(passage["prompt_tokens"] or 0)
-        self._passed_tokens.labels(kind, "output").inc(passage["completion_tokens"] or 0)
+        kind = kind_of(exchange, passthrough)
+        self._passthrough.labels(kind, _class_of(exchange.status), exchange.outcome).inc()
+        self._passthrough_bytes.labels(kind, "out").inc(passthrough["request_bytes"])
+        self._passthrough_bytes.labels(kind, "in").inc(passthrough["response_bytes"])
+        self._passthrough_tokens.labels(kind, "input").inc(passthrough["prompt_tokens"] or 0)
+        self._passthrough_tokens.labels(kind, "output").inc(passthrough["completion_tokens"] or 0)
 
     def rated(self, feedback: Feedback) -> None:
         """Count feedback that was given; what was taken back stays counted."""
@@ -133,11 +133,11 @@ class _Series:
     response_bytes: Counter
 
 
-def kind_of(exchange: Exchange, passage: Passage) -> str:
+def kind_of(exchange: Exchange, passthrough: PassthroughFigures) -> str:
     """Return what kind of request was merely passed through."""
     if exchange.status == HTTPStatus.SWITCHING_PROTOCOLS:
         return "websocket"
-    return next((kind for word, kind in KINDS.items() if word in passage["path"]), "other")
+    return next((kind for word, kind in KINDS.items() if word in passthrough["path"]), "other")
 
 
 def _class_of(status: int | None) -> str:

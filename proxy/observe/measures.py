@@ -70,21 +70,21 @@ RESPONSE_BYTES = Measure(
     "Bytes of their answers' bodies as they went over the wire, up to what the log keeps of one.",
     ("surface",),
 )
-PASSED = Measure(
-    "burnish_passed_total",
+PASSTHROUGH = Measure(
+    "burnish_passthrough_total",
     "counter",
     "Other requests that were passed through and logged, by kind (embeddings, audio, images, files, batches, "
     "websocket, other), outcome and the class of the upstream's status.",
     ("kind", "status", "outcome"),
 )
-PASSED_BYTES = Measure(
-    "burnish_passed_bytes_total",
+PASSTHROUGH_BYTES = Measure(
+    "burnish_passthrough_bytes_total",
     "counter",
     "Bytes of their bodies, to the upstream (direction=out) and back (direction=in).",
     ("kind", "direction"),
 )
-PASSED_TOKENS = Measure(
-    "burnish_passed_tokens_total",
+PASSTHROUGH_TOKENS = Measure(
+    "burnish_passthrough_tokens_total",
     "counter",
     "Their tokens (type=input, output), where the upstream's usage counts them in plain sight.",
     ("kind", "type"),
@@ -160,7 +160,7 @@ BUILD = Measure("burnish_build_info", "gauge", "Always 1; the label has burnish'
 
 MEASURES = (
     REQUESTS, DURATION, FIRST_TOKEN, TOKENS, REQUEST_BYTES, RESPONSE_BYTES,
-    PASSED, PASSED_BYTES, PASSED_TOKENS, REFUSALS, IN_FLIGHT,
+    PASSTHROUGH, PASSTHROUGH_BYTES, PASSTHROUGH_TOKENS, REFUSALS, IN_FLIGHT,
     QUEUE_ENTRIES, QUEUE_BYTES, LAG, DROPPED,
     RATINGS, REMARKS,
     LIVE_VERSION, VERSIONS, TRAINING, RUNS, RUN_SECONDS, VERDICTS, SWAPS, SWAP_DURATION,

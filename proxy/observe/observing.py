@@ -42,8 +42,8 @@ class Observing:
     def stored(self, captured: Captured) -> None:
         """Take note of what the log has stored; on its writer thread, so it must be quick."""
         try:
-            if (passage := captured.exchange.passage) is not None:
-                self.counts.passed(captured.exchange, passage)
+            if (passthrough := captured.exchange.passthrough) is not None:
+                self.counts.passthrough(captured.exchange, passthrough)
                 return
             self.counts.completed(captured)
             if self.traces:

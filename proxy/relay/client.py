@@ -11,14 +11,12 @@ from typing import Any, Protocol, cast
 from starlette.types import Message, Receive, Scope, Send
 
 from burnish.proxy.errors import BodyTooLarge, InvalidRequest, UpstreamTimeout
+from burnish.proxy.http.connection import Sink
+from burnish.proxy.http.headers import Named, RawHeaders, first, to_client
+from burnish.proxy.http.response import WRITE, UpstreamCut, UpstreamResponse
 from burnish.proxy.records import Outcome
-from burnish.proxy.relay.connection import Sink
-from burnish.proxy.relay.headers import Named, RawHeaders, first, to_client
-from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.surfaces.lenient import loads_storable
 
-WRITE = "burnish.write"
-"""The ASGI extension by which our listener takes parts of a body at once."""
 BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
+from burnish.proxy.http.headers import COMPLETION_ID, INSTRUCTIONS, RawHeaders, by_name, first
+from burnish.proxy.http.response import UpstreamResponse
 from burnish.proxy.records import Exchange, Outcome
-from burnish.proxy.relay.headers import COMPLETION_ID, INSTANT, RawHeaders, by_name, first
-from burnish.proxy.relay.response import UpstreamResponse
 from burnish.proxy.relay.routing import Target
 
 # A reply longer than this is passed through whole, but its copy for the log ends here.
@@ -38,10 +38,10 @@ class Flight:
     captured_bytes: int = 0
     outcome: Outcome = "cancelled"
     error: str | None = None
-    instant: str | None = None
+    instructions: str | None = None
     """What is added to the system prompt."""
-    wishes: int | None = None
-    """How many wishes that is; None when the caller has none."""
+    instruction_count: int | None = None
+    """None if the caller has none."""
     as_sent: bool = False
     """The engine has refused it with an addition, so it goes as the client sent it."""
 
@@ -52,8 +52,8 @@ class Flight:
         self.content_type = first(headers, b"content-type") or ""
         self.content_encoding = (first(headers, b"content-encoding") or "").lower()
         added = [(COMPLETION_ID, self.completion_id.encode())]
-        if self.wishes is not None:
-            added.append((INSTANT, str(self.wishes).encode()))
+        if self.instruction_count is not None:
+            added.append((INSTRUCTIONS, str(self.instruction_count).encode()))
         return added
 
     def tee(self, chunk: bytes) -> None:
@@ -96,6 +96,6 @@ class Flight:
             session=self.session,
             retry=self.retry,
             sub_agent=self.sub_agent,
-            instant=self.instant,
+            instructions=self.instructions,
             traceparent=self.traceparent,
         )

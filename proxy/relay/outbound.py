@@ -6,12 +6,12 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
+from burnish.proxy.http.connection import Body
+from burnish.proxy.http.guard import Guard
+from burnish.proxy.http.headers import CREDENTIALS, RawHeaders, by_name, to_upstream
+from burnish.proxy.http.pool import DirectResponse, Pool
+from burnish.proxy.http.response import UpstreamResponse
 from burnish.proxy.keys import NO_KEYS
-from burnish.proxy.relay.connection import Body
-from burnish.proxy.relay.guard import Guard
-from burnish.proxy.relay.headers import CREDENTIALS, RawHeaders, by_name, to_upstream
-from burnish.proxy.relay.pool import DirectResponse, Pool
-from burnish.proxy.relay.response import UpstreamResponse
 from burnish.proxy.relay.routing import Target, join
 from burnish.proxy.relay.splice import append_members, splice_model
 from burnish.proxy.surfaces import Surface, surface_at

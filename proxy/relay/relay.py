@@ -17,12 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.feedback.commands import Command, exchanges, find_command
-from burnish.proxy.ids import completion_id as new_completion_id
-from burnish.proxy.instant.instant import Addition
-from burnish.proxy.relay.client import Client, in_time, parse, read_body, stream
-from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.guard import Guard
-from burnish.proxy.relay.headers import (
+from burnish.proxy.http.guard import Guard
+from burnish.proxy.http.headers import (
     COMPLETION_ID,
     SESSION_HEADERS,
     SUB_AGENT_HEADERS,
@@ -31,11 +27,15 @@ from burnish.proxy.relay.headers import (
     caller_of,
     first,
 )
-from burnish.proxy.relay.origin import ConnectFailed
+from burnish.proxy.http.origin import ConnectFailed
+from burnish.proxy.http.pool import Pool
+from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.ids import completion_id as new_completion_id
+from burnish.proxy.instructions.instructions import Addition
+from burnish.proxy.relay.client import Client, in_time, parse, read_body, stream
+from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.outbound import Outbound, naming
-from burnish.proxy.relay.passing import Captures, Passing
-from burnish.proxy.relay.pool import Pool
-from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
 from burnish.proxy.relay.routing import Target, Upstream
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
@@ -70,7 +70,7 @@ class Log(Captures, Protocol):
         ...
 
 
-class Wishes(Protocol):
+class Instructions(Protocol):
     """Knows what callers asked for before."""
 
     on: bool
@@ -91,14 +91,14 @@ class Relay:
         guard: Guard,
         log: Log,
         answer: Answer,
-        instant: Wishes,
+        instructions: Instructions,
         max_body_bytes: int,
         total_timeout_s: float | None,
         traced: bool = False,
     ) -> None:
         self._upstream = upstream
         self._outbound = Outbound(pool, guard)
-        self._passing = Passing(
+        self._passthrough = PassthroughRelay(
             self._outbound,
             upstream,
             log,
@@ -108,7 +108,7 @@ class Relay:
         )
         self._log = log
         self._answer = answer
-        self._instant = instant
+        self._instructions = instructions
         self._max_body_bytes = max_body_bytes
         self._traced = traced
         self._translator = Translator(self._outbound.send, guard, log.held)
@@ -122,10 +122,10 @@ class Relay:
         """Pass one request through; errors before the first byte are raised as BurnishError."""
         surface = surface_at(scope["path"], scope["query_string"]) if scope["method"] == "POST" else None
         if surface is None:
-            await self._passing(scope, receive, send)
+            await self._passthrough(scope, receive, send)
             return
         if not is_completion(scope["path"]):
-            await self._passing.naming(surface, scope, receive, send)
+            await self._passthrough.naming(surface, scope, receive, send)
             return
         self.in_flight += 1
         try:
@@ -196,13 +196,17 @@ class Relay:
             target = flight.target = await self._upstream.target(flight.model, scope["headers"])
             tried.append(target)
             try:
-                body = await self._with_wishes(flight, scope, target) if self._instant.on else flight.body
+                body = (
+                    await self._with_instructions(flight, scope, target)
+                    if self._instructions.on
+                    else flight.body
+                )
                 with await self._asked(flight, scope, target, body) as response:
                     # 404: the engine was restarted and has forgotten the version; reconciling loads it again.
                     forgotten = response.status == HTTPStatus.NOT_FOUND and target.version
                     if forgotten and len(tried) == 1 and self._upstream.lost(target):
                         continue
-                    if flight.instant and response.status in REFUSED:
+                    if flight.instructions and response.status in REFUSED:
                         flight.as_sent = True
                         continue
                     await stream(response, scope, send, client, flight)
@@ -225,20 +229,20 @@ class Relay:
                 return response
         return await translator.answer(response, flight, scope, target, body)
 
-    async def _with_wishes(self, flight: Flight, scope: Scope, target: Target) -> bytes:
+    async def _with_instructions(self, flight: Flight, scope: Scope, target: Target) -> bytes:
         """Return the body with what its caller asked for before in the system prompt; untouched where it can't be.
 
         The body is written anew, so that the addition stands in it whatever its shape: the same JSON, other bytes.
         """
-        flight.instant = None
-        addition = await self._instant.addition(flight.caller, target.version)
-        flight.wishes = 0 if addition else None
+        flight.instructions = None
+        addition = await self._instructions.addition(flight.caller, target.version)
+        flight.instruction_count = 0 if addition else None
         if addition is None or flight.as_sent:
             return flight.body
         asked = SURFACES[flight.surface].with_system(parse(flight.body), addition.text)
         if asked is None:
             return flight.body
-        flight.instant, flight.wishes = addition.text, addition.count
+        flight.instructions, flight.instruction_count = addition.text, addition.count
         return orjson.dumps(asked)
 
 

@@ -19,9 +19,9 @@ from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.route import Lease, LiveRoute
 from burnish.proxy.config import Config
 from burnish.proxy.errors import NotFound, Unauthorized, Unavailable, UpstreamUnreachable
-from burnish.proxy.relay.guard import Guard
-from burnish.proxy.relay.headers import CREDENTIALS, RawHeaders
-from burnish.proxy.relay.pool import Pool
+from burnish.proxy.http.guard import Guard
+from burnish.proxy.http.headers import CREDENTIALS, RawHeaders
+from burnish.proxy.http.pool import Pool
 from burnish.proxy.surfaces.catalogue import WINDOWS, plain
 
 DEFAULT_MODEL = "default"

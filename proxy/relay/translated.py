@@ -20,13 +20,13 @@ import orjson
 from starlette.types import Scope
 
 from burnish.proxy.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreachable
-from burnish.proxy.relay.connection import Sink
+from burnish.proxy.http.connection import Sink
+from burnish.proxy.http.guard import Guard
+from burnish.proxy.http.headers import CREDENTIALS, RawHeaders, by_name, first
+from burnish.proxy.http.origin import ConnectFailed
+from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.guard import Guard
-from burnish.proxy.relay.headers import CREDENTIALS, RawHeaders, by_name, first
-from burnish.proxy.relay.origin import ConnectFailed
 from burnish.proxy.relay.outbound import QUERY_KEY, naming
-from burnish.proxy.relay.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.routing import Target
 from burnish.proxy.relay.splice import append_members
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at

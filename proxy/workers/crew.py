@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from burnish.proxy.config import Config
-from burnish.proxy.listener import GRACE_S
+from burnish.proxy.http.listener import GRACE_S
 from burnish.proxy.workers.hub import Hub, Worker
 
 logger = logging.getLogger(__name__)

@@ -1,8 +1,8 @@
 """The workers, as the process sees them that keeps the log, the engine and the learning.
 
 Each worker is told what the route offers whenever that changes, and says that it has seen it; it tells which versions
-it uses, and what was said (captures). What only this process can answer – our own routes, ``/rl`` commands, wishes – a
-worker asks for. It is answered behind all that any client had got an answer to before.
+it uses, and what was said (captures). What only this process can answer – our own routes, ``/rl`` commands,
+instructions – a worker asks for. It is answered behind all that any client had got an answer to before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message
 
 from burnish.adapters.route import LiveRoute
 from burnish.proxy.errors import Unavailable
-from burnish.proxy.instant.instant import Instant
+from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
 from burnish.proxy.records import Exchange
 from burnish.proxy.relay.relay import Answer
@@ -35,7 +35,7 @@ class Parts:
 
     own: ASGIApp
     answer: Answer
-    instant: Instant
+    instructions: Instructions
     base: tuple[str, str] | None = None
     route: LiveRoute | None = None
 
@@ -161,7 +161,7 @@ class Hub:
     async def addition(self, asked: tuple[str, int | None]) -> Any:
         """Return what is added to a caller's system prompt."""
         parts = self._parts
-        return await parts.instant.addition(*asked) if parts else None
+        return await parts.instructions.addition(*asked) if parts else None
 
     async def _behind_all(self) -> Parts:
         """Wait until every capture has come in that belongs to an answer somebody has."""

@@ -19,15 +19,15 @@ from burnish.adapters.route import LiveRoute
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.feedback import Command
-from burnish.proxy.instant.instant import Addition
-from burnish.proxy.listener import event_loop, tune_interpreter
-from burnish.proxy.listener import server as server_of
+from burnish.proxy.http.guard import Guard
+from burnish.proxy.http.headers import by_name
+from burnish.proxy.http.listener import event_loop, tune_interpreter
+from burnish.proxy.http.listener import server as server_of
+from burnish.proxy.http.pool import Pool
+from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.observe.traces import traces_wanted
 from burnish.proxy.records import Exchange
 from burnish.proxy.relay.client import read_body
-from burnish.proxy.relay.guard import Guard
-from burnish.proxy.relay.headers import by_name
-from burnish.proxy.relay.pool import Pool
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
 from burnish.proxy.workers.link import Link, Told
@@ -107,7 +107,7 @@ class _Worker:
         self.config = config
         self.pool = Pool(config)
         self._guard = Guard(config)
-        self._wishes = _Wishes(self.link, on=config.instant)
+        self._instructions = _Instructions(self.link, on=config.instructions)
 
     def _offered(self, shown: tuple[int, Offer]) -> None:
         number, offer = shown
@@ -130,7 +130,7 @@ class _Worker:
             guard=self._guard,
             log=self,
             answer=self._answer,
-            instant=self._wishes,
+            instructions=self._instructions,
             max_body_bytes=self.config.max_body_bytes,
             total_timeout_s=self.config.total_timeout_s,
             traced=traces_wanted(os.environ),
@@ -174,7 +174,7 @@ class _Worker:
         return said
 
 
-class _Wishes:
+class _Instructions:
     """What callers asked for before, as the hub knows it."""
 
     def __init__(self, link: Link, *, on: bool) -> None:

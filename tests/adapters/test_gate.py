@@ -23,6 +23,7 @@ from burnish.adapters.gate import (
     preference_margin,
 )
 from burnish.adapters.gate.intervals import student_t
+from burnish.adapters.preference_model import RatedReply
 from burnish.adapters.replies import (
     asks_back,
     flatters,
@@ -33,7 +34,6 @@ from burnish.adapters.replies import (
     repetitive,
     topics,
 )
-from burnish.adapters.taste import RatedReply
 
 QUESTIONS = [
     f"What is the capital of {land}?" for land in ("France", "Japan", "Peru", "Chad", "Fiji", "Oman")
@@ -116,7 +116,7 @@ def test_a_healthy_candidate_passes_and_says_why() -> None:
     assert "agrees more with you" in verdict.reason
     assert [check.name for check in verdict.checks] == [
         "ratings",
-        "taste",
+        "preference_model",
         "words",
         "kl",
         "weights",
@@ -136,7 +136,7 @@ def test_a_healthy_candidate_passes_and_says_why() -> None:
     assert all(
         check.passed
         for check in verdict.checks
-        if check.name not in ("taste", "words") and check.kind != "reported"
+        if check.name not in ("preference_model", "words") and check.kind != "reported"
     )
 
 
@@ -247,7 +247,7 @@ def test_agreeing_less_is_a_reason_against_it() -> None:
     assert "agrees less with you" in verdict.reason
 
 
-# The taste: what the replies themselves prove.
+# The preference_model: what the replies themselves prove.
 
 SHORTER = replace(HEALTHY, held_out=(), incumbent=sampled([text + LONG for text in sensible()]))
 
@@ -262,19 +262,19 @@ def test_replies_that_please_more_prove_it_without_a_held_out_rating() -> None:
 def test_replies_that_please_less_speak_against_it_whatever_the_ratings_prove() -> None:
     verdict = judge(replace(SHORTER, held_out=HEALTHY.held_out, rated=likes(short=False)))
     assert check(verdict, "ratings").passed
-    assert (verdict.outcome, failed(verdict)) == ("rejected", {"taste"})
+    assert (verdict.outcome, failed(verdict)) == ("rejected", {"preference_model"})
 
 
 def test_equal_replies_prove_nothing() -> None:
     verdict = judge(replace(SHORTER, incumbent=SHORTER.candidate, rated=likes(short=True)))
-    assert check(verdict, "taste").passed is None
+    assert check(verdict, "preference_model").passed is None
     assert verdict.outcome == "undecided"
 
 
 def test_gibberish_that_pleases_by_its_form_is_still_gibberish() -> None:
     gibberish = sampled(["and the same and is, the so that"] * 12)
     verdict = judge(replace(SHORTER, candidate=gibberish, rated=likes(short=True)))
-    assert check(verdict, "taste").passed
+    assert check(verdict, "preference_model").passed
     assert failed(verdict) == {"off_topic"}
 
 
@@ -282,7 +282,7 @@ def test_gibberish_that_pleases_by_its_form_is_still_gibberish() -> None:
 
 
 @pytest.mark.parametrize(("good", "bad"), [(0, 0), (4, 2), (2, 5), (0, 5), (4, 0)])
-def test_too_few_held_out_ratings_and_no_taste_leave_it_to_the_user(good: int, bad: int) -> None:
+def test_too_few_held_out_ratings_and_no_preference_model_leave_it_to_the_user(good: int, bad: int) -> None:
     verdict = judge(replace(HEALTHY, held_out=HEALTHY.held_out[:good] + HEALTHY.held_out[4 : 4 + bad]))
     assert verdict.outcome == "undecided"
     assert f"good replies {good}, with bad ones {bad}, needed 3" in verdict.reason
@@ -551,7 +551,7 @@ def test_a_fault_is_shown_where_it_is_new() -> None:
     assert " and so on" not in shown[-1].before
 
 
-def test_words_choose_the_examples_where_there_is_no_taste() -> None:
+def test_words_choose_the_examples_where_there_is_no_preference_model() -> None:
     words = tuple(ToldApart(f"p{i}", 0.1 * i, 0.5) for i in range(12))
     gain, _, loss = judge(replace(HEALTHY, words=words)).examples
     assert (gain.prompt, loss.prompt) == (QUESTIONS[11], QUESTIONS[0])

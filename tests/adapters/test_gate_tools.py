@@ -210,7 +210,7 @@ def test_calls_are_no_faulty_texts_and_change_no_mean() -> None:
     rated = replace(SHORTER, rated=likes(short=True))
     plain, both = judge(rated), judge(asked_with_tools([SOUND] * 12, [SOUND] * 12, to=rated))
     assert failed(both) == set()
-    for name in ("taste", "length", "length_bias"):
+    for name in ("preference_model", "length", "length_bias"):
         assert check(both, name) == check(plain, name)
     for name in ("near_empty", "repetitive", "cut", "refusals", "questions_back", "flattery", "markup"):
         assert ": 0 of 24, before 0" in check(both, name).text
@@ -231,7 +231,7 @@ def test_where_one_calls_and_the_other_answers_there_are_no_two_texts_to_compare
     sides = [SOUND] * 12, [replace(IN_TEXT, text="In Paris? Great question!\n- warm\n- dry")] * 12
     verdict = judge(asked_with_tools(*(sides if candidate_calls else sides[::-1]), to=rated))
     assert verdict.outcome == "passed"
-    for name in ("taste", "length", "length_bias"):
+    for name in ("preference_model", "length", "length_bias"):
         assert check(verdict, name) == check(judge(rated), name)
     used = check(verdict, "tool_use")
     assert used.text == (

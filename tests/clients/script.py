@@ -16,7 +16,7 @@ TOOL = "Run the command that tells the colour"
 PRINTED = "sky-42"
 # Qwen Code now and then loses what a command printed that ends at once.
 COMMAND = "echo sky-$((6 * 7)) && sleep 0.5"
-ERRANDS = {
+SIDE_REQUESTS = {
     "You are a title generator": "Blue sky",
     "You are naming a coding session": '{"title": "Blue sky"}',
     "managed memory extraction subagent": "There is nothing to remember.",
@@ -72,7 +72,7 @@ def words_anew() -> tuple[str, tuple[str, str]]:
 
 def decide(asked: Asked) -> Said:
     """Answer one request."""
-    for words, answer in ERRANDS.items():
+    for words, answer in SIDE_REQUESTS.items():
         if words in asked.system:
             return answer
     spoken = [text for text in asked.said if OPENCLAW_CONTEXT not in text and NUMBER.search(text)]

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from burnish.proxy.listener import HEAD_LIMIT_BYTES
-from burnish.proxy.relay.connection import HIGH_WATER_BYTES
+from burnish.proxy.http.connection import HIGH_WATER_BYTES
+from burnish.proxy.http.listener import HEAD_LIMIT_BYTES
 from tests.support.certificates import authority, server_context
 from tests.support.inprocess import serving
 from tests.support.raw_server import Answer, Server, says, server

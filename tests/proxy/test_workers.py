@@ -247,7 +247,7 @@ async def test_every_worker_tunnels_websockets_and_has_them_logged(tmp_path: Pat
             for each in ours:
                 await each.close()
             async with asyncio.timeout(10):
-                while len(found := (await get(up.url + "/burnish/passed"))["data"]) < len(ours):
+                while len(found := (await get(up.url + "/burnish/passthrough"))["data"]) < len(ours):
                     await asyncio.sleep(0.05)
     assert len(tunnels) == len(ours)
     assert {(each["path"], each["status"], each["outcome"]) for each in found} == {

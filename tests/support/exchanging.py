@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from burnish.proxy.listener import event_loop
+from burnish.proxy.http.listener import event_loop
 from tests.support.chance import Headers
 from tests.support.inprocess import serving
 from tests.support.upstream import Received, Upstream, upstream

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import load_config
-from burnish.proxy.listener import server as server_of
+from burnish.proxy.http.listener import server as server_of
 
 
 @asynccontextmanager

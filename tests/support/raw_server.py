@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from burnish.proxy.config import Config
-from burnish.proxy.relay.pool import Pool
+from burnish.proxy.http.pool import Pool
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nright"
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[bool]]

@@ -154,10 +154,12 @@ async def test_what_was_passed_through_is_listed_by_itself(tmp_path: Path) -> No
     ):
         for path in ("/v1/embeddings", "/v1/images/[bold]"):
             await client.post(path, json={"model": "small", "input": "x" * 2000})
-        listed = (await asyncio.to_thread(run, "history", "--passed", "-n", "1", url=url)).stdout
-        rest = await asyncio.to_thread(said, "history", "--passed", "--before", listed.split()[0], url=url)
+        listed = (await asyncio.to_thread(run, "history", "--passthrough", "-n", "1", url=url)).stdout
+        rest = await asyncio.to_thread(
+            said, "history", "--passthrough", "--before", listed.split()[0], url=url
+        )
         status = (await asyncio.to_thread(run, "status", url=url)).stdout
-        wrong = await asyncio.to_thread(run, "history", "--passed", "--conversation", "conv_1", url=url)
+        wrong = await asyncio.to_thread(run, "history", "--passthrough", "--conversation", "conv_1", url=url)
     assert "POST /v1/images/[bold]  200" in listed
     assert "2.0 kB → 29 bytes  7 tokens  small" in listed
     assert [each["path"] for each in rest["data"]] == ["/v1/embeddings"]

@@ -46,7 +46,7 @@ async def test_all_that_there_is_of_somebody_is_written_down(tmp_path: Path) -> 
         for made, rating in ((asked["x-burnish-completion-id"], "bad"), (bobs, "good")):
             rated = {"completion_id": made, "rating": rating}
             assert (await http.post("/v1/feedback", json=rated, headers=ann)).status_code == 201
-        await http.post("/burnish/wishes", json={"text": "be brief"}, headers=ann)
+        await http.post("/burnish/instructions", json={"text": "be brief"}, headers=ann)
         done = await asyncio.to_thread(run, "export", str(file), "--user", "ann", url=url)
         again = await asyncio.to_thread(run, "export", str(file), "--user", "ann", url=url)
         nothing = await asyncio.to_thread(
@@ -55,7 +55,7 @@ async def test_all_that_there_is_of_somebody_is_written_down(tmp_path: Path) -> 
     assert f"wrote {PAGE + 6} lines" in done.stdout, done.stderr
     assert (again.returncode, json.loads(nothing.stdout)["lines"]) == (2, 0)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [line["object"] for line in lines[PAGE + 2 :]] == ["passed", "feedback", "feedback", "wish"]
+    assert [line["object"] for line in lines[PAGE + 2 :]] == ["passthrough", "feedback", "feedback", "instruction"]
     said = [line["messages"][-1]["content"] for line in lines[: PAGE + 2]]
     assert said == [f"{number}, ann?" for number in range(PAGE + 2)]
     assert all(line["reply"]["content"] for line in lines[: PAGE + 2])

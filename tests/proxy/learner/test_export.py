@@ -101,7 +101,7 @@ def test_how_many_conversations_are_held_out(good: int, bad: int, held_good: int
 def test_where_new_replies_can_be_judged_a_rare_class_is_spared(
     good: int, bad: int, held_good: int, held_bad: int
 ) -> None:
-    chosen = hold_out(many(good, bad), tasted=True)
+    chosen = hold_out(many(good, bad), learnable=True)
     assert (sum(c[0] == "g" for c in chosen), sum(c[0] == "b" for c in chosen)) == (held_good, held_bad)
 
 
@@ -116,13 +116,13 @@ def test_brief_replies_that_please_are_not_held_out_while_they_are_rare() -> Non
 rating_lists = st.lists(st.tuples(st.integers(0, 12), st.sampled_from([1.0, 0.5, 0.0, -1.0])), max_size=60)
 
 
-@given(pairs=rating_lists, tasted=st.booleans())
+@given(pairs=rating_lists, learnable=st.booleans())
 def test_half_of_each_class_is_left_and_the_choice_depends_on_nothing_but_the_ids(
-    pairs: list[tuple[int, float]], tasted: bool
+    pairs: list[tuple[int, float]], learnable: bool
 ) -> None:
     all_rated = [rated(f"c{c}", reward, i) for i, (c, reward) in enumerate(pairs)]
-    chosen = hold_out(all_rated, tasted=tasted)
-    assert chosen == hold_out(all_rated[::-1], tasted=tasted)
+    chosen = hold_out(all_rated, learnable=learnable)
+    assert chosen == hold_out(all_rated[::-1], learnable=learnable)
     for sign in (1, -1):
         with_class = {each.completion.conversation_id for each in all_rated if each.reward * sign > 0}
         assert len(chosen & with_class) <= len(with_class) / 2
@@ -203,7 +203,7 @@ def test_the_same_version_of_a_base_that_was_replaced_is_another_model() -> None
 
 
 def test_a_reply_under_another_prompt_than_the_clients_is_off_policy() -> None:
-    told = rated("c", -1.0, adapter_version=2, instant="What the user asked for before:\n- too long")
+    told = rated("c", -1.0, adapter_version=2, instructions="What the user asked for before:\n- too long")
     (sample,) = samples([told], (), POLICIES)
     assert (sample.behaviour_version, sample.messages) == (None, PLAIN.messages)
 

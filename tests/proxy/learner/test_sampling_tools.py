@@ -206,7 +206,7 @@ async def test_calls_survive_the_job_directory(tmp_path: Any) -> None:
     assert job.rollouts() == rollouts
 
 
-def test_a_taste_is_not_learnt_from_rated_calls() -> None:
+def test_a_preference_model_is_not_learnt_from_rated_calls() -> None:
     def rated(message: dict[str, Any]) -> RatedCompletion:
         return RatedCompletion(
             completion=replace(PLAIN, reply=message),

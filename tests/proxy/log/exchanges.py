@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from burnish.proxy.ids import completion_id, passed_id
+from burnish.proxy.ids import completion_id, passthrough_id
 from burnish.proxy.log import Log
-from burnish.proxy.records import Exchange, Passage
+from burnish.proxy.records import Exchange, PassthroughFigures
 
 Message = dict[str, Any]
 
@@ -74,12 +74,12 @@ def pass_on(log: Log, path: str = "/v1/embeddings", **changes: Any) -> str:
     """Capture what was merely passed through and return its id."""
     figures = {"request_bytes": 20, "response_bytes": 3000, "prompt_tokens": 4, "completion_tokens": None}
     facts = {
-        "completion_id": passed_id(),
+        "completion_id": passthrough_id(),
         "surface": "",
         "request_body": b"",
         "chunks": (),
         "model_asked": "small",
-        "passage": Passage(method="POST", path=path, **figures),
+        "passthrough": PassthroughFigures(method="POST", path=path, **figures),
     }
     made = exchange([], **facts | changes)
     log.capture(made)

@@ -118,8 +118,10 @@ async def test_the_same_said_twice_is_told_apart_by_all_before(tmp_path: Path):
     """The user goes back to where the same was said for the first time, and the client changes its system prompt."""
     on, done = user("go on"), assistant("OK.")
     async with opened(tmp_path) as log:
-        first = capture(log, [system("1"), user("build it"), assistant("Begun, as you wish."), on], "OK.")
-        history = [user("build it"), assistant("Begun, as you wish."), on, done]
+        first = capture(
+            log, [system("1"), user("build it"), assistant("Begun, as you instruction."), on], "OK."
+        )
+        history = [user("build it"), assistant("Begun, as you instruction."), on, done]
         second = capture(log, [system("2"), *history, on], "OK.")
         assert (await log.resolve_history([system("3"), *history], "local")).id == first
         assert (await log.resolve_history([system("3"), *history, on, done], "local")).id == second

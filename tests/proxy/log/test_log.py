@@ -194,7 +194,7 @@ async def test_counts(tmp_path: Path):
         assert await log.counts() == {
             "completions": 4,
             "conversations": 4,
-            "passed": 0,
+            "passthrough": 0,
             "feedback": 4,
             "ratings": 3,
             "good": 1,

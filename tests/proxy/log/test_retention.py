@@ -161,13 +161,13 @@ async def test_who_is_forgotten_leaves_no_byte_behind(tmp_path: Path):
         await rate(log, secret, rater="ann", comment="I am 4711-0815")
         await rate(log, kept, rater="ann", comment="4711-0815 thinks so, too")
         bobs = await rate(log, kept, rater="bob")
-        await log.add_wish("ann", "say 4711-0815")
+        await log.add_instruction("ann", "say 4711-0815")
         assert await log.forget("ann") == 3
         assert await log.forget("ann") == 0
         assert await left(log) == [kept]
         assert [each.id for each in await log.feedbacks()] == [bobs]
         assert (await log.completion(kept)).messages[0] == system("shared")
-        assert await log.wishes("ann") == []
+        assert await log.instructions("ann") == []
         for missing in (secret, raw):
             with pytest.raises(NotFound):
                 await log.completion(missing)

@@ -191,7 +191,7 @@ class Session:
         return {each["id"] for each in listed if each["rating"] is not None}
 
     async def check_next_turns(self) -> None:
-        """What follows an answer is what the person said next: no tool, reminder, command or errand."""
+        """What follows an answer is what the person said next: no tool, reminder, command or side request."""
         for turn in self.turns:
             for answer in turn.answers:
                 shown = (await self.http.get(f"/burnish/completions/{answer.completion_id}")).json()

@@ -160,8 +160,8 @@ async def test_turns_with_tools_are_one_conversation_and_a_typed_rating_rates_th
     ]  # fmt: skip
 
 
-async def test_a_wish_stands_in_the_system_prompt(tmp_path: Path) -> None:
-    async with talk(tmp_path, says("Hello, my dear friend!"), says("Hello."), instant=True) as chat:
+async def test_a_instruction_stands_in_the_system_prompt(tmp_path: Path) -> None:
+    async with talk(tmp_path, says("Hello, my dear friend!"), says("Hello."), instructions=True) as chat:
         talking = chat.sdk.chats.create(
             model="m", config=types.GenerateContentConfig(system_instruction="Be kind.")
         )

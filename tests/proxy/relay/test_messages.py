@@ -185,8 +185,8 @@ async def test_an_answer_is_rated_by_the_id_that_the_client_shows(tmp_path: Path
         assert rated.json()["completion_id"] == (await here.logged())[1]["id"]
 
 
-async def test_what_a_user_wished_stands_in_the_system_prompt(tmp_path: Path) -> None:
-    async with world(tmp_path, (text("One."),), (text("Two."),), instant=True) as here:
+async def test_what_a_user_asked_for_stands_in_the_system_prompt(tmp_path: Path) -> None:
+    async with world(tmp_path, (text("One."),), (text("Two."),), instructions=True) as here:
         first = await here.ask([user("First?")], streamed=False)
         rating = {"response_id": first.id, "rating": "bad", "comment": "answer in Latin"}
         assert (await here.http.post("/v1/feedback", json=rating)).status_code == 201

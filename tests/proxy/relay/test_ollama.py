@@ -148,13 +148,13 @@ async def test_turns_with_tools_are_one_conversation_and_a_typed_rating_rates_th
     assert len(chat.server.requests) == 3
 
 
-async def test_a_wish_stands_in_the_system_prompt(tmp_path: Path) -> None:
+async def test_a_instruction_stands_in_the_system_prompt(tmp_path: Path) -> None:
     scripts = (
         reply(says("Hello, my dear friend!")),
         reply(says("Hello.")),
         reply(answer(response="Hi.", **END)),
     )
-    async with talk(tmp_path, *scripts, instant=True) as chat:
+    async with talk(tmp_path, *scripts, instructions=True) as chat:
         got = await chat.sdk.chat("m", messages=[QUESTION])
         history = [QUESTION, got.message, {"role": "user", "content": "/rl bad be brief"}]
         await chat.sdk.chat("m", messages=history)

@@ -264,14 +264,14 @@ async def test_what_is_kept_can_be_asked_for_and_deleted(tmp_path: Path) -> None
     ]
 
 
-async def test_wishes_stand_in_the_instructions(tmp_path: Path) -> None:
+async def test_instructions_stand_in_the_instructions(tmp_path: Path) -> None:
     async with world(tmp_path, *([message(text)] for text in ("Hello there.", "Hi."))) as here:
         first = await here.client.responses.create(model="m", input="Hi", instructions="Greet.")
         await here.http.post(
             "/v1/feedback", json={"response_id": first.id, "rating": "bad", "comment": "Be brief."}
         )
     assert here.received()[0]["instructions"] == "Greet."
-    async with world(tmp_path, [message("Hi.")], instant=True) as here:
+    async with world(tmp_path, [message("Hi.")], instructions=True) as here:
         await here.client.responses.create(model="m", input="Hi", instructions="Greet.")
     assert here.received()[0]["instructions"].startswith("Greet.\n\n")
     assert "Be brief." in here.received()[0]["instructions"]

@@ -1,0 +1,1 @@
+"""HTTP on both sides: the listener for clients, pooled connections to upstreams."""

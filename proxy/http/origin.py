@@ -1,0 +1,151 @@
+"""One server: how it is reached, the connections to it that nobody uses, and who waits while all are in use."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from burnish.proxy.config import is_loopback
+from burnish.proxy.errors import Unavailable, UpstreamUnreachable
+from burnish.proxy.http.connection import Connection
+
+# llama.cpp, vLLM and uvicorn close idle connections after 5 s; a request sent into that moment would be lost.
+KEEP_ALIVE_S = 4.0
+# What a caller that was turned away is told to wait; it has waited for its turn already.
+RETRY_AFTER_S = 1
+
+
+class ConnectFailed(UpstreamUnreachable):
+    """No connection was made, so nothing was sent: trying again is safe."""
+
+
+class Origin:
+    """Scheme, host and port (RFC 9110 §4.3.1), and what goes on there."""
+
+    def __init__(self, url: str, most: int, tls: Callable[[], ssl.SSLContext]) -> None:
+        scheme, _, authority = url.partition("://")
+        if scheme not in ("http", "https") or not authority or "@" in authority:
+            raise ValueError(f"{url!r} is no http(s) address of a server")
+        host, _, port = authority.rpartition(":") if _has_port(authority) else (authority, "", "")
+        self.url = url
+        self.authority = authority.encode("ascii")
+        self._host = host.strip("[]")
+        self._port = int(port) if port else 443 if scheme == "https" else 80
+        self._tls = tls if scheme == "https" else None
+        self._most = most
+        self._in_use = 0
+        self._idle: deque[Connection] = deque()
+        """The oldest first."""
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+
+    # -- taking turns --------------------------------------------------------------------------------------------------
+
+    def enter(self) -> bool:
+        """Take the right to one connection; False when all are in use."""
+        free = self._in_use < self._most
+        self._in_use += free
+        return free
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for the right to a connection; who came first gets it first. Raises Unavailable."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = None
+        try:
+            async with asyncio.timeout(seconds):
+                await turn
+        except BaseException as error:
+            self._waiting.pop(turn, None)
+            if turn.done() and not turn.cancelled():  # its turn came at that very moment
+                self.leave()
+            if isinstance(error, TimeoutError):
+                raise self._busy(seconds) from error
+            raise
+
+    def leave(self) -> None:
+        """Give that right to the one who has waited longest, or back."""
+        while self._waiting:
+            turn, _ = self._waiting.popitem(last=False)
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._in_use -= 1
+
+    def _busy(self, waited_s: float) -> Unavailable:
+        busy = Unavailable(
+            f"all {self._most} connections to {self.url} are in use, and none came free within {waited_s:g} s: "
+            "try again, or raise max_connections",
+            code="upstream_busy",
+        )
+        busy.headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+        return busy
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def kept(self) -> Connection | None:
+        """Return a connection that was used before, if there is one."""
+        while self._idle:
+            connection = self._idle.pop()  # the youngest: the others may grow old and be closed
+            if connection.usable(KEEP_ALIVE_S):
+                return connection
+            connection.close()
+        return None
+
+    async def connect(self, seconds: float) -> Connection:
+        """Make a new connection. Raises ConnectFailed."""
+        try:
+            async with asyncio.timeout(seconds):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    Connection,
+                    self._host,
+                    self._port,
+                    ssl=self._tls() if self._tls else None,
+                    server_hostname=self._host if self._tls else None,
+                )
+        except TimeoutError as error:
+            raise ConnectFailed(
+                f"cannot connect to {self.url} within {seconds:g} s. Is it running?"
+            ) from error
+        except ssl.SSLCertVerificationError as error:
+            raise ConnectFailed(
+                f"{self.url} shows a certificate that is not trusted: {error.verify_message}. If its authority is your "
+                "own, name that one's file in SSL_CERT_FILE"
+            ) from error
+        except ssl.SSLError as error:
+            raise ConnectFailed(
+                f"{self.url} does not speak TLS as it should: {error.reason}. Is it https?"
+            ) from error
+        except OSError as error:
+            words = error.strerror or str(error) or type(error).__name__
+            raise ConnectFailed(f"cannot connect to {self.url}: {words}. Is it running?") from error
+        return connection
+
+    def keep(self, connection: Connection) -> None:
+        """Keep a connection for the next request."""
+        self._idle.append(connection)
+
+    def sweep(self) -> bool:
+        """Close what has been idle for too long: the server holds a slot for it. Return whether any is left."""
+        while self._idle and not self._idle[0].usable(KEEP_ALIVE_S):
+            self._idle.popleft().close()
+        return bool(self._idle)
+
+    def close(self) -> None:
+        """Close every connection that is not in use."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+def _has_port(authority: str) -> bool:
+    return ":" in authority.rpartition("]")[2]
+
+
+def is_proxied(address: str) -> bool:
+    """Whether the environment says that a server (``https://host:port``) is reached through a proxy."""
+    parts = urlsplit(address)
+    if is_loopback(parts.hostname or "") or not getproxies().keys() & {parts.scheme, "all"}:
+        return False
+    return not proxy_bypass(parts.netloc)

@@ -1,0 +1,232 @@
+"""The one HTTP client of burnish: sends a request's bytes, gives back the response's bytes as they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from burnish.proxy.config import Config
+from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from burnish.proxy.http.connection import Body, Broken, Connection, Deadlines, Silent, Sink
+from burnish.proxy.http.headers import RawHeaders
+from burnish.proxy.http.origin import KEEP_ALIVE_S, Origin, is_proxied
+from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.http.tunnel import End
+
+if TYPE_CHECKING:
+    from burnish.proxy.http.proxied import ProxiedUpstreams
+
+REQUEST_LINE_WORDS = 3
+SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""Methods that may be sent twice (RFC 9110 §9.2.1)."""
+
+
+class DirectResponse(UpstreamResponse):
+    """See UpstreamResponse."""
+
+    __slots__ = ("_connection", "_origin", "_pool")
+
+    def __init__(self, pool: Pool, origin: Origin, connection: Connection) -> None:
+        self._pool = pool
+        self._origin = origin
+        self._connection = connection
+        self.status = connection.status
+        self.headers = connection.headers
+
+    @property
+    def switched(self) -> End | None:
+        """The upstream's end of a tunnel, where it has agreed to another protocol."""
+        return self._connection.switched
+
+    async def read(self, sink: Sink | None = None) -> bytes:
+        """See UpstreamResponse."""
+        try:
+            return await self._connection.read(sink)
+        except Silent as error:
+            raise UpstreamCut("the upstream fell silent in the middle of its answer") from error
+        except Broken as error:
+            raise UpstreamCut(f"the upstream broke off: {error}") from error
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come than what the next ``read`` returns."""
+        return self._connection.finished
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.give_back(self._origin, self._connection)
+
+
+class Pool:
+    """Keeps connections to upstreams. Follows no redirect, keeps no cookie, adds no header."""
+
+    def __init__(self, config: Config) -> None:
+        self._connect_s = config.connect_timeout_s
+        self._turn_s = config.queue_timeout_s
+        self._most = config.max_connections
+        self.idle_timeout_s = config.idle_timeout_s
+        self._deadlines = Deadlines(config.first_byte_timeout_s, config.idle_timeout_s)
+        self._origins: dict[str, Origin] = {}
+        self._config = config
+        self._proxied: ProxiedUpstreams | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def send(
+        self, method: str, url: str, headers: RawHeaders, body: Body, *, reuse: bool = True
+    ) -> UpstreamResponse:
+        """Send a request and wait for the head of its answer; ``reuse``: on a connection that was kept.
+
+        Raises ConnectFailed, UpstreamUnreachable, UpstreamTimeout, Unavailable (its turn did not come), ValueError (not
+        a request that HTTP can say).
+        """
+        address, path = _split(url)
+        origin = self._origins.get(address) or self._direct(address)
+        if origin is None:
+            return await self._through_proxy().send(method, url, headers, body)
+        head, chunked = _head(method, path, origin.authority, headers, body, close=not reuse)
+        if not origin.enter():
+            await origin.wait(self._turn_s)
+        try:
+            connection = await self._answered(origin, method, head, body, chunked=chunked, reuse=reuse)
+        except BaseException:
+            origin.leave()
+            raise
+        return DirectResponse(self, origin, connection)
+
+    async def switch(self, url: str, headers: RawHeaders) -> DirectResponse:
+        """Ask for another protocol, on a connection of its own. Raises as ``send`` does."""
+        address, path = _split(url)
+        origin = self._origins.get(address) or self._direct(address)
+        if origin is None:
+            raise UpstreamUnreachable(
+                f"{address} is reached through the proxy of the environment, which takes no websockets from burnish: "
+                "add it to NO_PROXY if it needs none"
+            )
+        head, _ = _head("GET", path, origin.authority, headers, None, close=False)
+        if not origin.enter():
+            await origin.wait(self._turn_s)
+        try:
+            connection = await self._answered(
+                origin, "GET", head, None, chunked=False, reuse=False, switch=True
+            )
+        except BaseException:
+            origin.leave()
+            raise
+        return DirectResponse(self, origin, connection)
+
+    def give_back(self, origin: Origin, connection: Connection) -> None:
+        """Keep a connection for the next request where it can take one."""
+        if connection.end():
+            origin.keep(connection)
+            if self._sweeper is None:
+                self._sweeper = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._sweep)
+        origin.leave()
+
+    async def close(self) -> None:
+        """Close every connection that is not in use."""
+        if self._sweeper:
+            self._sweeper.cancel()
+        for origin in self._origins.values():
+            origin.close()
+        if self._proxied:
+            await self._proxied.close()
+
+    def _direct(self, address: str) -> Origin | None:
+        """Return a server that was not asked before; None when it is reached through a proxy."""
+        if is_proxied(address):
+            return None
+        origin = self._origins[address] = Origin(address, self._most, lambda: self._tls)
+        return origin
+
+    def _through_proxy(self) -> ProxiedUpstreams:
+        from burnish.proxy.http.proxied import ProxiedUpstreams
+
+        self._proxied = self._proxied or ProxiedUpstreams(self._config)
+        return self._proxied
+
+    async def _answered(
+        self,
+        origin: Origin,
+        method: str,
+        head: bytes,
+        body: Body,
+        *,
+        chunked: bool,
+        reuse: bool,
+        switch: bool = False,
+    ) -> Connection:
+        """Return a connection on which the request was sent, and the head of its answer has come."""
+        while True:
+            kept = origin.kept() if reuse else None
+            connection = kept or await origin.connect(self._connect_s)
+            connection.may_switch = switch
+            try:
+                await connection.send(method, head, body, self._deadlines, chunked=chunked)
+                return connection
+            except Silent as error:
+                connection.close()
+                raise UpstreamTimeout(
+                    f"{origin.url} did not begin to answer within {self._deadlines.first_byte_s:g} s"
+                ) from error
+            except Broken as error:
+                connection.close()
+                # The upstream closed it for its age just when the request went in.
+                if (
+                    kept
+                    and not connection.heard
+                    and method in SAFE
+                    and (body is None or isinstance(body, bytes))
+                ):
+                    continue
+                raise UpstreamUnreachable(f"{origin.url} broke off before it answered: {error}") from error
+            except BaseException:
+                connection.close()
+                raise
+
+    def _sweep(self) -> None:
+        self._sweeper = None
+        if any([origin.sweep() for origin in self._origins.values()]):
+            self._sweeper = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._sweep)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """What servers are trusted: the system's authorities, or those in SSL_CERT_FILE and SSL_CERT_DIR."""
+        context = ssl.create_default_context()
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Return origin, and path with query."""
+    at = url.find("/", url.find("://") + 3)
+    return (url[:at], url[at:]) if at > 0 else (url, "/")
+
+
+def _head(
+    method: str, path: str, authority: bytes, headers: RawHeaders, body: Body, *, close: bool
+) -> tuple[bytes, bool]:
+    """Return a request's head, and whether its body goes in chunks. Raises ValueError."""
+    parts = [f"{method} {path} HTTP/1.1\r\nhost: ".encode("latin-1"), authority, b"\r\n"]
+    announced = False
+    for name, value in headers:
+        parts += (name, b": ", value, b"\r\n")
+        announced = announced or name.lower() == b"content-length"
+    chunked = False
+    if close:
+        parts.append(b"connection: close\r\n")
+    if isinstance(body, bytes):
+        parts.append(b"content-length: %d\r\n" % len(body))
+    elif body is not None and not announced:
+        chunked = True
+        parts.append(b"transfer-encoding: chunked\r\n")
+    parts.append(b"\r\n")
+    head = b"".join(parts)
+    lines = len(headers) + 3 + close + (body is not None and (chunked or isinstance(body, bytes)))
+    words = head.count(b" ", 0, head.find(b"\r")) + 1
+    if head.count(b"\n") != lines or head.count(b"\r") != lines or words != REQUEST_LINE_WORDS:
+        raise ValueError("a header or the path holds a line break or a space")
+    return head, chunked

@@ -1,0 +1,96 @@
+"""Upstreams that are reached through an HTTP proxy, as HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say: by httpx.
+
+A corporate proxy wants CONNECT, credentials, TLS inside TLS. None of it is worth a line in our own pool, and the way
+through it costs more than httpx does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+
+import httpx
+
+from burnish.proxy.config import Config
+from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from burnish.proxy.http.connection import Body, Sink
+from burnish.proxy.http.headers import RawHeaders
+from burnish.proxy.http.origin import ConnectFailed
+from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
+
+
+class ProxiedUpstreams:
+    """Sends requests as the pool does."""
+
+    def __init__(self, config: Config) -> None:
+        self._first_byte_s = config.first_byte_timeout_s
+        self._idle_s = config.idle_timeout_s
+        self._client = httpx.AsyncClient(
+            timeout=httpx.Timeout(None, connect=config.connect_timeout_s),
+            limits=httpx.Limits(max_connections=config.max_connections),
+        )
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def send(self, method: str, url: str, headers: RawHeaders, body: Body) -> ProxiedResponse:
+        """Send a request and wait for the head of its answer. Raises as the pool does."""
+        # Not the client's own way to make one, which would add headers.
+        request = httpx.Request(method, url, headers=headers, content=body)
+        try:
+            async with asyncio.timeout(self._first_byte_s):
+                response = await self._client.send(request, stream=True)
+        except TimeoutError as error:
+            raise UpstreamTimeout(
+                f"{request.url.host} did not begin to answer within {self._first_byte_s:g} s"
+            ) from error
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            raise ConnectFailed(
+                f"cannot connect to {request.url.host} through the proxy of the environment: {error}. Add it to "
+                "NO_PROXY if it needs none"
+            ) from error
+        except httpx.HTTPError as error:
+            raise UpstreamUnreachable(f"{request.url.host} broke off before it answered: {error}") from error
+        return ProxiedResponse(response, self._idle_s, self._closing)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+
+class ProxiedResponse(UpstreamResponse):
+    """See UpstreamResponse."""
+
+    def __init__(self, response: httpx.Response, idle_s: float, closing: set[asyncio.Task[None]]) -> None:
+        self.status = response.status_code
+        self.headers = list(response.headers.raw)
+        self._finished = False
+        self._response = response
+        self._parts: AsyncIterator[bytes] = response.aiter_raw()
+        self._idle_s = idle_s
+        self._closing = closing
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing more will come than what the next ``read`` returns."""
+        return self._finished
+
+    async def read(self, sink: Sink | None = None) -> bytes:
+        """See UpstreamResponse; nothing goes into the sink."""
+        try:
+            async with asyncio.timeout(self._idle_s):
+                return await anext(self._parts)
+        except StopAsyncIteration:
+            self._finished = True
+            return b""
+        except TimeoutError as error:
+            raise UpstreamCut("the upstream fell silent in the middle of its answer") from error
+        except httpx.HTTPError as error:
+            raise UpstreamCut(f"the upstream broke off: {error}") from error
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # httpx closes with an await, for which a request that is cancelled has no time.
+        task = asyncio.get_running_loop().create_task(self._response.aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

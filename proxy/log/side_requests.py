@@ -1,0 +1,67 @@
+"""Side requests: what agents ask for themselves in a session (titles, summaries, work of sub-agents). Pure.
+
+They are logged and can be rated like any other answer. But whoever rates "the last answer" means the last that was
+said to them. Some agents say in a header that it is a sub-agent who asks, which the relay takes note of; all others are
+known by their exact words. What nobody knows is a turn of the person.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from burnish.proxy.log.tree import SYSTEM_ROLES, text_of
+from burnish.proxy.records import Completion
+
+SYSTEM = re.compile(
+    r"""
+    \bYou\ are\ an?\ [\w -]{3,60}\ for\ Claude\ Code\b                         # Claude Code: a sub-agent
+    | You\ are\ naming\ a\ coding\ session\ so\ the\ user\ can\ pick\ it\ out # Claude Code: a title
+    | \AYou\ are\ now\ acting\ as\ the\ managed\ memory\ extraction\ subagent\ # Qwen Code: what it remembers
+    | \AYou\ are\ a\ general-purpose\ subagent\ working\ for\ a\ parent\ agent\. # Qwen Code: a sub-agent
+    | \n\nImportant\ Rules:\n\ -\ You\ operate\ in\ non-interactive\ mode:  # Qwen Code: one that the person described
+    | \AYou\ are\ the\ component\ that\ summarizes\ a\ conversation\ when\  # Qwen Code: compaction
+    | \AYou\ are\ a\ title\ generator\.\ You\ output\ ONLY\ a\ thread\ title # opencode: a title
+    | \AYou\ are\ a\ context\ summarization\ agent\.\ You\ are\ given\  # opencode: compaction
+    """,
+    re.VERBOSE,
+)
+"""Of the system prompt."""
+LAST = re.compile(
+    r"""
+    \A(?:
+        CRITICAL:\ Respond\ with\ TEXT\ ONLY\.\ Do\ NOT\ call\ any\ tools\.    # Claude Code: compaction
+        | You\ are\ performing\ a\ CONTEXT\ CHECKPOINT\ COMPACTION\.          # Codex: compaction
+        | You\ are\ the\ component\ that\ summarizes\ a\ conversation\ when\  # Qwen Code: compaction
+        | Please\ provide\ a\ concise\ summary\ of\ our\ conversation\ so\ far,\ capturing\ # Continue: compaction
+        | \#\#\#\ Task:\n(?:Generate\ a\ concise\ title\ |Generate\ 1-3\ broad\ tags\ |Predict\ 3-5\ useful\ messages\ |
+            Analyze\ the\ chat\ history\ to\ determine\ |You\ are\ an\ autocompletion\ system\.) # Open WebUI
+    )
+    """,
+    re.VERBOSE,
+)
+"""Of the last user message."""
+CODEX_TURN = {"request_kind": "turn", "thread_source": "user"}
+"""What Codex says of a turn of the person, among much else; it says something else of all others."""
+
+
+def is_side_request(completion: Completion) -> bool:
+    """Whether a request was an agent's own, by its headers, messages and parameters; it must have been read in full."""
+    messages = completion.messages
+    return (
+        completion.sub_agent
+        or any(SYSTEM.search(text_of(each)) for each in messages if each.get("role") in SYSTEM_ROLES)
+        or LAST.search(next((text_of(each) for each in reversed(messages) if each.get("role") == "user"), ""))
+        is not None
+        or _codex_says_so(completion.params.get("client_metadata"))
+    )
+
+
+def _codex_says_so(metadata: Any) -> bool:
+    try:
+        said = orjson.loads(metadata["x-codex-turn-metadata"])
+        return any(said.get(key, usual) != usual for key, usual in CODEX_TURN.items())
+    except (LookupError, TypeError, AttributeError, orjson.JSONDecodeError):
+        return False  # no Codex, or another one than we know

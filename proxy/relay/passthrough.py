@@ -1,0 +1,164 @@
+"""Requests that are no completions – embeddings, audio, files, batches, websockets – on their way through.
+
+They are streamed both ways, whatever they are. What changes nothing at the upstream (GET, HEAD, OPTIONS) leaves no
+trace; of the rest the log is told when, whose, where to and how much (``passthrough``), but never a body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from http import HTTPStatus
+from typing import Protocol
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+from burnish.proxy.errors import BurnishError
+from burnish.proxy.http.headers import by_name
+from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
+from burnish.proxy.records import Exchange
+from burnish.proxy.relay.client import Client, in_time, parse, read_body, request_body, stream
+from burnish.proxy.relay.outbound import Outbound, naming
+from burnish.proxy.relay.passthrough_record import PassthroughUnderWay
+from burnish.proxy.relay.routing import Upstream
+from burnish.proxy.relay.translated import UNKNOWN_PATH, WholeAnswer
+from burnish.proxy.surfaces import Surface, surface_at
+from burnish.proxy.surfaces.catalogue import ANTHROPIC, asked_for
+
+UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+"""Methods that change nothing (RFC 9110 §9.2.1): polls and health checks would fill the log."""
+
+
+class Captures(Protocol):
+    """Keeps what was said."""
+
+    def capture(self, exchange: Exchange) -> None:
+        """Take an exchange; returns at once."""
+        ...
+
+
+class PassthroughRelay:
+    """The part of the relay that understands nothing of what it passes on."""
+
+    def __init__(
+        self,
+        outbound: Outbound,
+        upstream: Upstream,
+        log: Captures,
+        *,
+        max_body_bytes: int,
+        total_timeout_s: float | None,
+        idle_timeout_s: float,
+    ) -> None:
+        self._outbound = outbound
+        self._upstream = upstream
+        self._log = log
+        self._max_body_bytes = max_body_bytes
+        self._total_s = total_timeout_s
+        self._idle_s = idle_timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request of any kind. Errors before the first byte are raised as BurnishError."""
+        tunnel: ClientEnd | None = scope.get("extensions", {}).get(TUNNEL, {}).get("end")
+        passthrough = PassthroughUnderWay(scope)
+        async with Client(receive, watch=False) as client:
+            body = request_body(receive, by_name(scope["headers"]), client, passthrough.asked.add)
+            if body is None:
+                client.watch()
+            exchange: Awaitable[None]
+            if tunnel:
+                exchange = self._tunnel(scope, send, client, tunnel, passthrough)
+            else:
+                exchange = self._in_time(self._exchange(scope, send, client, body, passthrough), client)
+            logged = tunnel is not None or scope["method"] not in UNLOGGED
+            await self._noted(exchange, client, passthrough, logged=logged)
+
+    async def naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request that names a model, but is no completion: with the model's name there."""
+        passthrough = PassthroughUnderWay(scope)
+        body = await read_body(receive, by_name(scope["headers"]), self._max_body_bytes)
+        model = passthrough.model = surface.read(parse(body)).model
+        passthrough.asked.add(body)
+        async with Client(receive) as client:
+            exchange = self._exchange(scope, send, client, body, passthrough, model=model)
+            await self._noted(self._in_time(exchange, client), client, passthrough)
+
+    def _in_time(self, exchange: Awaitable[None], client: Client) -> Awaitable[None]:
+        return in_time(exchange, client, self._total_s) if self._total_s else exchange
+
+    async def _noted(
+        self,
+        exchange: Awaitable[None],
+        client: Client,
+        passthrough: PassthroughUnderWay,
+        *,
+        logged: bool = True,
+    ) -> None:
+        """Carry out an exchange, and tell the log how it ended."""
+        try:
+            await exchange
+        except UpstreamCut as error:
+            # Returning without the last chunk makes the server drop the client's connection, so that
+            # the client sees a cut stream as a cut stream.
+            passthrough.fail("cut", str(error))
+        except BurnishError as error:
+            passthrough.fail("failed", error.message)
+            raise
+        finally:
+            if client.gone:
+                passthrough.fail("cancelled", "the client went away")
+            if logged:
+                self._log.capture(passthrough.over(self._upstream.name))
+
+    async def _exchange(
+        self,
+        scope: Scope,
+        send: Send,
+        client: Client,
+        body: bytes | AsyncIterator[bytes] | None,
+        passthrough: PassthroughUnderWay,
+        *,
+        model: str | None = None,
+    ) -> None:
+        target = await self._upstream.target(model, scope["headers"])
+        try:
+            path = scope["raw_path"]
+            if isinstance(body, bytes) and (surface := surface_at(scope["path"])):
+                path, body = naming(surface, target, path, body)
+            with await self._outbound.send(scope, target, body, path) as response:
+                told = await self._models(response, scope, model)
+                answer = WholeAnswer(response, HTTPStatus.OK, told) if told else response
+                await stream(answer, scope, send, client, passthrough)
+        finally:
+            target.release()
+
+    async def _models(self, response: UpstreamResponse, scope: Scope, model: str | None) -> bytes | None:
+        """Return what there is to say of models where an upstream does not know the question; None elsewhere."""
+        if response.status not in UNKNOWN_PATH:
+            return None
+        anthropic = ANTHROPIC.encode() in by_name(scope["headers"])
+        describe = asked_for(scope["method"], scope["path"], model, anthropic=anthropic)
+        if describe is None:
+            return None
+        try:
+            told = describe(await self._upstream.models(scope["headers"]))
+        except BurnishError:  # it does not list them, or not to this caller
+            return None
+        return orjson.dumps(told) if told else None
+
+    async def _tunnel(
+        self, scope: Scope, send: Send, client: Client, tunnel: ClientEnd, passthrough: PassthroughUnderWay
+    ) -> None:
+        """Open a websocket at the upstream, and carry what is said from then on; pass on any other answer."""
+        target = await self._upstream.target(None, scope["headers"])
+        target.release()  # no version is asked for, and a swap that waits for a websocket would wait for ever
+        with await self._outbound.switch(scope, target) as response:
+            if response.switched is None:
+                await stream(response, scope, send, client, passthrough)
+                return
+            passthrough.head(response)
+            client.begun = client.finished = True  # what ends from now on is the tunnel
+            tunnel.agree(response.headers)
+            ended = await carry(tunnel, response.switched, self._idle_s)
+            passthrough.carried(tunnel, response.switched, ended=ended)

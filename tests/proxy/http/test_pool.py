@@ -1,0 +1,466 @@
+"""The upstream pool before an upstream that speaks HTTP well, badly, in pieces, late, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from burnish.proxy.http.connection import HEAD_LIMIT_BYTES, HIGH_WATER_BYTES
+from burnish.proxy.http.origin import KEEP_ALIVE_S
+from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
+from tests.support.raw_server import OK, get, pool, says, server
+
+# -- what is well-formed -----------------------------------------------------------------------------------------------
+
+BODIES = st.binary(max_size=80)
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[bytes, bytes, bool]:
+    """Return a response, its body, and whether the connection may be used again."""
+    informational = draw(
+        st.sampled_from([b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early\r\nx: y\r\n\r\n"])
+    )
+    close = draw(st.booleans())
+    headers = b"connection: close\r\n" if close else b""
+    body = draw(BODIES)
+    match draw(st.sampled_from(["length", "chunks", "end", "none"])):
+        case "length":
+            headers += b"Content-Length: %d\r\n" % len(body)
+            content = body
+        case "chunks":
+            headers += b"Transfer-Encoding: chunked\r\n"
+            cuts = sorted(draw(st.sets(st.integers(1, max(1, len(body) - 1)), max_size=4)))
+            pieces = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+            extension = draw(st.sampled_from([b"", b";a=b"]))
+            content = b"".join(b"%x%b\r\n%b\r\n" % (len(p), extension, p) for p in pieces if p)
+            content += b"0\r\n" + draw(st.sampled_from([b"", b"x-trailer: 1\r\n"])) + b"\r\n"
+        case "end":
+            close, content = True, body
+        case _:
+            return informational + b"HTTP/1.1 204 None\r\n" + headers + b"\r\n", b"", not close
+    return informational + b"HTTP/1.1 200 OK\r\n" + headers + b"\r\n" + content, body, not close
+
+
+@settings(max_examples=60, deadline=None)
+@given(answers(), st.data())
+def test_a_response_is_the_same_however_it_is_cut(
+    case: tuple[bytes, bytes, bool], data: st.DataObject
+) -> None:
+    raw, body, stays = case
+    cuts = sorted(data.draw(st.sets(st.integers(1, len(raw) - 1), max_size=6)))
+    pieces = [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+
+    async def check() -> None:
+        async with server(says(pieces, stays=stays)) as upstream, pool() as opened:
+            for _ in range(2):
+                assert await get(opened, upstream.url) == (204 if b" 204 " in raw else 200, body)
+            assert upstream.connections == (1 if stays else 2)
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nx-a: 1\r\nX-A: 2\r\ncontent-length: 5\r\n\r\nright",
+        b"HTTP/1.1 200 OK\r\nx-a: 1\r\nX-A: 2\r\ntransfer-encoding: chunked\r\n\r\n"
+        b"2\r\nri\r\n3;q\r\nght\r\n0\r\nt: u\r\n\r\n",
+    ],
+    ids=["length", "chunks"],
+)
+async def test_a_response_cut_at_every_byte(raw: bytes) -> None:
+    for at in range(1, len(raw)):
+        async with server(says([raw[:at], raw[at:]])) as upstream, pool() as opened:
+            with await opened.send("GET", upstream.url, [], None) as response:
+                assert response.status == 200
+                assert [each for each in response.headers if each[0].lower() == b"x-a"] == [
+                    (b"x-a", b"1"),
+                    (b"X-A", b"2"),
+                ]
+                assert await response.whole() == b"right"
+            assert await get(opened, upstream.url) == (200, b"right")
+            assert upstream.connections == 1
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"304 Not Modified"])
+async def test_an_answer_without_its_body(status: bytes) -> None:
+    head = b"HTTP/1.1 " + status + b"\r\ncontent-length: 9\r\n\r\n"
+    method = "HEAD" if status.startswith(b"200") else "GET"
+    async with server(says(head)) as upstream, pool() as opened:
+        for _ in range(2):
+            assert await get(opened, upstream.url, method) == (int(status[:3]), b"")
+        assert upstream.connections == 1
+
+
+async def test_headers_and_path_go_out_as_they_are() -> None:
+    async with server(says(OK)) as upstream, pool() as opened:
+        headers = [(b"X-One", b"1"), (b"x-one", b"2 3"), (b"empty", b"")]
+        with await opened.send("POST", upstream.url + "/a%2Fb?c=%20d", headers, b"body") as response:
+            assert await response.whole() == b"right"
+    authority = upstream.url.removeprefix("http://").encode()
+    assert upstream.requests == [
+        b"POST /a%2Fb?c=%20d HTTP/1.1\r\nhost: " + authority + b"\r\nX-One: 1\r\nx-one: 2 3\r\nempty: \r\n"
+        b"content-length: 4\r\n\r\nbody"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "header"),
+    [("/a b", b"c"), ("/a\r\nx: y", b"c"), ("/a", b"b\r\nx: y"), ("/a", b"b\nc"), ("/a", b"b\rc")],
+)
+async def test_what_would_be_another_request_is_refused(path: str, header: bytes) -> None:
+    async with server(says(OK)) as upstream, pool() as opened:
+        with pytest.raises(ValueError, match="line break or a space"):
+            await opened.send("GET", upstream.url + path, [(b"x", header)], None)
+    assert upstream.requests == []
+
+
+# -- what is not -------------------------------------------------------------------------------------------------------
+
+HOSTILE = {
+    "no HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 4\r\n\r\nright",
+    "length and chunks": b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    "negative length": b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+    "huge length": b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999999999999\r\n\r\n",
+    "bare line feeds": b"HTTP/1.1 200 OK\ncontent-length: 5\n\nright",
+    "space before the colon": b"HTTP/1.1 200 OK\r\ncontent-length : 5\r\n\r\nright",
+    "NUL in a header": b"HTTP/1.1 200 OK\r\nx: a\0b\r\ncontent-length: 5\r\n\r\nright",
+    "another protocol": b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+    "headers without end": b"HTTP/1.1 200 OK\r\n" + b"x-a: " + b"b" * HEAD_LIMIT_BYTES + b"\r\n",
+    "1xx without end": b"HTTP/1.1 100 Continue\r\n\r\n" * (HEAD_LIMIT_BYTES // 24),
+    "half a head": b"HTTP/1.1 200 OK\r\ncontent-le",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("raw", HOSTILE.values(), ids=HOSTILE)
+async def test_what_is_not_http_is_an_error_and_the_next_request_is_answered(raw: bytes) -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        writer.write(OK if request.startswith(b"PUT") else raw)
+        await writer.drain()
+        return request.startswith(b"PUT")
+
+    async with server(answer) as upstream, pool() as opened:
+        with pytest.raises(UpstreamUnreachable, match="broke off before it answered"):
+            await get(opened, upstream.url, "POST", b"once")
+        assert len(upstream.requests) == 1
+        assert await get(opened, upstream.url, "PUT", b"next") == (200, b"right")
+
+
+CUT = {
+    "length": b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfour",
+    "chunks": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfour\r\n",
+    "chunk": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\nfour",
+    "bad chunk": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfour\r\nzz\r\n",
+    "chunk without its end": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfour5\r\n",
+}
+
+
+@pytest.mark.parametrize("raw", CUT.values(), ids=CUT)
+async def test_a_body_that_breaks_off_is_not_taken_for_a_whole_one(raw: bytes) -> None:
+    async with server(says(raw, stays=False)) as upstream, pool() as opened:
+        with await opened.send("POST", upstream.url, [], b"") as response:
+            assert await response.read() == b"four"
+            with pytest.raises(UpstreamCut):
+                await response.whole()
+
+
+@settings(max_examples=120, deadline=None)
+@given(answers(), st.data())
+def test_whatever_comes_the_next_answer_is_the_right_one(
+    case: tuple[bytes, bytes, bool], data: st.DataObject
+) -> None:
+    """Bytes of a good response changed, left out, doubled: an answer or an error, never one to another request."""
+    raw = bytearray(case[0])
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        match data.draw(st.sampled_from(["change", "cut", "double", "insert", "twice"])):
+            case "change":
+                raw[at] = data.draw(st.integers(0, 255))
+            case "cut":
+                del raw[at : at + data.draw(st.integers(1, 9))]
+            case "double":
+                raw[at:at] = raw[at : at + 12]
+            case "insert":
+                raw[at:at] = data.draw(
+                    st.sampled_from([b"\r\n", b"\n", b"\r\n\r\n", b"0\r\n\r\n", b"\0", b": "])
+                )
+            case "twice":
+                raw += case[0]
+        if not raw:
+            return
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        if request.startswith(b"PUT"):
+            writer.write(OK)
+            return True
+        writer.write(bytes(raw))
+        await writer.drain()
+        return data.draw(st.booleans())
+
+    async def check() -> None:
+        async with server(answer) as upstream, pool(first_byte_timeout_s=0.3, idle_timeout_s=0.3) as opened:
+            with suppress(UpstreamUnreachable, UpstreamTimeout, UpstreamCut):
+                await get(opened, upstream.url)
+            await asyncio.sleep(0.01)  # so that a connection that is closed is so before the next request
+            for _ in range(2):
+                assert await get(opened, upstream.url, "PUT", b"next") == (200, b"right")
+
+    asyncio.run(check())
+
+
+async def test_an_upstream_that_answers_twice_is_heard_once() -> None:
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        writer.write(
+            OK + b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong" if request.startswith(b"GET") else OK
+        )
+        return True
+
+    async with server(answer) as upstream, pool() as opened:
+        assert await get(opened, upstream.url) == (200, b"right")
+        assert await get(opened, upstream.url, "POST", b"next") == (200, b"right")
+        assert upstream.connections == 2
+
+
+# -- connections that die, and requests that are sent once -------------------------------------------------------------
+
+
+async def test_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
+    async with server(says(OK, stays=False)) as upstream, pool() as opened:
+        for _ in range(3):
+            assert await get(opened, upstream.url, "POST", b"body") == (200, b"right")
+            await asyncio.sleep(0.01)
+        assert len(upstream.requests) == upstream.connections == 3
+
+
+@pytest.mark.parametrize(("method", "tries"), [("GET", 2), ("POST", 1)])
+async def test_a_kept_connection_that_dies_under_a_request(method: str, tries: int) -> None:
+    """Only what may be sent twice is sent again: an engine may have begun to answer a POST."""
+    heard = 0
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        nonlocal heard
+        heard += 1
+        if heard != 2:
+            writer.write(OK)
+        return heard != 2
+
+    async with server(answer) as upstream, pool() as opened:
+        await get(opened, upstream.url)
+        if method == "GET":
+            assert await get(opened, upstream.url) == (200, b"right")
+        else:
+            with pytest.raises(UpstreamUnreachable):
+                await get(opened, upstream.url, "POST", b"once")
+        assert heard == 1 + tries
+
+
+async def test_an_old_connection_is_closed_before_the_upstream_would() -> None:
+    gone = asyncio.Event()
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        writer.write(OK)
+        return True
+
+    async def watched(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        await answer(request, writer)
+        asyncio.get_running_loop().create_task(writer.wait_closed()).add_done_callback(lambda _: gone.set())
+        return True
+
+    async with server(watched) as upstream, pool() as opened:
+        await get(opened, upstream.url)
+        async with asyncio.timeout(3 * KEEP_ALIVE_S):
+            await gone.wait()
+        assert await get(opened, upstream.url) == (200, b"right")
+        assert upstream.connections == 2
+
+
+async def test_requests_at_once_have_connections_of_their_own_and_later_ones_share_them() -> None:
+    async with server(says(OK)) as upstream, pool() as opened:
+        for _ in range(3):
+            found = await asyncio.gather(*(get(opened, upstream.url) for _ in range(20)))
+            assert found == [(200, b"right")] * 20
+        assert upstream.connections == 20
+
+
+async def test_without_reuse_each_request_has_its_own_connection() -> None:
+    async with server(says(OK)) as upstream, pool() as opened:
+        for _ in range(2):
+            with await opened.send("GET", upstream.url, [], None, reuse=False) as response:
+                assert await response.whole() == b"right"
+        assert upstream.connections == 2
+        assert b"connection: close\r\n" in upstream.requests[0]
+
+
+# -- time, size, and going away ----------------------------------------------------------------------------------------
+
+
+async def test_nobody_listens() -> None:
+    async with pool() as opened:
+        with pytest.raises(UpstreamUnreachable, match="Is it running"):
+            await get(opened, "http://127.0.0.1:9")
+
+
+async def test_an_upstream_that_never_answers_and_one_that_falls_silent() -> None:
+    async with server(says([OK[:-2], b""])) as upstream, pool(idle_timeout_s=0.1) as opened:
+        with pytest.raises(UpstreamCut, match="fell silent"):
+            await get(opened, upstream.url)
+    async with server(says(b"")) as upstream, pool(first_byte_timeout_s=0.1) as opened:
+        with pytest.raises(UpstreamTimeout, match="did not begin"):
+            await get(opened, upstream.url)
+
+
+async def test_a_slow_reader_slows_the_upstream_and_gets_everything() -> None:
+    size, sent = 16 * 2**20, 0
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size)
+        for _ in range(size // 2**14):
+            writer.write(b"a" * 2**14)
+            await writer.drain()
+            sent += 2**14
+        return True
+
+    async with server(answer) as upstream, pool(idle_timeout_s=0.2) as opened:
+        with await opened.send("GET", upstream.url, [], None) as response:
+            await asyncio.sleep(0.5)  # longer than an upstream may be silent: it is not the one who is
+            assert sent < size // 2
+            part = await response.read()
+            assert len(part) < HIGH_WATER_BYTES + 2**19
+            assert len(part) + len(await response.whole()) == size
+
+
+@pytest.mark.parametrize("takes", [0, 1, 3, 100])
+async def test_what_goes_into_a_sink_and_what_is_read_are_the_body_in_its_order(takes: int) -> None:
+    """A sink that is full after some parts: what comes then is read again, and the last part always is."""
+    body = bytes(range(40))
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
+    found: list[tuple[str, bytes]] = []
+
+    def sink(part: bytes) -> bool:
+        found.append(("sink", part))
+        return len(found) % (takes + 1) != takes
+
+    async with server(says([head, *(body[at : at + 4] for at in range(0, len(body), 4))])) as upstream:
+        async with pool() as opened:
+            with await opened.send("GET", upstream.url, [], None) as response:
+                while not response.finished:
+                    found.append(("read", await response.read(sink)))
+            assert await get(opened, upstream.url) == (200, body)
+        assert upstream.connections == 1
+    assert b"".join(part for _, part in found) == body
+    assert found[-1][0] == "read"
+    assert [where for where, _ in found].count("sink") >= 3
+
+
+async def test_what_a_sink_was_given_stays_given_when_the_upstream_breaks_off() -> None:
+    given: list[bytes] = []
+
+    def sink(part: bytes) -> bool:
+        given.append(part)
+        return True
+
+    pieces = [b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n", b"abc", b"def"]
+    async with server(says(pieces, stays=False)) as upstream, pool() as opened:
+        with await opened.send("GET", upstream.url, [], None) as response:
+            with pytest.raises(UpstreamCut, match="broke off"):
+                await response.read(sink)
+    assert b"".join(given) == b"abcdef"
+
+
+async def test_a_response_that_nobody_reads_on_closes_its_connection() -> None:
+    async with server(says([OK[:-2], OK[-2:]])) as upstream, pool() as opened:
+        with await opened.send("GET", upstream.url, [], None) as response:
+            assert await response.read()
+        assert await get(opened, upstream.url) == (200, b"right")
+        assert upstream.connections == 2
+
+
+async def test_a_request_that_is_cancelled_closes_its_connection() -> None:
+    closed = asyncio.Event()
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        if request.startswith(b"GET"):
+            writer.write(OK)
+            return True
+        await writer.wait_closed()
+        closed.set()
+        return False
+
+    async with server(answer) as upstream, pool() as opened:
+        asking = asyncio.ensure_future(get(opened, upstream.url, "POST", b"slow"))
+        while not upstream.requests:
+            await asyncio.sleep(0.01)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        assert await get(opened, upstream.url) == (200, b"right")
+        assert upstream.connections == 2
+
+
+# -- bodies that are streamed ------------------------------------------------------------------------------------------
+
+
+async def streamed(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        await asyncio.sleep(0)
+        yield part
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_a_streamed_body(announced: bool) -> None:
+    headers = [(b"content-length", b"5")] if announced else []
+    whole = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        end = b"ab" + b"cde" if announced else b"0\r\n\r\n"
+        received.append(await reader.readuntil(end))
+        writer.write(OK)
+        await whole.wait()
+        writer.close()
+
+    received: list[bytes] = []
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with pool() as opened:
+        with await opened.send("POST", url, headers, streamed(b"ab", b"", b"cde")) as response:
+            assert await response.whole() == b"right"
+    whole.set()
+    listening.close()
+    sent = received[0].partition(b"\r\n\r\n")[2]
+    assert sent == (b"abcde" if announced else b"2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n")
+
+
+async def test_an_answer_before_the_request_is_through_arrives_and_ends_the_connection() -> None:
+    asked_on = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"a"
+        await asked_on.wait()
+        yield b"b"
+
+    async with server(says(OK)) as upstream, pool() as opened:
+        with await opened.send("POST", upstream.url, [], endless()) as response:
+            assert await response.whole() == b"right"
+        assert await get(opened, upstream.url) == (200, b"right")
+        assert upstream.connections == 2
+
+
+async def test_a_body_that_fails_fails_the_request() -> None:
+    async def failing() -> AsyncIterator[bytes]:
+        yield b"a"
+        raise ValueError("the client went away")
+
+    async with server(says(b"")) as upstream, pool() as opened:
+        with pytest.raises(ValueError, match="went away"):
+            response: UpstreamResponse = await opened.send("POST", upstream.url, [], failing())
+            assert response.status

@@ -1,0 +1,112 @@
+"""An upstream behind an HTTP proxy that the environment names, at a name that nobody here can resolve."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
+from burnish.proxy.http.origin import ConnectFailed, is_proxied
+from burnish.proxy.http.pool import Pool
+from burnish.proxy.http.response import UpstreamCut
+from tests.support.raw_server import OK, get, pool, says, server
+
+URL = "http://model.example:8000"
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+async def test_a_request_goes_out_through_the_proxy_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with server(says(OK)) as proxy, pool() as opened:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        headers = [(b"X-One", b"1"), (b"x-one", b"2")]
+        with await opened.send("POST", URL + "/v1/x?a=%2Fb", headers, b"body") as response:
+            assert (response.status, await response.whole()) == (200, b"right")
+            assert (b"content-length", b"5") in response.headers
+    (request,) = proxy.requests
+    head, _, body = request.partition(b"\r\n\r\n")
+    first, *others = head.split(b"\r\n")
+    assert first == b"POST http://model.example:8000/v1/x?a=%2Fb HTTP/1.1"
+    assert sorted(others) == [
+        b"Content-Length: 4",
+        b"Host: model.example:8000",
+        b"X-One: 1",
+        b"x-one: 2",
+    ]
+    assert body == b"body"
+
+
+@pytest.mark.parametrize("no_proxy", ["", "127.0.0.1", "*"])
+async def test_this_machine_is_asked_directly(monkeypatch: pytest.MonkeyPatch, no_proxy: str) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", no_proxy)
+    async with server(says(OK)) as upstream, pool() as opened:
+        assert await get(opened, upstream.url) == (200, b"right")
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "address", "proxied"),
+    [
+        ("", URL, True),
+        ("other.example", URL, True),
+        ("model.example", URL, False),
+        (".example", URL, False),
+        ("*", URL, False),
+        ("", "https://model.example", False),  # no proxy for https is named
+        ("", "http://127.0.0.1:8000", False),
+        ("", "http://[::1]:8000", False),
+        ("", "http://localhost", False),
+    ],
+)
+def test_what_goes_through_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, no_proxy: str, address: str, proxied: bool
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", no_proxy)
+    assert is_proxied(address) is proxied
+
+
+async def test_what_goes_wrong_is_what_goes_wrong_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(opened: Pool) -> tuple[int, bytes]:
+        return await get(opened, URL, "POST", b"body")
+
+    limits = {"first_byte_timeout_s": 0.2, "idle_timeout_s": 0.2}
+    for fault, error in (
+        (says(b"", stays=False), UpstreamUnreachable),
+        (says(b""), UpstreamTimeout),
+        (says(OK[:-2], stays=False), UpstreamCut),
+        (says(OK[:-2]), UpstreamCut),
+    ):
+        async with server(fault) as proxy, pool(**limits) as opened:
+            monkeypatch.setenv("HTTP_PROXY", proxy.url)
+            with pytest.raises(error):
+                await ask(opened)
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    async with pool() as opened:
+        with pytest.raises(ConnectFailed, match="NO_PROXY"):
+            await ask(opened)
+
+
+async def test_an_answer_that_nobody_reads_on_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = asyncio.Event()
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        writer.write(OK[:-2])
+        try:
+            await asyncio.Event().wait()
+        finally:
+            gone.set()
+        return False
+
+    async with server(answer) as proxy, pool() as opened:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        with await opened.send("POST", URL, [], b"body") as response:
+            assert await response.read() == b"rig"
+        async with asyncio.timeout(5):
+            await gone.wait()

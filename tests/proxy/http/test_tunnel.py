@@ -1,0 +1,513 @@
+"""Websockets go through as a tunnel of bytes: a real server behind burnish, a real client before it, and raw ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from openai import AsyncOpenAI
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
+
+from tests.support.certificates import authority, server_context
+from tests.support.inprocess import serving
+
+LOOPS = ("asyncio", "uvloop")
+
+PATH = "/v1/realtime?model=gpt-realtime"
+HANDSHAKE = (
+    b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\n"
+) % PATH.encode()
+AGREED = (
+    b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Accept: any\r\nX-Twice: 1\r\nx-twice: 2\r\n\r\n"
+)
+
+
+# -- real ends ---------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def websockets(
+    tmp_path: Path, handler: Callable[[ServerConnection], Awaitable[None]], **flags: Any
+) -> AsyncIterator[str]:
+    """Burnish before a server of websockets; gives its address."""
+
+    def choose(_: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
+        return offered[0] if offered else None
+
+    async with serve(handler, "127.0.0.1", 0, max_size=None, select_subprotocol=choose) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with serving(tmp_path, upstream=f"http://127.0.0.1:{port}", **flags) as (url, _):
+            yield url
+
+
+def client(url: str, **more: Any) -> connect:
+    return connect(url.replace("http", "ws", 1) + PATH, proxy=None, max_size=None, **more)
+
+
+async def echo(server: ServerConnection) -> None:
+    async for message in server:
+        await server.send(message)
+
+
+async def passed(url: str, count: int = 1) -> list[dict[str, Any]]:
+    """What was logged, as soon as it is so much."""
+    async with httpx.AsyncClient(base_url=url) as http, asyncio.timeout(5):
+        while len(found := (await http.get("/burnish/passthrough")).json()["data"]) < count:
+            await asyncio.sleep(0.01)
+    return list(found)
+
+
+async def test_frames_large_and_small_go_both_ways(tmp_path: Path) -> None:
+    large = os.urandom(8 * 2**20)
+    async with websockets(tmp_path, echo) as url:
+        async with client(url, compression=None) as ours:
+            await ours.send(large)
+            assert await ours.recv() == large
+
+            async def say() -> None:
+                for number in range(3000):
+                    await ours.send(str(number))
+
+            saying = asyncio.ensure_future(say())
+            assert [await ours.recv() for _ in range(3000)] == [str(number) for number in range(3000)]
+            await saying
+            assert await asyncio.wait_for(await ours.ping(), 5) < 5
+        async with client(url) as compressed:
+            await compressed.send("again and " * 1000)
+            assert await compressed.recv() == "again and " * 1000
+        first, second = reversed(await passed(url, 2))
+    assert (first["path"], first["model"], first["status"]) == ("/v1/realtime", "gpt-realtime", 101)
+    assert (first["outcome"], first["error"]) == ("complete", None)
+    assert 8 * 2**20 < first["request_bytes"] < 9 * 2**20
+    assert 8 * 2**20 < first["response_bytes"] < 9 * 2**20
+    assert 0 < second["request_bytes"] < 1000
+
+
+async def test_the_sdk_of_openai_talks_in_real_time(tmp_path: Path) -> None:
+    async def server(its: ServerConnection) -> None:
+        asked = json.loads(await its.recv())
+        item = {"id": "i1", "type": "message", "role": "user", "content": asked["item"]["content"]}
+        await its.send(json.dumps({"type": "conversation.item.added", "event_id": "e1", "item": item}))
+
+    async with websockets(tmp_path, server) as url:
+        ws = url.replace("http", "ws", 1) + "/v1"
+        async with AsyncOpenAI(base_url=url + "/v1", websocket_base_url=ws, api_key="sk-caller") as openai:
+            async with openai.realtime.connect(model="gpt-realtime") as connection:
+                content = [{"type": "input_text", "text": "Hi"}]
+                await connection.conversation.item.create(
+                    item={"type": "message", "role": "user", "content": content}
+                )
+                event = await connection.recv()
+        assert event.type == "conversation.item.added"
+        assert event.item.content[0].text == "Hi"
+        (record,) = await passed(url)
+    assert (record["path"], record["model"]) == ("/v1/realtime", "gpt-realtime")
+
+
+async def test_how_it_ends_is_heard_on_the_other_side(tmp_path: Path) -> None:
+    heard: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
+
+    async def server(its: ServerConnection) -> None:
+        try:
+            if await its.recv() == "end":
+                await its.close(4002, "enough")
+            await its.recv()
+        except ConnectionClosed as closed:
+            assert closed.rcvd is not None
+            heard.put_nowait((closed.rcvd.code, closed.rcvd.reason))
+
+    async with websockets(tmp_path, server) as url:
+        async with client(url) as ours:
+            await ours.send("go on")
+            await ours.close(4001, "bye")
+        assert await asyncio.wait_for(heard.get(), 5) == (4001, "bye")
+        async with client(url) as ours:
+            await ours.send("end")
+            with pytest.raises(ConnectionClosed) as closed:
+                await ours.recv()
+            assert closed.value.rcvd is not None
+            assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4002, "enough")
+
+
+async def test_the_handshake_takes_along_what_any_request_does(tmp_path: Path) -> None:
+    got: list[tuple[Any, str | None]] = []
+
+    async def server(its: ServerConnection) -> None:
+        assert its.request is not None
+        got.append((its.request, its.subprotocol))
+
+    asked = {"X-Custom": "1", "X-Burnish-User": "ann", "Authorization": "Bearer our"}
+    flags = {"api_key": "our", "upstream_api_key": "theirs"}
+    async with websockets(tmp_path, server, **flags) as url:
+        async with client(url, additional_headers=asked, subprotocols=[Subprotocol("realtime")]) as ours:
+            assert ours.subprotocol == "realtime"
+            assert ours.response is not None
+            assert "x-burnish-completion-id" not in ours.response.headers
+        with pytest.raises(InvalidStatus) as refused:
+            async with client(url):
+                pass
+        assert refused.value.response.status_code == 401
+        async with httpx.AsyncClient(base_url=url, headers={"x-burnish-key": "our"}) as http:
+            (record,) = (await http.get("/burnish/passthrough")).json()["data"]
+    ((request, subprotocol),) = got
+    assert request.path == PATH
+    assert request.headers["host"].startswith("127.0.0.1:")
+    assert request.headers["host"] != url.removeprefix("http://")
+    assert request.headers.get_all("authorization") == ["Bearer theirs"]
+    assert (request.headers["x-custom"], subprotocol) == ("1", "realtime")
+    assert "x-burnish-user" not in request.headers
+    assert record["caller"] == "ann"
+
+
+@pytest.mark.parametrize(
+    "header", [{"origin": "http://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}]
+)
+async def test_a_page_of_another_site_opens_none(tmp_path: Path, header: dict[str, str]) -> None:
+    async def server(its: ServerConnection) -> None:
+        raise AssertionError("it came through")
+
+    async with websockets(tmp_path, server) as url:
+        with pytest.raises(InvalidStatus) as refused:
+            async with client(url, additional_headers=header):
+                pass
+        assert refused.value.response.status_code == 403
+
+
+async def test_a_name_that_was_rebound_opens_none(tmp_path: Path) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise AssertionError("it came through")
+
+    asked = HANDSHAKE.replace(b"localhost", b"evil.example") + b"Origin: http://evil.example\r\n\r\n"
+    async with raw(tmp_path, talk) as url, dialled(url, asked) as (reader, _):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 403 ")
+
+
+async def test_a_page_of_burnish_itself_opens_one(tmp_path: Path) -> None:
+    async with websockets(tmp_path, echo) as url, client(url, origin=url) as ours:
+        await ours.send("hello")
+        assert await ours.recv() == "hello"
+
+
+async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority(tmp_path)))
+    async with serve(echo, "127.0.0.1", 0, ssl=server_context(tmp_path), max_size=None) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with serving(tmp_path, upstream=f"https://localhost:{port}") as (url, _):
+            async with client(url, compression=None) as ours:
+                large = os.urandom(4 * 2**20)
+                await ours.send(large)
+                assert await ours.recv() == large
+                await ours.close(4001, "bye")
+            assert ours.close_code == 4001
+            assert [each["outcome"] for each in await passed(url)] == ["complete"]
+
+
+async def test_a_client_that_vanishes_is_missed_at_once(tmp_path: Path) -> None:
+    gone = asyncio.Event()
+
+    async def server(its: ServerConnection) -> None:
+        try:
+            await its.recv()
+        finally:
+            gone.set()
+
+    async with websockets(tmp_path, server) as url:
+        took = []
+        for _ in range(10):
+            gone.clear()
+            ours = await client(url)
+            left = time.perf_counter()
+            ours.transport.abort()
+            await asyncio.wait_for(gone.wait(), 5)
+            took.append(time.perf_counter() - left)
+    assert sorted(took)[len(took) // 2] < 0.1
+
+
+async def test_stopping_burnish_does_not_wait_for_a_websocket(tmp_path: Path) -> None:
+    ours: ClientConnection | None = None
+    async with websockets(tmp_path, echo) as url:
+        ours = await client(url)
+        began = time.perf_counter()
+    assert time.perf_counter() - began < 1.5  # streams would have two seconds in tests
+    with pytest.raises(ConnectionClosed):
+        await ours.recv()
+
+
+# -- raw ends ----------------------------------------------------------------------------------------------------------
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def raw(tmp_path: Path, talk: Talk, **flags: Any) -> AsyncIterator[str]:
+    """Burnish before a server that reads a handshake and then does as it likes."""
+    talks: set[asyncio.Task[None]] = set()
+
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talks.add(asyncio.current_task())  # type: ignore[arg-type]
+        await reader.readuntil(b"\r\n\r\n")
+        try:
+            await talk(reader, writer)
+        finally:
+            writer.close()
+
+    listening = await asyncio.start_server(serve_one, "127.0.0.1", 0)
+    upstream = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    try:
+        async with serving(tmp_path, upstream=upstream, **flags) as (url, _):
+            yield url
+    finally:
+        listening.close()
+        for task in talks:
+            task.cancel()
+
+
+@asynccontextmanager
+async def dialled(url: str, said: bytes = HANDSHAKE + b"\r\n") -> AsyncIterator[Any]:
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(said)
+    try:
+        async with asyncio.timeout(20):
+            yield reader, writer
+    finally:
+        writer.close()
+
+
+async def test_its_agreement_comes_as_it_is_and_what_came_early_is_not_lost(tmp_path: Path) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(AGREED + b"early")
+        writer.write(await reader.readexactly(9))
+
+    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE + b"\r\nas") as (reader, writer):
+        writer.write(b" early ")
+        assert await reader.read(-1) == AGREED + b"early" + b"as early "
+        writer.close()
+        (record,) = await passed(url)
+    assert (record["request_bytes"], record["response_bytes"]) == (9, 14)
+
+
+async def test_every_byte_arrives_however_it_is_said(tmp_path: Path) -> None:
+    """Both sides speak at once, in pieces of all sizes."""
+    lots = {who: random.Random(who).randbytes(3_000_000) for who in ("client", "upstream")}
+
+    async def say(writer: asyncio.StreamWriter, who: str) -> None:
+        said, at, sizes = lots[who], 0, random.Random(who)
+        while at < len(said):
+            size = sizes.choice([1, 2, 100, 5000, 70_000, 300_000])
+            writer.write(said[at : at + size])
+            await writer.drain()
+            at += size
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(AGREED)
+        saying = asyncio.ensure_future(say(writer, "upstream"))
+        assert await reader.readexactly(len(lots["client"])) == lots["client"]
+        await saying
+
+    async with raw(tmp_path, talk) as url, dialled(url) as (reader, writer):
+        saying = asyncio.ensure_future(say(writer, "client"))
+        assert await reader.readexactly(len(AGREED)) == AGREED
+        assert await reader.readexactly(len(lots["upstream"])) == lots["upstream"]
+        await saying
+        assert await reader.read(-1) == b""  # the other side has had all of it
+
+
+async def test_a_side_that_has_nothing_more_to_say_may_still_listen(tmp_path: Path) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(AGREED)
+        heard = await reader.read(-1)
+        for part in (b"you said ", heard):
+            await asyncio.sleep(0.05)
+            writer.write(part)
+
+    async with raw(tmp_path, talk) as url, dialled(url) as (reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"all")
+        writer.write_eof()
+        assert await reader.read(-1) == b"you said all"
+
+
+async def test_an_upstream_that_has_said_all_may_still_listen(tmp_path: Path) -> None:
+    heard: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(AGREED + b"all")
+        writer.write_eof()
+        heard.set_result(await reader.read(-1))
+
+    async with raw(tmp_path, talk) as url, dialled(url) as (reader, writer):
+        assert await reader.read(-1) == AGREED + b"all"
+        writer.write(b"thank ")
+        await asyncio.sleep(0.05)
+        writer.write(b"you")
+        writer.write_eof()
+        assert await asyncio.wait_for(heard, 5) == b"thank you"
+
+
+@pytest.mark.parametrize("slow", ["client", "upstream"])
+async def test_who_does_not_read_holds_up_the_other(tmp_path: Path, slow: str) -> None:
+    sent, done = 0, asyncio.Event()
+
+    async def pour(writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        while True:
+            writer.write(b"x" * 2**16)
+            await writer.drain()
+            sent += 2**16
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(AGREED)
+        await (pour(writer) if slow == "client" else done.wait())
+
+    async with raw(tmp_path, talk) as url, dialled(url) as (reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        pouring = asyncio.ensure_future(pour(writer) if slow == "upstream" else done.wait())
+        before = -1
+        while sent > before:  # until nobody takes any more
+            before = sent
+            await asyncio.sleep(0.5)
+        pouring.cancel()
+        assert 0 < sent < 32 * 2**20  # what the kernel holds for four sockets
+
+
+REFUSAL = b"HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer\r\nContent-Length: 4\r\n\r\nwho?"
+
+
+async def test_another_answer_is_passed_on(tmp_path: Path) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(REFUSAL)
+
+    async with raw(tmp_path, talk) as url, dialled(url) as (reader, _):
+        head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
+        (record,) = await passed(url)
+    assert head.startswith(b"HTTP/1.1 401 ")
+    assert b"\r\nwww-authenticate: Bearer\r\n" in head.lower().replace(b"bearer", b"Bearer")
+    assert body == b"who?"
+    assert (record["status"], record["outcome"], record["response_bytes"]) == (401, "complete", 4)
+
+
+async def test_no_answer_at_all_is_an_error_of_burnish(tmp_path: Path) -> None:
+    async with serving(tmp_path, upstream="http://127.0.0.1:9") as (url, _):
+        async with dialled(url) as (reader, _):
+            said = await reader.read(-1)
+        (record,) = await passed(url)
+    assert said.startswith(b"HTTP/1.1 502 ")
+    assert b"Is it running?" in said
+    assert (record["outcome"], record["status"]) == ("failed", None)
+
+
+async def test_nobody_is_told_to_switch_who_did_not_ask(tmp_path: Path) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(AGREED + b"smuggled")
+
+    async with raw(tmp_path, talk) as url, httpx.AsyncClient(base_url=url) as http:
+        answer = await http.get(PATH)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
+
+
+@pytest.mark.parametrize("who", ["client", "upstream"])
+async def test_a_side_that_breaks_off_ends_it(tmp_path: Path, who: str) -> None:
+    ended, begun = asyncio.Event(), asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(AGREED)
+        await reader.readexactly(5)
+        if who == "upstream":
+            writer.transport.abort()
+            return
+        begun.set()
+        with suppress(ConnectionError):
+            await reader.read(-1)
+        ended.set()
+
+    async with raw(tmp_path, talk) as url:
+        async with dialled(url) as (reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"hello")
+            if who == "client":
+                await begun.wait()
+                writer.transport.abort()
+                await asyncio.wait_for(ended.wait(), 2)
+            else:
+                assert await reader.read(-1) == b""
+        (record,) = await passed(url)
+    assert record["request_bytes"] == 5
+
+
+async def test_one_on_which_nobody_says_anything_is_closed(tmp_path: Path) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(AGREED)
+        for _ in range(4):
+            await asyncio.sleep(0.2)
+            writer.write(b"still here")
+        await reader.read(-1)
+
+    async with raw(tmp_path, talk, idle_timeout_s=0.6) as url:
+        began = time.perf_counter()
+        async with dialled(url) as (reader, _):
+            said = await reader.read(-1)
+        assert 1.2 < time.perf_counter() - began < 5
+        (record,) = await passed(url)
+    assert said == AGREED + b"still here" * 4
+    assert (record["outcome"], "idle_timeout_s" in record["error"]) == ("cut", True)
+
+
+async def test_it_is_one_of_the_connections_that_an_upstream_is_given(tmp_path: Path) -> None:
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(AGREED)
+        await reader.read(-1)
+
+    flags = {"max_connections": 1, "queue_timeout_s": 0.2}
+    async with raw(tmp_path, talk, **flags) as url, httpx.AsyncClient(base_url=url) as http:
+        async with dialled(url) as (reader, _):
+            await reader.readuntil(b"\r\n\r\n")
+            assert (await http.get("/v1/any")).status_code == 503
+            async with dialled(url) as (refused, _):
+                assert (await refused.readline()).startswith(b"HTTP/1.1 503 ")
+        async with dialled(url) as (reader, _):
+            assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
+
+
+async def test_none_goes_through_an_http_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    async with (
+        serving(tmp_path, upstream="http://model.example:8000") as (url, _),
+        dialled(url) as (reader, _),
+    ):
+        said = await reader.read(-1)
+    assert said.startswith(b"HTTP/1.1 502 ")
+    assert b"NO_PROXY" in said
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+async def test_one_that_waits_behind_another_request(tmp_path: Path, pieces: int) -> None:
+    """Sent ahead, in one piece or in many."""
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nfirst")
+
+    async with raw(tmp_path, talk) as url:
+        ahead = b"GET /v1/first HTTP/1.1\r\nHost: localhost\r\n\r\n" + HANDSHAKE + b"\r\n"
+        async with dialled(url, b"") as (reader, writer):
+            for at in range(0, len(ahead), len(ahead) // pieces + 1):
+                writer.write(ahead[at : at + len(ahead) // pieces + 1])
+                await asyncio.sleep(0.01)
+            said = await reader.read(-1)
+    assert said.count(b"HTTP/1.1 200 OK") == 2
+    assert said.count(b"first") == 2

@@ -1,0 +1,215 @@
+"""What agents ask for themselves, in the words of those that scripts/clients installs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.proxy.errors import NotFound
+from burnish.proxy.log import Log
+from burnish.proxy.log.side_requests import is_side_request
+from burnish.proxy.records import Completion, FeedbackDraft
+from tests.proxy.log.exchanges import assistant, capture, opened, system, user
+
+CLAUDE = "You are Claude Code, Anthropic's official CLI for Claude."
+CLAUDE_TITLE = [
+    {"type": "text", "text": CLAUDE},
+    {
+        "type": "text",
+        "text": "You are naming a coding session so the user can pick it out of a long list of sessions. …",
+    },
+]
+CLAUDE_COMPACTION = (
+    "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\n- Do NOT use Read, Bash, Grep, …\n\n"
+    "Your task is to create a detailed summary of the conversation so far, …"
+)
+CODEX_COMPACTION = "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for …"
+QWEN_COMPACTION = (
+    "You are the component that summarizes a conversation when its context window is about to overflow. …"
+)
+QWEN_CUSTOM = "You look things up.\n\nImportant Rules:\n - You operate in non-interactive mode: do not ask …"
+CONTINUE_COMPACTION = "Please provide a concise summary of our conversation so far, capturing the key …"
+OPENCODE = "You are opencode, an interactive CLI tool that helps users with software engineering tasks."
+OPENCODE_COMPACTION = (
+    "You are a context summarization agent. You are given a conversation between a user and an agent. …"
+)
+OPENCODE_TITLE = "You are a title generator. You output ONLY a thread title. Nothing else.\n\n<task>\n…"
+
+
+def codex(kind: str, source: str) -> dict[str, Any]:
+    said = {"request_kind": kind, "thread_source": source, "model": "default"}
+    return {"client_metadata": {"x-codex-turn-metadata": json.dumps(said), "thread_id": "1"}}
+
+
+def completion(messages: list[dict[str, Any]], params: dict[str, Any], **changes: Any) -> Completion:
+    facts: dict[str, Any] = {
+        "id": "cmpl_1",
+        "conversation_id": "conv_1",
+        "response_id": None,
+        "surface": "chat",
+        "created_at": 0.0,
+        "outcome": "complete",
+        "status": 200,
+        "error": None,
+        "finish_reason": "stop",
+        "model_asked": "default",
+        "model_served": "smollm2",
+        "upstream": "http://127.0.0.1:1",
+        "adapter_version": None,
+        "caller": "local",
+        "session": None,
+        "prompt_tokens": None,
+        "completion_tokens": None,
+        "first_byte_s": 0.1,
+        "total_s": 0.2,
+    }
+    return Completion(**facts | changes, messages=tuple(messages), params=params)
+
+
+@pytest.mark.parametrize(
+    ("messages", "params"),
+    [
+        ([{"role": "system", "content": CLAUDE_TITLE}, user("<session>\nHi\n</session>\n\nWrite …")], {}),
+        (
+            [system(f"{CLAUDE}You are an agent for Claude Code, Anthropic's official CLI …"), user("Look.")],
+            {},
+        ),
+        ([system("You are a file search specialist for Claude Code, …"), user("Look.")], {}),
+        ([system(CLAUDE), user("Hi"), assistant("Hello!"), user(CLAUDE_COMPACTION)], {}),
+        (
+            [system("You are now acting as the managed memory extraction subagent for an AI …"), user("Hi")],
+            {},
+        ),
+        ([system("You are a general-purpose subagent working for a parent agent. …"), user("Look.")], {}),
+        ([system(QWEN_CUSTOM), user("Look.")], {}),
+        ([system(OPENCODE_TITLE), user("Generate a title for this conversation:\n"), user('"Hi"')], {}),
+        ([user("Generate a concise, single-line task title")], codex("turn", "thread_title")),
+        ([user("Hi"), assistant("Hello!"), user(CODEX_COMPACTION)], {}),
+        ([system("You are Qwen Code, …"), user("Hi"), assistant("Hello!"), user(QWEN_COMPACTION)], {}),
+        ([system(QWEN_COMPACTION), user("Hi"), assistant("Hello!"), user("First, reason in your …")], {}),
+        ([user("Hi"), assistant("Hello!"), user(CONTINUE_COMPACTION)], {}),
+        ([system(OPENCODE_COMPACTION), user("Here is the conversation so far:\n\n…")], {}),
+        ([user("### Task:\nGenerate a concise title summarizing the chat history.\n### …")], {}),
+        ([user("### Task:\nGenerate 1-3 broad tags categorizing the main themes of the …")], {}),
+        ([user("### Task:\nPredict 3-5 useful messages this user might naturally send …")], {}),
+        ([user("Hi")], codex("compaction", "user")),
+        ([user("Look.")], codex("turn", "subagent")),
+    ],
+)
+def test_a_side_request_is_known(messages: list[dict[str, Any]], params: dict[str, Any]):
+    assert is_side_request(completion(messages, params))
+
+
+def test_what_the_headers_say_is_believed():
+    assert is_side_request(completion([system("You look things up."), user("Look.")], {}, sub_agent=True))
+
+
+@pytest.mark.parametrize(
+    ("messages", "params"),
+    [
+        ([user("Hi")], {}),
+        ([], {}),
+        ([system(CLAUDE), user("Hi")], {}),
+        ([system("You are a Claude agent, built on Anthropic's Claude Agent SDK."), user("Hi")], {}),
+        ([system(OPENCODE), user('"You are a title generator. You output ONLY a thread title."')], {}),
+        ([user("### Task:\nRespond to the user query using the provided context, …")], {}),
+        ([user("Hi")], codex("turn", "user")),
+        ([user("Hi")], {"client_metadata": {"x-codex-turn-metadata": "{"}}),
+        ([user("Hi")], {"client_metadata": {"x-codex-turn-metadata": "[]"}}),
+        ([user("Hi")], {"client_metadata": "of another client"}),
+        # It was compacted a while ago; what is said now is said to the person.
+        ([user("Hi"), assistant("Hello!"), user(CLAUDE_COMPACTION), assistant("…"), user("Go on")], {}),
+    ],
+)
+def test_whatever_else_is_a_turn_of_the_person(messages: list[dict[str, Any]], params: dict[str, Any]):
+    assert not is_side_request(completion(messages, params))
+
+
+async def test_the_last_answer_is_the_last_one_that_the_person_was_given(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        turn = [system(OPENCODE), user("Why is the sky blue?")]
+        meant = capture(log, turn, "Rayleigh.", session="s1")
+        capture(log, [system(OPENCODE_TITLE), user('"Why is the sky blue?"')], "Sky", session="s1")
+        conversation = (await log.completion(meant)).conversation_id
+        assert (await log.resolve(last_of="local")).id == meant
+        assert (await log.resolve(last_of="local", session="s1")).id == meant
+        assert (await log.resolve(conversation_id=conversation)).id == meant
+
+
+async def test_a_side_request_alone_is_no_answer_to_anybody(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        title = capture(log, [system(OPENCODE_TITLE), user("Hi")], "Greeting")
+        with pytest.raises(NotFound):
+            await log.resolve(last_of="local")
+        assert (await log.resolve(completion_id=title)).id == title
+
+
+async def test_a_summary_that_a_history_begins_with_is_not_what_a_rating_means(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        summary = capture(log, [system(OPENCODE_COMPACTION), user("Here is …")], "They asked for the sky.")
+        history = [user("What did we do so far?"), assistant("They asked for the sky.")]
+        with pytest.raises(NotFound, match="summary"):
+            await log.resolve_history(history, "local", None)
+        assert (await log.resolve(completion_id=summary)).id == summary
+
+
+LOOKED_UP = "The keys are in the drawer, where they were put yesterday."
+KEYS = [user("Where are the keys?")]
+TASK: dict[str, Any] = assistant("") | {
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "task", "arguments": "{}"}}]
+}
+
+
+async def delegated(log: Log) -> tuple[str, str, str]:
+    """The person asks, a sub-agent looks it up in two steps, the agent answers; another sub-agent is still at work."""
+    called = capture(log, KEYS, TASK, session="s1")
+    looks = [system("You look things up."), user("Find the keys.")]
+    capture(log, looks, TASK, session="s1", sub_agent=True)
+    found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
+    capture(log, [*looks, TASK, found], LOOKED_UP, session="s1", sub_agent=True)
+    answered = capture(log, [*KEYS, TASK, found], LOOKED_UP, session="s1")
+    later = capture(
+        log, [system("You tidy up."), user("Tidy the drawer.")], "Tidy.", session="s1", sub_agent=True
+    )
+    return called, answered, later
+
+
+async def test_what_a_sub_agent_says_is_said_to_nobody(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        _, answered, later = await delegated(log)
+        assert (await log.resolve(last_of="local")).id == answered
+        assert (await log.resolve(last_of="local", session="s1")).id == answered
+        found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
+        history = [*KEYS, TASK, found, assistant(LOOKED_UP)]
+        assert (await log.resolve_history(history, "local", None)).id == answered
+        assert (await log.completion(later)).sub_agent is True
+        assert (await log.completion(answered)).sub_agent is False
+        assert [each.sub_agent for each in await log.completions()] == [True, False, True, True, False]
+
+
+async def test_a_rating_of_a_turn_is_about_no_sub_agent(tmp_path: Path):
+    """Its requests are a conversation of their own."""
+    async with opened(tmp_path) as log:
+        called, answered, _ = await delegated(log)
+        await log.add_feedback(FeedbackDraft(answered, "completion_id", reward=-1.0, scope="turn"))
+        assert [each.completion.id for each in await log.rated()] == [called, answered]
+
+
+async def test_a_sub_agent_that_goes_on_from_the_history_is_a_branch_of_its_own(tmp_path: Path):
+    """A fork begins with what the agent said and heard until then; its order is neither a turn nor what came next."""
+    async with opened(tmp_path) as log:
+        called = capture(log, KEYS, TASK)
+        forked = {"role": "tool", "tool_call_id": "c", "content": "Fork started."}
+        fork = capture(
+            log, [*KEYS, TASK, forked, user("You are a fork. Find the keys.")], LOOKED_UP, sub_agent=True
+        )
+        found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
+        answered = capture(log, [*KEYS, TASK, found], "In the drawer.")
+        assert (await log.completion(fork)).conversation_id == (await log.completion(called)).conversation_id
+        await log.add_feedback(FeedbackDraft(answered, "completion_id", reward=1.0, scope="turn"))
+        rated = await log.rated()
+        assert [each.completion.id for each in rated] == [called, answered]
+        assert [each.next_turn for each in rated] == [None, None]

@@ -1,0 +1,227 @@
+"""Requests that are no completions are logged by their figures, and never by what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai import AsyncOpenAI
+
+from burnish.proxy.relay.passthrough_record import ENDS_BYTES, Ends
+from tests.proxy.observe.scrapes import scrape
+from tests.support.inprocess import serving
+from tests.support.upstream import Script, reply, upstream
+
+VECTOR = [0.25] * 3000
+SECRET = "nobody must find this"
+
+
+def embedding(usage: dict[str, Any] | None, *, usage_first: bool = False) -> bytes:
+    data: dict[str, Any] = {"object": "list", "data": [{"embedding": VECTOR, "index": 0}], "model": "served"}
+    if usage is None:
+        return orjson.dumps(data)
+    return orjson.dumps({"usage": usage, **data} if usage_first else {**data, "usage": usage})
+
+
+@asynccontextmanager
+async def burnish(tmp_path: Path, script: Script, **flags: Any) -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        upstream(script) as server,
+        serving(tmp_path, upstream=server.url, **flags) as (url, _),
+        httpx.AsyncClient(base_url=url) as client,
+    ):
+        yield client
+
+
+async def passed(client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    return list((await client.get("/burnish/passthrough")).json()["data"])
+
+
+USAGE = {"prompt_tokens": 7, "total_tokens": 7, "prompt_tokens_details": {"cached": 0}}
+
+
+@pytest.mark.parametrize("usage_first", [True, False])
+@pytest.mark.parametrize("packed", [True, False])
+async def test_an_embedding_is_logged_with_its_tokens(
+    tmp_path: Path, packed: bool, usage_first: bool
+) -> None:
+    content = embedding(USAGE, usage_first=usage_first)
+    headers = "content-type: application/json\r\n" + ("content-encoding: gzip\r\n" if packed else "")
+    said = gzip.compress(content) if packed else content
+    async with burnish(tmp_path, reply(said, headers=headers)) as client:
+        openai = AsyncOpenAI(
+            base_url=f"{client.base_url}/v1", api_key="-", default_headers={"x-burnish-user": "ann"}
+        )
+        answer = await openai.embeddings.create(model="small", input=SECRET, encoding_format="float")
+        assert answer.data[0].embedding == VECTOR
+        await openai.close()
+        (record,) = await passed(client)
+        assert (await client.get("/burnish/completions")).json()["data"] == []
+        assert (await client.get("/burnish/status")).json()["counts"]["passthrough"] == 1
+        metrics = await scrape(client)
+    kept = {
+        name: record[name]
+        for name in ("method", "path", "model", "status", "outcome", "caller", "prompt_tokens")
+    }
+    assert kept == {
+        "method": "POST", "path": "/v1/embeddings", "model": "small", "status": 200, "outcome": "complete",
+        "caller": "ann", "prompt_tokens": 7,
+    }  # fmt: skip
+    assert record["response_bytes"] == len(said)
+    assert record["request_bytes"] == length_of(SECRET)
+    assert 0 < record["first_byte_s"] <= record["total_s"] < 5
+    assert record["id"].startswith("pass_")
+    assert (
+        metrics.value("burnish_passthrough_total", kind="embeddings", status="2xx", outcome="complete") == 1
+    )
+    assert metrics.value("burnish_passthrough_bytes_total", kind="embeddings", direction="in") == len(said)
+    assert metrics.value("burnish_passthrough_tokens_total", kind="embeddings", type="input") == 7
+    files = b"".join(each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file())
+    assert SECRET.encode() not in files
+
+
+def length_of(text: str) -> int:
+    return len(orjson.dumps({"input": text, "model": "small", "encoding_format": "float"}))
+
+
+async def test_audio_files_and_batches_are_logged_and_what_only_looks_is_not(tmp_path: Path) -> None:
+    words = orjson.dumps(
+        {"text": SECRET, "usage": {"type": "tokens", "input_tokens": 14, "output_tokens": 45}}
+    )
+    async with burnish(tmp_path, reply(words)) as client:
+        openai = AsyncOpenAI(base_url=f"{client.base_url}/v1", api_key="-")
+        sound = b"\0\xff" * 100_000
+        await openai.audio.transcriptions.create(model="whisper-1", file=("a.wav", sound))
+        await openai.files.create(file=("x.jsonl", SECRET.encode()), purpose="batch")
+        await openai.batches.create(
+            input_file_id="f", endpoint="/v1/chat/completions", completion_window="24h"
+        )
+        await openai.files.delete("f-1")
+        for path in ("/v1/files", "/v1/batches/b", "/health", "/v1/models/small"):
+            await client.get(path)
+            await client.head(path)
+            await client.options(path)
+        await client.get("/v1/models")
+        await client.put("/whatever?model=from-the-query&key=private", content=b"{")
+        await openai.close()
+        records = (await passed(client))[::-1]
+        pages = (await client.get("/burnish/passthrough?limit=2")).json()
+        rest = (await client.get(f"/burnish/passthrough?before={pages['data'][-1]['id']}")).json()
+        metrics = await scrape(client)
+    assert [(each["method"], each["path"], each["model"]) for each in records] == [
+        ("POST", "/v1/audio/transcriptions", "whisper-1"),
+        ("POST", "/v1/files", None),
+        ("POST", "/v1/batches", None),
+        ("DELETE", "/v1/files/f-1", None),
+        ("PUT", "/whatever", "from-the-query"),
+    ]
+    assert (records[0]["prompt_tokens"], records[0]["completion_tokens"]) == (14, 45)
+    assert records[0]["request_bytes"] > len(sound)
+    assert [each["id"] for each in pages["data"] + rest["data"]] == [each["id"] for each in records[::-1]]
+    assert (pages["has_more"], rest["has_more"]) == (True, False)
+    assert metrics.total("burnish_passthrough_total", kind="files") == 2
+    assert metrics.total("burnish_passthrough_total", kind="other") == 1
+    files = b"".join(each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file())
+    for private in (SECRET.encode(), sound[:64], b"private"):
+        assert private not in files
+
+
+HOSTILE = [
+    b'{"usage": {"prompt_tokens": -1, "completion_tokens": "9", "total_tokens": 1e400}}',
+    b'{"usage": {"prompt_tokens": 36893488147419103232}}',
+    b'{"usage": null}',
+    b'{"usage": [1]}',
+    b'{"usage": {"prompt_tokens":',
+    b'{"usage": {"a":' + b"[" * 3000,
+    b'{"text": "\\"usage\\": {\\"prompt_tokens\\": 5}"}',
+    b"\xff\xfe\0\0",
+    b"",
+]
+
+
+@pytest.mark.parametrize("content", HOSTILE)
+async def test_an_answer_that_says_nonsense_is_logged_without_tokens(tmp_path: Path, content: bytes) -> None:
+    async with burnish(tmp_path, reply(content)) as client:
+        odd = b'{"model": "\\ud800", "input": "\\"model\\": \\"no\\""}'
+        assert (await client.post("/v1/embeddings?model", content=odd)).content == content
+        (record,) = await passed(client)
+    assert (record["prompt_tokens"], record["completion_tokens"], record["model"]) == (None, None, "?")
+
+
+@pytest.mark.parametrize(
+    "content", [gzip.compress(b" " * 2**26), b"no gzip at all", b""], ids=["bomb", "none", "empty"]
+)
+async def test_a_compressed_answer_that_cannot_be_read_is_passed_on(tmp_path: Path, content: bytes) -> None:
+    async with burnish(tmp_path, reply(content, headers="content-encoding: gzip\r\n")) as client:
+        async with client.stream("POST", "/v1/embeddings", json={}) as answer:
+            assert b"".join([part async for part in answer.aiter_raw()]) == content
+        (record,) = await passed(client)
+    assert (record["outcome"], record["response_bytes"], record["prompt_tokens"]) == (
+        "complete",
+        len(content),
+        None,
+    )
+
+
+async def test_what_went_wrong_is_logged(tmp_path: Path) -> None:
+    async def script(request: Any, writer: asyncio.StreamWriter) -> None:
+        if request.target == "/v1/cut":
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf")
+            await writer.drain()
+            writer.transport.abort()
+        elif request.target == "/v1/slow":
+            await asyncio.sleep(60)
+        else:
+            await reply(b"no", status="429 Too Many Requests")(request, writer)
+
+    async with burnish(tmp_path, script, first_byte_timeout_s=0.3) as client:
+        assert (await client.post("/v1/busy", content=b"x")).status_code == 429
+        with pytest.raises(httpx.RemoteProtocolError):
+            await client.post("/v1/cut", content=b"x")
+        assert (await client.post("/v1/slow", content=b"x")).status_code == 504
+        records = (await passed(client))[::-1]
+    assert [(each["status"], each["outcome"], each["response_bytes"]) for each in records] == [
+        (429, "complete", 2), (200, "cut", 4), (None, "failed", 0),
+    ]  # fmt: skip
+    assert "did not begin to answer" in records[2]["error"]
+
+
+async def test_a_count_of_tokens_is_logged_as_no_completion(tmp_path: Path) -> None:
+    async with burnish(tmp_path, reply(b'{"input_tokens": 3}')) as client:
+        ask = {"model": "claude", "messages": [{"role": "user", "content": SECRET}]}
+        await client.post("/v1/messages/count_tokens", json=ask)
+        (record,) = await passed(client)
+        assert (await client.get("/burnish/status")).json()["counts"]["completions"] == 0
+    assert (record["path"], record["model"]) == ("/v1/messages/count_tokens", "claude")
+
+
+async def test_who_is_forgotten_leaves_nothing_of_it_either(tmp_path: Path) -> None:
+    async with burnish(tmp_path, reply(b"{}")) as client:
+        for user in ("ann", "ben", "ann"):
+            await client.post(
+                "/v1/embeddings", json={"model": f"of-{user}"}, headers={"x-burnish-user": user}
+            )
+        assert (await client.delete("/burnish/users/ann")).json()["erased"] == 2
+        assert [each["caller"] for each in await passed(client)] == ["ben"]
+    files = b"".join(each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file())
+    assert (b"of-ann" in files, b"of-ben" in files) == (False, True)
+
+
+@given(st.lists(st.binary(max_size=3 * ENDS_BYTES), max_size=6))
+def test_the_ends_of_a_body_are_those_of_the_whole(parts: list[bytes]) -> None:
+    ends = Ends()
+    for part in parts:
+        ends.add(part)
+    whole = b"".join(parts)
+    assert ends.size == len(whole)
+    expected = whole if len(whole) <= ENDS_BYTES else whole[:ENDS_BYTES] + b"\n" + whole[-ENDS_BYTES:]
+    assert ends.both() == expected

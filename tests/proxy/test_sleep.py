@@ -1,0 +1,161 @@
+"""Training beside a vLLM that sleeps meanwhile: the first request wakes it, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.base import engine_name
+from burnish.adapters.hosts.detect import weights_digest
+from burnish.adapters.hosts.vllm import VllmHost
+from burnish.adapters.route import LiveRoute
+from burnish.adapters.sleep import Disturbed, while_asleep
+from tests.proxy.test_foreign_engine import Engine, ask, live_version
+from tests.support.inprocess import listening, serving
+
+Lend = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine(asleep=False)
+
+
+@pytest.fixture
+async def host(engine: Engine) -> AsyncIterator[VllmHost]:
+    async with listening(engine.app()) as url:
+        host = VllmHost(url, base_model="smollm2", base_digest="sha256:0", versions=tuple)
+        yield host
+        await host.close()
+
+
+@pytest.fixture
+async def route(host: VllmHost) -> LiveRoute:
+    route = LiveRoute()
+    route.flip(await host.load(None))
+    return route
+
+
+async def test_the_engine_sleeps_while_there_is_work_and_is_awake_after_it(
+    host: VllmHost, route: LiveRoute, engine: Engine
+) -> None:
+    seen = []
+
+    async def work() -> None:
+        seen.append(engine.asleep)
+
+    await while_asleep(host, route, work)
+    assert seen == [True]
+    assert engine.asleep is False
+    assert "/sleep?level=1&mode=wait" in [path for path, _ in engine.asked], "requests of others end first"
+    async with asyncio.timeout(1):
+        await route.awake()
+
+
+async def test_a_request_wakes_it_and_the_work_gives_way(
+    host: VllmHost, route: LiveRoute, engine: Engine
+) -> None:
+    began, ended = asyncio.Event(), []
+
+    async def work() -> None:
+        began.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("cancelled")
+
+    sleeping = asyncio.ensure_future(while_asleep(host, route, work))
+    await began.wait()
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(route.awake() for _ in range(3)))
+    assert (engine.asleep, ended) == (False, ["cancelled"])
+    with pytest.raises(Disturbed, match="gave way"):
+        await sleeping
+
+
+async def test_it_does_not_sleep_while_a_request_is_under_way(
+    host: VllmHost, route: LiveRoute, engine: Engine
+) -> None:
+    async def work() -> None:
+        raise AssertionError("there is no room for it")
+
+    with route.lease(), pytest.raises(Disturbed, match="under way"):
+        await while_asleep(host, route, work)
+    assert not [path for path, _ in engine.asked if "sleep" in path]
+    await route.awake()
+
+
+async def test_work_that_fails_leaves_it_awake(host: VllmHost, route: LiveRoute, engine: Engine) -> None:
+    async def work() -> None:
+        raise EngineError("out of memory")
+
+    with pytest.raises(EngineError, match="out of memory"):
+        await while_asleep(host, route, work)
+    assert engine.asleep is False
+
+
+async def test_one_without_sleep_mode_stays_awake(host: VllmHost, route: LiveRoute, engine: Engine) -> None:
+    engine.asleep = None
+    async with listening(engine.app()) as url:
+        plain = VllmHost(url, base_model="smollm2", base_digest="sha256:0", versions=tuple)
+        done = []
+
+        async def work() -> None:
+            done.append(True)
+
+        await while_asleep(plain, route, work)
+        await plain.close()
+    assert done == [True]
+
+
+async def test_an_engine_that_a_killed_burnish_left_asleep_is_woken_before_it_serves(
+    tmp_path: Path, engine: Engine
+) -> None:
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    (weights / "model.safetensors").write_bytes(b"the base")
+    version = live_version(tmp_path, weights_digest(weights))
+    engine.asleep = True
+    async with (
+        listening(engine.app()) as upstream,
+        serving(tmp_path, upstream=upstream, engine="auto", train={"base": str(weights)}) as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+    ):
+        assert await ask(http, "default") == engine_name(version)
+
+
+async def test_a_run_on_a_shared_gpu_puts_the_engine_to_sleep_and_wakes_it_whatever_happens(
+    tmp_path: Path, engine: Engine
+) -> None:
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    (weights / "model.safetensors").write_bytes(b"no weights that could be trained")
+    train = {"base": str(weights), "device": "shared", "schedule": "manual"}
+    async with (
+        listening(engine.app()) as upstream,
+        serving(tmp_path, upstream=upstream, engine="auto", train=train) as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+    ):
+        for number in range(8):
+            body = {"model": "default", "messages": [{"role": "user", "content": f"Question {number}?"}]}
+            answered = await http.post("/v1/chat/completions", json=body)
+            rating = {
+                "completion_id": answered.headers["x-burnish-completion-id"],
+                "rating": 1 if number % 2 else -1,
+            }
+            assert (await http.post("/v1/feedback", json=rating)).status_code == 201
+        started = await http.post("/burnish/train", json={})
+        run_id = started.json()["run_id"]
+        async with asyncio.timeout(90):
+            while not (run := (await http.get(f"/burnish/runs/{run_id}")).json())["ended_at"]:
+                await asyncio.sleep(0.1)
+        assert run["status"] == "failed", run
+        paths = [path for path, _ in engine.asked]
+        assert paths.index("/sleep?level=1&mode=wait") < paths.index("/wake_up")
+        assert await ask(http, "default") == "smollm2"
+        assert (await http.get("/burnish/status")).json()["learner"]["ready"]["new"] == 8, "no rating is lost"
