@@ -55,7 +55,12 @@ async def test_all_that_there_is_of_somebody_is_written_down(tmp_path: Path) -> 
     assert f"wrote {PAGE + 6} lines" in done.stdout, done.stderr
     assert (again.returncode, json.loads(nothing.stdout)["lines"]) == (2, 0)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [line["object"] for line in lines[PAGE + 2 :]] == ["passthrough", "feedback", "feedback", "instruction"]
+    assert [line["object"] for line in lines[PAGE + 2 :]] == [
+        "passthrough",
+        "feedback",
+        "feedback",
+        "instruction",
+    ]
     said = [line["messages"][-1]["content"] for line in lines[: PAGE + 2]]
     assert said == [f"{number}, ann?" for number in range(PAGE + 2)]
     assert all(line["reply"]["content"] for line in lines[: PAGE + 2])
