@@ -1,4 +1,4 @@
-"""What the gate's checks let through: ``python -m bench.gate_power`` prints the tables of docs/learning.md.
+"""What the gate's checks let through: ``python -m bench.gate_power`` prints the tables of docs/measurements.md.
 
 Simulated with independent replies. Real ones are answers of two versions to the same prompts with the same dice, which
 go together a little, so that real differences are seen a little more often than it says here.

@@ -88,7 +88,7 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """Answer a path or a method that no route of ours has."""
     assert isinstance(error, HTTPException)
     path = request.scope["path"]
-    wrong = NotFound(f"{request.method} {path}: {error.detail}; see docs/architecture.md for the routes")
+    wrong = NotFound(f"{request.method} {path}: {error.detail}; see docs/routes.md for the routes")
     response = error_response(wrong)
     response.status_code = error.status_code
     return response

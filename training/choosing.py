@@ -1,4 +1,4 @@
-"""Which objective fits what the data holds. Importable without torch; docs/learning.md shows the figures behind it."""
+"""Which objective fits what the data holds. Importable without torch; docs/results.md has the figures."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ replies that the comments explain best are kept – by pointwise mutual informat
     PMI = mean_t [ log π(y_t | prompt, comments) − log π(y_t | prompt) ],
 
 and learnt as replies to the prompt *without* the comments; the reply that was criticised is unlearnt with the same
-weight. On the small model that keeps replies on the topic, from which imitation alone drifts (docs/learning.md).
+weight. On the small model that keeps replies on the topic, from which imitation alone drifts (docs/results.md).
 
 Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
 contrast are ours. It needs neither a good rating nor a second model. Three other forms are here to be compared with:

@@ -22,7 +22,7 @@ BEST = ("auto", "auto_words")
 """What burnish chooses by itself, from thumbs and from comments."""
 LENGTH = ("brief", "brief-cold")
 STYLE = ("second-person", "example", "number", "two-sentences", "simple-words", "no-commas", "hedged")
-"""Of these the small model's own answers satisfy between a tenth and six tenths (``rates``, docs/learning.md)."""
+"""Of these the small model's own answers satisfy between a tenth and six tenths (``rates``, docs/measurements.md)."""
 LARGE = ("student", "assistant-teacher", "teacher")
 """For models that can more than the small one."""
 OPPOSITE = ("at-length", "brief")

@@ -1,7 +1,7 @@
 """What simulated users secretly want: rules that a reply keeps or breaks, and the words in which they say so.
 
 The users never show the rule to burnish, only ratings and comments. Of a rule that a model always or never keeps by
-itself, thumbs teach nothing: ``burnish bench learning --rates`` says how often it does (docs/learning.md).
+itself, thumbs teach nothing: ``burnish bench learning --rates`` says how often it does (docs/measurements.md).
 """
 
 from __future__ import annotations

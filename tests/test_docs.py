@@ -1,0 +1,37 @@
+"""The pages: every relative link and anchor resolves, and generated results are current."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from burnish.bench.results import RECORDS, page
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
+FENCED = re.compile(r"```.*?```", re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("source", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_resolve(source: Path) -> None:
+    for target, anchor in LINK.findall(FENCED.sub("", source.read_text())):
+        found = (source.parent / target).resolve() if target else source
+        assert found.exists(), f"{source.name} links to {target}"
+        assert not anchor or anchor in anchors(found), f"{source.name} links to {target}#{anchor}"
+
+
+def test_the_results_page_is_current() -> None:
+    records = map(json.loads, RECORDS.read_text().splitlines())
+    assert (ROOT / "docs" / "results.md").read_text() == page(records), (
+        "run: python -m bench.learning.results > docs/results.md"
+    )
