@@ -1,12 +1,15 @@
-"""Requests to an engine's HTTP API that are ours: load, list, probe."""
+"""burnish's own requests to an engine: load, list, probe."""
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from collections.abc import AsyncIterable
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
-import aiohttp
+import httpx
 import orjson
 
 from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable, ProbeFailed
@@ -18,7 +21,31 @@ ASK_TIMEOUT_S = 10.0
 PROBE_TIMEOUT_S = 60.0
 PROBE_TOKENS = 4
 # How much of an error page goes into a message.
-SAID_CHARACTERS = 300
+REASON_CHARACTERS = 300
+
+FAULTS = (httpx.HTTPError, httpx.InvalidURL, OSError)
+"""What a client of ``engine_client`` raises when it gets no answer. It has no time limit: use ``asyncio.timeout``."""
+
+
+def engine_client() -> httpx.AsyncClient:
+    """Return a client for requests to an engine: past any proxy, and each on a connection of its own.
+
+    No connection is kept, because some engines close one just as the next request enters it.
+    """
+    return httpx.AsyncClient(
+        trust_env=False,
+        verify=_authorities(),
+        timeout=None,  # noqa: S113  (asyncio.timeout limits the whole exchange, httpx only its steps)
+        limits=httpx.Limits(max_keepalive_connections=0),
+        headers={"connection": "close"},
+        follow_redirects=True,
+    )
+
+
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Trust the authorities of the system, or those in SSL_CERT_FILE. Loading them takes 20 ms, so it is done once."""
+    return ssl.create_default_context()
 
 
 class EngineApi:
@@ -27,7 +54,7 @@ class EngineApi:
     def __init__(self, url: str, api_key: str | None = None) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
         self.api_key = api_key
-        self._session: aiohttp.ClientSession | None = None
+        self._client: httpx.AsyncClient | None = None
 
     async def ask(
         self,
@@ -37,43 +64,40 @@ class EngineApi:
         *,
         timeout_s: float = ASK_TIMEOUT_S,
     ) -> Any:
-        """Send a request; return its JSON, or its text where it is none.
+        """Send a request; return the JSON of the answer, or its text if it isn't JSON.
 
-        ``body`` is sent as it is when it is an asynchronous iterable of bytes, else as JSON. Raises EngineRefused when
-        the status is an error, EngineUnreachable when there is no whole answer.
+        An asynchronous iterable of bytes is sent as it is, any other ``body`` as JSON. Raises EngineRefused when the
+        status is an error, EngineUnreachable when no whole answer comes.
         """
-        if self._session is None:
-            # No connection is kept: some engines close one just as the next request enters it.
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
+        self._client = self._client or engine_client()
         raw = isinstance(body, AsyncIterable)
         headers = {"authorization": f"Bearer {self.api_key}"} if self.api_key else {}
         if body is not None:
             headers["content-type"] = "application/octet-stream" if raw else "application/json"
+        content = body if raw or body is None else orjson.dumps(body)
         try:
-            async with self._session.request(
-                method,
-                self.url + path,
-                data=body if raw or body is None else orjson.dumps(body),
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(total=timeout_s),
-            ) as response:
-                content = await response.read()
+            async with asyncio.timeout(timeout_s):
+                response = await self._client.request(
+                    method, self.url + path, content=content, headers=headers
+                )
         except TimeoutError as error:
             raise EngineUnreachable(f"{self.url}{path} did not answer within {timeout_s:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
+        except FAULTS as error:
             raise EngineUnreachable(f"{self.url}{path} cannot be reached: {error}") from error
         try:
-            answer: Any = orjson.loads(content)
+            answer: Any = orjson.loads(response.content)
         except orjson.JSONDecodeError:
-            answer = content.decode(errors="replace")
-        if response.status >= HTTPStatus.BAD_REQUEST:
-            said = _message(answer)
-            raise EngineRefused(f"{path} answered {response.status}: {said}", response.status, said)
+            answer = response.content.decode(errors="replace")
+        if response.status_code >= HTTPStatus.BAD_REQUEST:
+            reason = _reason(answer)
+            raise EngineRefused(
+                f"{path} answered {response.status_code}: {reason}", response.status_code, reason
+            )
         return answer
 
     async def probe(self, endpoint: Endpoint) -> str:
-        """Generate a few tokens for real under an endpoint's name; return as whom it answered. Raises ProbeFailed."""
-        # No chat template: its forty tokens would cost more time than the rest of a swap on a busy machine.
+        """Generate a few tokens with an endpoint's model; return the name in the answer. Raises ProbeFailed."""
+        # Plain text: a chat template adds forty tokens, which cost more than the rest of a swap on a busy machine.
         body: dict[str, Any] = {"model": endpoint.model, "prompt": "Hello", "max_tokens": PROBE_TOKENS}
         body |= {"temperature": 0} | dict(endpoint.fields)
         try:
@@ -88,15 +112,14 @@ class EngineApi:
         return str(reply.get("model"))
 
     async def close(self) -> None:
-        """Close what is open."""
-        if self._session:
-            await self._session.close()
-            self._session = None
+        if self._client:
+            await self._client.aclose()
+            self._client = None
 
 
-def _message(answer: Any) -> str:
-    """Return what an error answer says, in whichever of the usual shapes."""
+def _reason(answer: Any) -> str:
+    """Return the message of an error answer, in any of the usual shapes."""
     error = answer.get("error", answer) if isinstance(answer, dict) else answer
     if isinstance(error, dict):
         error = error.get("message", error)
-    return str(error)[:SAID_CHARACTERS]
+    return str(error)[:REASON_CHARACTERS]

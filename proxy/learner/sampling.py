@@ -10,12 +10,13 @@ from http import HTTPStatus
 from itertools import cycle, takewhile
 from typing import Any, Literal
 
-import aiohttp
+import httpx
 import orjson
 
 from burnish.adapters import facts
 from burnish.adapters.errors import EngineError
 from burnish.adapters.gate import Known
+from burnish.adapters.hosts.api import FAULTS, engine_client
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.questions import QUESTIONS
 from burnish.proxy.records import Completion
@@ -169,14 +170,11 @@ async def sample(prompts: Sequence[Prompt], candidate: Endpoint, incumbent: Endp
 
 async def ask(sides: Sequence[Side]) -> None:
     """Ask each side everything, ``AT_ONCE`` at a time. Raises EngineError."""
-    timeout = aiohttp.ClientTimeout(total=REPLY_TIMEOUT_S)
-    async with aiohttp.ClientSession(
-        timeout=timeout, connector=aiohttp.TCPConnector(force_close=True)
-    ) as session:
+    async with engine_client() as client:
         try:
             async with asyncio.TaskGroup() as group:
                 for side in [*sides] * AT_ONCE:
-                    group.create_task(side.work(session))
+                    group.create_task(side.work(client))
         except* EngineError as errors:
             raise errors.exceptions[0] from None
 
@@ -192,11 +190,11 @@ class Side:
         self.waiting = list(enumerate(prompts, SEED))[::-1]
         self.answered: dict[str, Rollout] = {}
 
-    async def work(self, session: aiohttp.ClientSession) -> None:
+    async def work(self, client: httpx.AsyncClient) -> None:
         """Ask one prompt after the other until none is left."""
         while self.waiting:
             seed, prompt = self.waiting.pop()
-            answer = await _ask(session, prompt, seed, self.endpoint)
+            answer = await _ask(client, prompt, seed, self.endpoint)
             if answer:
                 self.answered[prompt.id] = Rollout(
                     policy=self.policy,
@@ -221,7 +219,7 @@ class _Answer:
 
 
 async def _ask(
-    session: aiohttp.ClientSession, prompt: Prompt, seed: int, endpoint: Endpoint
+    client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: Endpoint
 ) -> _Answer | None:
     """Return the answer; None when the prompt is refused. Raises EngineError."""
     body = {
@@ -237,22 +235,23 @@ async def _ask(
         headers["authorization"] = f"Bearer {endpoint.api_key}"
     url = endpoint.url + "/v1/chat/completions"
     try:
-        async with session.post(url, data=orjson.dumps(body), headers=headers) as response:
-            content = await response.read()
-    except (aiohttp.ClientError, TimeoutError) as error:
+        async with asyncio.timeout(REPLY_TIMEOUT_S):
+            response = await client.post(url, content=orjson.dumps(body), headers=headers)
+    except (*FAULTS, TimeoutError) as error:
         reason = str(error) or type(error).__name__
         raise EngineError(f"{endpoint.model} did not answer while it was being sampled: {reason}") from error
-    if HTTPStatus.BAD_REQUEST <= response.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+    status, content = response.status_code, response.content
+    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
         logger.info("%s refuses the prompt of %s: %s", endpoint.model, prompt.id, content[:200])
         return None
-    if prompt.tools and response.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+    if prompt.tools and status == HTTPStatus.INTERNAL_SERVER_ERROR:
         # llama.cpp, when it cannot parse the call that the model wrote: "Failed to parse input at pos 8: <tool_call>…".
         return _Answer(error=content[:500].decode(errors="replace"))
     try:
         return _read(content)
     except (ValueError, LookupError, TypeError) as error:
         raise EngineError(
-            f"{endpoint.model} answered {response.status} with what is no completion: {content[:200]!r}"
+            f"{endpoint.model} answered {status} with what is no completion: {content[:200]!r}"
         ) from error
 
 

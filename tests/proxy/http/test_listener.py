@@ -11,14 +11,96 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 import pytest
+from starlette.types import Receive, Scope, Send
 
+from burnish.proxy.config import load_config
+from burnish.proxy.http.listener import HEAD_LIMIT_BYTES
+from burnish.proxy.http.listener import server as server_of
+from burnish.proxy.http.response import WRITE
+from burnish.proxy.http.tunnel import TUNNEL
 from tests.support.burnish import running
 from tests.support.exchanging import Asked, Planned, Stage, read_chunk, read_head, request_bytes, stage
-from tests.support.inprocess import serving
+from tests.support.inprocess import run, serving
 from tests.support.upstream import completion, reply, upstream
 
 CHAT = "/v1/chat/completions"
 BODY = b'{"model":"m","messages":[]}'
+
+
+class Probe:
+    """An ASGI application that shows which hooks of uvicorn ran."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+        self.bodies: list[bytes] = []
+        self.held, self.left = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope)
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        self.bodies.append(body)
+        if scope["path"] == "/hold":
+            self.held.set()
+            await receive()
+            self.left.set()
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        if write := scope.get("extensions", {}).get(WRITE):
+            write(b"written at once,")
+        await send({"type": "http.response.body", "body": b"and sent"})
+
+
+async def test_uvicorn_still_calls_every_method_that_the_listener_overrides(tmp_path: Path) -> None:
+    """Most are private to uvicorn. After a rename nothing would fail but what this test sees."""
+    app = Probe()
+    config = load_config({"data_dir": tmp_path, "request_timeout_s": 0.2})
+    async with run(server_of(app, config)) as url, asyncio.timeout(10):
+        address = urlsplit(url)
+
+        async def connect(*pieces: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection(address.hostname, address.port)
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+            return reader, writer
+
+        head = b"POST /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        # _start_asgi_task, on_headers_complete: the extension is there, and trailers are not headers.
+        reader, writer = await connect(
+            head, b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\nHi\r\n0\r\n", b"X-Trailer: 1\r\n\r\n"
+        )
+        assert b"\r\nwritten at once,\r\n8\r\nand sent\r\n" in await reader.read()
+        assert b"x-trailer" not in dict(app.scopes[-1]["headers"])
+        writer.close()
+        # on_body, data_received: a long body is taken, a long head is not.
+        size = 3 * HEAD_LIMIT_BYTES
+        reader, writer = await connect(head, b"Content-Length: %d\r\n\r\n" % size, *[bytes(size // 96)] * 96)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        assert len(app.bodies[-1]) == size
+        writer.close()
+        reader, writer = await connect(head, b"X-Long: %b" % bytes([65] * 2 * HEAD_LIMIT_BYTES))
+        assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
+        writer.close()
+        # connection_made: a client that sends nothing is not waited for.
+        reader, writer = await connect()
+        assert await reader.read() == b""
+        writer.close()
+        # connection_lost: the request under way learns that the client left, though another one was sent after it.
+        request = b"GET /hold HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        reader, writer = await connect(request, request)
+        await app.held.wait()
+        writer.close()
+        await app.left.wait()
+        # _should_upgrade: a websocket gets a tunnel, any other offer is passed over.
+        offer = b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n"
+        for protocol, extension in ((b"h2c", WRITE), (b"websocket", TUNNEL)):
+            reader, writer = await connect(offer % protocol)
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200 ")
+            assert extension in app.scopes[-1]["extensions"]
+            writer.close()
 
 
 async def two(running: Stage, content: bytes, at: int) -> list[bytes]:
