@@ -218,9 +218,7 @@ class _Answer:
     error: str | None = None
 
 
-async def _ask(
-    client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: Endpoint
-) -> _Answer | None:
+async def _ask(client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: Endpoint) -> _Answer | None:
     """Return the answer; None when the prompt is refused. Raises EngineError."""
     body = {
         **prompt.params,
