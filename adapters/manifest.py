@@ -8,9 +8,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 BASE_VERSION = 0
-"""The bare model, spoken "base". Real versions count from 1."""
+"""The base model without an adapter. Versions count from 1."""
 
-State = Literal["candidate", "rejected", "canary", "live", "retired", "pruned"]
+State = Literal["candidate", "rejected", "live", "retired", "pruned"]
 
 
 class Manifest(BaseModel):
@@ -19,7 +19,7 @@ class Manifest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: int
-    """Counts from 1; directory ``v0007``, spoken "v7", served as ``<base_model>@v7``."""
+    """Counts from 1; directory ``v0007``, shown as "v7", served as ``<base_model>@v7``."""
     base_model: str
     """Name of the base model as users say it, e.g. "smollm2"."""
     base_digest: str
@@ -48,7 +48,7 @@ class Event(BaseModel):
     at: str
     """UTC, ISO 8601."""
     version: int
-    """0 = the bare model went live (or was replaced)."""
+    """0 = the base model went live (or was replaced)."""
     state: State
     reason: str
     details: dict[str, Any] = {}

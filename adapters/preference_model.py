@@ -1,8 +1,8 @@
-"""What raters like, as far as it shows in plain features of a reply: a small classifier, learnt from all ratings.
+"""The preference model: a small classifier of good and bad replies, learnt from all ratings.
 
-Ten held-out ratings seldom tell whether a candidate is better; fifty replies sampled from it do, if one can tell which
-of them would please. For preferences that show in length, form or address that is easy, for others impossible – so a
-preference_model must first prove itself on ratings that it has not seen, and only then may it judge.
+Ten held-out ratings seldom show whether a candidate is better. Fifty sampled replies do, if we know which of them users
+would like. That is easy for preferences about length, form or address, and impossible for others. So a preference model
+must first order unseen ratings right; only then may it judge.
 
 Ridge-penalised logistic regression on standardised features, classes weighted equally, fitted by Newton's method.
 """
@@ -22,14 +22,14 @@ from burnish.adapters.replies import on_topic, topics
 
 Vector = NDArray[np.float64]
 
-# Strength of the penalty in units of one rating: a dozen features must not fit three dozen ratings by heart.
+# Strength of the penalty in units of one rating: a dozen features must not memorise three dozen ratings.
 RIDGE = 1.0
 # Newton's method on so smooth a problem is exact after half a dozen steps.
 NEWTON_STEPS = 12
 FOLDS = 10
-# With fewer of a class there is no preference_model to learn (as many ratings as a run needs at least: 8 good, 4 bad).
+# Fewer ratings of a class aren't enough to learn from.
 MIN_OF_A_CLASS = 4
-# Share of (good, bad) pairs in the right order, on ratings not seen: chance is .5. Below .75 it guesses too often …
+# Share of (good, bad) pairs in the right order, on unseen ratings: chance is .5, and below .75 it guesses too often …
 MIN_ORDERED = 0.75
 # … and it must be above chance by so many standard errors.
 MIN_SIGMAS = 2.0
@@ -43,8 +43,6 @@ _I = frozenset({"i", "i'm", "i'd", "i'll", "i've", "me", "my", "we", "us", "our"
 
 @dataclass(frozen=True, slots=True)
 class RatedReply:
-    """A reply that someone rated."""
-
     conversation_id: str
     prompt: str
     """Text of the last user message."""
@@ -57,23 +55,23 @@ class RatedReply:
 
 @dataclass(frozen=True, slots=True)
 class PreferenceModel:
-    """A classifier that has proved itself."""
+    """A classifier that orders unseen ratings well enough to judge by."""
 
     mean: Vector
     scale: Vector
     coefficients: Vector
     """One a feature, then the constant."""
-    ordered: float
-    """Share of (good, bad) pairs that it puts in the right order on ratings that it has not seen."""
+    auc: float
+    """Share of (good, bad) pairs that it orders right on unseen ratings."""
 
-    def pleases(self, prompt: str, text: str, finished: bool) -> float:
-        """Return the probability that a reply pleases, on a scale where good and bad are equally common."""
+    def probability_liked(self, prompt: str, text: str, finished: bool) -> float:
+        """Return the probability that a user likes the reply, if good and bad ones were equally common."""
         row = (features(prompt, text, finished) - self.mean) / self.scale
         return float(_probability(np.append(row, 1.0) @ self.coefficients))
 
 
 def features(prompt: str, text: str, finished: bool) -> Vector:
-    """Return what is looked at, (F,)."""
+    """Return the features of a reply, (F,)."""
     words = [word.lower() for word in _WORD.findall(text)]
     sentences = max(1, len(_SENTENCE.findall(text)))
     count = max(1, len(words))
@@ -98,7 +96,7 @@ def features(prompt: str, text: str, finished: bool) -> Vector:
 
 
 def fit_preference_model(rated: Sequence[RatedReply]) -> PreferenceModel | None:
-    """Learn what pleases; None when there are too few ratings, or the features don't explain them."""
+    """Fit a preference model; None if there are too few ratings, or the features don't explain them."""
     counted = [each for each in rated if each.reward * each.weight != 0]
     good = np.array([each.reward > 0 for each in counted], dtype=bool)
     if min(good.sum(), (~good).sum()) < MIN_OF_A_CLASS:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from burnish.adapters.errors import AdapterError, CorruptAdapter, IncompatibleAdapter, UnknownVersion
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.manifest import BASE_VERSION
-from burnish.adapters.registry import spoken
+from burnish.adapters.registry import version_label
 from burnish.adapters.swap import Swap
 
 logger = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 # A look costs one small request a child; a request that meets a dead engine wakes the loop at once anyway.
 INTERVAL_S = 2.0
 # An engine that fails once may have met a busy machine; a version with which it fails this often in a row while
-# the bare model loads is at fault itself.
+# the base model loads is at fault itself.
 MAX_FAILURES = 3
 
 
@@ -101,7 +101,7 @@ class Reconciler:
         live = route.live and route.live.version
         if self._swap.host.limits.base_stays and BASE_VERSION in served and live != BASE_VERSION:
             route.add(served[BASE_VERSION])  # it can be asked by name
-        return [f"the engine of {spoken(version)} is gone" for version in lost]
+        return [f"the engine of {version_label(version)} is gone" for version in lost]
 
     async def _serve(self, wanted: int, served: dict[int, Endpoint]) -> list[str]:
         """Make the wanted version what requests get. Raises AdapterError."""
@@ -118,14 +118,14 @@ class Reconciler:
         if before and before.version != wanted:
             self._swap.replaced(before.version)
         where = f", by {', '.join(endpoint.urls)}" if endpoint.also or endpoint.lacking else ""
-        return [f"{spoken(wanted)} serves again{where}"]
+        return [f"{version_label(wanted)} serves again{where}"]
 
     async def _complete(self, wanted: int, endpoint: Endpoint) -> Endpoint:
         """Load what is live into the replicas that lack it; those that have it serve in any case."""
         try:
             return await self._load(wanted)
         except AdapterError as error:
-            self._lagging = f"{spoken(wanted)} is not served by {', '.join(endpoint.lacking)}: {error}"
+            self._lagging = f"{version_label(wanted)} is not served by {', '.join(endpoint.lacking)}: {error}"
             return endpoint
 
     async def _load(self, wanted: int) -> Endpoint:
@@ -134,7 +134,7 @@ class Reconciler:
     async def _fall_back(self, wanted: int, error: AdapterError) -> list[str]:
         """Serve an older version when the wanted one cannot be; leave things alone when the engine is at fault."""
         self._failures += 1
-        logger.error("%s cannot be served: %s", spoken(wanted), error)
+        logger.error("%s cannot be served: %s", version_label(wanted), error)
         hopeless = isinstance(error, CorruptAdapter | IncompatibleAdapter | UnknownVersion)
         if wanted == BASE_VERSION or not (hopeless or self._failures >= MAX_FAILURES):
             return []
@@ -143,11 +143,13 @@ class Reconciler:
             try:
                 actions = await self._serve(older, await self._swap.host.served())
             except AdapterError as failure:
-                logger.error("%s cannot be served either: %s", spoken(older), failure)
+                logger.error("%s cannot be served either: %s", version_label(older), failure)
                 continue
             self._failures = 0
             self._fallback = older
-            self.degraded = f"{spoken(wanted)} cannot be served ({error}); {spoken(older)} is live instead"
+            self.degraded = (
+                f"{version_label(wanted)} cannot be served ({error}); {version_label(older)} is live instead"
+            )
             self._swap.registry.record(older, "live", self.degraded, replaced=wanted)
             return [*actions, self.degraded]
         return []
@@ -159,4 +161,4 @@ class Reconciler:
         orphans = [n for n in served if n not in {*route.resident(), stays} and not route.in_flight(n)]
         for version in orphans:
             await self._swap.host.unload(version)
-        return [f"unloaded {spoken(version)}, which nobody used" for version in orphans]
+        return [f"unloaded {version_label(version)}, which nobody used" for version in orphans]

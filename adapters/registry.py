@@ -37,8 +37,7 @@ _COPY_BYTES = 1024**2
 
 NEXT: MappingProxyType[State, frozenset[State]] = MappingProxyType(
     {
-        "candidate": frozenset({"candidate", "rejected", "canary", "live", "pruned"}),
-        "canary": frozenset({"rejected", "live"}),
+        "candidate": frozenset({"candidate", "rejected", "live", "pruned"}),
         "rejected": frozenset({"live", "pruned"}),
         "live": frozenset({"live"}),
         "retired": frozenset({"retired", "rejected", "live", "pruned"}),
@@ -76,7 +75,7 @@ class Registry:
         return self._version(number, events)
 
     def live(self) -> int:
-        """Return the number of the live version; 0 = the bare model."""
+        """Return the number of the live version; 0 = the base model."""
         return _went_live(self.events())[-1]
 
     def previous_live(self) -> int | None:
@@ -93,7 +92,7 @@ class Registry:
         return path[-2] if len(path) > 1 else None
 
     def state(self, number: int) -> State:
-        """Return the state of a version, or of the bare model (0). Raises UnknownVersion."""
+        """Return the state of a version, or of the base model (0). Raises UnknownVersion."""
         if number != BASE_VERSION:
             return self.get(number).state
         return "live" if self.live() == BASE_VERSION else "retired"
@@ -121,7 +120,7 @@ class Registry:
         with self._writing:
             now = self.state(version)
             if state not in NEXT[now] or (version == BASE_VERSION and state == "rejected"):
-                raise IllegalTransition(f"{spoken(version)} is {now} and cannot become {state}")
+                raise IllegalTransition(f"{version_label(version)} is {now} and cannot become {state}")
             return self._append(version, state, reason, details)
 
     def register(
@@ -170,7 +169,7 @@ class Registry:
         """Compare a version's files with its manifest. Raises UnknownVersion, PrunedVersion, CorruptAdapter."""
         version = self.get(number)
         if version.state == "pruned":
-            raise PrunedVersion(f"{spoken(number)} has no weights any more: {version.reason}")
+            raise PrunedVersion(f"{version_label(number)} has no weights any more: {version.reason}")
         check_names(version.path, ALLOWED | {MANIFEST})
         for name, expected in version.manifest.checksums.items():
             with (version.path / name).open("rb") as file:
@@ -214,7 +213,7 @@ class Registry:
         last = next(event for event in reversed(events) if event.version == number)
         state, reason = last.state, last.reason
         if state == "live" and (heir := _went_live(events)[-1]) != number:
-            state, reason = "retired", f"{spoken(heir)} is live instead"
+            state, reason = "retired", f"{version_label(heir)} is live instead"
         return AdapterVersion(manifest=manifest, path=path, state=state, reason=reason)
 
     def _path(self, number: int) -> Path:
@@ -270,9 +269,9 @@ class Registry:
         return event
 
 
-def spoken(version: int) -> str:
-    """Return how a version is called when talked about: "v7", or "the bare model"."""
-    return "the bare model" if version == BASE_VERSION else f"v{version}"
+def version_label(version: int) -> str:
+    """Return "v7", or "the base model" for 0."""
+    return "the base model" if version == BASE_VERSION else f"v{version}"
 
 
 def _went_live(events: Sequence[Event]) -> list[int]:

@@ -2,7 +2,7 @@
 
 verify → load → probe → commit (the registry's ``live`` event) → flip → drain → unload. A failure before the
 commit leaves the old version live and nothing loaded; a crash after it is finished by ``reconcile``, which makes
-the engine serve what the registry says. Rolling back to an old version or to the bare model is the same function.
+the engine serve what the registry says. Rolling back to an old version or to the base model is the same function.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Swapped:
     """What a swap did."""
 
     version: int
-    """Live now; 0 = the bare model."""
+    """Live now; 0 = the base model."""
     replaced: int
     """Live before."""
     seconds: float
@@ -50,7 +50,7 @@ class Swap:
         self._staged: set[int] = set()
 
     async def go_live(self, version: AdapterVersion | None, reason: str) -> Swapped:
-        """Make a version (None: the bare model) what new requests get; return as soon as they do.
+        """Make a version (None: the base model) what new requests get; return as soon as they do.
 
         The replaced version is unloaded in the background, when the last request that began on it has ended;
         never earlier, however long that takes, and only when room is needed where the engine keeps versions.
@@ -86,11 +86,6 @@ class Swap:
             self.route.add(endpoint)
             self._staged.add(version.number)
             return endpoint
-
-    async def unstage(self, version: int) -> None:
-        """Unload a staged version once nobody uses it, unless it has become live."""
-        if self.registry.live() != version:
-            await asyncio.shield(self.retire(version))
 
     def replaced(self, version: int) -> None:
         """Take note that a version is live no more: it is unloaded now, or when room is needed."""
@@ -183,7 +178,7 @@ class Swap:
         return len(loaded) + more > self.host.limits.max_resident
 
     def _retire_idle(self) -> None:
-        """Unload the version used least recently that is not the bare model, nor live, nor being judged, nor in use."""
+        """Unload the version used least recently that is not the base model, nor live, nor being judged, nor in use."""
         needed = {BASE_VERSION, self.registry.live(), *self._staged}
         for number in self.route.resident():
             if number not in needed and not self.route.in_flight(number):

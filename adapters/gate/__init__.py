@@ -1,21 +1,22 @@
 """May a candidate go live? A pure decision on evidence that others gathered.
 
-Two things are asked. *Is it better?* (``proofs``) shown by held-out ratings, by what the engine answers with it, or by
-what users said in words: one proof will do, and none may speak against it. *Is it sound?* (``soundness``) shown by its
-distance from the bare model, by ordinary text, by simple facts, and by the share of replies that are empty, repetitive,
-cut or off the topic, and of tool calls that are broken. What else changed is told and decides nothing (``reports``).
+*Is it better?* (``proofs``): one proof is enough, by held-out ratings, by the preference model or by the users'
+comments, and none may point the other way. *Is it sound?* (``soundness``): its distance from the base model, its loss
+on ordinary text, simple facts, and the shares of replies that are empty, repetitive, cut or off topic and of tool
+calls that are broken. ``reports`` are figures that decide nothing.
 
-A check fails, holds, or has too little to go by: one failure rejects, and too little leaves it to the user.
+A check passes, fails, or has too little evidence: one failure rejects, and too little evidence leaves it to the user.
 """
 
 from burnish.adapters.gate.check import Check, Limits
-from burnish.adapters.gate.evidence import Evidence, HeldOutReply, Known, SampledReply, ToldApart
+from burnish.adapters.gate.evidence import CommentFit, Evidence, HeldOutReply, Known, SampledReply
 from burnish.adapters.gate.examples import Example
 from burnish.adapters.gate.intervals import allowance, forgetting_by_chance, preference_margin
 from burnish.adapters.gate.verdict import Outcome, Verdict, judge
 
 __all__ = [
     "Check",
+    "CommentFit",
     "Evidence",
     "Example",
     "HeldOutReply",
@@ -23,7 +24,6 @@ __all__ = [
     "Limits",
     "Outcome",
     "SampledReply",
-    "ToldApart",
     "Verdict",
     "allowance",
     "forgetting_by_chance",

@@ -1,4 +1,4 @@
-"""What the gate is shown."""
+"""The evidence that the gate decides on; others gather it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from burnish.adapters.tool_calls import Call, Tool, broken, left_in_text
 
 @dataclass(frozen=True, slots=True)
 class HeldOutReply:
-    """A rated reply that training never saw; log-probabilities are means per token (nats)."""
+    """A rated reply that training didn't see; log-probabilities are means per token (nats)."""
 
     conversation_id: str
     reward: float
-    """In [-1, 1]; its sign is the class, its size counts as a weight."""
+    """In [-1, 1]; its sign is the class, its size a weight."""
     weight: float
     candidate_logp: float
     incumbent_logp: float
@@ -23,7 +23,7 @@ class HeldOutReply:
 
 @dataclass(frozen=True, slots=True)
 class SampledReply:
-    """A reply that the engine sampled from one of the two versions."""
+    """A reply of one of the two versions, sampled in the engine."""
 
     prompt_id: str
     """Same id = same prompt: the replies are compared in pairs."""
@@ -33,23 +33,25 @@ class SampledReply:
     finished: bool
     """False when a token limit cut it."""
     related: float | None = None
-    """How much likelier the bare model finds it under its own prompt than under another (nats per token), where that
-    was measured: of replies without a word of the question."""
+    """How much likelier the base model finds it after its own prompt than after another one (nats per token).
+
+    Measured only for replies that share no word with their question; else None.
+    """
     tools: tuple[Tool, ...] = ()
-    """That the prompt came with."""
+    """The tools that came with the prompt."""
     calls: tuple[Call, ...] = ()
-    """Of tools. Beside them there often is no text."""
+    """Tool calls; there is often no text beside them."""
     error: str | None = None
-    """What the engine said instead, where it could make no reply of what the model wrote with tools at hand."""
+    """The engine's error, if it could not parse what the model wrote as a reply or a tool call."""
 
     @property
     def called(self) -> bool:
-        """Whether it calls a tool, or fails to: then there is no text to be judged as a reply."""
+        """Whether it calls a tool, or tries to: then its text isn't judged as a reply."""
         return bool(self.calls or self.error) or self._written_out
 
     @property
     def call_broken(self) -> bool:
-        """Whether it calls a tool so that the call cannot be run."""
+        """Whether it calls a tool in a way that can't be run."""
         if self.error or self._written_out or (self.calls and not self.finished):
             return True
         return any(broken(call, self.tools) for call in self.calls)
@@ -60,8 +62,11 @@ class SampledReply:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldApart:
-    """How well the two replies to one prompt fit what the users said in words, by the bare model (nats per token)."""
+class CommentFit:
+    """How well the two replies to one prompt fit the users' comments (nats per token).
+
+    Pointwise mutual information: how much likelier the base model finds the reply once it has read the comments.
+    """
 
     prompt_id: str
     candidate_pmi: float
@@ -69,43 +74,41 @@ class ToldApart:
 
     @property
     def gain(self) -> float:
-        """How much better the candidate's fits."""
         return self.candidate_pmi - self.incumbent_pmi
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A simple fact that both versions were asked for."""
+    """A simple fact that both versions were asked for, and whether each answered right."""
 
     question: str
     candidate: bool
-    """Whether its answer was right."""
     incumbent: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that the gate looks at."""
+    """Everything that the gate looks at."""
 
     held_out: tuple[HeldOutReply, ...]
     rated: tuple[RatedReply, ...]
-    """All replies with a rating, also those that training saw: what pleases is a fact about the raters."""
+    """All rated replies, also those that training saw: the preference model describes the raters, not the version."""
     candidate: tuple[SampledReply, ...]
     incumbent: tuple[SampledReply, ...]
-    words: tuple[ToldApart, ...]
-    """A prompt each; empty when nobody said anything."""
+    comments: tuple[CommentFit, ...]
+    """One per prompt; empty if there are no comments."""
     known: tuple[Known, ...]
     kl_per_token: float | None
-    """KL(candidate ‖ bare model) per token on the candidate's own replies, nats; None when none could be scored."""
+    """KL(candidate ‖ base model) per token on the candidate's own replies, nats; None when none could be scored."""
     general_loss: float
     """Mean negative log-likelihood per token of a neutral text under the candidate, nats."""
     general_loss_reference: float
-    """Same under the bare model."""
+    """The same under the base model."""
     weight_change: float
     """‖ΔW‖ / ‖W‖ (Frobenius) of the matrices that the candidate changes."""
 
     def pairs(self) -> list[Pair]:
-        """Pair (candidate, incumbent) replies to the same prompt, in the order of its id."""
+        """Pair the replies to the same prompt, sorted by prompt ID."""
         new = {reply.prompt_id: reply for reply in self.candidate}
         old = {reply.prompt_id: reply for reply in self.incumbent}
         return [(new[prompt], old[prompt]) for prompt in sorted(new.keys() & old.keys())]
@@ -116,5 +119,5 @@ Pair = tuple[SampledReply, SampledReply]
 
 
 def in_text(pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the pairs of which neither reply is a tool call: with one, there are no two texts to compare."""
+    """Return the pairs in which neither reply is a tool call."""
     return [pair for pair in pairs if not any(reply.called for reply in pair)]

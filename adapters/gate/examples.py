@@ -1,4 +1,4 @@
-"""A few replies side by side, so that a person sees what the figures mean. Chosen by rule, never by hand."""
+"""A few replies side by side, which show a person what the figures mean. They are chosen by rule."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Example(BaseModel):
 
     kind: ExampleKind
     why: str
-    """Why it was chosen, in plain words."""
+    """Why it was chosen, for users."""
     prompt: str
     before: str
     after: str
@@ -36,9 +36,9 @@ class Example(BaseModel):
 def examples(
     pairs: Sequence[Pair], gains: Mapping[str, float], failed: Collection[str], limits: Limits
 ) -> tuple[Example, ...]:
-    """Return the largest gain, a typical pair and the largest loss, and replies with the faults that were found.
+    """Return the pairs with the largest gain, a typical one and the largest loss, and one for each fault found.
 
-    ``gains``: prompt → how much better the candidate's reply is; without any, three pairs are taken as they come.
+    ``gains``: prompt ID → how much better the candidate's reply is; if empty, the last, middle and first pair.
     """
     faulty = [example for name in FAULTS if name in failed for example in _faulty(name, pairs, limits)]
     scored = sorted(
@@ -49,7 +49,6 @@ def examples(
 
 
 def _ranked(scored: Sequence[Pair], gains: Mapping[str, float]) -> list[Example]:
-    """Take the last, the middle and the first of pairs in ascending order."""
     places = dict.fromkeys((len(scored) - 1, len(scored) // 2, 0) if scored else ())
     found = []
     for place in places:
@@ -60,12 +59,12 @@ def _ranked(scored: Sequence[Pair], gains: Mapping[str, float]) -> list[Example]
         elif gain < 0 and place == 0:
             found.append(_example("loss", "the largest loss", pair))
         else:
-            found.append(_example("typical", "a typical one", pair))
+            found.append(_example("typical", "a typical pair", pair))
     return found
 
 
 def _faulty(name: str, pairs: Sequence[Pair], limits: Limits) -> list[Example]:
-    """Take the first pair whose fault is new."""
+    """Take the first pair in which only the candidate's reply has the fault."""
     words, fault = FAULTS[name]
     new = [pair for pair in pairs if fault(pair[0], limits) and not fault(pair[1], limits)]
     return [_example("fault", f"one of the {words}", pair) for pair in new[:1]]
@@ -83,10 +82,9 @@ def _example(kind: ExampleKind, why: str, pair: Pair) -> Example:
 
 
 def _readable(reply: SampledReply) -> str:
-    """Return its text and its tool calls, a line each."""
-    said = [reply.text] if reply.text else []
-    error = [f"(the engine could make no answer of it: {reply.error})"] if reply.error else []
-    return "\n".join([*said, *map(readable, reply.calls), *error])
+    text = [reply.text] if reply.text else []
+    error = [f"(the engine couldn't read this as an answer: {reply.error})"] if reply.error else []
+    return "\n".join([*text, *map(readable, reply.calls), *error])
 
 
 def _cut(text: str, limit: int) -> str:

@@ -1,11 +1,11 @@
 """What chance explains: bootstrap intervals, the error of a difference of shares, and an exact test of paired losses.
 
-Everything is paired: both versions answer the same prompts, score the same replies, and are asked for the same facts.
+All values are paired: both versions answer the same prompts, score the same replies, and are asked for the same facts.
 
 Percentile intervals are too narrow for small n (Hesterberg 2015, "What Teachers Should Know About the Bootstrap",
 doi:10.1080/00031305.2015.1089789). So n − 1 of n are drawn at a time, which makes the spread of the draws the standard
-error, and a bound is never nearer than Student's t times that. Without t, of equal candidates with three held-out
-conversations a class 8 in 100 pass instead of 2.5.
+error, and a bound is never nearer than Student's t times that. Without t, 8 in 100 equal candidates with three held-out
+conversations a class pass instead of 2.5.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def preference_margin(held_out: Sequence[HeldOutReply], limits: Limits) -> Inter
 
 
 def allowance(new: int, old: int, count: int, limits: Limits) -> float:
-    """Return by how much a share may be higher: ``max_worse``, and what chance explains among so few replies."""
+    """Return by how much a share may be higher: ``max_worse``, and as much as chance explains for this count."""
     return limits.max_worse + chance_of_a_share(new, old, count, limits)
 
 
@@ -79,9 +79,9 @@ def chance_of_a_share(new: int, old: int, count: int, limits: Limits) -> float:
 
 
 def forgetting_by_chance(lost: int, gained: int) -> float:
-    """Return how likely at least so many of the changes are losses, if losing and gaining are equally likely.
+    """Return the probability of at least ``lost`` losses among the changes, if losses and gains are equally likely.
 
-    The one-sided exact test of McNemar (1947, doi:10.1007/BF02295996): facts that both know, or neither, say nothing.
+    The one-sided exact test of McNemar (1947, doi:10.1007/BF02295996): facts that both know, or neither, don't count.
     """
     changed = lost + gained
     return float(sum(comb(changed, count) for count in range(lost, changed + 1)) / 2**changed)
@@ -99,7 +99,7 @@ def _resampled(
 def _interval(
     estimate: NDArray[np.float64], drawn: NDArray[np.float64], freedom: int, limits: Limits
 ) -> Interval:
-    """Return the wider of the percentile interval, which knows of skew, and Student's, which knows of small n."""
+    """Return the wider of the percentile interval (right for skewed data) and Student's (right for small n)."""
     middle = float(estimate[0])
     lower, upper = np.quantile(drawn, [1 - limits.confidence, limits.confidence])
     reach = student_t(limits.confidence, max(1, freedom)) * float(drawn.std())

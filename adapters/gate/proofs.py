@@ -1,4 +1,4 @@
-"""Is it better? Three ways to show it: held-out ratings, the preference_model learnt from all ratings, and words."""
+"""Is the candidate better? Three ways to show it: held-out ratings, the preference model, and the users' comments."""
 
 from __future__ import annotations
 
@@ -7,52 +7,53 @@ from math import isfinite
 
 import numpy as np
 
-from burnish.adapters.gate.check import Check, Limits
-from burnish.adapters.gate.evidence import Evidence, HeldOutReply, Pair, SampledReply, ToldApart
+from burnish.adapters.gate.check import Check, Limits, too_few_replies
+from burnish.adapters.gate.evidence import CommentFit, Evidence, HeldOutReply, Pair, SampledReply
 from burnish.adapters.gate.intervals import Interval, mean_gain, preference_margin
 from burnish.adapters.preference_model import PreferenceModel
 
 _AGREES = {
-    True: "agrees more with you than the version before",
-    None: "does not reliably agree more with you than the version before",
-    False: "agrees less with you than the version before",
+    True: "It agrees more with your {count} held-out ratings than the version before",
+    None: "It doesn't reliably agree more with your {count} held-out ratings than the version before",
+    False: "It agrees less with your {count} held-out ratings than the version before",
 }
-_PLEASES = {
-    True: "its replies please more",
-    None: "its replies do not reliably please more",
-    False: "its replies please less",
+_LIKED = {
+    True: "You would like {new} of its replies ({old} before), judging by your ratings.",
+    None: "You would like {new} of its replies ({old} before), judging by your ratings: too small a difference.",
+    False: "You would like only {new} of its replies ({old} before), judging by your ratings.",
 }
 _FITS = {
-    True: "its replies fit what you said better",
-    None: "its replies do not reliably fit what you said better",
-    False: "its replies fit what you said less",
+    True: "Its replies fit your comments better than those of the version before",
+    None: "Its replies don't reliably fit your comments better than those of the version before",
+    False: "Its replies fit your comments less than those of the version before",
 }
 
 
 def proofs(
     evidence: Evidence, pairs: Sequence[Pair], preference_model: PreferenceModel | None, limits: Limits
 ) -> list[Check]:
-    """Return every proof that was tried; ``pairs`` are those of texts."""
+    """Return one check for each way; ``pairs`` are those that both answered in text."""
     return [
         _ratings(evidence.held_out, limits),
         _preference_model(preference_model, pairs, limits),
-        _words(evidence.words, limits),
+        _comments(evidence.comments, limits),
     ]
 
 
 def gains(
     evidence: Evidence, pairs: Sequence[Pair], preference_model: PreferenceModel | None
 ) -> Mapping[str, float]:
-    """Return how much better the candidate's reply to each prompt is, by preference_model, else by words, else nothing.
+    """Return prompt ID → how much better the candidate's reply is: by the preference model, else by the comments.
 
-    ``pairs`` are those of texts.
+    ``pairs`` are those that both answered in text.
     """
     if preference_model:
         return {
-            new.prompt_id: _pleases(preference_model, new) - _pleases(preference_model, old)
+            new.prompt_id: _probability_liked(preference_model, new)
+            - _probability_liked(preference_model, old)
             for new, old in pairs
         }
-    return {each.prompt_id: each.gain for each in evidence.words if isfinite(each.gain)}
+    return {each.prompt_id: each.gain for each in evidence.comments if isfinite(each.gain)}
 
 
 def _ratings(held_out: Sequence[HeldOutReply], limits: Limits) -> Check:
@@ -62,13 +63,14 @@ def _ratings(held_out: Sequence[HeldOutReply], limits: Limits) -> Check:
     if min(good, bad) < limits.min_held_out:
         return _proof(
             "ratings",
-            f"too few ratings were held out to judge by: conversations with good replies {good}, with bad ones {bad}, "
-            f"needed {limits.min_held_out} of each",
+            f"Too few held-out ratings to judge by: {good} conversations with good replies and {bad} with bad ones, "
+            f"{limits.min_held_out} of each needed.",
         )
     if not all(isfinite(reply.candidate_logp - reply.incumbent_logp) for reply in counted):
-        return _proof("ratings", "it gives held-out replies a probability that is no number", passed=False)
+        text = "It is broken: the probability that it gives to a held-out reply isn't a number."
+        return _proof("ratings", text, passed=False)
     margin = preference_margin(counted, limits)
-    text = f"on {len(counted)} held-out ratings it {_AGREES[margin.sign]} ({_figures(margin)})"
+    text = _with_figures(_AGREES[margin.sign].format(count=len(counted)), margin)
     return _proof("ratings", text, passed=margin.sign, value=margin.lower)
 
 
@@ -76,44 +78,43 @@ def _preference_model(
     preference_model: PreferenceModel | None, pairs: Sequence[Pair], limits: Limits
 ) -> Check:
     if preference_model is None:
-        text = "what you like does not show in length, form or address of a reply, so replies cannot be judged by it"
+        text = (
+            "Your ratings don't follow from the length, form or address of replies, so those prove nothing."
+        )
         return _proof("preference_model", text)
     if len(pairs) < limits.min_sampled:
-        return _proof(
-            "preference_model",
-            f"too few replies were sampled to compare: {len(pairs)}, needed {limits.min_sampled}",
-        )
+        return _proof("preference_model", too_few_replies(len(pairs), limits))
     scores = np.array(
-        [[_pleases(preference_model, reply) for reply in pair] for pair in pairs]
+        [[_probability_liked(preference_model, reply) for reply in pair] for pair in pairs]
     )  # (n, [new, old])
     gain = mean_gain(scores[:, 0] - scores[:, 1], limits)
-    new, old = scores.mean(axis=0)
-    text = (
-        f"{_PLEASES[gain.sign]}: {new:.0%} of them should, before {old:.0%} "
-        f"({gain.lower:+.0%} to {gain.upper:+.0%}; told from your ratings, {preference_model.ordered:.0%} right)"
-    )
+    new, old = (f"{100 * share:.0f} %" for share in scores.mean(axis=0))
+    text = _LIKED[gain.sign].format(new=new, old=old)
     return _proof("preference_model", text, passed=gain.sign, value=gain.lower)
 
 
-def _words(words: Sequence[ToldApart], limits: Limits) -> Check:
-    """Compare the replies as the model itself does when it is told the comments."""
-    if len(words) < limits.min_sampled:
-        text = "you have not said in words what was wrong, or too few replies were sampled to compare"
-        return _proof("words", text)
-    found = [each.gain for each in words]
+def _comments(comments: Sequence[CommentFit], limits: Limits) -> Check:
+    """Compare how likely the base model finds each version's replies when it has read the comments."""
+    if not comments:
+        return _proof(
+            "words", "You haven't said in words what was wrong, so there is nothing to compare with."
+        )
+    if len(comments) < limits.min_sampled:
+        return _proof("words", too_few_replies(len(comments), limits))
+    found = [each.gain for each in comments]
     if not all(map(isfinite, found)):
-        return _proof("words", "its replies have a probability that is no number", passed=False)
+        return _proof("words", "It is broken: the probability of its replies isn't a number.", passed=False)
     gain = mean_gain(found, limits)
-    return _proof("words", f"{_FITS[gain.sign]} ({_figures(gain)})", passed=gain.sign, value=gain.lower)
+    return _proof("words", _with_figures(_FITS[gain.sign], gain), passed=gain.sign, value=gain.lower)
 
 
 def _proof(name: str, text: str, *, passed: bool | None = None, value: float | None = None) -> Check:
     return Check(name=name, kind="better", passed=passed, value=value, limit=0.0, text=text)
 
 
-def _figures(found: Interval) -> str:
-    return f"{found.estimate:+.3f} nats per token, {found.lower:+.3f} to {found.upper:+.3f}"
+def _with_figures(text: str, found: Interval) -> str:
+    return f"{text}: {found.estimate:+.3f} nats per token ({found.lower:+.3f} to {found.upper:+.3f})."
 
 
-def _pleases(preference_model: PreferenceModel, reply: SampledReply) -> float:
-    return preference_model.pleases(reply.prompt, reply.text, reply.finished)
+def _probability_liked(preference_model: PreferenceModel, reply: SampledReply) -> float:
+    return preference_model.probability_liked(reply.prompt, reply.text, reply.finished)

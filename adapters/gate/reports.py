@@ -1,6 +1,6 @@
-"""What else changed: figures that decide nothing, for a person who asks whether a version pleases by a trick.
+"""What else changed: figures that decide nothing, but show a person whether a version is liked for a cheap trick.
 
-Raters may like flattery, and a version that flatters then pleases honestly. So these are told, not judged.
+Some raters do like flattery or lists, so these are reported, not judged.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from math import log1p
 from statistics import StatisticsError, correlation, fmean
 from types import MappingProxyType
 
-from burnish.adapters.gate.check import Check, Limits
+from burnish.adapters.gate.check import Check, Limits, share_text
 from burnish.adapters.gate.evidence import Pair, in_text
 from burnish.adapters.gate.intervals import chance_of_a_share
 from burnish.adapters.preference_model import RatedReply
@@ -24,16 +24,15 @@ HABITS: Mapping[str, tuple[str, Callable[[str], bool]]] = MappingProxyType(
         "markup": ("replies with lists or other markup", marked_up),
     }
 )
-# Fewer say nothing about what goes with what.
+# A correlation over fewer ratings says nothing.
 MIN_RATED = 8
 # Below, length explains less than a tenth of the ratings.
 MIN_CORRELATION = 0.3
 
 
 def reports(rated: Sequence[RatedReply], pairs: Sequence[Pair], limits: Limits) -> list[Check]:
-    """Return what is only told."""
     if not pairs:
-        return [Check(name="length", kind="reported", text="no replies were sampled")]
+        return [Check(name="length", kind="reported", text="No replies were sampled.")]
     texts = in_text(pairs)
     habits = [_habit(name, pairs, limits) for name in HABITS]
     return [_length(texts), *habits, _length_bias(rated, texts), *_tool_use(pairs, limits)]
@@ -41,9 +40,9 @@ def reports(rated: Sequence[RatedReply], pairs: Sequence[Pair], limits: Limits) 
 
 def _length(pairs: Sequence[Pair]) -> Check:
     if not pairs:
-        return Check(name="length", kind="reported", text="no prompt was answered in text by both versions")
+        return Check(name="length", kind="reported", text="No prompt was answered in text by both versions.")
     new, old = _lengths(pairs)
-    text = f"replies have {new:.0f} characters on average, before {old:.0f}"
+    text = f"Replies have {new:.0f} characters on average ({old:.0f} before)."
     return Check(name="length", kind="reported", value=new / old if old else None, text=text)
 
 
@@ -52,34 +51,34 @@ def _habit(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
     new, old = (sum(not pair[side].called and has(pair[side].text) for pair in pairs) for side in (0, 1))
     count = len(pairs)
     more = (new - old) / count > chance_of_a_share(new, old, count, limits)
-    text = f"{words}: {new} of {count}, before {old}{', more than chance explains' if more else ''}"
+    text = share_text(words, new, old, count, ", more than chance explains" if more else "")
     return Check(name=name, kind="reported", value=new / count, text=text)
 
 
 def _tool_use(pairs: Sequence[Pair], limits: Limits) -> list[Check]:
-    """Say how often it calls a tool where it could; whether that was right, nothing here knows."""
+    """Report how often it calls a tool when it could, which may be right or wrong."""
     offered = [pair for pair in pairs if pair[0].tools]
     if not offered:
         return []
     new, old = (sum(pair[side].called for pair in offered) for side in (0, 1))
     count = len(offered)
     other = abs(new - old) / count > chance_of_a_share(new, old, count, limits)
-    said = f", {'more' if new > old else 'fewer'} than chance explains" if other else ""
-    text = f"it calls a tool at {new} of {count} prompts with tools, before at {old}{said}"
+    remark = f", {'more' if new > old else 'fewer'} than chance explains" if other else ""
+    text = share_text("Tool calls to prompts with tools", new, old, count, remark)
     return [Check(name="tool_use", kind="reported", value=new / count, text=text)]
 
 
 def _length_bias(rated: Sequence[RatedReply], pairs: Sequence[Pair]) -> Check:
-    """Say whether ratings go with length, and what became of it: Pearson's r of log length and reward."""
+    """Report Pearson's r of log length and reward, and how the length of replies changed."""
     found = _correlation([each for each in rated if each.reward * each.weight != 0])
     if found is None:
         return Check(
-            name="length_bias", kind="reported", text="too few ratings to say whether you rate by length"
+            name="length_bias", kind="reported", text="Too few ratings to say whether you rate by length."
         )
-    likes = "length hardly shows in your ratings"
+    finding = "Length hardly shows in your ratings"
     if abs(found) >= MIN_CORRELATION:
-        likes = f"you rate {'long' if found > 0 else 'short'} answers good"
-    text = f"{likes} (correlation {found:+.2f} over {len(rated)} ratings){_became(pairs)}"
+        finding = f"You rate {'long' if found > 0 else 'short'} answers better"
+    text = f"{finding} (correlation {found:+.2f} over {len(rated)} ratings){_length_change(pairs)}."
     return Check(name="length_bias", kind="reported", value=found, text=text)
 
 
@@ -92,7 +91,7 @@ def _correlation(rated: Sequence[RatedReply]) -> float | None:
         return None
 
 
-def _became(pairs: Sequence[Pair]) -> str:
+def _length_change(pairs: Sequence[Pair]) -> str:
     if not pairs:
         return ""
     new, old = _lengths(pairs)

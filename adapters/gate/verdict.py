@@ -1,4 +1,4 @@
-"""The decision."""
+"""The decision: all checks on the evidence, and what they add up to."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ Outcome = Literal["passed", "rejected", "undecided"]
 
 
 class Verdict(BaseModel):
-    """What the gate says, check by check."""
+    """The gate's decision, and the checks behind it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     outcome: Outcome
     reason: str
-    """In plain words, one sentence."""
+    """The sentences of the checks that decided."""
     checks: tuple[Check, ...]
     examples: tuple[Example, ...] = ()
     """Replies of both versions to the same prompts."""
 
 
 def judge(evidence: Evidence, limits: Limits | None = None) -> Verdict:
-    """Weigh the evidence: any failed check rejects; without one, unproved or unknown leaves it open."""
+    """Decide: a failed check rejects; else a missing proof or a check without enough evidence leaves it undecided."""
     limits = limits or Limits()
-    if evidence.words:
+    if evidence.comments:
         limits = replace(limits, confidence=limits.confidence_of_three)
     pairs, preference_model = evidence.pairs(), fit_preference_model(evidence.rated)
     texts = in_text(pairs)
@@ -50,14 +50,13 @@ def judge(evidence: Evidence, limits: Limits | None = None) -> Verdict:
 
 
 def _decided(checks: tuple[Check, ...]) -> tuple[Outcome, str]:
-    """Return the outcome and the reason for it."""
     tried = [check for check in checks if check.kind == "better"]
     proved = [check.text for check in tried if check.passed]
     failed = [check.text for check in checks if check.passed is False]
     unknown = [check.text for check in checks if check.kind == "sound" and check.passed is None]
     if failed:
-        return "rejected", "; ".join(failed)
+        return "rejected", " ".join(failed)
     if unknown or not proved:
         missing = unknown + ([] if proved else [check.text for check in tried])
-        return "undecided", "; ".join(dict.fromkeys(missing))
-    return "passed", "; ".join(proved)
+        return "undecided", " ".join(dict.fromkeys(missing))
+    return "passed", " ".join(proved)

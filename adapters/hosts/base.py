@@ -18,7 +18,7 @@ class Endpoint:
     model: str
     """What ``model`` must say in a request to it."""
     version: int
-    """0 = the bare model."""
+    """0 = the base model."""
     api_key: str | None = field(default=None, repr=False)
     """Bearer token that the engine asks for; None = it asks for none."""
     fields: tuple[tuple[str, Any], ...] = ()
@@ -41,9 +41,9 @@ class Limits:
 
     max_rank: int
     max_resident: int
-    """Versions loaded at once, the bare model included."""
+    """Versions loaded at once, the base model included."""
     base_stays: bool = False
-    """The bare model is served whatever happens, and costs nothing: an engine that somebody else runs."""
+    """The base model is served whatever happens, and costs nothing: an engine that somebody else runs."""
     keeps: bool = False
     """A version that was replaced stays loaded while there is room, least recently used out first: where it costs an
     engine next to nothing, going back to it takes no time."""
@@ -77,7 +77,7 @@ class AdapterHost(Protocol):
         ...
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Make a version (None: the bare model) servable under its own name; idempotent.
+        """Make a version (None: the base model) servable under its own name; idempotent.
 
         Raises IncompatibleAdapter, CorruptAdapter, EngineError. On an error nothing stays loaded.
         """

@@ -65,7 +65,7 @@ class EmbeddedHost:
         """It is ours, and always started as it has to be."""
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Start a child for a version (None: the bare model), unless one is up; see AdapterHost.load."""
+        """Start a child for a version (None: the base model), unless one is up; see AdapterHost.load."""
         number = version.number if version else BASE_VERSION
         async with self._lock:
             child = self._children.get(number)

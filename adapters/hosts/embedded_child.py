@@ -39,7 +39,7 @@ class Settings:
     api_key: str
     threads: int
     adapter: str | None
-    """PEFT directory, None = the bare model."""
+    """PEFT directory, None = the base model."""
     converted: str | None
     """Where the adapter's GGUF is, or shall be."""
 

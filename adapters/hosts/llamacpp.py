@@ -57,7 +57,7 @@ class LlamaCppHost(GgufHost):
         return text
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Make the router start a process for a version (None: the bare model); see AdapterHost.load."""
+        """Make the router start a process for a version (None: the base model); see AdapterHost.load."""
         async with self._lock:
             name = engine_name(version) if version else self.base_model
             number = version.number if version else BASE_VERSION

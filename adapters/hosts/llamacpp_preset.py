@@ -50,7 +50,7 @@ def options(text: str, section: str) -> list[str]:
         if key in _ADAPTERS:
             raise EngineError(
                 f"its section [{section}] applies an adapter already ({line.strip()}); versions are trained on "
-                "the bare model, so give that one a section of its own"
+                "the base model, so give that one a section of its own"
             )
         if key not in _NOT_COPIED:
             taken.append(line.strip())

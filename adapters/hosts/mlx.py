@@ -146,7 +146,7 @@ class MlxHost:
             self._bare = await self._say(self._endpoint(None))
         if endpoint.version != BASE_VERSION and await self._say(endpoint) == self._bare:
             raise ProbeFailed(
-                f"v{endpoint.version} was given to MLX at {self._api.url}, but it answers exactly as the bare model "
+                f"v{endpoint.version} was given to MLX at {self._api.url}, but it answers exactly as the base model "
                 f"does; update it (pip install -U mlx-lm), and {self._advice()}"
             )
 

@@ -43,7 +43,7 @@ class SglangHost(NamedLoraHost):
         )
 
     def request_model(self, name: str) -> str:
-        """Return "base:adapter": the adapter's name alone gets an answer of the bare model."""
+        """Return "base:adapter": the adapter's name alone gets an answer of the base model."""
         return f"{self.base_model}:{name}"
 
     def disabled(self, error: EngineRefused) -> bool:

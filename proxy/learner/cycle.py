@@ -16,7 +16,7 @@ from burnish.adapters.errors import NeedsRestart
 from burnish.adapters.gate import Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.one_thread import in_one_thread
-from burnish.adapters.registry import Registry, spoken
+from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import TrainConfig
@@ -227,9 +227,11 @@ class Cycle:
     def _obstacle(self, verdict: Verdict, plan: Plan) -> str | None:
         """Why a candidate that was not rejected does not go live by itself."""
         if verdict.outcome == "undecided":
-            return f"{verdict.reason}; it waits for `burnish adapters promote`"
+            return f"{verdict.reason} It waits for `burnish adapters promote`."
         if (live := self.registry.live()) != plan.incumbent:
-            return f"it was judged against {spoken(plan.incumbent)}, but meanwhile {spoken(live)} went live"
+            return (
+                f"{version_label(live)} went live while it was judged against {version_label(plan.incumbent)}"
+            )
         return None
 
     def _hyperparameters(

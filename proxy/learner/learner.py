@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from burnish.adapters.errors import AdapterError
-from burnish.adapters.registry import Registry, spoken
+from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.retention import prune
 from burnish.adapters.swap import Swap
 from burnish.proxy import ids
@@ -365,7 +365,7 @@ class Learner:
         logger.info(
             "training run %s: %s is %s: %s",
             self._active.id,
-            spoken(ended.version),
+            version_label(ended.version),
             ended.status,
             ended.reason,
         )

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
 from burnish.adapters.one_thread import in_one_thread
-from burnish.adapters.registry import Registry, spoken
+from burnish.adapters.registry import Registry, version_label
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.json_http import json_response, page_limit, read_json, validated
 from burnish.proxy.learner.evidence import asked
@@ -175,7 +175,7 @@ def _details(registry: Registry, learner: Learner, number: int) -> dict[str, Any
     history = [event.model_dump(mode="json") for event in events]
     if number == BASE_VERSION:
         state = registry.state(BASE_VERSION)
-        return {"version": 0, "name": spoken(0), "state": state, "manifest": None, "events": history}
+        return {"version": 0, "name": version_label(0), "state": state, "manifest": None, "events": history}
     try:
         version = registry.get(number)
     except UnknownVersion as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from burnish.adapters.manifest import BASE_VERSION
-from burnish.adapters.registry import spoken
+from burnish.adapters.registry import version_label
 from burnish.proxy.feedback.answering import Action
 from burnish.proxy.learner.learner import Learner
 
@@ -18,9 +18,7 @@ def actions(learner: Learner, owner: str) -> Mapping[str, Action]:
 
     async def rollback(to: str) -> str:
         number = BASE_VERSION if to == "base" else int(to.removeprefix("v")) if to else None
-        return (
-            f"{spoken(await learner.rollback(number, f'rolled back in the chat by {owner}'))} is live again"
-        )
+        return f"{version_label(await learner.rollback(number, f'rolled back in the chat by {owner}'))} is live again"
 
     async def go_on(_: str) -> str:
         await learner.pause(on=False)

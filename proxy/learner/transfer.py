@@ -12,7 +12,7 @@ from burnish.adapters.convert import gguf_layout, gguf_peft, mlx_base, peft_gguf
 from burnish.adapters.convert.peft import read_peft, write_peft
 from burnish.adapters.errors import AdapterError, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.adapters.registry import Registry, spoken
+from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.weights_file import CONFIG, WEIGHTS
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 
@@ -77,7 +77,7 @@ class Transfer:
             raise NotFound(str(error), code="unknown_version") from error
         except AdapterError as error:
             raise Conflict(
-                f"{spoken(number)} cannot be exported as {form}: {error}", code="not_exportable"
+                f"{version_label(number)} cannot be exported as {form}: {error}", code="not_exportable"
             ) from error
         except OSError as error:
             raise Conflict(f"cannot write {target}: {error.strerror or error}", param="path") from error

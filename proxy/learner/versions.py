@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from burnish.adapters.errors import AdapterError, EngineError, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.adapters.registry import Registry, spoken
+from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.swap import Swap
 from burnish.proxy.errors import Conflict, NotFound, Unavailable
 
@@ -24,13 +24,14 @@ class Versions:
         version = self._get(number)
         if version and not force:
             if version.state == "rejected":
+                reason = version.reason.removesuffix(".")
                 raise Conflict(
-                    f'{spoken(number)} was rejected: {version.reason}. To promote it anyway send {{"force": true}}',
+                    f'{version_label(number)} was rejected: {reason}. To promote it anyway send {{"force": true}}',
                     code="rejected",
                 )
             if self._unjudged(version):
                 raise Conflict(
-                    f"{spoken(number)} has not been judged yet: wait until its run has ended",
+                    f"{version_label(number)} has not been judged yet: wait until its run has ended",
                     code="not_judged",
                 )
         await self._go_live(version, reason)
@@ -41,11 +42,11 @@ class Versions:
         Raises NotFound, Conflict, Unavailable.
         """
         if to is None and (to := self._registry.previous_live()) is None:
-            raise Conflict("the bare model is live: there is nothing to go back to", code="nothing_to_undo")
+            raise Conflict("the base model is live: there is nothing to go back to", code="nothing_to_undo")
         version = self._get(to)
-        if version and version.state in ("candidate", "canary", "rejected"):
+        if version and version.state in ("candidate", "rejected"):
             raise Conflict(
-                f"{spoken(to)} was never live ({version.state}): promote it instead", code="never_live"
+                f"{version_label(to)} was never live ({version.state}): promote it instead", code="never_live"
             )
         await self._go_live(version, reason)
         return to

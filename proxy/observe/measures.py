@@ -125,7 +125,7 @@ LIVE_VERSION = Measure(
 VERSIONS = Measure(
     "burnish_adapter_versions",
     "gauge",
-    "Adapter versions by state (candidate, canary, live, retired, rejected, pruned).",
+    "Adapter versions by state (candidate, live, retired, rejected, pruned).",
     ("state",),
 )
 TRAINING = Measure("burnish_training_running", "gauge", "1 while a training run is under way.")

@@ -34,7 +34,7 @@ async def test_versions_live_side_by_side_and_answer_as_themselves(
     first, second = [await host.load(make_version(seed)) for seed in (1, 2)]
     assert (base.model, first.model, second.model) == ("smollm2", "smollm2@v1", "smollm2@v2")
     texts = [await answer(endpoint, PROMPT) for endpoint in (base, first, second)]
-    assert texts[0] == alone, "the bare model answers as before"
+    assert texts[0] == alone, "the base model answers as before"
     assert len(set(texts)) == 3
     assert await host.served() == {0: base, 1: first, 2: second}
     for endpoint in (base, first, second):

@@ -106,7 +106,7 @@ async def test_versions_live_side_by_side_and_answer_as_themselves(
     assert first.model.startswith("smollm2@v1-")
     assert content(preset).startswith(before), "not a byte of others has changed"
     texts = [await answer(endpoint, PROMPT) for endpoint in (base, first, second)]
-    assert texts[0] == alone, "the bare model answers as before"
+    assert texts[0] == alone, "the base model answers as before"
     assert len(set(texts)) == 3
     assert await host.served() == {0: base, 1: first, 2: second}
     async for delta in deltas(first, PROMPT, tokens=4):

@@ -131,7 +131,7 @@ async def test_an_ignored_adapter_is_found_out(
         await host.check()
         assert server.asked[0]["adapters"] == NOWHERE
         server.ignores = True
-        with pytest.raises(ProbeFailed, match="exactly as the bare model"):
+        with pytest.raises(ProbeFailed, match="exactly as the base model"):
             await host.probe(await host.load(make(1)))
         with pytest.raises(EngineError, match=rf"ignores `adapters`.*mlx_lm\.server --model {base}"):
             await host.check()

@@ -47,9 +47,11 @@ def by_length(seed: int, count: int = 40) -> list[RatedReply]:
 def test_a_liking_for_short_replies_is_learnt_from_forty_ratings(seed: int) -> None:
     preference_model = fit_preference_model(by_length(seed))
     assert preference_model
-    assert preference_model.ordered > 0.9
+    assert preference_model.auc > 0.9
     dice = random.Random(99)
-    short, long = (preference_model.pleases("What is a river?", reply(dice, size), True) for size in (6, 28))
+    short, long = (
+        preference_model.probability_liked("What is a river?", reply(dice, size), True) for size in (6, 28)
+    )
     assert short > 0.8
     assert long < 0.2
 
@@ -63,9 +65,9 @@ def test_a_liking_for_being_addressed_is_learnt(seed: int) -> None:
     ]
     preference_model = fit_preference_model(rate(texts, addressed, seed))
     assert preference_model
-    assert preference_model.pleases(
+    assert preference_model.probability_liked(
         "?", "Your river is green, as you know.", True
-    ) > preference_model.pleases("?", "The river is green.", True)
+    ) > preference_model.probability_liked("?", "The river is green.", True)
 
 
 def test_ratings_that_follow_no_visible_rule_give_no_preference_model() -> None:
@@ -121,8 +123,8 @@ def test_inverting_all_ratings_inverts_the_preference_model() -> None:
     assert inverse
     for words in (4, 14, 30):
         text = reply(random.Random(words), words)
-        assert preference_model.pleases("?", text, True) == pytest.approx(
-            1 - inverse.pleases("?", text, True), abs=1e-6
+        assert preference_model.probability_liked("?", text, True) == pytest.approx(
+            1 - inverse.probability_liked("?", text, True), abs=1e-6
         )
 
 
@@ -133,7 +135,9 @@ def test_classes_weigh_the_same_however_many_there_are() -> None:
     assert once
     assert often
     ratings = [(each.text, each.finished) for each in rated]
-    shift = np.mean([often.pleases("?", *one) - once.pleases("?", *one) for one in ratings])
+    shift = np.mean(
+        [often.probability_liked("?", *one) - once.probability_liked("?", *one) for one in ratings]
+    )
     assert abs(shift) < 0.05
 
 
@@ -143,7 +147,7 @@ def test_any_text_has_finite_features_and_a_probability(prompt: str, text: str, 
     assert np.isfinite(features(prompt, text, finished)).all()
     preference_model = fit_preference_model(by_length(0))
     assert preference_model
-    assert 0 <= preference_model.pleases(prompt, text, finished) <= 1
+    assert 0 <= preference_model.probability_liked(prompt, text, finished) <= 1
 
 
 @settings(max_examples=60, deadline=None)

@@ -28,7 +28,7 @@ def kill(host: EmbeddedHost, version: int) -> None:
 async def test_a_first_start_serves_the_bare_model_and_then_leaves_it_alone(swap: Swap) -> None:
     reconciler = Reconciler(swap)
     done = await reconciler.reconcile_once()
-    assert done.actions == ("the bare model serves again",)
+    assert done.actions == ("the base model serves again",)
     assert done.fault is None
     assert swap.route.live.version == 0
     assert (await reconciler.reconcile_once()).actions == ()
@@ -84,7 +84,7 @@ async def test_a_killed_engine_is_found_without_a_request(swap: Swap, host: Embe
     await reconciler.reconcile_once()
     kill(host, 0)
     done = await reconciler.reconcile_once()
-    assert done.actions == ("the engine of the bare model is gone", "the bare model serves again")
+    assert done.actions == ("the engine of the base model is gone", "the base model serves again")
 
 
 async def test_orphans_are_unloaded_and_staged_versions_are_not(

@@ -18,7 +18,7 @@ from tests.support.lora import write_peft
 from tests.support.vllm_double import VllmDouble, tiny_lora
 
 DIGEST = "sha256:" + "0" * 64
-# The bare model and three versions.
+# The base model and three versions.
 ROOM = 4
 
 
@@ -96,7 +96,7 @@ async def test_neither_what_is_in_use_nor_what_is_being_judged_goes(
     await swap.go_live(versions[3], "better")
     assert await loaded(swap) == [0, 1, 3, 4]
     in_use.release()
-    await swap.unstage(3)
+    await swap.retire(3)
     assert await loaded(swap) == [0, 1, 4], "a candidate that was rejected is not kept"
 
 

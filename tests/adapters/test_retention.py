@@ -44,7 +44,7 @@ async def test_what_is_live_used_or_gone_back_to_stays(
         assert states(registry) == ["retired", "live", "candidate", "pruned", "candidate"]
     assert files(fourth) == [MANIFEST]
     assert len(files(third)) == len(files(fifth)) == 3
-    await swap.unstage(3)
+    await swap.retire(3)
     assert converted(engine_state, 3)
     assert await prune(swap, keep=1) == [3]
     assert not converted(engine_state, 3), "nor what it was converted to"
@@ -79,7 +79,7 @@ async def test_undoing_passes_over_what_is_pruned(swap: Swap, make_version: Make
     assert await prune(swap, keep=1) == [1, 2]
     assert registry.previous_live() == 3
     registry.record(3, "live", "undone")
-    assert registry.previous_live() == 0, "the bare model: what was live between has no weights"
+    assert registry.previous_live() == 0, "the base model: what was live between has no weights"
 
 
 async def test_enough_are_kept(swap: Swap, make_version: Make) -> None:

@@ -114,14 +114,16 @@ async def test_a_staged_version_is_reached_by_name_only(swap: Swap, make_version
     await swap.go_live(None, "start")
     candidate = make_version(1)
     staged = await swap.stage(candidate)
-    assert swap.route.lease_version(1).endpoint == staged
+    lease = swap.route.lease_version(1)
+    assert lease.endpoint == staged
     assert swap.route.live.version == 0
     assert swap.registry.live() == 0
-    unstaging = asyncio.ensure_future(swap.unstage(1))
-    await asyncio.sleep(0.05)
-    assert not unstaging.done(), "the lease from above is still out"
-    unstaging.cancel()
-    assert 1 in await swap.host.served()
+    retiring = swap.retire(1)
+    assert 1 in await swap.host.served(), "the lease from above is still out"
+    assert not retiring.done()
+    lease.release()
+    await retiring
+    assert list(await swap.host.served()) == [0]
 
 
 async def test_a_staged_version_goes_live_without_being_loaded_again(swap: Swap, make_version: Make) -> None:
@@ -131,8 +133,8 @@ async def test_a_staged_version_goes_live_without_being_loaded_again(swap: Swap,
     done = await swap.go_live(candidate, "gate passed")
     assert swap.route.live == staged
     assert done.seconds < 2
-    await swap.unstage(1)
-    assert 1 in await swap.host.served(), "the live version is not unstaged"
+    await swap.retire(1)
+    assert 1 in await swap.host.served(), "a live version stays"
 
 
 async def test_an_engine_that_dies_in_between_is_an_error_not_a_wrong_version(

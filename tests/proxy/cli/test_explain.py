@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from burnish.adapters.gate import Evidence, judge
-from tests.adapters.test_gate import DAMAGE, HEALTHY, SHORTER, likes
+from tests.adapters.test_gate import DAMAGE, HEALTHY, LIKED
 from tests.adapters.test_gate_tools import BROKEN, SOUND, asked_with_tools
 from tests.support.program import run
 from tests.support.upstream import reply, upstream
@@ -36,30 +36,27 @@ async def shown(evidence: Evidence, columns: int, **changes: Any) -> str:
     return done.stdout
 
 
-PLEASING = replace(SHORTER, rated=likes(short=True))
-
-
 async def test_what_passed_says_why_in_plain_words() -> None:
-    text = await shown(PLEASING, 120)
-    assert "The gate let it pass, nothing speaks against it: its replies please more" in text
+    text = await shown(LIKED, 120)
+    assert "The gate let it pass, nothing speaks against it: You would like 82 % of its replies" in text
     better, sound, reported = (
         text.index(title) for title in ("is it better?", "is it sound?", "decides nothing")
     )
-    assert better < text.index("✓ its replies please more") < sound < text.index("KL 0.24") < reported
+    assert better < text.index("✓ You would like 82 %") < sound < text.index("KL 0.24") < reported
     assert reported < text.index("characters on average")
 
 
 async def test_what_was_rejected_names_what_speaks_against_it_and_shows_it() -> None:
     text = await shown(replace(HEALTHY, candidate=DAMAGE["repetitive"]), 120)
-    assert "The gate rejected it: repetitive replies: 12 of 12, before 0, too many more" in text
-    assert "✗ repetitive replies" in text
+    assert "The gate rejected it: Repetitive replies: 12 of 12 (0 before), more than chance explains." in text
+    assert "✗ Repetitive replies" in text
     assert "one of the repetitive replies" in text
 
 
 async def test_tool_calls_are_shown_beside_each_other() -> None:
     text = await shown(asked_with_tools([BROKEN["no JSON"]] * 12, [SOUND] * 12), 120)
-    assert "The gate rejected it: broken or cut tool calls: 12 of 12 prompts with tools, before 0" in text
-    assert "it calls a tool at 12 of 12 prompts with tools, before at 12" in text
+    assert "The gate rejected it: Broken or cut tool calls" in text
+    assert "Tool calls to prompts with tools: 12 of 12 (12 before)." in text
     before, after = (text.index(call) for call in ('→ weather(city="Paris")', "→ weather({city: Paris})"))
     assert before < after
 
@@ -78,7 +75,7 @@ async def test_what_is_undecided_says_what_is_missing(evidence: Evidence, why: s
 
 
 async def test_a_wide_terminal_has_both_replies_on_one_line_and_a_narrow_one_does_not() -> None:
-    wide, narrow = await shown(PLEASING, 120), await shown(PLEASING, 79)
+    wide, narrow = await shown(LIKED, 120), await shown(LIKED, 79)
     assert any(line.split() == ["before", "after"] for line in wide.splitlines())
     starts = [line.split()[0] for line in narrow.splitlines() if line.strip()]
     assert starts.count("before") == starts.count("after") == 3

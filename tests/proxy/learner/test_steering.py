@@ -40,8 +40,8 @@ async def test_an_owner_rolls_back_and_trains_from_the_chat(tmp_path: Path, weig
         for parent in (0, 1):
             await burnish.version(parent, [])
         assert await typed(burnish, "/rl rollback") == "burnish: v1 is live again"
-        assert await typed(burnish, "/rl rollback base") == "burnish: the bare model is live again"
-        assert "burnish: the bare model is live" in await typed(burnish, "/rl rollback")
+        assert await typed(burnish, "/rl rollback base") == "burnish: the base model is live again"
+        assert "burnish: the base model is live" in await typed(burnish, "/rl rollback")
         assert await typed(burnish, "/rl rollback v2") == "burnish: v2 is live again"
         assert "burnish: there is no version 7" in await typed(burnish, "/rl rollback 7")
         assert "burnish: no run was started: no rating is ready" in await typed(burnish, "/rl train")
@@ -68,7 +68,7 @@ async def test_nobody_else_does(tmp_path: Path, weights: Path, owners: tuple[str
 async def test_who_sends_no_name_may_be_an_owner(tmp_path: Path, weights: Path) -> None:
     async with steered(tmp_path, weights, "local") as burnish:
         await burnish.version(0, [])
-        assert await typed(burnish, "/rl rollback", None) == "burnish: the bare model is live again"
+        assert await typed(burnish, "/rl rollback", None) == "burnish: the base model is live again"
 
 
 async def test_pausing_outlives_a_restart(tmp_path: Path, weights: Path) -> None:

@@ -68,7 +68,7 @@ async def test_versions_verdicts_and_swaps_are_those_of_the_registry(tmp_path: P
     registry.record(1, "live", "rolled back before swaps were timed", replaced=2)
     async with scraped(tmp_path, registry) as (client, _):
         found = parsed((await client.get("/metrics")).text)
-    states = {"candidate": 1, "rejected": 1, "canary": 0, "live": 1, "retired": 1}
+    states = {"candidate": 1, "rejected": 1, "live": 1, "retired": 1}
     assert {state: found.value("burnish_adapter_versions", state=state) for state in states} == states
     assert found.value("burnish_adapter_live_version") == 1
     verdicts = {"passed": 1, "undecided": 1, "rejected": 1}
