@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from burnish.proxy.errors import BurnishError, NotFound
 from burnish.proxy.http.guard import Guard
+from burnish.proxy.http.headers import named_headers
 from burnish.proxy.surfaces import error_at
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class App:
             await send(message)
 
         try:
-            self._guard.check(scope["path"], scope["headers"])
+            self._guard.check(scope["path"], named_headers(scope))
             await (self._own if is_own(scope) else self._relay)(scope, receive, noting_send)
         except BurnishError as error:
             if begun:

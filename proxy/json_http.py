@@ -9,11 +9,11 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from burnish.proxy import client_headers
 from burnish.proxy.errors import BodyTooLarge, InvalidRequest, Unprocessable, UnsupportedMediaType
+from burnish.proxy.http.headers import named_headers
 
 DEFAULT_PAGE, MAX_PAGE = 50, 1000
-
-CALLER_HEADER, LOCAL_CALLER = "x-burnish-user", "local"
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -49,8 +49,7 @@ def validated(model: type[Body], body: Any) -> Body:
 
 
 def caller_of(request: Request) -> str:
-    """Return whose request it is: the header x-burnish-user, or the person at this machine."""
-    return request.headers.get(CALLER_HEADER) or LOCAL_CALLER
+    return client_headers.caller_of(named_headers(request.scope))
 
 
 def json_response(content: Any, status: int = 200) -> Response:

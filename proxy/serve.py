@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import uvloop
+
 from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
-from burnish.proxy.http.listener import event_loop, tune_interpreter
 from burnish.proxy.http.listener import server as server_of
+from burnish.proxy.http.listener import tune_interpreter
+from burnish.proxy.surfaces import error_at
 from burnish.proxy.workers import crew
 from burnish.proxy.workers.hub import Hub
 from burnish.training.job import write_atomically
@@ -37,7 +40,7 @@ def serve(config: Config, on_ready: Callable[[str], None]) -> None:
     _ask_for_descriptors()
     prepare_data_dir(config.data_dir)
     with _only_one(config.data_dir), _listening(config) as listener:
-        with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=event_loop()) as runner:
+        with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(config, listener, on_ready))
 
 
@@ -64,7 +67,7 @@ async def _alone(app: App, config: Config, listener: socket.socket, ready: Calla
     # The server sends itself the signal again once it has stopped; by then there is work left to close.
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: None)
-    await server_of(app, config).serve(sockets=[listener])
+    await server_of(app, config, error_at).serve(sockets=[listener])
 
 
 async def _with_workers(hub: Hub, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:

@@ -8,6 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from burnish.adapters.manifest import AdapterVersion
 
+EMBEDDED_CONTEXT_TOKENS = 4096
+"""Context of a request in the embedded engine. The KV cache is taken at start: 4 x 4096 cost 380 MB (small model)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from burnish.adapters.errors import AdapterError, EngineError
+from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
 
 # Requests that are decoded together. More would only make each slower on the few cores of a laptop.
 SLOTS = 4
-# Tokens for each of them. The KV cache is taken at start: 4 x 4096 cost 380 MB with the small model.
-SLOT_TOKENS = 4096
 # Every open connection holds one of llama.cpp's HTTP threads, idle ones too; health checks must get one.
 HTTP_THREADS = 128
 # Only warnings and errors: the log must not grow with the traffic.
@@ -101,7 +100,7 @@ def _parameters(xllamacpp: Any, settings: Settings) -> Any:
     parameters.n_parallel = SLOTS
     # A unified cache would let one long request make the others fail when it is full.
     parameters.kv_unified = False
-    parameters.n_ctx = SLOTS * SLOT_TOKENS
+    parameters.n_ctx = SLOTS * EMBEDDED_CONTEXT_TOKENS
     parameters.warmup = False  # the probe warms it up, and no version goes live without one
     parameters.fit_params = False  # the size above is meant, and measuring costs boot time
     parameters.cache_ram_mib = 0  # gigabytes otherwise; each slot's own prompt cache is enough

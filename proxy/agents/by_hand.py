@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from burnish.proxy.agents.base import OPENAI_KEY, Agent, Place
-from burnish.proxy.keys import ANY_KEY, KEY_HEADER
+from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
 WHOSE = (
     "ENABLE_FORWARD_USER_INFO_HEADERS=true",

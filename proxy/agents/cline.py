@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from burnish.proxy.agents.base import Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json
-from burnish.proxy.keys import ANY_KEY, KEY_HEADER
+from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
 PROVIDER = "openai-compatible"
 VERSION = 1

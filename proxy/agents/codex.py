@@ -10,7 +10,7 @@ from burnish.proxy.agents import files
 from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json, Toml
-from burnish.proxy.keys import KEY_HEADER
+from burnish.proxy.client_headers import KEY_HEADER
 
 PROVIDER = ("model_providers", "burnish")
 

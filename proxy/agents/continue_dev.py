@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.yaml_items import YamlItem, scalar
-from burnish.proxy.keys import ANY_KEY, KEY_HEADER
+from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
 ROLES = ("chat", "edit", "apply")
 HEAD = "name: Local\nversion: 1.0.0\nschema: v1\n"

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.yaml_items import YamlItem, scalar
-from burnish.proxy.keys import KEY_HEADER
+from burnish.proxy.client_headers import KEY_HEADER
 
 FOLDER = "io.datasette.llm"
 

@@ -14,7 +14,7 @@ from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import OwnFile, Scratch, Settings
 from burnish.proxy.agents.formats import Json
 from burnish.proxy.agents.json_text import END
-from burnish.proxy.keys import ANY_KEY, KEY_HEADER
+from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
 PLUGIN = Path(__file__).parent / "openclaw_plugin"
 SENT = "sent.json"

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from burnish.proxy.agents.base import OPENAI_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import Settings
 from burnish.proxy.agents.formats import Json
-from burnish.proxy.keys import KEY_HEADER
+from burnish.proxy.client_headers import KEY_HEADER
 
 SCHEMA = "https://opencode.ai/config.json"
 

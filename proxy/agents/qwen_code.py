@@ -9,7 +9,7 @@ from burnish.proxy.agents.base import BURNISH_KEY, OPENAI_KEY, Agent, Change, Ho
 from burnish.proxy.agents.changes import OwnFile, Settings
 from burnish.proxy.agents.formats import Json
 from burnish.proxy.agents.json_text import END
-from burnish.proxy.keys import ANY_KEY, KEY_HEADER
+from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
 # The text is a message, which burnish answers itself.
 NO_KEY = "BURNISH_ANY_KEY"

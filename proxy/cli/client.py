@@ -14,8 +14,8 @@ import httpx
 
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
 from burnish.proxy.cli.settings import read_settings
+from burnish.proxy.client_headers import KEY_HEADER
 from burnish.proxy.config import Config, default_config_file
-from burnish.proxy.keys import KEY_HEADER
 
 URL_VARIABLE = "BURNISH_URL"
 # A swap may have to wait for an engine to start on a busy machine; reading the log takes milliseconds.

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from burnish.proxy.client_headers import SESSION_HEADERS
 from burnish.proxy.errors import Unprocessable
 from burnish.proxy.feedback.commands import Command, parse
 from burnish.proxy.feedback.targets import MAX_TEXT, draft_of, read_feedback
@@ -22,7 +23,7 @@ from burnish.proxy.records import Completion, Feedback, Passthrough, Regeneratio
 MAX_BODY_BYTES = 1024 * 1024
 """Of one piece of feedback; the longest comment and correction fit in."""
 
-SESSION_HEADER = "x-burnish-session"
+SESSION_HEADER = SESSION_HEADERS[0].decode()
 
 
 def feedback_routes(

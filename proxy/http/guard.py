@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
+from burnish.proxy.client_headers import KEY_HEADER
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import Forbidden, InvalidRequest, Unauthorized
-from burnish.proxy.http.headers import CREDENTIALS, Named, RawHeaders, by_name, first
-from burnish.proxy.keys import KEY_HEADER
+from burnish.proxy.http.headers import CREDENTIALS, Named, RawHeaders, first
 
 MANAGEMENT = (
     # vLLM, SGLang: adapters, weights, sleep
@@ -43,15 +43,14 @@ class Guard:
         # Each client says the same name with every request.
         self._is_ours = lru_cache(maxsize=64)(self._names_us)
 
-    def check(self, path: str, headers: RawHeaders) -> None:
+    def check(self, path: str, headers: Named) -> None:
         """Raise Forbidden, Unauthorized or InvalidRequest unless the request may go on."""
         manages = _manages(path)
-        named = by_name(headers)
-        host = first(named, b"host") or ""
+        host = first(headers, b"host") or ""
         self._check_host(host)
-        self._check_origin(host, named)
+        self._check_origin(host, headers)
         if self._key is not None:
-            self._check_key(named)
+            self._check_key(headers)
         if manages:
             raise Forbidden(
                 f"{path} manages the engine; burnish does that itself. Use `burnish adapters`, or call the engine "

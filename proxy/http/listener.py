@@ -27,7 +27,6 @@ from burnish.proxy.errors import BurnishError, HeadersTooLarge, RequestTimeout
 from burnish.proxy.http.headers import RawHeaders, by_name
 from burnish.proxy.http.response import WRITE
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd
-from burnish.proxy.surfaces import error_at
 
 # Agents send cookies and tokens, seldom more than a few KiB. (A longer head that comes in one piece may pass.)
 HEAD_LIMIT_BYTES = 64 * 1024
@@ -46,14 +45,18 @@ SWITCH_S = 0.0005
 GRACE_S = 5
 
 
-def server(app: ASGIApp, config: Config) -> uvicorn.Server:
-    """Return what serves an application as burnish is configured."""
+ErrorBody = Callable[[str, BurnishError], Any]
+"""Returns the JSON of an error, in the format of requests to a path ("" if there is none yet)."""
+
+
+def server(app: ASGIApp, config: Config, error_body: ErrorBody) -> uvicorn.Server:
+    """Return a server for an application; ``error_body`` words the errors of requests that never reach it."""
     logging.getLogger("uvicorn.error").addFilter(_not_a_cut)
-    limits = {"patience_s": config.request_timeout_s}
+    settings = {"patience_s": config.request_timeout_s, "error_body": staticmethod(error_body)}
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http=type("ClientConnection", (ClientConnection,), limits),
+            http=type("ClientConnection", (ClientConnection,), settings),
             ws="none",  # they are tunnelled, see below
             lifespan="off",
             log_level="warning",
@@ -78,15 +81,6 @@ def tune_interpreter() -> None:
     sys.setswitchinterval(SWITCH_S)
 
 
-def event_loop() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return what makes an event loop."""
-    try:
-        import uvloop
-    except ImportError:  # Windows
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
-
-
 def _not_a_cut(record: logging.LogRecord) -> bool:
     """The relay returns early on purpose when an upstream breaks off; the log of completions has it."""
     return "returned without completing response" not in record.getMessage()
@@ -97,6 +91,7 @@ class ClientConnection(HttpToolsProtocol):
 
     patience_s: ClassVar[float]
     """How long a client may be silent within a request."""
+    error_body: ClassVar[ErrorBody]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Expect a request."""
@@ -235,7 +230,8 @@ class ClientConnection(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not cycle.response_started:
             begun = cycle is not None and not cycle.response_complete
-            self.transport.write(_response(error, cycle.scope["path"] if cycle and begun else ""))
+            path = cycle.scope["path"] if cycle and begun else ""
+            self.transport.write(_response(error.status, orjson.dumps(type(self).error_body(path, error))))
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -280,9 +276,8 @@ def _too_large() -> HeadersTooLarge:
     )
 
 
-def _response(error: BurnishError, path: str) -> bytes:
-    content = orjson.dumps(error_at(path, error))
-    status = HTTPStatus(error.status)
+def _response(code: int, content: bytes) -> bytes:
+    status = HTTPStatus(code)
     return (
         b"HTTP/1.1 %d %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
         % (status, status.phrase.encode(), len(content), content)

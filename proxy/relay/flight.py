@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from burnish.proxy.http.headers import COMPLETION_ID, INSTRUCTIONS, RawHeaders, by_name, first
+from burnish.proxy.client_headers import COMPLETION_ID, INSTRUCTIONS
+from burnish.proxy.http.headers import RawHeaders, by_name, first
 from burnish.proxy.http.response import UpstreamResponse
 from burnish.proxy.records import Exchange, Outcome
 from burnish.proxy.relay.routing import Target

@@ -6,12 +6,12 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
+from burnish.proxy.client_headers import NO_KEYS, PREFIX
 from burnish.proxy.http.connection import Body
 from burnish.proxy.http.guard import Guard
-from burnish.proxy.http.headers import CREDENTIALS, RawHeaders, by_name, to_upstream
+from burnish.proxy.http.headers import CREDENTIALS, RawHeaders, by_name, named_headers, to_upstream
 from burnish.proxy.http.pool import DirectResponse, Pool
 from burnish.proxy.http.response import UpstreamResponse
-from burnish.proxy.keys import NO_KEYS
 from burnish.proxy.relay.routing import Target, join
 from burnish.proxy.relay.splice import append_members, splice_model
 from burnish.proxy.surfaces import Surface, surface_at
@@ -38,7 +38,7 @@ class Outbound:
     async def send(self, scope: Scope, target: Target, body: Body, raw_path: bytes) -> UpstreamResponse:
         """Send a request and wait for the head of its answer. Raises as the pool does."""
         headers, url = self._addressed(scope, target, raw_path)
-        if not isinstance(body, bytes) and (length := by_name(scope["headers"]).get(b"content-length")):
+        if not isinstance(body, bytes) and (length := named_headers(scope).get(b"content-length")):
             headers.append((b"content-length", length))
         return await self._pool.send(scope["method"], url, headers, body, reuse=target.reuse_connections)
 
@@ -49,7 +49,7 @@ class Outbound:
 
     def _addressed(self, scope: Scope, target: Target, raw_path: bytes) -> tuple[RawHeaders, str]:
         """Return the headers that go along, and the address."""
-        headers, query = self._guard.without_key(to_upstream(scope["headers"])), scope["query_string"]
+        headers, query = self._guard.without_key(to_upstream(scope["headers"], PREFIX)), scope["query_string"]
         ours = target.authorization
         if ours and target.keep_caller_authorization:
             headers = [header for header in headers if not _stands_for_none(header)]

@@ -14,7 +14,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.errors import BurnishError
-from burnish.proxy.http.headers import by_name
+from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
 from burnish.proxy.records import Exchange
@@ -63,7 +63,7 @@ class PassthroughRelay:
         tunnel: ClientEnd | None = scope.get("extensions", {}).get(TUNNEL, {}).get("end")
         passthrough = PassthroughUnderWay(scope)
         async with Client(receive, watch=False) as client:
-            body = request_body(receive, by_name(scope["headers"]), client, passthrough.asked.add)
+            body = request_body(receive, named_headers(scope), client, passthrough.asked.add)
             if body is None:
                 client.watch()
             exchange: Awaitable[None]
@@ -77,7 +77,7 @@ class PassthroughRelay:
     async def naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that names a model, but is no completion: with the model's name there."""
         passthrough = PassthroughUnderWay(scope)
-        body = await read_body(receive, by_name(scope["headers"]), self._max_body_bytes)
+        body = await read_body(receive, named_headers(scope), self._max_body_bytes)
         model = passthrough.model = surface.read(parse(body)).model
         passthrough.asked.add(body)
         async with Client(receive) as client:
@@ -137,7 +137,7 @@ class PassthroughRelay:
         """Return what there is to say of models where an upstream does not know the question; None elsewhere."""
         if response.status not in UNKNOWN_PATH:
             return None
-        anthropic = ANTHROPIC.encode() in by_name(scope["headers"])
+        anthropic = ANTHROPIC.encode() in named_headers(scope)
         describe = asked_for(scope["method"], scope["path"], model, anthropic=anthropic)
         if describe is None:
             return None

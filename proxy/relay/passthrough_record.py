@@ -12,7 +12,8 @@ from urllib.parse import parse_qs
 
 from starlette.types import Scope
 
-from burnish.proxy.http.headers import SESSION_HEADERS, RawHeaders, by_name, caller_of, first
+from burnish.proxy.client_headers import SESSION_HEADERS, caller_of
+from burnish.proxy.http.headers import RawHeaders, by_name, first, named_headers
 from burnish.proxy.http.response import UpstreamResponse
 from burnish.proxy.http.tunnel import End
 from burnish.proxy.ids import passthrough_id
@@ -58,7 +59,7 @@ class PassthroughUnderWay:
     """One request under way."""
 
     def __init__(self, scope: Scope) -> None:
-        headers = by_name(scope["headers"])
+        headers = named_headers(scope)
         self._id = passthrough_id()
         self._started_at, self._clock = time.time(), time.perf_counter()
         self._method, self._path, self._query = scope["method"], scope["path"], scope["query_string"]

@@ -15,18 +15,11 @@ from typing import Any, Protocol
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from burnish.proxy.client_headers import COMPLETION_ID, SESSION_HEADERS, SUB_AGENT_HEADERS, caller_of
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.feedback.commands import Command, exchanges, find_command
 from burnish.proxy.http.guard import Guard
-from burnish.proxy.http.headers import (
-    COMPLETION_ID,
-    SESSION_HEADERS,
-    SUB_AGENT_HEADERS,
-    Named,
-    by_name,
-    caller_of,
-    first,
-)
+from burnish.proxy.http.headers import Named, first, named_headers
 from burnish.proxy.http.origin import ConnectFailed
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
@@ -136,7 +129,7 @@ class Relay:
 
     async def _complete(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
         started_at, clock = time.time(), time.perf_counter()
-        headers = by_name(scope["headers"])
+        headers = named_headers(scope)
         caller, session = caller_of(headers), first(headers, *SESSION_HEADERS)
         body = await read_body(receive, headers, self._max_body_bytes)
         parsed = parse(body)

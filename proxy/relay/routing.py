@@ -14,7 +14,7 @@ import orjson
 
 from burnish.adapters.balance import Balance
 from burnish.adapters.errors import UnknownVersion
-from burnish.adapters.hosts.embedded_child import SLOT_TOKENS
+from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.route import Lease, LiveRoute
 from burnish.proxy.config import Config
@@ -245,7 +245,7 @@ class LearningUpstream:
             *(endpoint.model for endpoint in self._route.resident().values()),
         }
         versions = (f"{self._base}@{'base' if n == BASE_VERSION else f'v{n}'}" for n in loaded)
-        base = {"max_model_len": SLOT_TOKENS}
+        base = {"max_model_len": EMBEDDED_CONTEXT_TOKENS}
         if self._elsewhere:
             base = next((each for each in others if plain(each["id"]) == self._base), {})
         window = {name: base[name] for name in WINDOWS if name in base}

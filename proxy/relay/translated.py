@@ -22,7 +22,7 @@ from starlette.types import Scope
 from burnish.proxy.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.guard import Guard
-from burnish.proxy.http.headers import CREDENTIALS, RawHeaders, by_name, first
+from burnish.proxy.http.headers import CREDENTIALS, NAMED, RawHeaders, by_name, first
 from burnish.proxy.http.origin import ConnectFailed
 from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.flight import Flight
@@ -158,7 +158,7 @@ class Translator:
             keys += [unquote_to_bytes(each[len(QUERY_KEY) :]) for each in said if each.startswith(QUERY_KEY)]
         if found := bearer or next((b"Bearer " + key for key in keys if key), None):
             headers.append((b"authorization", found))
-        return {**scope, "path": CHAT_PATH, "query_string": b"", "headers": headers}
+        return {**scope, "path": CHAT_PATH, "query_string": b"", "headers": headers, NAMED: by_name(headers)}
 
     async def _complete(self, request: ChatRequest, flight: Flight) -> ChatRequest:
         """Return a request with all that it stands on. Raises InvalidRequest."""

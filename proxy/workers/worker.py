@@ -13,6 +13,7 @@ import sys
 from functools import partial
 from typing import Any
 
+import uvloop
 from starlette.types import Receive, Scope, Send
 
 from burnish.adapters.route import LiveRoute
@@ -20,9 +21,9 @@ from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.feedback import Command
 from burnish.proxy.http.guard import Guard
-from burnish.proxy.http.headers import by_name
-from burnish.proxy.http.listener import event_loop, tune_interpreter
+from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.listener import server as server_of
+from burnish.proxy.http.listener import tune_interpreter
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.observe.traces import traces_wanted
@@ -30,6 +31,7 @@ from burnish.proxy.records import Exchange
 from burnish.proxy.relay.client import read_body
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
+from burnish.proxy.surfaces import error_at
 from burnish.proxy.workers.link import Link, Told
 from burnish.proxy.workers.offer import Offer
 
@@ -54,7 +56,10 @@ SCOPE = (
 def main(listener: int, link: int) -> None:
     """Answer requests that come in at a listening socket until the hub says stop, or is gone."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    with socket.socket(fileno=listener) as listening, asyncio.Runner(loop_factory=event_loop()) as runner:
+    with (
+        socket.socket(fileno=listener) as listening,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         runner.run(_work(listening, socket.socket(fileno=link)))
 
 
@@ -64,7 +69,7 @@ async def _work(listening: socket.socket, end: socket.socket) -> None:
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.stop_when_alone())
         await worker.begun.wait()
-        server = server_of(worker.app, worker.config)
+        server = server_of(worker.app, worker.config, error_at)
         serving = group.create_task(server.serve(sockets=[listening]))
         while not server.started and not serving.done():  # noqa: ASYNC110  (uvicorn has no event for it)
             await asyncio.sleep(POLL_S)
@@ -156,7 +161,7 @@ class _Worker:
 
     async def _own(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Have one of our own routes answer."""
-        body = await read_body(receive, by_name(scope["headers"]), self.config.max_body_bytes)
+        body = await read_body(receive, named_headers(scope), self.config.max_body_bytes)
         known = {name: scope[name] for name in SCOPE if name in scope}
         for message in await self.link.ask("own", (known, body)):
             await send(message)

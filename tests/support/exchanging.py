@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from burnish.proxy.http.listener import event_loop
+import uvloop
+
 from tests.support.chance import Headers
 from tests.support.inprocess import serving
 from tests.support.upstream import Received, Upstream, upstream
@@ -234,7 +235,7 @@ class Stage:
 @contextmanager
 def stage(tmp_path: Path, **flags: Any) -> Iterator[Stage]:
     """Run burnish before an upstream of its own, in the event loop of production."""
-    with asyncio.Runner(loop_factory=event_loop()) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         made = Stage(runner)
         ready, over = asyncio.Event(), asyncio.Event()
 

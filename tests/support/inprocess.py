@@ -16,6 +16,7 @@ from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import load_config
 from burnish.proxy.http.listener import server as server_of
+from burnish.proxy.surfaces import error_at
 
 
 @asynccontextmanager
@@ -25,7 +26,7 @@ async def serving(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[str, App]
     An upstream is not asked what it is unless a test wants that (``engine="auto"``).
     """
     config = load_config({"data_dir": tmp_path / "data", "engine": "none", **flags})
-    async with running(config) as (app, _), run(server_of(app, config)) as url:
+    async with running(config) as (app, _), run(server_of(app, config, error_at)) as url:
         yield url, app
 
 

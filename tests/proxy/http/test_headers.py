@@ -23,7 +23,7 @@ def test_headers_for_burnish_do_not_go_upstream() -> None:
         (b"X-Burnish-User", b"u"),
         (b"content-length", b"3"),
     ]
-    assert to_upstream(headers) == [(b"authorization", b"Bearer sk")]
+    assert to_upstream(headers, b"x-burnish-") == [(b"authorization", b"Bearer sk")]
 
 
 def test_the_first_name_that_is_present_wins() -> None:

@@ -15,7 +15,7 @@ from burnish.proxy.http.response import UpstreamCut
 from tests.support.certificates import authority, server_context
 from tests.support.raw_server import OK, get, pool, says, server
 
-LOOPS = ("asyncio", "uvloop")
+LOOPS = ("uvloop",)  # as the product runs
 
 
 # -- turns -------------------------------------------------------------------------------------------------------------

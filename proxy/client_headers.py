@@ -1,0 +1,32 @@
+"""Headers that clients, agents and burnish exchange, and the keys that stand for none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PREFIX = b"x-burnish-"
+"""Headers with this prefix are between a client and burnish. They never reach an upstream."""
+
+CALLER = b"x-burnish-user"
+LOCAL_CALLER = "local"
+"""The caller of a request without that header: the person at this machine."""
+SESSION_HEADERS = (b"x-burnish-session", b"x-claude-code-session-id", b"x-session-id", b"session-id")
+"""Where known clients name the session of a request; burnish's own header goes first."""
+SUB_AGENT_HEADERS = (b"x-claude-code-agent-id", b"x-parent-session-id")
+"""Sent only by sub-agents of Claude Code and opencode."""
+
+COMPLETION_ID = b"x-burnish-completion-id"
+INSTRUCTIONS = b"x-burnish-instructions"
+"""How many instructions were added to the system prompt. 0: the request or the engine takes none of the caller's."""
+
+KEY_HEADER = "x-burnish-key"
+"""Takes burnish's own key, and leaves ``Authorization`` to the key of the upstream."""
+ANY_KEY = "burnish"
+"""Given to agents that insist on a key when none is needed."""
+NO_KEYS = frozenset({ANY_KEY, "-", "DUMMY_KEY"})
+"""Keys that stand for none: ``ANY_KEY``, the one in our examples, and the one that ``llm`` sends."""
+
+
+def caller_of(headers: Mapping[bytes, bytes]) -> str:
+    """Return the user that a request names (headers by their names in lower case)."""
+    return headers.get(CALLER, b"").decode("latin-1") or LOCAL_CALLER
