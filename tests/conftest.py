@@ -13,7 +13,31 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")
 
+# Of a run in two processes: whatever is started last must be short.
+LONGEST_FIRST = (
+    "tests/test_kill.py",
+    "tests/training/test_gguf_config.py",
+    "tests/training/test_weights_architectures.py",
+    "tests/training/test_loop.py",
+    "tests/proxy/cli/test_train.py",
+    "tests/proxy/learner/test_cycle.py",
+    "tests/bench/test_training.py",
+    "tests/proxy/cli/test_commands.py",
+    "tests/proxy/cli/test_doctor.py",
+    "tests/training/backends/test_torch_peft.py",
+    "tests/bench/test_measure.py",
+    "tests/proxy/test_workers.py",
+    "tests/adapters/test_embedded.py",
+    "tests/proxy/learner/test_transfer.py",
+)
+
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first, and leave the order within each file as it is."""
+    order = {name: place for place, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(order)))
 
 
 @pytest.fixture(autouse=True)

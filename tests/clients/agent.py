@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import httpx
 import psutil
 
-from tests.clients.terminal import Terminal, terminal
 from tests.support.burnish import Burnish
 from tests.support.scripted_model import ScriptedModel
 
@@ -108,12 +107,6 @@ class Agent:
             finally:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
-
-    @contextmanager
-    def in_terminal(self, *command: str) -> Iterator[Terminal]:
-        """Run a program in a terminal until the block is left."""
-        with terminal(_found(command), self.work, self._env() | {"TERM": "xterm-256color"}) as shown:
-            yield shown
 
     def end(self) -> None:
         """End what it left running: some start servers that outlive them."""

@@ -131,7 +131,7 @@ def test_tools(headless: Headless, agent: Agent) -> None:
 def test_rl(headless: Headless, agent: Agent) -> None:
     """What is typed into it rates the answer before, and the model is never told of it."""
     if headless.again is None:
-        pytest.skip("it goes on with a conversation only in a terminal: see test_terminals")
+        pytest.skip("it continues a conversation only in a terminal")
     asked, answer = question()
     agent.run(*headless.ask, asked)
     again = headless.again
