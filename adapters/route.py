@@ -13,9 +13,30 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Protocol
 
-from burnish.adapters.balance import Balance
 from burnish.adapters.errors import EngineError, UnknownVersion
 from burnish.adapters.hosts.base import Endpoint
+
+
+class Balance:
+    """Spreads requests over equal servers: the one with the fewest in flight gets the next, equals take turns."""
+
+    def __init__(self) -> None:
+        self._in_flight: Counter[str] = Counter()
+        self._turn = 0
+
+    def pick(self, urls: Sequence[str]) -> str:
+        """Choose one of the URLs (at least one) and count a request on it; ``done`` must follow."""
+        self._turn += 1
+        start = self._turn % len(urls)
+        url = min((*urls[start:], *urls[:start]), key=self._in_flight.__getitem__)
+        self._in_flight[url] += 1
+        return url
+
+    def done(self, url: str) -> None:
+        """Count a request on this URL no more."""
+        self._in_flight[url] -= 1
+        if not self._in_flight[url]:
+            del self._in_flight[url]
 
 
 class Lease:

@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from burnish.adapters.errors import EngineError
+from burnish.adapters.errors import AdapterError, EngineError
 from burnish.adapters.hosts.base import AdapterHost, Endpoint
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry
@@ -103,6 +103,31 @@ class Swap:
             self._retiring[version] = task
             task.add_done_callback(lambda done: self._retired(version, done))
         return task
+
+    async def prune(self, keep: int) -> list[int]:
+        """Delete the weights of all but the latest ``keep`` versions and those that are needed; return their numbers.
+
+        Needed are the live version, the one that a rollback leads to, and those that are loaded or in use. If a file
+        can't be deleted, that is logged and tried again the next time.
+        """
+        async with self.lock:
+            versions = await asyncio.to_thread(self.registry.versions)
+            old = [version for version in versions if version.state != "pruned"][:-keep]
+            pruned: list[int] = []
+            try:
+                needed = {self.registry.live(), self.registry.previous_live(), *self.route.resident()}
+                needed.update(await self.host.served() if old else ())
+                for version in old:
+                    if version.number not in needed and not self.route.in_flight(version.number):
+                        why = f"only the latest {keep} versions keep their weights (train.keep_versions)"
+                        await asyncio.to_thread(self.registry.prune, version.number, why)
+                        pruned.append(version.number)
+                        await self.host.forget(version)
+            except (AdapterError, OSError) as error:
+                logger.warning("old versions could not be deleted: %s", error)
+        if pruned:
+            logger.info("deleted the weights of %s", ", ".join(f"v{number}" for number in pruned))
+        return pruned
 
     async def settled(self) -> None:
         """Return when every replaced version has been unloaded."""

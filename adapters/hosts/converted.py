@@ -7,11 +7,11 @@ import shutil
 from functools import lru_cache
 from pathlib import Path
 
+from burnish.adapters.convert.gguf import to_gguf
 from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
-from burnish.adapters.convert.peft_gguf import convert
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.manifest import AdapterVersion
-from burnish.adapters.one_thread import in_one_thread
+from burnish.adapters.threads import in_one_thread
 
 
 def open_state(state_dir: Path) -> None:
@@ -58,7 +58,7 @@ def convert_once(adapter: Path, base: Path, target: Path, name: str) -> None:
     if target.exists():
         return
     try:
-        convert(adapter, _layout(base, base.stat().st_mtime_ns if base.exists() else 0), target)
+        to_gguf(adapter, _layout(base, base.stat().st_mtime_ns if base.exists() else 0), target)
     except OSError as error:
         raise EngineError(
             f"cannot write {name} as GGUF into {target.parent}: {error.strerror or error}; "

@@ -7,7 +7,6 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.adapters.cores import cores
 from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
@@ -16,6 +15,7 @@ from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.engine_process import EngineProcess
 from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.threads import cores
 
 # llama.cpp itself knows no limit; beyond this an adapter is no smaller than the layers it changes.
 MAX_RANK = 256

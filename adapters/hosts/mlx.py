@@ -21,14 +21,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.convert.mlx_base import CONFIG, MlxBase, read_base
-from burnish.adapters.convert.peft_mlx import WEIGHTS, to_mlx
+from burnish.adapters.convert.mlx import BASE_CONFIG, WEIGHTS, MlxBase, read_base, to_mlx
 from burnish.adapters.errors import EngineError, EngineRefused, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
 from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.adapters.one_thread import in_one_thread
+from burnish.adapters.threads import in_one_thread
 
 # mlx-lm knows no limit; beyond this an adapter is no smaller than the layers it changes.
 MAX_RANK = 256
@@ -181,7 +180,7 @@ class MlxHost:
     async def _demand_base(self) -> MlxBase:
         """See that the server is up, and that it reads the base as it was meant. Raises EngineError."""
         await self._demand_up()
-        config = self._base_path / CONFIG
+        config = self._base_path / BASE_CONFIG
         changed = config.stat().st_mtime_ns if config.exists() else 0
         base = await asyncio.to_thread(_layout, self._base_path, changed)
         if base.misread:

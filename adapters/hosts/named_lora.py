@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from typing import ClassVar
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
 from burnish.adapters.hosts.api import EngineApi
@@ -35,13 +37,13 @@ _UNSUPPORTED = re.compile(
 )
 
 
-class NamedLoraHost:
+class NamedLoraHost(ABC):
     """AdapterHost over a running engine that takes ``{"lora_name", "lora_path"}``; a subclass says how exactly."""
 
-    engine = ""
-    """How people call it."""
-    load_route = ""
-    unload_route = ""
+    engine: ClassVar[str]
+    """Its name for users."""
+    load_route: ClassVar[str]
+    unload_route: ClassVar[str]
 
     def __init__(
         self,
@@ -98,7 +100,7 @@ class NamedLoraHost:
                 await self._unload(each)
 
     async def forget(self, version: AdapterVersion) -> None:
-        """There is nothing besides: the engine reads a version's own directory."""
+        return  # the engine reads a version's own directory, and keeps no file besides
 
     async def served(self) -> dict[int, Endpoint]:
         """Ask the engine what it serves of ours; an engine that is down serves nothing."""
@@ -123,17 +125,17 @@ class NamedLoraHost:
         """Close connections; the engine and what it has loaded are left as they are."""
         await self._api.close()
 
+    @abstractmethod
     def command(self, rank: int) -> str:
         """Return the command line that starts the engine so that it takes adapters of this rank."""
-        raise NotImplementedError
 
     def request_model(self, name: str) -> str:
         """Return what ``model`` must say in a request to an adapter of this name."""
         return name
 
+    @abstractmethod
     def disabled(self, error: EngineRefused) -> bool:
         """Whether the engine refuses because it was started without adapters."""
-        raise NotImplementedError
 
     def not_enabled(self, rank: int) -> EngineError:
         """The error for an engine that was started without adapters."""

@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.cores import cores
+from burnish.adapters.threads import cores
 from burnish.bench.arms import ARMS
 from burnish.bench.cell import Cell, settled
 from burnish.bench.exam import Exam, marked, sit

@@ -11,14 +11,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from burnish.adapters.cores import cores
 from burnish.adapters.errors import NeedsRestart
 from burnish.adapters.gate import Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
-from burnish.adapters.one_thread import in_one_thread
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
+from burnish.adapters.threads import cores, in_one_thread
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.evidence import evidence, rated_replies

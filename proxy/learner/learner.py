@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.registry import Registry, version_label
-from burnish.adapters.retention import prune
 from burnish.adapters.swap import Swap
 from burnish.proxy import ids
 from burnish.proxy.config import TrainConfig
@@ -133,7 +132,7 @@ class Learner:
             self._versions.give_up_unjudged("burnish was interrupted before the gate decided")
         except OSError as error:
             logger.error("what the last end left behind could not be put in order: %s", error)
-        await prune(self._swap, self._keep)
+        await self._swap.prune(self._keep)
         await self._recall()
         self._task = asyncio.get_running_loop().create_task(self._work())
 
@@ -296,7 +295,7 @@ class Learner:
             decision = self._look(asked)
             if decision.start:
                 await self._run(decision.reason, rated, asked)
-                await prune(self._swap, self._keep)
+                await self._swap.prune(self._keep)
             elif asked:
                 _settle(asked, _not_started(decision))
         finally:

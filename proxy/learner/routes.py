@@ -14,8 +14,8 @@ from starlette.routing import Route
 
 from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
-from burnish.adapters.one_thread import in_one_thread
 from burnish.adapters.registry import Registry, version_label
+from burnish.adapters.threads import in_one_thread
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.json_http import json_response, page_limit, read_json, validated
 from burnish.proxy.learner.evidence import asked

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from burnish.adapters.convert import gguf_layout, gguf_peft, mlx_base, peft_gguf, peft_mlx
+from burnish.adapters.convert import gguf, gguf_layout, mlx
 from burnish.adapters.convert.peft import read_peft, write_peft
 from burnish.adapters.errors import AdapterError, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
@@ -84,9 +84,9 @@ class Transfer:
 
     def _as_peft(self, path: Path, target: Path) -> Path:
         if path.is_file():
-            gguf_peft.convert(path, gguf_layout.read_base(self._gguf()), target, self._base_model)
-        elif (path / peft_mlx.WEIGHTS).is_file():
-            write_peft(peft_mlx.from_mlx(path), target, self._base_model)
+            gguf.from_gguf(path, gguf_layout.read_base(self._gguf()), target, self._base_model)
+        elif (path / mlx.WEIGHTS).is_file():
+            write_peft(mlx.from_mlx(path), target, self._base_model)
         else:
             read_peft(path)
             target.mkdir()
@@ -99,17 +99,15 @@ class Transfer:
         """Convert it for the base and throw that away: shapes that do not fit are found now, not by an engine."""
         with tempfile.TemporaryDirectory(prefix="burnish-import-") as folder:
             if self._weights.is_file():
-                peft_gguf.convert(
-                    adapter, gguf_layout.read_base(self._weights), Path(folder) / "adapter.gguf"
-                )
+                gguf.to_gguf(adapter, gguf_layout.read_base(self._weights), Path(folder) / "adapter.gguf")
             else:
-                peft_mlx.to_mlx(adapter, mlx_base.read_base(self._weights), Path(folder) / "adapter")
+                mlx.to_mlx(adapter, mlx.read_base(self._weights), Path(folder) / "adapter")
 
     def _write(self, version: AdapterVersion, form: Format, target: Path) -> None:
         if form == "gguf":
-            peft_gguf.convert(version.path, gguf_layout.read_base(self._gguf()), target)
+            gguf.to_gguf(version.path, gguf_layout.read_base(self._gguf()), target)
         elif form == "mlx":
-            peft_mlx.to_mlx(version.path, mlx_base.read_base(self._directory()), target)
+            mlx.to_mlx(version.path, mlx.read_base(self._directory()), target)
         else:
             write_peft(read_peft(version.path), target, version.manifest.base_model)
 

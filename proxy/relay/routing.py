@@ -12,11 +12,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from burnish.adapters.balance import Balance
 from burnish.adapters.errors import UnknownVersion
 from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
 from burnish.adapters.manifest import BASE_VERSION
-from burnish.adapters.route import Lease, LiveRoute
+from burnish.adapters.route import Balance, Lease, LiveRoute
 from burnish.proxy.config import Config
 from burnish.proxy.errors import NotFound, Unauthorized, Unavailable, UpstreamUnreachable
 from burnish.proxy.http.guard import Guard

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from burnish.adapters.convert.gguf import to_gguf
 from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
-from burnish.adapters.convert.peft_gguf import convert
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
 from burnish.adapters.hosts.fetch import ensure_small_model
 from tests.support import tiny_gguf
@@ -36,7 +36,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]]:
 
 def test_every_tensor_arrives_as_computed_by_hand(base: BaseLayout, tmp_path: Path) -> None:
     tensors = random_lora(0)
-    convert(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
+    to_gguf(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
     fields, found = read(tmp_path / "out.gguf")
     assert fields["general.type"] == "adapter"
     assert fields["adapter.type"] == "lora"
@@ -61,14 +61,14 @@ def test_every_tensor_arrives_as_computed_by_hand(base: BaseLayout, tmp_path: Pa
 
 
 def test_rslora_scales_by_the_root_of_the_rank(base: BaseLayout, tmp_path: Path) -> None:
-    convert(write_peft(tmp_path / "peft", random_lora(0), use_rslora=True), base, tmp_path / "out.gguf")
+    to_gguf(write_peft(tmp_path / "peft", random_lora(0), use_rslora=True), base, tmp_path / "out.gguf")
     assert read(tmp_path / "out.gguf")[0]["adapter.lora.alpha"] == 4 * 4**0.5
 
 
 def test_the_file_is_private_and_no_scrap_is_left(base: BaseLayout, tmp_path: Path) -> None:
     target = tmp_path / "state" / "out.gguf"
     target.parent.mkdir()
-    convert(write_peft(tmp_path / "peft", random_lora(0)), base, target)
+    to_gguf(write_peft(tmp_path / "peft", random_lora(0)), base, target)
     assert target.stat().st_mode & 0o777 == 0o600
     assert list(target.parent.iterdir()) == [target]
 
@@ -89,7 +89,7 @@ def test_what_llama_cpp_cannot_express_is_refused(
     config: dict[str, Any], base: BaseLayout, tmp_path: Path
 ) -> None:
     with pytest.raises(IncompatibleAdapter, match=next(iter(config)) if "peft_type" not in config else "IA3"):
-        convert(write_peft(tmp_path / "peft", random_lora(0), **config), base, tmp_path / "out.gguf")
+        to_gguf(write_peft(tmp_path / "peft", random_lora(0), **config), base, tmp_path / "out.gguf")
     assert not (tmp_path / "out.gguf").exists()
 
 
@@ -104,13 +104,13 @@ def test_no_tensor_is_dropped_silently(base: BaseLayout, tmp_path: Path) -> None
         if name.endswith("lora_A.weight"):
             tensors[name.replace("lora_A", "lora_B")] = np.ones((576, 4), np.float32)
         with pytest.raises(IncompatibleAdapter):
-            convert(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
+            to_gguf(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
 
 
 def test_an_adapter_of_another_model_is_refused(base: BaseLayout, tmp_path: Path) -> None:
     tensors = random_lora(0) | {f"{DOWN}.lora_A.weight": np.ones((4, 1537), np.float32)}
     with pytest.raises(IncompatibleAdapter, match=r"\(576, 1537\) weight, the base has \(576, 1536\)"):
-        convert(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
+        to_gguf(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -118,7 +118,7 @@ def test_nan_never_goes_live(value: float, base: BaseLayout, tmp_path: Path) -> 
     tensors = random_lora(0)
     tensors[f"{Q}.lora_B.weight"][5, 2] = value
     with pytest.raises(CorruptAdapter, match="NaN or infinite"):
-        convert(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
+        to_gguf(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
 
 
 def test_torn_and_lopsided_adapters_are_corrupt(base: BaseLayout, tmp_path: Path) -> None:
@@ -127,18 +127,18 @@ def test_torn_and_lopsided_adapters_are_corrupt(base: BaseLayout, tmp_path: Path
     wrong_rank = random_lora(0) | {f"{Q}.lora_A.weight": np.ones((3, 576), np.float32)}
     for tensors in (half, wrong_rank, {}):
         with pytest.raises(CorruptAdapter):
-            convert(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
+            to_gguf(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
     path = write_peft(tmp_path / "peft", random_lora(0)) / "adapter_model.safetensors"
     whole = path.read_bytes()
     for size in (0, 7, 100, len(whole) - 1):
         path.write_bytes(whole[:size])
         with pytest.raises(CorruptAdapter, match="missing or damaged"):
-            convert(path.parent, base, tmp_path / "out.gguf")
+            to_gguf(path.parent, base, tmp_path / "out.gguf")
     path.write_bytes(whole)
     for config in ("", "[]", "{}", '{"r": 0, "lora_alpha": 1}', '{"r": 4, "lora_alpha": NaN}'):
         (path.parent / "adapter_config.json").write_text(config)
         with pytest.raises(CorruptAdapter):
-            convert(path.parent, base, tmp_path / "out.gguf")
+            to_gguf(path.parent, base, tmp_path / "out.gguf")
     assert not (tmp_path / "out.gguf").exists()
 
 
@@ -157,7 +157,7 @@ def test_half_precision_is_widened_exactly(base: BaseLayout, tmp_path: Path) -> 
     folder = write_peft(tmp_path / "peft", random_lora(0))
     content = len(head).to_bytes(8, "little") + head + a.tobytes() + b.tobytes()
     (folder / "adapter_model.safetensors").write_bytes(content)
-    convert(folder, base, tmp_path / "out.gguf")
+    to_gguf(folder, base, tmp_path / "out.gguf")
     found = read(tmp_path / "out.gguf")[1]
     bits = found["blk.3.ffn_down.weight.lora_a"].view(np.uint32)
     np.testing.assert_array_equal(bits >> 16, a)
@@ -210,35 +210,35 @@ TINY = Shape("llama", head_dim=4, hidden=6, ffn=5, vocabulary=16, tied=False)
 def test_an_alpha_that_gguf_would_take_for_none_is_refused(alpha: float, tmp_path: Path) -> None:
     base = read_base(tiny_gguf.blank(tmp_path / "base.gguf", TINY))
     with pytest.raises(IncompatibleAdapter, match="cannot be said in GGUF"):
-        convert(tiny_peft(tmp_path / "peft", TINY, K, lora_alpha=alpha), base, tmp_path / "out.gguf")
+        to_gguf(tiny_peft(tmp_path / "peft", TINY, K, lora_alpha=alpha), base, tmp_path / "out.gguf")
 
 
 @pytest.mark.parametrize("part", ["model.language_model.layers", "language_model.model.layers"])
 def test_the_text_part_of_a_model_that_sees_has_the_same_layers(part: str, tmp_path: Path) -> None:
     base = read_base(tiny_gguf.blank(tmp_path / "base.gguf", TINY))
     called = K.replace("model.layers", part)
-    convert(tiny_peft(tmp_path / "plain", TINY, K, GATE), base, tmp_path / "plain.gguf")
-    convert(tiny_peft(tmp_path / "seeing", TINY, f"{called}={K}", GATE), base, tmp_path / "seeing.gguf")
+    to_gguf(tiny_peft(tmp_path / "plain", TINY, K, GATE), base, tmp_path / "plain.gguf")
+    to_gguf(tiny_peft(tmp_path / "seeing", TINY, f"{called}={K}", GATE), base, tmp_path / "seeing.gguf")
     assert (tmp_path / "seeing.gguf").read_bytes() == (tmp_path / "plain.gguf").read_bytes()
     twice = tiny_peft(tmp_path / "twice", TINY, K, f"{called}={K}")
     with pytest.raises(IncompatibleAdapter, match=r"two modules that are blk\.0\.attn_k\.weight"):
-        convert(twice, base, tmp_path / "twice.gguf")
+        to_gguf(twice, base, tmp_path / "twice.gguf")
     eye = tiny_peft(tmp_path / "eye", TINY, f"model.vision_tower.encoder.layers.0.self_attn.k_proj={K}")
     with pytest.raises(IncompatibleAdapter, match=r"no counterpart of model\.vision_tower"):
-        convert(eye, base, tmp_path / "eye.gguf")
+        to_gguf(eye, base, tmp_path / "eye.gguf")
 
 
 def test_an_output_that_is_the_embedding_cannot_be_adapted_alone(tmp_path: Path) -> None:
     tied = tiny_gguf.blank(tmp_path / "tied.gguf", replace(TINY, tied=True))
     adapter = tiny_peft(tmp_path / "peft", TINY, "lm_head")
     with pytest.raises(IncompatibleAdapter, match="no counterpart of lm_head; its output is the embedding"):
-        convert(adapter, read_base(tied), tmp_path / "out.gguf")
+        to_gguf(adapter, read_base(tied), tmp_path / "out.gguf")
     own = tiny_gguf.blank(tmp_path / "own.gguf", TINY)
-    convert(adapter, read_base(own), tmp_path / "out.gguf")
+    to_gguf(adapter, read_base(own), tmp_path / "out.gguf")
     assert set(read(tmp_path / "out.gguf")[1]) == {"output.weight.lora_a", "output.weight.lora_b"}
     other = tiny_gguf.blank(tmp_path / "other.gguf", replace(TINY, vocabulary=17))
     with pytest.raises(IncompatibleAdapter, match=r"a \(16, 6\) weight, the base has \(17, 6\)"):
-        convert(adapter, read_base(other), tmp_path / "none.gguf")
+        to_gguf(adapter, read_base(other), tmp_path / "none.gguf")
 
 
 def test_a_base_with_fused_weights_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_base_with_fused_weights_is_refused_with_the_reason(tmp_path: Path) ->
         tmp_path / "fused.gguf", TINY, {"blk.0.attn_qkv.weight": np.zeros((32, 6), np.float32)}
     )
     with pytest.raises(IncompatibleAdapter, match="q, k and v fused"):
-        convert(tiny_peft(tmp_path / "peft", TINY, K), read_base(path), tmp_path / "out.gguf")
+        to_gguf(tiny_peft(tmp_path / "peft", TINY, K), read_base(path), tmp_path / "out.gguf")
     with pytest.raises(IncompatibleAdapter, match="'phi3'"):
         read_base(tiny_gguf.blank(tmp_path / "phi.gguf", replace(TINY, architecture="phi3")))
 
@@ -266,7 +266,7 @@ def test_a_full_disk_leaves_nothing(base: BaseLayout, tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     try:
         with pytest.raises(OSError, match="written"):
-            convert(adapter, base, state / "out.gguf")
+            to_gguf(adapter, base, state / "out.gguf")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert list(state.iterdir()) == []

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from burnish.adapters.convert.gguf import to_gguf
 from burnish.adapters.convert.gguf_layout import read_base
-from burnish.adapters.convert.peft_gguf import convert
 from tests.support.llama_server import LlamaServer
 from tests.support.lora import write_peft
 from tests.support.tiny_gguf import Shape
@@ -88,7 +88,7 @@ def test_the_engine_answers_as_peft_does(name: str, tmp_path: Path) -> None:
     model = tiny_model(shape, transformers.MistralConfig if mistral else None)
     base = tiny_base(tmp_path / "base.gguf", shape, model)
     adapter = adapter_of(tmp_path / "peft", shape)
-    convert(adapter, read_base(base), tmp_path / "lora.gguf")
+    to_gguf(adapter, read_base(base), tmp_path / "lora.gguf")
 
     without = [steps(model, prompt, TOKENS) for prompt in PROMPTS]
     tuned = PeftModel.from_pretrained(model, adapter).eval()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from burnish.adapters.convert import gguf_peft, peft_gguf
+from burnish.adapters.convert.gguf import from_gguf, to_gguf
 from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
 from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
@@ -77,8 +77,8 @@ def test_there_and_back_again_is_the_same_to_the_bit(
     path = tmp_path_factory.mktemp("trip")
     base = read_base(tiny_gguf.blank(path / "base.gguf", shape))
     write_peft(adapter, path / "peft", "tiny")
-    peft_gguf.convert(path / "peft", base, path / "lora.gguf")
-    gguf_peft.convert(path / "lora.gguf", base, path / "back", "tiny")
+    to_gguf(path / "peft", base, path / "lora.gguf")
+    from_gguf(path / "lora.gguf", base, path / "back", "tiny")
     assert_same(read_peft(path / "back"), adapter)
     between = {tensor.name: tensor for tensor in gguf.GGUFReader(path / "lora.gguf").tensors}
     assert len(between) == 2 * len(adapter.pairs)
@@ -127,7 +127,7 @@ def write(path: Path, tensors: dict[str, Array], *, alpha: float | None = 4.0, *
 
 def back(path: Path, base: BaseLayout) -> PeftAdapter:
     target = path.with_suffix(".peft")
-    gguf_peft.convert(path, base, target, "tiny")
+    from_gguf(path, base, target, "tiny")
     return read_peft(target)
 
 

@@ -14,10 +14,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
-from burnish.adapters.convert import mlx_base
-from burnish.adapters.convert.mlx_base import MlxBase, read_base, rope_misread
+from burnish.adapters.convert.mlx import BASE_CONFIG, MlxBase, from_mlx, read_base, rope_misread, to_mlx
 from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
-from burnish.adapters.convert.peft_mlx import from_mlx, to_mlx
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
 from tests.support.lora import BLOCKS, SHAPES, random_lora
 from tests.support.lora import write_peft as write_plain
@@ -259,7 +257,7 @@ def test_a_base_is_known_by_its_shapes(tmp_path: Path) -> None:
     save_file({"lm_head.weight": np.ones((9, 3), np.float32)}, tmp_path / "model-00002-of-00002.safetensors")
     with pytest.raises(EngineError, match="cannot read"):
         read_base(tmp_path)
-    (tmp_path / mlx_base.CONFIG).write_text('{"model_type": "llama"}')
+    (tmp_path / BASE_CONFIG).write_text('{"model_type": "llama"}')
     assert read_base(tmp_path).shapes == {"model.q": (4, 3), "model.packed": (4,), "lm_head": (9, 3)}
     (tmp_path / "model-00002-of-00002.safetensors").write_bytes(b"torn")
     with pytest.raises(EngineError, match="cannot read"):

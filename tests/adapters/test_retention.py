@@ -10,7 +10,6 @@ import pytest
 from burnish.adapters.errors import IllegalTransition, PrunedVersion
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import MANIFEST, Registry
-from burnish.adapters.retention import prune
 from burnish.adapters.swap import Swap
 from tests.support.engine import answer
 
@@ -40,15 +39,15 @@ async def test_what_is_live_used_or_gone_back_to_stays(
     await swap.stage(third)
     await swap.settled()
     with swap.route.lease_version(3):
-        assert await prune(swap, keep=1) == [4]
+        assert await swap.prune(keep=1) == [4]
         assert states(registry) == ["retired", "live", "candidate", "pruned", "candidate"]
     assert files(fourth) == [MANIFEST]
     assert len(files(third)) == len(files(fifth)) == 3
     await swap.retire(3)
     assert converted(engine_state, 3)
-    assert await prune(swap, keep=1) == [3]
+    assert await swap.prune(keep=1) == [3]
     assert not converted(engine_state, 3), "nor what it was converted to"
-    assert await prune(swap, keep=1) == []
+    assert await swap.prune(keep=1) == []
     assert registry.get(4).manifest == fourth.manifest
     assert [event.state for event in registry.events(4)] == ["candidate", "rejected", "pruned"]
     registry.verify(1)
@@ -76,7 +75,7 @@ async def test_undoing_passes_over_what_is_pruned(swap: Swap, make_version: Make
     for seed in (1, 2, 3, 4):
         make_version(seed)
         registry.record(seed, "live", "test")
-    assert await prune(swap, keep=1) == [1, 2]
+    assert await swap.prune(keep=1) == [1, 2]
     assert registry.previous_live() == 3
     registry.record(3, "live", "undone")
     assert registry.previous_live() == 0, "the base model: what was live between has no weights"
@@ -85,10 +84,10 @@ async def test_undoing_passes_over_what_is_pruned(swap: Swap, make_version: Make
 async def test_enough_are_kept(swap: Swap, make_version: Make) -> None:
     for seed in (1, 2, 3):
         make_version(seed)
-    assert await prune(swap, keep=3) == []
-    assert await prune(swap, keep=2) == [1]
+    assert await swap.prune(keep=3) == []
+    assert await swap.prune(keep=2) == [1]
     make_version(4)
-    assert await prune(swap, keep=2) == [2], "what is pruned does not count"
+    assert await swap.prune(keep=2) == [2], "what is pruned does not count"
 
 
 async def test_a_crash_before_the_weights_were_deleted_is_made_good(

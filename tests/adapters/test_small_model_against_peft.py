@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from burnish.adapters.convert.gguf import to_gguf
 from burnish.adapters.convert.gguf_layout import read_base
-from burnish.adapters.convert.peft_gguf import convert
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, cache_dir, ensure_small_model
 from tests.support.llama_server import LlamaServer
 from tests.support.lora import SHAPES, random_lora, write_peft
@@ -58,7 +58,7 @@ def test_greedy_texts_are_those_of_peft(tmp_path: Path) -> None:
     ]
     for seed in ADAPTERS:
         adapter = write_peft(tmp_path / str(seed), random_lora(seed, strength=0.1), target_modules=[*SHAPES])
-        convert(adapter, read_base(base), tmp_path / f"{seed}.gguf")
+        to_gguf(adapter, read_base(base), tmp_path / f"{seed}.gguf")
         arguments += ["--lora-scaled", f"{tmp_path / f'{seed}.gguf'}:0"]
 
     def disagreements(texts: list[list[int]]) -> int:

@@ -13,14 +13,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from burnish.adapters.cores import cores
+from burnish.adapters.threads import cores
 from burnish.bench.cell import Cell
 from burnish.bench.measure import measure
 from burnish.bench.running import burnish
 from burnish.bench.side_by_side import AT_ONCE, side_by_side
 from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
 
-COUNT_CORES = "from burnish.adapters.cores import cores; print(cores())"
+COUNT_CORES = "from burnish.adapters.threads import cores; print(cores())"
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads can't be kept to cores here")

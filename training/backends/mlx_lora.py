@@ -30,7 +30,7 @@ from mlx_lm.tuner.trainer import grad_checkpoint
 from mlx_lm.utils import load_model
 from numpy.typing import NDArray
 
-from burnish.adapters.convert.mlx_base import CONFIG, rope_misread
+from burnish.adapters.convert.mlx import BASE_CONFIG, rope_misread
 from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
 from burnish.adapters.errors import AdapterError
 from burnish.training.backends.base import (
@@ -322,7 +322,7 @@ class MlxLoraBackend:
 
 def _load_base(weights: Path) -> Any:
     try:
-        config = json.loads((weights / CONFIG).read_bytes())
+        config = json.loads((weights / BASE_CONFIG).read_bytes())
         # What transformers 5 writes where mlx-lm does not look.
         model, _ = load_model(weights, model_config=rope_misread(config))
     except (OSError, ValueError, LookupError, TypeError, RuntimeError) as error:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from burnish.adapters.one_thread import in_one_thread
+from burnish.adapters.threads import in_one_thread
 
 
 async def test_pieces_of_work_share_one_thread_and_never_overlap():
