@@ -31,7 +31,7 @@ from burnish.proxy.relay.routing import Target
 from burnish.proxy.relay.splice import append_members
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
 from burnish.proxy.surfaces.references import completion_named, references, resolved
-from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, standing_on
+from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, with_history
 
 UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
 # An engine that was updated knows more: it is asked anew now and then.
@@ -167,7 +167,7 @@ class Translator:
         request = replace(request, messages=resolved(request.messages, replies))
         if request.previous is None:
             return request
-        return standing_on(request, await self._before(request.previous, flight, "previous_response_id"))
+        return with_history(request, await self._before(request.previous, flight, "previous_response_id"))
 
     async def _before(self, name: str, flight: Flight, param: str) -> list[dict[str, Any]]:
         """Return the messages up to what a member of a request names. Raises InvalidRequest."""

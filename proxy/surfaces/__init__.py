@@ -26,27 +26,27 @@ _PATHS: dict[str, Surface] = {
     "/api/generate": SURFACES["ollama_generate"],
     SHOW: SURFACES["ollama_chat"],
 }
-"""Where clients post requests; Google's paths name the model besides."""
+"""Paths that clients post to; Gemini's paths also hold the model."""
 
 _OLLAMA = "/api/"
-"""How all paths of Ollama begin, whose clients take no error but a string: `ollama pull` shows nothing else."""
+"""Prefix of Ollama's paths. Its clients only show errors that are strings."""
 
-_ASIDE = ("/v1/messages/count_tokens", ":countTokens", SHOW)
-"""How the paths end of what is in a format and names a model, but is no completion."""
+_NOT_COMPLETIONS = ("/v1/messages/count_tokens", ":countTokens", SHOW)
+"""Ends of paths that use a format and name a model, but aren't completions."""
 
 
 def surface_at(path: str, query: bytes = b"") -> Surface | None:
-    """Return the format of what is posted to a path; None where burnish knows of none."""
+    """Return the format of requests to a path; None if it is unknown."""
     return _PATHS.get(path) or Gemini.at(path, query)
 
 
 def is_completion(path: str) -> bool:
-    """Whether what is posted to a path asks for an answer of the model, which is logged and can be rated."""
-    return surface_at(path) is not None and not path.endswith(_ASIDE)
+    """Return whether requests to a path are completions, which are logged and can be rated."""
+    return surface_at(path) is not None and not path.endswith(_NOT_COMPLETIONS)
 
 
 def error_at(path: str, error: BurnishError) -> dict[str, Any]:
-    """Return the body that reports an error in the format of what is posted to a path."""
+    """Return the error body in the format of a path."""
     surface = surface_at(path) or (SURFACES["ollama_chat"] if path.startswith(_OLLAMA) else None)
     return surface.error(error) if surface else error.envelope()
 

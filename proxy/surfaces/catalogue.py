@@ -1,4 +1,4 @@
-"""What models there are, in the words of each format: for upstreams that list theirs in OpenAI's only."""
+"""Lists of models in each client format, made from an upstream's OpenAI list."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from datetime import UTC, datetime
 from typing import Any
 
 Json = dict[str, Any]
-"""A model is one as ``GET /v1/models`` of OpenAI's lists it: its ``id``, and what else the upstream says."""
+"""A model is an entry of OpenAI's ``GET /v1/models``: its ``id`` and other members."""
 Describe = Callable[[list[Json]], Json | None]
-"""Takes all models; returns the answer, None where the one that is meant is not among them."""
+"""Takes all models and returns the answer; None if the requested model isn't among them."""
 
 ANTHROPIC = "anthropic-version"
-"""The header that all of Anthropic's clients send."""
+"""Header that all Anthropic clients send."""
 LATEST = ":latest"
-"""To Ollama's clients a name without a tag is the same with this one, and some ask only for what is listed so."""
+"""Ollama's default tag. Some clients only request models that are listed with a tag."""
 OLLAMA_VERSION = "0.33.0"
-"""That whose formats burnish speaks; clients ask for it to see what they may use."""
+"""Ollama version that burnish reports; clients use it to detect features."""
 SHOW = "/api/show"
 WINDOWS = ("max_model_len", "context_length", "max_context_length", "context_window", "max_input_tokens")
-"""What engines and clouds call the tokens that a model takes."""
+"""Names that upstreams use for the context length in tokens."""
 GOOGLE = re.compile(r"/v1(?:beta|alpha)/models(?:/(?P<model>.+))?")
 ONE = re.compile(r"/v1/models/(?P<model>.+)")
 
 
 def plain(model: str) -> str:
-    """Return a model's name without the tag that means nothing."""
+    """Return a model's name without the default tag."""
     return model.removesuffix(LATEST)
 
 
 def asked_for(method: str, path: str, named: str | None, *, anthropic: bool) -> Describe | None:
-    """Return what answers a question for models; None where a path is none.
+    """Return the function that answers a request for models; None for other requests.
 
-    ``named``: the model in the body; ``anthropic``: the headers say that Anthropic's words are wanted.
+    ``named``: the model in the body. ``anthropic``: the client is Anthropic's.
     """
     if method == "POST":
         return _of_one(named, _shown) if path == SHOW else None
@@ -54,7 +54,7 @@ def asked_for(method: str, path: str, named: str | None, *, anthropic: bool) -> 
 
 
 def listed(models: Iterable[Json], *, anthropic: bool) -> Json:
-    """Return the answer to ``GET /v1/models``, which OpenAI's clients and Anthropic's ask alike."""
+    """Return the answer to ``GET /v1/models``, which OpenAI's and Anthropic's clients share."""
     if not anthropic:
         return {"object": "list", "data": list(models)}
     data = [_anthropics(model) for model in models]
@@ -63,7 +63,7 @@ def listed(models: Iterable[Json], *, anthropic: bool) -> Json:
 
 
 def _shown(model: Json) -> Json:
-    """Return the answer to ``POST /api/show``. Whether it calls tools nobody says, so clients may try."""
+    """Return the answer to ``POST /api/show``. Upstreams don't report tool support, so it is assumed."""
     window = _window(model)
     return {
         "modelfile": "",
@@ -92,14 +92,14 @@ def _tag(model: Json) -> Json:
         "model": name,
         "modified_at": _created(model),
         "size": 0,
-        # Clients show its first twelve characters and take it for what tells models apart; that is the name here.
+        # Clients distinguish models by its first twelve characters; here the name does.
         "digest": hashlib.sha256(name.encode()).hexdigest(),
         "details": _details(),
     }
 
 
 def _details() -> Json:
-    """Return what is not known, in the shape that clients expect."""
+    """Return empty details: upstreams don't report them."""
     unknown = dict.fromkeys(("parent_model", "format", "family", "parameter_size", "quantization_level"), "")
     return {**unknown, "families": []}
 
@@ -135,7 +135,7 @@ def _window(model: Json) -> int | None:
 
 
 def _created(model: Json) -> str:
-    """Return when it was made; the beginning of time where that is not known."""
+    """Return the creation time; 1970 if unknown."""
     created = model.get("created")
     known = created if isinstance(created, int) and 0 < created < 2**33 else 0
     return datetime.fromtimestamp(known, UTC).isoformat().replace("+00:00", "Z")

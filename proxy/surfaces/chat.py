@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
-from burnish.proxy.surfaces import fields
-from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, without_items
+from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, model_of, wants_stream, without_items
 from burnish.proxy.surfaces.choices import reassemble
 
 SYSTEM_ROLES = ("system", "developer")
@@ -23,26 +22,18 @@ class Chat(OpenAI):
     name: ClassVar[str] = "chat"
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
-        """Understand a request's body. Raises InvalidRequest that names the field.
-
-        Only what burnish itself must understand is checked; the rest is between client and model.
-        """
         params = {key: value for key, value in body.items() if key not in ("messages", "model")}
-        return ChatRequest(_messages(body), fields.model(body), fields.stream(body), params)
+        return ChatRequest(_messages(body), model_of(body), wants_stream(body), params)
 
     def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body without some of the request's messages (by index) and everything else as it was."""
         return {**body, "messages": without_items(body["messages"], request, cut)}
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
-        """Return the body with a text at the end of its system prompt; None when it has no place for one.
-
-        The last of the system messages that it begins with is extended; where there is none, one is put first.
-        """
+        """Extend the last of the leading system messages, or insert one."""
         messages = body["messages"]
         system = list(takewhile(lambda message: message["role"] in SYSTEM_ROLES, messages))
         if len(system) == len(messages):
-            return None  # nobody asks anything
+            return None  # no question
         if not system:
             return {**body, "messages": [{"role": "system", "content": text}, *messages]}
         content = _extended(system[-1].get("content"), text)
@@ -52,13 +43,11 @@ class Chat(OpenAI):
         return {**body, "messages": [*system, *messages[len(system) :]]}
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
         return reassemble(chunks, content_type, content_encoding)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str
     ) -> tuple[str, Iterable[bytes]]:
-        """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
         head = {"id": completion_id, "created": int(time.time()), "model": model}
         if request.stream:
             return "text/event-stream; charset=utf-8", _answer_events(text, head, include_usage(request))
@@ -73,7 +62,7 @@ class Chat(OpenAI):
 
 
 def _extended(content: Any, text: str) -> Any:
-    """Return the content of a message with a text behind it; None when it is neither text nor parts."""
+    """Append a text to the content of a message; None if it is neither text nor parts."""
     if isinstance(content, str):
         return f"{content}\n\n{text}" if content else text
     return [*content, {"type": "text", "text": text}] if isinstance(content, list) else None
@@ -100,7 +89,7 @@ def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def include_usage(request: ChatRequest) -> bool:
-    """Whether a stream is to tell its usage."""
+    """Return whether a stream must report its usage."""
     options = request.params.get("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 

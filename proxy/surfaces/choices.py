@@ -1,4 +1,4 @@
-"""Answers that consist of choices, as chat and text completions have them, put together from their bytes."""
+"""Reassemble answers made of choices: chat and text completions."""
 
 from __future__ import annotations
 
@@ -8,30 +8,28 @@ from typing import Any
 
 import orjson
 
-from burnish.proxy.surfaces import bodies
 from burnish.proxy.surfaces.base import Reply
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import as_text, loads, storable
+from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
 from burnish.proxy.surfaces.merging import ChoiceMerger
-from burnish.proxy.surfaces.sse import DONE, Event, JsonEvents, plain_data, windows
+from burnish.proxy.surfaces.sse import DONE, Event, JsonEvents, is_streamed, plain_data, windows
 
 BYTES_DONE = DONE.encode()
 
 Chunk = tuple[dict[str, Any] | None, str | None]
-"""An object of a stream, None for its end; and the text of an event that is named an error."""
+"""An object of a stream (None: its end), and the text of an ``error`` event."""
 AsChat = Callable[[dict[str, Any]], dict[str, Any]]
-"""Turns a choice, or a piece of one, into what a chat completion has."""
+"""Converts a choice, or a delta, into a chat completion's."""
 
 
 def reassemble(
     chunks: Sequence[bytes], content_type: str, content_encoding: str, as_chat: AsChat = lambda choice: choice
 ) -> Reply:
-    """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
     try:
         body = decode(b"".join(chunks), content_encoding)
     except Undecodable as error:
         return Reply(error=str(error), readable=False)
-    return _streamed(body, as_chat) if bodies.is_streamed(body, content_type) else _whole(body, as_chat)
+    return _streamed(body, as_chat) if is_streamed(body, content_type) else _whole(body, as_chat)
 
 
 def _whole(body: bytes, as_chat: AsChat) -> Reply:
@@ -44,7 +42,7 @@ def _whole(body: bytes, as_chat: AsChat) -> Reply:
     merger = ChoiceMerger()
     for choice in map(as_chat, _choices(parsed)):
         merger.whole(choice)
-    error = as_text(body) if bodies.error_in(parsed) else None
+    error = as_text(body) if error_in(parsed) else None
     return _reply(merger, parsed.get("id"), parsed.get("usage"), error, ended=True)
 
 
@@ -69,20 +67,20 @@ def _merged(chunks: Iterable[Chunk], as_chat: AsChat) -> Reply:
             continue
         response_id = response_id or chunk.get("id")
         usage = chunk.get("usage") or usage
-        error = error or bodies.error_in(chunk) or event_error
+        error = error or error_in(chunk) or event_error
         for choice in map(as_chat, _choices(chunk)):
             merger.delta(choice)
     return _reply(merger, response_id, usage, error, ended=(ended or merger.finished) and error is None)
 
 
 class _NotPlain(ValueError):
-    """The stream does not have the usual form."""
+    """The stream isn't in the usual form."""
 
 
 def _plain_chunks(body: bytes) -> Iterator[Chunk]:
-    """Read the chunks of a stream in its usual form, which ends with ``[DONE]``. Raises _NotPlain for any other.
+    """Read the chunks of a stream in the usual form, which ends with ``[DONE]``. Raises _NotPlain.
 
-    Many of them are parsed as one array: a parser for each costs more than the parsing.
+    Many chunks are parsed as one array, because a call per chunk costs more than the parsing.
     """
     for window in windows(body):
         data = plain_data(window)
@@ -104,7 +102,7 @@ def _plain_chunks(body: bytes) -> Iterator[Chunk]:
 
 
 def _chunks(events: Iterable[tuple[Event, Any]]) -> Iterator[Chunk]:
-    """Read the chunks of any stream, as far as they can be read."""
+    """Read the chunks of any stream, as far as possible."""
     ended = False
     for event, data in events:
         if ended:

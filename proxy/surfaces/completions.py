@@ -1,4 +1,4 @@
-"""OpenAI's text completions: ``POST /v1/completions``. A prompt is read as one message of the user's."""
+"""OpenAI's text completions: ``POST /v1/completions``. Each prompt becomes a user message."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
-from burnish.proxy.surfaces import choices, fields
-from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply
+from burnish.proxy.surfaces import choices
+from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, model_of, wants_stream, with_suffix
 from burnish.proxy.surfaces.chat import NO_USAGE, include_usage
 
 
@@ -20,30 +20,27 @@ class Completions(OpenAI):
     name: ClassVar[str] = "completions"
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
-        """Understand a request's body. Raises InvalidRequest that names the field."""
         params = {key: value for key, value in body.items() if key not in ("prompt", "model")}
-        contents = (fields.around(content, body) for content in _contents(body.get("prompt")))
+        contents = (with_suffix(content, body) for content in _contents(body.get("prompt")))
         messages = [{"role": "user", "content": content} for content in contents]
         return ChatRequest(
-            messages, fields.model(body), fields.stream(body), params, origins=(-1,) * len(messages)
+            messages, model_of(body), wants_stream(body), params, origins=(-1,) * len(messages)
         )
 
     def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body as it is: it holds no history that anything could be cut from."""
+        """Return the body unchanged: it has no history."""
         return body
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
-        """Return None: there is no system prompt."""
+        """Return None: the format has no system prompt."""
         return None
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
         return choices.reassemble(chunks, content_type, content_encoding, _as_chat)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str
     ) -> tuple[str, Iterable[bytes]]:
-        """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
         head = {
             "id": completion_id,
             "object": "text_completion",
@@ -58,7 +55,7 @@ class Completions(OpenAI):
 
 
 def _contents(prompt: Any) -> list[Any]:
-    """Return what each prompt says: a text, or tokens, of which only the model knows the text."""
+    """Return the content of each prompt: a text, or token ids."""
     if prompt is None:
         return []
     if isinstance(prompt, str):
@@ -73,9 +70,9 @@ def _contents(prompt: Any) -> list[Any]:
 
 
 def _as_chat(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice, or a piece of one, as a chat completion has it."""
-    said = {"content": choice["text"]} if isinstance(choice.get("text"), str) else {}
-    return {**choice, "message": said, "delta": said}
+    """Convert a choice, or a delta, to a chat completion's."""
+    message = {"content": choice["text"]} if isinstance(choice.get("text"), str) else {}
+    return {**choice, "message": message, "delta": message}
 
 
 def _events(text: str, head: dict[str, Any], with_usage: bool) -> Iterator[bytes]:

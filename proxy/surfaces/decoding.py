@@ -1,4 +1,4 @@
-"""Undo a response's content encoding, on the copy for the log only; what was cut off gives what there is."""
+"""Undo a response's content encoding, for the log only. A truncated body is decoded as far as it goes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable
 
 DECODED_LIMIT_BYTES = 128 * 1024 * 1024
-"""Four times what the relay keeps of a response; a bomb that unfolds further ends here."""
+"""Four times what the relay keeps of a response; bounds decompression bombs."""
 
 
 class Undecodable(ValueError):
@@ -14,7 +14,7 @@ class Undecodable(ValueError):
 
 
 def decode(body: bytes, content_encoding: str) -> bytes:
-    """Undo the encodings that ``content-encoding`` lists, last one first. Raises Undecodable."""
+    """Undo the encodings that ``content-encoding`` lists, in reverse order. Raises Undecodable."""
     for encoding in reversed([name.strip().lower() for name in content_encoding.split(",")]):
         if encoding in ("", "identity"):
             continue
@@ -28,7 +28,7 @@ def decode(body: bytes, content_encoding: str) -> bytes:
 def _gzip(body: bytes) -> bytes:
     parts: list[bytes] = []
     left = DECODED_LIMIT_BYTES
-    # A gzip body may consist of several members one after the other.
+    # A gzip body may have several members.
     while body and left > 0:
         member = zlib.decompressobj(wbits=31)
         try:
@@ -43,7 +43,7 @@ def _gzip(body: bytes) -> bytes:
 
 
 def _deflate(body: bytes) -> bytes:
-    # "deflate" means zlib (RFC 9110), but servers that send it raw are as old as the word.
+    # "deflate" means zlib (RFC 9110), but some servers send it raw.
     for wbits in (15, -15):
         try:
             return zlib.decompressobj(wbits=wbits).decompress(body, DECODED_LIMIT_BYTES)

@@ -1,4 +1,4 @@
-"""Google's format: ``POST /v1beta/models/{model}:generateContent``, and ``:streamGenerateContent`` for a stream."""
+"""Gemini: ``POST /v1beta/models/{model}:generateContent`` and ``:streamGenerateContent``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from urllib.parse import quote, unquote
 import orjson
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces import bodies
 from burnish.proxy.surfaces.base import ChatRequest, Reply, without_items
 from burnish.proxy.surfaces.chat import NO_USAGE
 from burnish.proxy.surfaces.decoding import Undecodable, decode
@@ -27,7 +26,7 @@ from burnish.proxy.surfaces.gemini_contents import (
     turns,
 )
 from burnish.proxy.surfaces.gemini_writer import JSON, GeminiWriter, error_of
-from burnish.proxy.surfaces.lenient import as_text, loads, storable
+from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
 from burnish.proxy.surfaces.sse import BYTE_ORDER_MARK, JsonEvents
 from burnish.proxy.surfaces.writing import Piece
 
@@ -36,7 +35,7 @@ PATH = re.compile(
     r":(?P<method>generateContent|streamGenerateContent|countTokens)"
 )
 SSE = b"alt=sse"
-"""What the query says where a stream is to come as events; without, it is one array that grows."""
+"""Query of a stream of events; without it, a stream is one growing array."""
 
 SETTINGS = {
     "temperature": "temperature",
@@ -49,7 +48,7 @@ SETTINGS = {
     "presencePenalty": "presence_penalty",
     "frequencyPenalty": "frequency_penalty",
 }
-"""Google's name for a sampling setting → that of chat."""
+"""Gemini's sampling setting → chat's."""
 FILTERED = (
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR",
     "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION",
@@ -60,20 +59,20 @@ FINISH_REASONS = {
     "FINISH_REASON_UNSPECIFIED": None,
     **dict.fromkeys(FILTERED, "content_filter"),
 }
-"""Google's word for why it ended → that of chat; those that chat does not have stay, in small letters."""
-TOLD_BESIDES = ("logprobsResult", "citationMetadata", "groundingMetadata")
-"""What is kept of a candidate besides its message."""
+"""Gemini's finish reason → chat's; unknown ones stay, in lower case."""
+KEPT_MEMBERS = ("logprobsResult", "citationMetadata", "groundingMetadata")
+"""Members of a candidate that are kept beside its message."""
 TOKENS = {
     "prompt_tokens": ("promptTokenCount", "toolUsePromptTokenCount"),
     "completion_tokens": ("candidatesTokenCount", "thoughtsTokenCount"),
     "total_tokens": ("totalTokenCount",),
 }
-"""Chat's name for a number of tokens → those of Google that it is the sum of."""
+"""Chat's token count → the Gemini counts that add up to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gemini:
-    """The format, and what the address of a request says of it: the log reads bodies without one."""
+    """The format, with what a request's path says: model and streaming. The log reads bodies without a path."""
 
     name: ClassVar[str] = "gemini"
     key_header: ClassVar[bytes | None] = b"x-goog-api-key"
@@ -84,7 +83,7 @@ class Gemini:
 
     @classmethod
     def at(cls, path: str, query: bytes = b"") -> Gemini | None:
-        """Return the surface of an address; None where it is not one of Google's that take contents."""
+        """Return the surface of a path; None if it isn't one of Gemini's."""
         found = PATH.fullmatch(path)
         if found is None:
             return None
@@ -92,23 +91,20 @@ class Gemini:
         return cls(found["model"], found["method"] == "streamGenerateContent", sse)
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
-        """Understand a request's body. Raises InvalidRequest that names the field."""
-        said = list(turns(_contents(body)))
-        messages = [message for turn in said for message in turn.messages]
-        origins: list[int | tuple[int, ...]] = [turn.items for turn in said for _ in turn.messages]
+        read = list(turns(_contents(body)))
+        messages = [message for turn in read for message in turn.messages]
+        origins: list[int | tuple[int, ...]] = [turn.items for turn in read for _ in turn.messages]
         if system := parts_of(member(body, "systemInstruction")):
             messages.insert(0, {"role": "system", "content": content_of(system)})
             origins.insert(0, -1)
         return ChatRequest(messages, self.model, self.stream, _params(body), tuple(origins))
 
     def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body without some of the request's messages (by index) and everything else as it was."""
         return {**body, "contents": without_items(_contents(body), request, cut)}
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
-        """Return the body with a text at the end of its system prompt; None when it has no place for one."""
         if not _contents(body) or member(body, "cachedContent"):
-            return None  # nobody asks anything, or the system prompt is in what was cached
+            return None  # no question, or the system prompt is in the cached content
         system = member(body, "systemInstruction")
         spelt = "system_instruction" if "system_instruction" in body else "systemInstruction"
         if not isinstance(system, dict | None):
@@ -116,19 +112,17 @@ class Gemini:
         return {**body, spelt: {**(system or {}), "parts": [*parts_of(system), {"text": text}]}}
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
         try:
             body = decode(b"".join(chunks), content_encoding).removeprefix(BYTE_ORDER_MARK).strip()
         except Undecodable as undecodable:
             return Reply(error=str(undecodable), readable=False)
-        gathered = _Gathered()
-        damage = gathered.read(body)
-        return gathered.reply(damage) if gathered.found else Reply(error=as_text(body), readable=not body)
+        collector = _Collector()
+        damage = collector.read(body)
+        return collector.reply(damage) if collector.found else Reply(error=as_text(body), readable=not body)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str
     ) -> tuple[str, Iterable[bytes]]:
-        """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
         writer = GeminiWriter(completion_id, model, events=self.sse)
         parts = [*writer.take(Piece("text", text)), *writer.end("stop", NO_USAGE)]
         if request.stream:
@@ -136,11 +130,9 @@ class Gemini:
         return JSON, [orjson.dumps(writer.whole())]
 
     def error(self, error: BurnishError) -> dict[str, Any]:
-        """Return the body that reports an error to clients of this format."""
         return error_of(error.status, error.message)
 
     def path_naming(self, path: str, model: str) -> str | None:
-        """Return the path that asks for another model; None where the member ``model`` of the body names it."""
         found = PATH.fullmatch(unquote(path))
         if found is None:
             return None
@@ -163,7 +155,7 @@ def _contents(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _params(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the rest of a body, with functions and settings as chat has them."""
+    """Return the other members of a body, with functions and settings in chat's form."""
     read = {"contents", "tools", "systemInstruction", snake("systemInstruction")}
     rest = {key: value for key, value in body.items() if key not in read}
     config = member(body, "generationConfig")
@@ -172,7 +164,7 @@ def _params(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(body: bytes) -> tuple[str, str | None]:
-    """Return the text of a body, and whether it is damaged; what was cut off may end within a character."""
+    """Return the text of a body and what is damaged; a truncated one may end within a character."""
     try:
         return body.decode(), None
     except UnicodeDecodeError as error:
@@ -180,7 +172,7 @@ def _text(body: bytes) -> tuple[str, str | None]:
 
 
 def _cut_array(text: str) -> Iterator[Any]:
-    """Read the objects of an array as far as it goes."""
+    """Read the objects of a truncated array as far as it goes."""
     decoder = json.JSONDecoder()
     between = re.compile(r"[\s,]*")
     end = 1
@@ -192,22 +184,21 @@ def _cut_array(text: str) -> Iterator[Any]:
         return
 
 
-class _Gathered:
-    """An answer under way: what its parts, which are objects like whole answers, told so far."""
+class _Collector:
+    """Collects an answer; each part of a stream is an object like a whole answer."""
 
     def __init__(self) -> None:
         self.found = False
-        """Whether there was any part."""
         self._whole = False
         self._choices: dict[int, dict[str, Any]] = {}
-        self._said: dict[int, list[Part]] = {}
+        self._content: dict[int, list[Part]] = {}
         self._error: str | None = None
         self._blocked: Any = None
         self._response_id: Any = None
         self._usage: dict[str, Any] = {}
 
     def read(self, body: bytes) -> str | None:
-        """Take a body, streamed or not; return what of it cannot be read."""
+        """Read a body, streamed or not; return what is damaged."""
         if not body.startswith((b"{", b"[")):
             events = JsonEvents(body)
             self._take_all(data for _, data in events)
@@ -229,7 +220,7 @@ class _Gathered:
 
     def _take(self, part: dict[str, Any]) -> None:
         self.found = True
-        self._error = self._error or bodies.error_in(part)
+        self._error = self._error or error_in(part)
         self._blocked = self._blocked or member(member(part, "promptFeedback"), "blockReason")
         self._response_id = self._response_id or member(part, "responseId")
         if isinstance(usage := member(part, "usageMetadata"), dict):
@@ -242,19 +233,18 @@ class _Gathered:
     def _take_candidate(self, candidate: dict[str, Any]) -> None:
         index = candidate["index"] if isinstance(candidate.get("index"), int) else 0
         choice = self._choices.setdefault(index, {"index": index, "message": None, "finish_reason": None})
-        self._said.setdefault(index, []).extend(parts_of(candidate.get("content")))
+        self._content.setdefault(index, []).extend(parts_of(candidate.get("content")))
         reason = member(candidate, "finishReason")
         if isinstance(reason, str):
             choice["finish_reason"] = FINISH_REASONS.get(reason, reason.lower())
-        told = {name: member(candidate, name) for name in TOLD_BESIDES}
-        choice |= {name: value for name, value in told.items() if value}
+        kept = {name: member(candidate, name) for name in KEPT_MEMBERS}
+        choice |= {name: value for name, value in kept.items() if value}
 
     def reply(self, damage: str | None) -> Reply:
-        """Return all that was told."""
         choices = self._as_choices()
-        spoken = [choice for choice in choices if choice["message"]]
-        first = spoken[0] if spoken else choices[0] if choices else {}
-        rich = len(spoken) > 1 or bool(spoken and set(first) - {"index", "message", "finish_reason"})
+        replies = [choice for choice in choices if choice["message"]]
+        first = replies[0] if replies else choices[0] if choices else {}
+        rich = len(replies) > 1 or bool(replies and set(first) - {"index", "message", "finish_reason"})
         blocked = self._blocked
         finished = blocked or (choices and all(choice["finish_reason"] for choice in choices))
         return Reply(
@@ -262,23 +252,23 @@ class _Gathered:
             finish_reason=first.get("finish_reason") or ("content_filter" if blocked else None),
             response_id=self._response_id if isinstance(self._response_id, str) else None,
             usage=_usage(self._usage),
-            choices=tuple(spoken) if rich else (),
+            choices=tuple(replies) if rich else (),
             ended=self._whole or bool(finished and not self._error and not damage),
             error=self._error or damage or (f"the prompt was blocked: {blocked}" if blocked else None),
             readable=damage is None,
         )
 
     def _as_choices(self) -> list[dict[str, Any]]:
-        """Return the candidates as choices of chat, in order of their index."""
+        """Return the candidates as chat choices, by index."""
         for index, choice in self._choices.items():
-            choice["message"] = message = assistant(self._said[index]) if self._said[index] else None
+            choice["message"] = message = assistant(self._content[index]) if self._content[index] else None
             if choice["finish_reason"] == "stop" and message and "tool_calls" in message:
                 choice["finish_reason"] = "tool_calls"
         return [storable(self._choices[index]) for index in sorted(self._choices)]
 
 
 def _usage(counted: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what was counted last, thoughts among the answer's tokens as in chat."""
+    """Return the last counts; as in chat, thoughts count as completion tokens."""
     sums = {}
     for name, google in TOKENS.items():
         counts = [count for each in google if isinstance(count := member(counted, each), int)]

@@ -1,4 +1,4 @@
-"""What stands in Google's format, as chat has it: contents and parts as messages, declared functions as tools."""
+"""Gemini → chat: contents and parts become messages, declared functions become tools."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from burnish.proxy.surfaces.lenient import dumps
 
 Part = dict[str, Any]
 
-MARKS = ("Metadata", "mediaResolution", "mediaProcessing", "audioTranscription")
-"""How the names of objects end that stand beside the one thing that a part is."""
+DESCRIPTIVE = ("Metadata", "mediaResolution", "mediaProcessing", "audioTranscription")
+"""Suffixes of members that describe a part, beside its content."""
 TYPES = frozenset({"STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"})
 SCHEMA_DEPTH = 32
-"""Deeper than the parameters of any function are nested."""
+"""Depth at which a schema is no longer converted."""
 
 
 def member(holder: Any, name: str) -> Any:
-    """Return a member of an object, which Google takes in ``camelCase`` and ``snake_case``; None: there is none."""
+    """Return a member in ``camelCase`` or ``snake_case``, as Google accepts both; None if missing."""
     if not isinstance(holder, dict):
         return None
     found = holder.get(name)
@@ -30,7 +30,6 @@ def member(holder: Any, name: str) -> Any:
 
 @lru_cache(maxsize=256)
 def snake(name: str) -> str:
-    """Return the other spelling of a name in camelCase."""
     return re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), name)
 
 
@@ -41,34 +40,33 @@ def _camel(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one side said: one content, or several of the model's one after the other, as its chunks come back."""
+    """One content, or several consecutive ones of the model, as clients return the chunks of a stream."""
 
     items: tuple[int, ...]
-    """Which contents."""
+    """Indexes of the contents."""
     messages: list[dict[str, Any]]
 
 
 def turns(contents: Iterable[dict[str, Any]]) -> Iterator[Turn]:
-    """Read the contents of a request."""
     for role, several in groupby(enumerate(contents), lambda each: each[1].get("role")):
         if role == "model":
-            said = list(several)
-            parts = [part for _, content in said for part in parts_of(content)]
-            yield Turn(tuple(index for index, _ in said), [assistant(parts)])
+            consecutive = list(several)
+            parts = [part for _, content in consecutive for part in parts_of(content)]
+            yield Turn(tuple(index for index, _ in consecutive), [assistant(parts)])
         else:
-            # "function" is what Google called the role of results at first: no human speaks there.
+            # "function" was Google's first name for the role of results.
             speaker = role if isinstance(role, str) and role else "user"
             yield from (Turn((index,), _human(parts_of(content), speaker)) for index, content in several)
 
 
 def parts_of(content: Any) -> list[Part]:
-    """Return the parts of a content, as far as they can be read."""
+    """Return the readable parts of a content."""
     parts = content.get("parts") if isinstance(content, dict) else None
     return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
 
 
 def assistant(parts: Sequence[Part]) -> dict[str, Any]:
-    """Return the message of what a model said: its words are pieces of one text, thoughts and calls stand beside."""
+    """Return the model's message: texts joined, with thoughts and calls beside them."""
     calls = [call for part in parts if isinstance(call := member(part, "functionCall"), dict)]
     thoughts = [part["text"] for part in parts if part.get("thought") and isinstance(part.get("text"), str)]
     words = [part for part in parts if not part.get("thought") and member(part, "functionCall") is None]
@@ -81,12 +79,11 @@ def assistant(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def content_of(parts: Iterable[Part]) -> Any:
-    """Return the content of a message that consists of these parts."""
     return _plain(_translated(parts))
 
 
 def tools_of(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the tools of a request as its parameters: the functions as chat has them, Google's own as they are."""
+    """Return the tools as parameters: functions in chat's form, Google's own tools unchanged."""
     tools = body.get("tools")
     given = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
     declared = [member(tool, "functionDeclarations") for tool in given]
@@ -104,9 +101,9 @@ def tools_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _human(parts: Sequence[Part], role: str) -> list[dict[str, Any]]:
-    """Return the messages of a content that no model said: what a user said, or the results of functions.
+    """Return the messages of a user's content, or of function results.
 
-    What stands beside a result came with it (a file that was read), so it is part of it and nobody's command.
+    Parts next to a result belong to it (a file that was read), so they can't be a command.
     """
     results = [result for part in parts if isinstance(result := member(part, "functionResponse"), dict)]
     others = _translated(part for part in parts if member(part, "functionResponse") is None)
@@ -135,13 +132,13 @@ def _translated(parts: Iterable[Part]) -> list[dict[str, Any]]:
 
 
 def _translation(part: Part) -> dict[str, Any] | None:
-    """Return a part as chat has it; what chat does not have stays as it is, with its name as its type."""
+    """Convert a part to chat's; a kind that chat lacks keeps its content, with its name as type."""
     if isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
     objects = {_camel(name): value for name, value in part.items() if isinstance(value, dict)}
-    kind = next((name for name in objects if name != "text" and not name.endswith(MARKS)), None)
+    kind = next((name for name in objects if name != "text" and not name.endswith(DESCRIPTIVE)), None)
     if kind is None:
-        return None  # only the signature of a thought
+        return None  # only a thought's signature
     value = objects[kind]
     if str(mime_type := member(value, "mimeType")).startswith("image/"):
         if kind == "inlineData":
@@ -156,7 +153,7 @@ def _image(url: Any) -> dict[str, Any]:
 
 
 def _joined(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return parts with texts that follow each other as one."""
+    """Join consecutive texts."""
     joined: list[dict[str, Any]] = []
     for kind, several in groupby(parts, lambda part: part["type"]):
         if kind == "text":
@@ -167,7 +164,7 @@ def _joined(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _plain(parts: list[dict[str, Any]]) -> Any:
-    """Return the content that parts make: a string where it is one text, or nothing."""
+    """Return a content: a string if it is one text or nothing, else parts."""
     if not parts:
         return ""
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
@@ -184,7 +181,7 @@ def _function(declared: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_of(schema: Any, depth: int = SCHEMA_DEPTH) -> Any:
-    """Return a schema as JSON Schema has it: Google writes the names of types in capitals."""
+    """Convert a schema to JSON Schema: Google writes types in capitals."""
     if depth and isinstance(schema, list):
         return [schema_of(each, depth - 1) for each in schema]
     if depth and isinstance(schema, dict):

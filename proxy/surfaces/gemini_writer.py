@@ -1,4 +1,4 @@
-"""Google's answers as a server writes them: whole, and as a stream of events or an array that grows."""
+"""Write Gemini answers: whole, as a stream of events, or as a growing array."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FINISH_REASONS = {
     "length": "MAX_TOKENS",
     "content_filter": "SAFETY",
 }
-"""Why chat says that an answer ended → the same in Google's words; OTHER is anything else."""
+"""Chat's finish reason → Gemini's; any other is OTHER."""
 STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -36,19 +36,17 @@ STATUSES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-"""Google's word for a status; INTERNAL for any other."""
+"""HTTP status → Google's; any other is INTERNAL."""
 
 
 def error_of(status: int, words: str) -> Json:
-    """Return the body that reports what a status and some words say."""
+    """Return an error body."""
     return {"error": {"code": status, "message": words, "status": STATUSES.get(status, "INTERNAL")}}
 
 
 class GeminiWriter:
-    """See Writer."""
-
     def __init__(self, response_id: str, model: str, *, events: bool = True) -> None:
-        """``events``: how it is streamed."""
+        """``events``: stream events instead of an array."""
         self.content_type = EVENTS if events else JSON
         self._events = events
         self._head = {"modelVersion": model, "responseId": response_id}
@@ -58,20 +56,17 @@ class GeminiWriter:
         self._begun = False
 
     def begin(self) -> Iterator[bytes]:
-        """Return what a stream begins with."""
         return iter(())
 
     def take(self, piece: Piece) -> Iterator[bytes]:
-        """Return what a stream says next."""
-        for told in self._calls.take(piece):
-            self._parts.append(_part(told))
+        for ready in self._calls.take(piece):
+            self._parts.append(_part(ready))
             yield self._next(self._answer(self._parts[-1:]))
 
     def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
-        """Return what a stream ends with; reason and counts in chat's words."""
-        called = [_part(told) for told in self._calls.close()]
+        called = [_part(ready) for ready in self._calls.close()]
         self._parts += called
-        # As Google's, whose clients keep the contents of all parts of a stream, and want something in each.
+        # As Google does: its clients keep the content of each part of a stream, and none may be empty.
         last = called or [{"text": ""}]
         ending = {"finishReason": FINISH_REASONS.get(finish_reason or "stop", "OTHER")}
         counts = {"usageMetadata": _counts(usage)} if usage else {}
@@ -79,22 +74,20 @@ class GeminiWriter:
         yield self._next(self._answer(last, **ending) | counts) + self._close()
 
     def fail(self, words: str) -> Iterator[bytes]:
-        """Return what a stream ends with in which something went wrong."""
         yield self._next(error_of(500, words)) + self._close()
 
     def whole(self) -> Json:
-        """Return the answer as a client gets it that does not stream, once it is at its end."""
         return self._whole
 
     def _answer(self, parts: Sequence[Part], **more: Any) -> Json:
         candidate = {"content": {"parts": parts, "role": "model"}, **more, "index": 0}
         return {"candidates": [candidate], **self._head}
 
-    def _next(self, told: Json) -> bytes:
+    def _next(self, ready: Json) -> bytes:
         begun, self._begun = self._begun, True
         if self._events:
-            return b"data: %b\r\n\r\n" % orjson.dumps(told)
-        return (b",\r\n" if begun else b"[") + orjson.dumps(told)
+            return b"data: %b\r\n\r\n" % orjson.dumps(ready)
+        return (b",\r\n" if begun else b"[") + orjson.dumps(ready)
 
     def _close(self) -> bytes:
         return b"" if self._events else b"]"
@@ -108,7 +101,7 @@ def _part(piece: Piece) -> Part:
 
 
 def _joined(parts: Sequence[Part]) -> list[Part]:
-    """Return parts with those that go on from each other as one."""
+    """Join consecutive texts of the same kind."""
     joined: list[Part] = []
     for kind, several in groupby(parts, lambda part: part.keys()):
         alike = list(several)
@@ -117,16 +110,16 @@ def _joined(parts: Sequence[Part]) -> list[Part]:
 
 
 def _counts(usage: Json) -> Json:
-    """Return the counts as Google has them: thoughts count apart."""
-    asked, answered = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    """Return Gemini's counts: thoughts count separately."""
+    prompt, answered = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
     thoughts = min(_count(usage.get("completion_tokens_details"), "reasoning_tokens"), answered)
-    counts = {"promptTokenCount": asked, "candidatesTokenCount": answered - thoughts}
+    counts = {"promptTokenCount": prompt, "candidatesTokenCount": answered - thoughts}
     besides = {"cachedContentTokenCount": cached, "thoughtsTokenCount": thoughts}
     return (
         counts
         | {name: count for name, count in besides.items() if count}
-        | {"totalTokenCount": asked + answered}
+        | {"totalTokenCount": prompt + answered}
     )
 
 

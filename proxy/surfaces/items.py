@@ -1,8 +1,7 @@
-"""Items of the Responses format ↔ chat messages.
+"""Items of the Responses format → chat messages.
 
-What one response says is several items (reasoning, messages, calls of tools); as a chat message it is one. Items of the
-assistant's that follow each other become one message therefore, whether they come from the model or are sent back by a
-client, and the two are the same to the log.
+One response has several items (reasoning, messages, tool calls), but is one chat message. So consecutive items of the
+assistant become one message, from the model and from a client alike, and the log recognises a reply that comes back.
 """
 
 from __future__ import annotations
@@ -13,31 +12,31 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
-from burnish.proxy.surfaces.references import names_an_answer_to_a_command
+from burnish.proxy.surfaces.references import refers_to_command
 
 Item = dict[str, Any]
 Message = dict[str, Any]
 
 TEXTS = ("input_text", "output_text", "text")
 OUTPUT, CALL = "_output", "_call"
-"""Ends of the types of items: what a tool answered, and what is asked of one."""
+"""Suffixes of item types: results and calls of tools."""
 FUNCTION_CALL, CUSTOM_CALL = "function_call", "custom_tool_call"
 APPROVAL = "mcp_approval_response"
-ANSWER_TO_A_COMMAND = "burnish: …"
-"""In the place of an answer of ours that is named, not sent: what all of them begin with."""
-CALLED_WITH = ("action", "actions", "operation", "arguments")
-"""Where calls of the tools that the format itself knows say what is to be done."""
+COMMAND_ANSWER = "burnish: …"
+"""Stands for an answer of ours that a client names instead of sending it."""
+ARGUMENT_MEMBERS = ("action", "actions", "operation", "arguments")
+"""Members that hold the arguments of built-in tool calls."""
 
 
-class Said(NamedTuple):
-    """Messages, and for each the indexes of the items that it was read from."""
+class ReadItems(NamedTuple):
+    """Messages, and for each the indexes of its items."""
 
     messages: list[Message]
     origins: list[tuple[int, ...]]
 
 
-def read_items(items: Sequence[Any]) -> Said:
-    """Read the items of a request. Raises InvalidRequest that names the item."""
+def read_items(items: Sequence[Any]) -> ReadItems:
+    """Read the items of a request. Raises InvalidRequest."""
     for index, item in enumerate(items):
         wrong = f"input[{index}]"
         if not isinstance(item, dict):
@@ -49,37 +48,36 @@ def read_items(items: Sequence[Any]) -> Said:
     return messages_of(items)
 
 
-def messages_of(items: Sequence[Item]) -> Said:
-    """Return the messages that items make."""
-    said = Said([], [])
+def messages_of(items: Sequence[Item]) -> ReadItems:
+    found = ReadItems([], [])
     turn: list[int] = []
     for index, item in enumerate(items):
-        message = _of_others(item)
+        message = _of_other_role(item)
         if message is None:
             turn.append(index)
             continue
-        _end_turn(said, items, turn)
-        said.messages.append(message)
-        said.origins.append((index,))
-    _end_turn(said, items, turn)
-    return said
+        _end_turn(found, items, turn)
+        found.messages.append(message)
+        found.origins.append((index,))
+    _end_turn(found, items, turn)
+    return found
 
 
-def _end_turn(said: Said, items: Sequence[Item], turn: list[int]) -> None:
+def _end_turn(found: ReadItems, items: Sequence[Item], turn: list[int]) -> None:
     if turn:
-        said.messages.append(_of_assistant([items[index] for index in turn]))
-        said.origins.append(tuple(turn))
+        found.messages.append(_of_assistant([items[index] for index in turn]))
+        found.origins.append(tuple(turn))
         turn.clear()
 
 
 def _type(item: Item) -> str:
-    """Return the type of an item; messages need not say theirs."""
+    """Return the type of an item; messages may omit it."""
     kind = item.get("type")
     return kind if isinstance(kind, str) else "message" if "role" in item else ""
 
 
-def _of_others(item: Item) -> Message | None:
-    """Return the message of an item that is not the assistant's, None for one that is."""
+def _of_other_role(item: Item) -> Message | None:
+    """Return the message of an item; None if it is the assistant's."""
     kind = _type(item)
     if kind == "message":
         role = item.get("role")
@@ -98,7 +96,7 @@ def _output(item: Item) -> Any:
 
 
 def content_of(content: Any) -> Any:
-    """Return the content of a message as chat has it: a text, or parts; several texts stay several parts."""
+    """Convert the content of a message: a text, or parts. Several texts stay several parts."""
     if not isinstance(content, list):
         return content
     return [_part(part) if isinstance(part, dict) else part for part in content]
@@ -118,7 +116,7 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_assistant(items: Sequence[Item]) -> Message:
-    """Return the one message that items make which one response consists of."""
+    """Return the one message of a response's items."""
     parts: list[dict[str, Any]] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []
@@ -131,8 +129,8 @@ def _of_assistant(items: Sequence[Item]) -> Message:
             thoughts += _thoughts(item)
         elif kind.endswith(CALL) and isinstance(item.get("call_id"), str):
             calls.append(_call(item))
-        elif names_an_answer_to_a_command(item):
-            parts.append({"type": "text", "text": ANSWER_TO_A_COMMAND})
+        elif refers_to_command(item):
+            parts.append({"type": "text", "text": COMMAND_ANSWER})
         else:
             others.append(item)
     refusals = [part["refusal"] for part in parts if isinstance(part.get("refusal"), str)]
@@ -156,14 +154,14 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 
 
 def _plain(parts: list[dict[str, Any]]) -> Any:
-    """Return parts as a text where they are one text and no more."""
+    """Return a single plain text as a string, else the parts."""
     if not parts:
         return None
     return parts[0]["text"] if len(parts) == 1 and parts[0].keys() == {"type", "text"} else parts
 
 
 def _thoughts(item: Item) -> list[str]:
-    """Return what can be read of a reasoning item: its own text, which open models show, or else the summary."""
+    """Return the texts of a reasoning item: its content, which open models show, or its summary."""
     for name in ("content", "summary"):
         parts = item.get(name)
         texts = (
@@ -187,7 +185,7 @@ def _call(item: Item) -> dict[str, Any]:
 
 
 def _called_with(item: Item) -> str:
-    wanted: Any = next((item[name] for name in CALLED_WITH if item.get(name) is not None), {})
+    wanted: Any = next((item[name] for name in ARGUMENT_MEMBERS if item.get(name) is not None), {})
     if isinstance(wanted, dict):
         wanted = {key: value for key, value in wanted.items() if value is not None}
     return orjson.dumps(wanted).decode()

@@ -1,4 +1,4 @@
-"""JSON as upstreams really send it: half surrogate pairs and NaN included, but stored as clean UTF-8."""
+"""Parse JSON as upstreams really send it, with half surrogate pairs and NaN, into values that UTF-8 can hold."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import orjson
 
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_INTEGER = 20
-"""Characters of those that 64 bits hold."""
+"""Characters of the longest integer that fits into 64 bits."""
 TEXT_LIMIT = 64 * 1024
-"""Characters of an error's body that are kept; longer ones are web pages."""
+"""Characters of an error body that are kept; longer ones are web pages."""
 QUOTED = 80
-"""Characters of a part that cannot be read."""
+"""Characters shown of an unreadable part."""
 
 
 def loads(text: str | bytes) -> Any:
-    """Parse JSON, also when an escaped emoji was split between two events. Raises ValueError."""
+    """Parse JSON, even if an escaped emoji was split between two events. Raises ValueError."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
         try:
-            # Bytes are UTF-8 and nothing else: json would take UTF-16 as well.
+            # Only UTF-8: json would also accept UTF-16.
             text = text if isinstance(text, str) else text.decode("utf-8-sig")
             return json.loads(text, parse_int=_integer)
         except RecursionError as error:
@@ -31,7 +31,7 @@ def loads(text: str | bytes) -> Any:
 
 
 def _integer(digits: str) -> int | float:
-    """Return an integer as orjson reads it: one that 64 bits do not hold as a float."""
+    """Parse an integer as orjson does: one beyond 64 bits becomes a float."""
     if len(digits) <= LONGEST_INTEGER:
         number = int(digits)
         if -(2**63) <= number < 2**64:
@@ -40,19 +40,19 @@ def _integer(digits: str) -> int | float:
 
 
 def loads_storable(text: str | bytes) -> Any:
-    """Parse JSON into a value that UTF-8 JSON can hold. Raises ValueError."""
+    """Parse JSON into a value that can be stored as UTF-8 JSON. Raises ValueError."""
     try:
-        return orjson.loads(text)  # it takes no lone surrogates
+        return orjson.loads(text)  # orjson refuses lone surrogates
     except orjson.JSONDecodeError:
         return storable(loads(text))
 
 
 def storable(value: dict[str, Any]) -> dict[str, Any]:
-    """Return a value that UTF-8 JSON can hold: halves of a surrogate pair joined, lone ones replaced."""
+    """Return a value that can be stored as UTF-8 JSON: halves of a surrogate pair are joined, lone ones replaced."""
     try:
         orjson.dumps(value)
     except TypeError:
-        # Escaped to ASCII and read again, two halves that follow each other become one character.
+        # Escaping to ASCII and parsing joins two consecutive halves.
         joined = json.loads(json.dumps(value))
         cleaned: dict[str, Any] = json.loads(
             LONE_SURROGATE.sub("\ufffd", json.dumps(joined, ensure_ascii=False))
@@ -62,21 +62,36 @@ def storable(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def as_text(body: bytes) -> str | None:
-    """Return what a body says to people who look for the error in it; None when it is empty."""
+    """Return the text of an error body; None if it is empty."""
     return body.decode("utf-8", "replace")[:TEXT_LIMIT] or None
 
 
+def error_in(body: dict[str, Any]) -> str | None:
+    """Return the error message in an upstream's body, if any."""
+    error = body.get("error")
+    if not error:
+        if "choices" in body:
+            return None
+        error = body.get("detail")  # FastAPI's form, which some engines use
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        error = error["message"]
+    if not error:
+        return None
+    message = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+    return as_text(message.encode("utf-8", "replace"))
+
+
 class Damage:
-    """What of a stream of JSON cannot be read."""
+    """Counts the unreadable parts of a stream of JSON. ``str``: a message, empty if there are none."""
 
     def __init__(self) -> None:
         self.garbled = False
-        """Whether some of it is not UTF-8."""
+        """Whether a part isn't UTF-8."""
         self._unread = 0
         self._first = ""
 
     def unread(self, part: str) -> None:
-        """Take note of a part that is no JSON."""
+        """Count a part that isn't JSON."""
         self._unread += 1
         self._first = self._first or part
 
@@ -87,8 +102,8 @@ class Damage:
 
 
 def dumps(value: Any) -> str:
-    """Write a value into a text as JSON, surrogates as they came: ``storable`` cleans what the text becomes part of."""
+    """Dump JSON into a text that becomes part of a value. Lone surrogates stay; ``storable`` cleans them later."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except RecursionError:
-        return "null"  # nested a thousand times: nobody calls a tool with it
+        return "null"  # nested a thousand times; no real call is

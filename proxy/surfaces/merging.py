@@ -1,21 +1,21 @@
-"""Chat choices, put together from the deltas of a stream (or taken whole from a JSON answer)."""
+"""Merge the deltas of a stream, or a whole answer, into chat choices."""
 
 from __future__ import annotations
 
 from typing import Any
 
 CALL_TEXTS = {"function": "arguments", "custom": "input"}
-"""Kind of tool call → its field that arrives in pieces."""
+"""Kind of tool call → its member that arrives in pieces."""
 
 MERGED_BY_HAND = frozenset({"role", "tool_calls", "function_call"})
 
 
 class Pieces(list[str]):
-    """A text under way: joining once at the end keeps long streams linear."""
+    """Pieces of a text; joining once at the end keeps long streams linear."""
 
 
 class ChoiceMerger:
-    """Collects the choices of one answer, by their index."""
+    """Collects the choices of an answer, by index."""
 
     def __init__(self) -> None:
         self._choices: dict[int, dict[str, Any]] = {}
@@ -23,21 +23,20 @@ class ChoiceMerger:
 
     @property
     def found(self) -> bool:
-        """Whether there was any choice."""
         return bool(self._choices)
 
     @property
     def finished(self) -> bool:
-        """Whether every choice said why it ended."""
+        """Whether every choice has a finish reason."""
         return self.found and all(choice["finish_reason"] for choice in self._choices.values())
 
     def choices(self) -> list[dict[str, Any]]:
-        """Return the choices that said something, in order of their index."""
-        spoken = [self._choices[index] for index in sorted(self._choices) if self._choices[index]["message"]]
-        return [_without_indexes(_join(choice) if self._in_pieces else choice) for choice in spoken]
+        """Return the choices with a message, by index."""
+        replies = [self._choices[index] for index in sorted(self._choices) if self._choices[index]["message"]]
+        return [_without_indexes(_join(choice) if self._in_pieces else choice) for choice in replies]
 
     def whole(self, choice: dict[str, Any]) -> None:
-        """Take a choice of an answer that was not streamed."""
+        """Add a choice of an answer that wasn't streamed."""
         message = choice.get("message")
         merged = self._at(choice)
         merged["message"] = {"role": "assistant", **message} if isinstance(message, dict) else {}
@@ -46,7 +45,7 @@ class ChoiceMerger:
             merged["logprobs"] = choice["logprobs"]
 
     def delta(self, choice: dict[str, Any]) -> None:
-        """Take a piece of a choice."""
+        """Add a delta."""
         self._in_pieces = True
         merged = self._at(choice)
         merged["finish_reason"] = choice.get("finish_reason") or merged["finish_reason"]
@@ -67,8 +66,8 @@ class ChoiceMerger:
 
 def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
     text = delta.get("content")
-    if len(delta) == 1 and isinstance(text, str) and isinstance(told := message.get("content"), Pieces):
-        told.append(text)  # as nearly all of them are
+    if len(delta) == 1 and isinstance(text, str) and isinstance(pieces := message.get("content"), Pieces):
+        pieces.append(text)  # the usual case
         return
     role = delta.get("role")
     message["role"] = role if isinstance(role, str) and role else message.get("role", "assistant")
@@ -83,7 +82,7 @@ def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _extend(target: dict[str, Any], piece: dict[str, Any]) -> None:
-    """Append texts and lists, merge objects; anything else replaces what was there."""
+    """Append texts and lists, merge objects, replace other values."""
     for key, value in piece.items():
         old = target.get(key)
         if isinstance(value, str):
@@ -112,9 +111,9 @@ def _merge_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
 
 
 def call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, Any] | None:
-    """Find the call that a piece continues: by index, else by id; with neither it continues the latest.
+    """Find the call that a piece continues: by index, else by id, else the latest.
 
-    Some servers number all calls 0, or none at all, and tell them apart by id only.
+    Some servers give all calls the index 0, or none, and distinguish them by id only.
     """
     index, identity = piece.get("index"), piece.get("id")
     same = [call for call in calls if index is None or call["index"] == index]
@@ -129,7 +128,7 @@ def _merge_function(function: dict[str, Any], piece: dict[str, Any], text: str) 
     function["name"] = function.get("name") or piece.get("name")
     value = piece.get(text)
     if isinstance(value, (dict, list)):
-        function[text] = value  # not as the format has it, yet what some servers send
+        function[text] = value  # against the format, but some servers send it
         return
     if not isinstance(function.get(text), Pieces):
         function[text] = Pieces()
@@ -138,7 +137,7 @@ def _merge_function(function: dict[str, Any], piece: dict[str, Any], text: str) 
 
 
 def _without_indexes(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return a choice with its calls less the index that only a stream has."""
+    """Remove the indexes of calls, which only streams have."""
     calls = choice["message"].get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         if isinstance(call, dict):

@@ -1,8 +1,7 @@
-"""Anthropic Messages: ``POST /v1/messages``, and what goes with it: ``POST /v1/messages/count_tokens``."""
+"""Anthropic Messages: ``POST /v1/messages`` and ``POST /v1/messages/count_tokens``."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from http import HTTPStatus
@@ -11,13 +10,13 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces import bodies, fields, messages_blocks
-from burnish.proxy.surfaces.base import ChatRequest, Reply
+from burnish.proxy.surfaces import messages_blocks
+from burnish.proxy.surfaces.base import ChatRequest, Reply, model_of, wants_stream
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import as_text, loads, storable
+from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
 from burnish.proxy.surfaces.messages_stream import MessageMerger
 from burnish.proxy.surfaces.messages_writer import MessageWriter
-from burnish.proxy.surfaces.sse import JsonEvents
+from burnish.proxy.surfaces.sse import JsonEvents, is_streamed
 from burnish.proxy.surfaces.writing import Piece
 
 FINISH_REASONS = {
@@ -28,10 +27,10 @@ FINISH_REASONS = {
     "tool_use": "tool_calls",
     "refusal": "content_filter",
 }
-"""Why a message ended → the same in chat's words."""
+"""Anthropic's stop reason → chat's finish reason."""
 
 PROMPT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-"""What a prompt's tokens are the sum of."""
+"""Counts that add up to the prompt's tokens."""
 
 ERROR_TYPES: dict[int, str] = {
     HTTPStatus.UNAUTHORIZED: "authentication_error",
@@ -52,26 +51,19 @@ class Messages:
     key_header: ClassVar[bytes | None] = b"x-api-key"
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
-        """Understand a request's body. Raises InvalidRequest that names the field.
-
-        Only what burnish itself must understand is checked; the rest is between client and model.
-        """
         items = _items(body)
         system = messages_blocks.system(_system(body))
-        said, origins = ([system], [-1]) if system else ([], [])
+        found, origins = ([system], [-1]) if system else ([], [])
         for index, item in enumerate(items):
-            told = messages_blocks.messages(item)
-            said += told
-            origins += [index] * len(told)
+            own = messages_blocks.messages(item)
+            found += own
+            origins += [index] * len(own)
         params = {key: value for key, value in body.items() if key not in ("messages", "model", "system")}
         settings = messages_blocks.settings(params)
-        return ChatRequest(said, fields.model(body), fields.stream(body), settings, tuple(origins))
+        return ChatRequest(found, model_of(body), wants_stream(body), settings, tuple(origins))
 
     def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body without some of the request's messages (by index) and everything else as it was.
-
-        Of an item that holds results of tools beside a message that is cut, the results stay.
-        """
+        """Keep the tool results of an item whose other messages are cut."""
         stays = iter([index not in cut for index, origin in enumerate(request.origins or ()) if origin != -1])
         kept = []
         for item in body["messages"]:
@@ -84,27 +76,24 @@ class Messages:
         return {**body, "messages": kept or body["messages"]}
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
-        """Return the body with a text at the end of its system prompt."""
         system = body.get("system")
         if isinstance(system, list):
             return {**body, "system": [*system, {"type": "text", "text": text}]}
         return {**body, "system": f"{system}\n\n{text}" if system else text}
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
         try:
             body = decode(b"".join(chunks), content_encoding)
         except Undecodable as error:
             return Reply(error=str(error), readable=False)
         try:
-            return _streamed(body) if bodies.is_streamed(body, content_type) else _whole(body)
+            return _streamed(body) if is_streamed(body, content_type) else _whole(body)
         except RecursionError:
             return Reply(error="JSON nested too deeply", readable=False)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str
     ) -> tuple[str, Iterable[bytes]]:
-        """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
         writer = MessageWriter(completion_id, model)
         events = [*writer.begin(), *writer.take(Piece("text", text)), *writer.end("stop", None)]
         if request.stream:
@@ -112,16 +101,14 @@ class Messages:
         return "application/json", [orjson.dumps(writer.whole())]
 
     def error(self, error: BurnishError) -> dict[str, Any]:
-        """Return the body that reports an error to clients of this format."""
         return error_of(error.status, error.message)
 
     def path_naming(self, path: str, model: str) -> str | None:
-        """Return the path that asks for another model; None where the member ``model`` of the body names it."""
         return None
 
 
 def error_of(status: int, message: str) -> dict[str, Any]:
-    """Return the body that reports what a status and some words say."""
+    """Return an error body."""
     ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     kind = ERROR_TYPES.get(status, "api_error" if ours else "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": None}
@@ -156,7 +143,7 @@ def _system(body: dict[str, Any]) -> Any:
 
 
 def _check_content(content: Any, name: str) -> None:
-    """Raise InvalidRequest unless a content is a text or a list of blocks, and the text of text blocks a text."""
+    """Raise InvalidRequest unless a content is a text or a list of typed blocks."""
     if isinstance(content, str):
         return
     if not isinstance(content, list):
@@ -191,11 +178,11 @@ def _streamed(body: bytes) -> Reply:
             merger.error = parsed.get("error", parsed) if isinstance(parsed, dict) else event.data
         elif isinstance(parsed, dict):
             merger.take(parsed)
-    error = _error(merger.error)
+    error = error_in({"error": merger.error})
     message = merger.message()
     if message is None:
-        heard = bool(error or merger.ended or not body)
-        return Reply(error=error if heard else as_text(body), readable=heard)
+        known = bool(error or merger.ended or not body)
+        return Reply(error=error if known else as_text(body), readable=known)
     error = error or events.damage
     return replace(
         _reply(message, ended=merger.ended and not error, error=error), readable=events.damage is None
@@ -218,21 +205,11 @@ def _reply(message: dict[str, Any], *, ended: bool, error: str | None = None) ->
 
 
 def _usage(usage: Any) -> dict[str, Any] | None:
-    """Return the counts as they came, and beside them chat's."""
+    """Return the counts, with chat's names added."""
     if not isinstance(usage, dict) or not usage:
         return None
     counts = {name: count for name, count in usage.items() if type(count) is int}
-    asked = [counts[name] for name in PROMPT_COUNTS if name in counts]
-    prompt = {"prompt_tokens": sum(asked)} if asked else {}
+    prompt_counts = [counts[name] for name in PROMPT_COUNTS if name in counts]
+    prompt = {"prompt_tokens": sum(prompt_counts)} if prompt_counts else {}
     answered = {"completion_tokens": counts["output_tokens"]} if "output_tokens" in counts else {}
     return {**usage, **prompt, **answered}
-
-
-def _error(error: Any) -> str | None:
-    """Return an error's own words."""
-    if not error:
-        return None
-    if isinstance(error, dict) and isinstance(error.get("message"), str):
-        error = error["message"]
-    text = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
-    return as_text(text.encode("utf-8", "replace"))

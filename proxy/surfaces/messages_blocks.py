@@ -1,7 +1,7 @@
-"""Anthropic's content blocks, said as OpenAI chat messages: the one form that the log and training know.
+"""Anthropic's content blocks → chat messages.
 
-Requests and answers go the same way, so that a reply that a client sends back is the one that was logged. Nothing here
-raises: blocks of kinds that nobody knows yet stay what they are.
+Requests and answers share this code, so the log recognises a reply that a client sends back. Nothing here raises:
+unknown kinds of blocks stay unchanged.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import orjson
 
 Block = dict[str, Any]
 Item = dict[str, Any]
-"""One of a request's ``messages``."""
+"""An element of a request's ``messages``."""
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
-"""How Claude Code begins its system prompts. It holds a hash of the request: no two prompts would be alike."""
+"""First line of Claude Code's system prompts. It is cut, because it holds a hash of the request."""
 
 TOOL_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def blocks(content: Any) -> list[Block]:
-    """Return the blocks of a content, which may be a plain text. What says no kind is none."""
+    """Return the blocks of a content, which may be a plain text. Blocks without a type are skipped."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     found = content if isinstance(content, list) else ()
@@ -31,7 +31,7 @@ def blocks(content: Any) -> list[Block]:
 
 
 def turns(item: Item) -> list[list[Block]]:
-    """Split an item into what are messages of their own: each result of a tool, and what stands between them."""
+    """Split an item into messages: each tool result, and the blocks between them."""
     if item["role"] != "user":
         return [blocks(item["content"])]
     found: list[list[Block]] = []
@@ -44,7 +44,7 @@ def turns(item: Item) -> list[list[Block]]:
 
 
 def messages(item: Item) -> list[dict[str, Any]]:
-    """Return the chat messages that an item says, one for each of its turns."""
+    """Return the chat messages of an item."""
     if item["role"] == "assistant":
         return [reply(blocks(item["content"]))]
     return [
@@ -55,17 +55,14 @@ def messages(item: Item) -> list[dict[str, Any]]:
     ]
 
 
-def reply(said: list[Block]) -> dict[str, Any]:
-    """Return the assistant's message that some blocks say.
-
-    Thoughts are the message's reasoning. Encrypted ones are left out, and signatures: they say nothing to anybody here.
-    """
-    thoughts = [str(block.get("thinking") or "") for block in said if block.get("type") == "thinking"]
-    calls = [_call(block) for block in said if block.get("type") == "tool_use"]
-    parts = [_part(block) for block in said if block.get("type") not in APART]
+def reply(given: list[Block]) -> dict[str, Any]:
+    """Return the assistant's message. Encrypted thoughts and signatures are left out."""
+    thoughts = [str(block.get("thinking") or "") for block in given if block.get("type") == "thinking"]
+    calls = [_call(block) for block in given if block.get("type") == "tool_use"]
+    parts = [_part(block) for block in given if block.get("type") not in APART]
     plain = all(map(_is_plain, parts))
     message: dict[str, Any] = {"role": "assistant"}
-    # A server cuts its text where it likes (at a citation, at a thought): the blocks are one text.
+    # Servers split a text at citations and thoughts: the blocks are one text.
     message["content"] = "".join(part["text"] for part in parts) if plain else parts
     if calls:
         message["content"] = message["content"] or None
@@ -76,33 +73,33 @@ def reply(said: list[Block]) -> dict[str, Any]:
 
 
 APART = ("thinking", "redacted_thinking", "tool_use")
-"""Kinds of blocks that are no parts of a chat message's content."""
+"""Kinds of blocks that aren't part of a chat message's content."""
 
 
 def system(content: Any) -> dict[str, Any] | None:
-    """Return the system message; None when nothing is said in it."""
-    told = [{**block, "text": BILLING.sub("", block["text"])} for block in blocks(content)]
-    said = _content([block for block in told if block["text"]])
-    return {"role": "system", "content": said} if said else None
+    """Return the system message; None if it is empty."""
+    cleaned = [{**block, "text": BILLING.sub("", block["text"])} for block in blocks(content)]
+    given = _content([block for block in cleaned if block["text"]])
+    return {"role": "system", "content": given} if given else None
 
 
 def settings(params: dict[str, Any]) -> dict[str, Any]:
-    """Return parameters with those in chat's form that training asks an engine with, or renders."""
-    said = dict(params)
-    if isinstance(tools := said.get("tools"), list):
-        said["tools"] = [_tool(tool) for tool in tools]
-    if isinstance(choice := said.get("tool_choice"), dict):
-        said["tool_choice"] = _tool_choice(choice)
+    """Return the parameters, with those that training uses in chat's form."""
+    given = dict(params)
+    if isinstance(tools := given.get("tools"), list):
+        given["tools"] = [_tool(tool) for tool in tools]
+    if isinstance(choice := given.get("tool_choice"), dict):
+        given["tool_choice"] = _tool_choice(choice)
         if choice.get("disable_parallel_tool_use") is True:
-            said["parallel_tool_calls"] = False
-    if "stop_sequences" in said:
-        said["stop"] = said.pop("stop_sequences")
-    return said
+            given["parallel_tool_calls"] = False
+    if "stop_sequences" in given:
+        given["stop"] = given.pop("stop_sequences")
+    return given
 
 
 def _tool(tool: Any) -> Any:
     if not isinstance(tool, dict) or "input_schema" not in tool:
-        return tool  # one that Anthropic runs itself
+        return tool  # Anthropic runs it
     described = {"description": tool["description"]} if "description" in tool else {}
     function = {"name": tool.get("name"), **described, "parameters": tool["input_schema"]}
     return {"type": "function", "function": function}
@@ -132,7 +129,7 @@ def _call(block: Block) -> dict[str, Any]:
 
 
 def _arguments(value: Any) -> str:
-    """Return a call's input as JSON; a text is what the model began to write, and no JSON."""
+    """Return a call's input as JSON. A text is input that was cut off, and stays."""
     if isinstance(value, str):
         return value
     try:
@@ -141,9 +138,9 @@ def _arguments(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False)
 
 
-def _content(said: list[Block]) -> Any:
-    """Return the content that some blocks are: parts, or of a single text the text itself."""
-    parts = [_part(block) for block in said]
+def _content(given: list[Block]) -> Any:
+    """Return the content of blocks: a single text as a string, else parts."""
+    parts = [_part(block) for block in given]
     if len(parts) == 1 and _is_plain(parts[0]):
         return parts[0]["text"]
     return parts or ""

@@ -1,4 +1,4 @@
-"""An Anthropic message, put together from the events of its stream."""
+"""Merge the events of a stream into an Anthropic message."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import orjson
 from burnish.proxy.surfaces.messages_blocks import Block
 
 DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
-"""Kind of delta → its field that holds a piece of text."""
+"""Kind of delta → its member that holds a piece of text."""
 
 
 class MessageMerger:
-    """Collects one message. Takes events in any order, and any JSON for an event."""
+    """Collects one message. Accepts events in any order, and any JSON as an event."""
 
     def __init__(self) -> None:
         self.begun = False
-        """Whether there was anything of a message."""
+        """Whether a message has begun."""
         self.ended = False
         self.error: Any = None
         self._message: dict[str, Any] = {}
@@ -26,12 +26,12 @@ class MessageMerger:
         self._at: dict[int, _Growing] = {}
 
     def message(self) -> dict[str, Any] | None:
-        """Return the message as a client that did not stream would have got it; None when nothing came of one."""
+        """Return the message as a client without streaming would get it; None if none has begun."""
         content = [block.whole() for block in self._blocks]
         return {**self._message, "content": content, "usage": self._usage} if self.begun else None
 
     def take(self, event: dict[str, Any]) -> None:
-        """Take the next event; kinds that nobody knows are passed over."""
+        """Add an event; unknown kinds are ignored."""
         match event.get("type"):
             case "message_start":
                 self._take_head(event.get("message"))
@@ -53,7 +53,7 @@ class MessageMerger:
         self.begun = True
         self._message |= {key: value for key, value in head.items() if key not in ("content", "usage")}
         if isinstance(usage := head.get("usage"), dict):
-            # Counts are totals so far; what is not told again stays.
+            # Counts are totals so far; missing ones stay.
             self._usage |= {key: value for key, value in usage.items() if value is not None}
 
     def _start(self, index: int, block: Any) -> None:
@@ -72,12 +72,11 @@ class MessageMerger:
 
 
 class _Growing:
-    """One content block under way."""
+    """A content block that isn't complete yet."""
 
     def __init__(self, block: Block) -> None:
         self._block = dict(block)
         self._pieces: dict[str, list[str]] = {}
-        """Joining them once at the end keeps long streams linear."""
 
     def take(self, delta: dict[str, Any]) -> None:
         kind = delta.get("type")
@@ -99,7 +98,7 @@ class _Growing:
 
 
 def _parsed(written: str) -> Any:
-    """Return the input of a call; of one that was cut, or is no JSON, the text."""
+    """Return the input of a call; the text if it isn't JSON or was cut off."""
     try:
         return orjson.loads(written)
     except orjson.JSONDecodeError:

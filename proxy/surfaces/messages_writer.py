@@ -1,4 +1,4 @@
-"""Anthropic's messages as a server writes them: whole, and as the events of a stream."""
+"""Write Anthropic messages: whole, and as the events of a stream."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ STOP_REASONS = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
-"""Why chat says that an answer ended → the same in Messages' words; anything else is the end of the turn."""
+"""Chat's finish reason → Anthropic's; any other is ``end_turn``."""
 DELTAS = {"thought": ("thinking_delta", "thinking"), "call": ("input_json_delta", "partial_json")}
 TEXT_DELTA = ("text_delta", "text")
 NO_COUNTS = {"input_tokens": 0, "output_tokens": 0}
 
 
 class MessageWriter:
-    """See Writer."""
-
     content_type = EVENTS
 
     def __init__(self, completion_id: str, model: str) -> None:
@@ -40,17 +38,15 @@ class MessageWriter:
             "usage": NO_COUNTS,
         }
         self._blocks: list[Block] = []
-        """Those that are complete."""
+        """The complete ones."""
         self._open: Piece | None = None
-        """The first piece of the block that is under way."""
+        """First piece of the current block."""
         self._texts: list[str] = []
 
     def begin(self) -> Iterator[bytes]:
-        """Return what a stream begins with."""
         yield event("message_start", message=self._message)
 
     def take(self, piece: Piece) -> Iterator[bytes]:
-        """Return what a stream says next."""
         if self._open is None or (self._open.kind, self._open.call) != (piece.kind, piece.call):
             yield from self._close()
             self._open = piece
@@ -62,7 +58,6 @@ class MessageWriter:
             yield event("content_block_delta", index=len(self._blocks), delta=delta)
 
     def end(self, finish_reason: str | None, usage: dict[str, Any] | None) -> Iterator[bytes]:
-        """Return what a stream ends with; reason and counts in chat's words."""
         yield from self._close()
         called = any(block["type"] == "tool_use" for block in self._blocks)
         reason = STOP_REASONS.get(finish_reason or "", "tool_use" if called else "end_turn")
@@ -72,11 +67,9 @@ class MessageWriter:
         yield event("message_stop")
 
     def fail(self, words: str) -> Iterator[bytes]:
-        """Return what a stream ends with in which something went wrong."""
         yield event("error", error={"type": "api_error", "message": words})
 
     def whole(self) -> dict[str, Any]:
-        """Return the answer as a client gets it that does not stream, once it is at its end."""
         return self._message
 
     def _close(self) -> Iterator[bytes]:
@@ -89,7 +82,7 @@ class MessageWriter:
 
 
 def _block(piece: Piece, text: str) -> Block:
-    """Return the block that a piece belongs to, with a text."""
+    """Return a piece's block, with a text."""
     if piece.kind == "thought":
         return {"type": "thinking", "thinking": text, "signature": ""}
     if piece.call:
@@ -98,7 +91,7 @@ def _block(piece: Piece, text: str) -> Block:
 
 
 def _input(arguments: str) -> Any:
-    """Return a call's arguments; those that are no JSON as the text that they are."""
+    """Parse a call's arguments; return the text if it isn't JSON."""
     try:
         return orjson.loads(arguments or "{}")
     except orjson.JSONDecodeError:
@@ -106,10 +99,12 @@ def _input(arguments: str) -> Any:
 
 
 def _counts(usage: dict[str, Any]) -> dict[str, Any]:
-    """Return the counts as Messages has them: what came from a cache counts apart."""
-    asked, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
+    """Return Anthropic's counts: cached tokens count separately."""
+    prompt, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    asked, answered, cached = (count if isinstance(count, int) else 0 for count in (asked, answered, cached))
-    counts = {"input_tokens": max(asked - cached, 0), "output_tokens": answered}
+    prompt, answered, cached = (
+        count if isinstance(count, int) else 0 for count in (prompt, answered, cached)
+    )
+    counts = {"input_tokens": max(prompt - cached, 0), "output_tokens": answered}
     return counts | ({"cache_read_input_tokens": cached} if cached else {})

@@ -1,4 +1,4 @@
-"""Ollama's answers as a server writes them: whole, and as the lines of a stream."""
+"""Write Ollama answers: whole, and as the lines of a stream."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from burnish.proxy.surfaces.writing import Piece, WholeCalls, arguments_of
 Json = dict[str, Any]
 
 CALLS = ("tool_calls", "function_call")
-"""Why chat says that an answer ended that calls tools: to Ollama one that has stopped like any other."""
+"""Chat's finish reasons of tool calls, which are ``stop`` for Ollama."""
 DURATIONS = ("total_duration", "eval_duration")
 
 
-def as_message(said: Json) -> Json:
-    """Return the members of an answer of ``/api/chat`` that say something."""
-    return {"message": {"role": "assistant", **said}}
+def as_message(message: Json) -> Json:
+    """Return a message as members of an ``/api/chat`` answer."""
+    return {"message": {"role": "assistant", **message}}
 
 
-def as_response(said: Json) -> Json:
-    """Return the members of an answer of ``/api/generate`` that say something."""
-    return {"response": said["content"], **{key: value for key, value in said.items() if key != "content"}}
+def as_response(message: Json) -> Json:
+    """Return a message as members of an ``/api/generate`` answer."""
+    return {
+        "response": message["content"],
+        **{key: value for key, value in message.items() if key != "content"},
+    }
 
 
 def error_of(words: str) -> Json:
-    """Return the body, or the line, that reports what some words say."""
+    """Return the body, or the line, of an error."""
     return {"error": words}
 
 
 def now() -> str:
-    """Return the time as Ollama writes it."""
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
 class OllamaWriter:
-    """See Writer."""
-
     content_type = "application/x-ndjson"
 
-    def __init__(self, model: str, saying: Callable[[Json], Json]) -> None:
+    def __init__(self, model: str, members_of: Callable[[Json], Json]) -> None:
         self._model = model
-        self._saying = saying
+        self._members_of = members_of
         self._calls = WholeCalls()
         self._texts: dict[str, list[str]] = {"content": []}
         self._called: list[Json] = []
@@ -53,20 +53,17 @@ class OllamaWriter:
         self._began_ns = time.perf_counter_ns()
 
     def begin(self) -> Iterator[bytes]:
-        """Return what a stream begins with."""
         return iter(())
 
     def take(self, piece: Piece) -> Iterator[bytes]:
-        """Return what a stream says next."""
-        for told in self._calls.take(piece):
-            yield self._told(told)
+        for ready in self._calls.take(piece):
+            yield self._written(ready)
 
     def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
-        """Return what a stream ends with; reason and counts in chat's words."""
-        for told in self._calls.close():
-            yield self._told(told)
+        for ready in self._calls.close():
+            yield self._written(ready)
         reason = "stop" if finish_reason is None or finish_reason in CALLS else finish_reason
-        # Chat does not say how long reading and answering took, so all of it counts as answering.
+        # Chat reports no durations, so all of it counts as generation.
         took_ns = time.perf_counter_ns() - self._began_ns
         ending = {
             "done": True,
@@ -74,20 +71,18 @@ class OllamaWriter:
             **dict.fromkeys(DURATIONS, took_ns),
             **_counts(usage or {}),
         }
-        said: Json = {name: "".join(texts) for name, texts in self._texts.items()}
-        said |= {"tool_calls": self._called} if self._called else {}
-        self._whole = self._head() | self._saying(said) | ending
+        message: Json = {name: "".join(texts) for name, texts in self._texts.items()}
+        message |= {"tool_calls": self._called} if self._called else {}
+        self._whole = self._head() | self._members_of(message) | ending
         yield self._line({"content": ""}, **ending)
 
     def fail(self, words: str) -> Iterator[bytes]:
-        """Return what a stream ends with in which something went wrong."""
         yield orjson.dumps(error_of(words)) + b"\n"
 
     def whole(self) -> Json:
-        """Return the answer as a client gets it that does not stream, once it is at its end."""
         return self._whole
 
-    def _told(self, piece: Piece) -> bytes:
+    def _written(self, piece: Piece) -> bytes:
         if piece.call:
             called = {"function": {"name": piece.call.name, "arguments": arguments_of(piece.text)}}
             self._called.append(called)
@@ -99,8 +94,8 @@ class OllamaWriter:
     def _head(self) -> Json:
         return {"model": self._model, "created_at": now()}
 
-    def _line(self, said: Json, **more: Any) -> bytes:
-        return orjson.dumps(self._head() | self._saying(said) | more) + b"\n"
+    def _line(self, message: Json, **more: Any) -> bytes:
+        return orjson.dumps(self._head() | self._members_of(message) | more) + b"\n"
 
 
 def _counts(usage: Json) -> Json:

@@ -1,7 +1,7 @@
-"""Names of items that burnish writes in the Responses format, and messages in which a client calls answers by them.
+"""Ids of items that burnish writes in the Responses format, and messages that refer to answers by these ids.
 
-By default the AI SDK names the items of earlier answers instead of sending them, for a server that keeps them. Names of
-ours say which completion they belong to, so that nothing else has to be remembered.
+By default the AI SDK sends the ids of earlier items instead of the items. Our ids hold the id of their completion, so
+the log can find the answer without further state.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from burnish.proxy.ids import ALPHABET, LENGTH
 Message = dict[str, Any]
 
 TYPE = "item_reference"
-OF_COMMANDS = "rl_"
-"""Marks the items of our own answers to commands, which are of no completion in the log."""
-NAME = re.compile(rf"[a-z]+_(?P<ours>{OF_COMMANDS})?(?P<token>[{ALPHABET}]{{{LENGTH}}})_[0-9]+")
+COMMAND_PREFIX = "rl_"
+"""Prefix in the ids of our answers to commands, which have no completion in the log."""
+NAME = re.compile(rf"[a-z]+_(?P<ours>{COMMAND_PREFIX})?(?P<token>[{ALPHABET}]{{{LENGTH}}})_[0-9]+")
 
 
 def name_of(kind: str, token: str, number: int) -> str:
-    """Return the name of an item: its kind's prefix, what stands behind the prefix of a completion's id, its place."""
+    """Return an item's id: prefix of its kind, completion id without its prefix, position."""
     return f"{kind}_{token}_{number}"
 
 
 def completion_named(name: str) -> str | None:
-    """Return the id of the completion whose item a name means; None where it is none of ours, or of no completion."""
+    """Return the completion id in an item's id; None if it isn't ours or belongs to a command."""
     found = NAME.fullmatch(name)
     return f"cmpl_{found['token']}" if found and not found["ours"] else None
 
 
-def names_an_answer_to_a_command(item: Mapping[str, Any]) -> bool:
-    """Whether an item is the name of an answer of ours to a command."""
+def refers_to_command(item: Mapping[str, Any]) -> bool:
+    """Return whether an item refers to our answer to a command."""
     found = NAME.fullmatch(str(item.get("id")))
     return item.get("type") == TYPE and found is not None and found["ours"] is not None
 
 
 def references(message: Message) -> Iterator[str]:
-    """Return the names by which a message calls what was said before."""
+    """Return the item ids that a message refers to."""
     items = message.get("items")
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and item.get("type") == TYPE:
@@ -46,13 +46,13 @@ def references(message: Message) -> Iterator[str]:
 
 
 def resolved(messages: Sequence[Message], replies: Mapping[str | None, Message]) -> list[Message]:
-    """Return messages with the answers that they name in the place of the names; ``replies``: by completion's id.
+    """Replace references by the answers that they refer to. ``replies``: completion id → reply.
 
-    A message that names something else, too, stays as it is.
+    A message that also refers to an unknown item stays unchanged.
     """
-    told: list[Message] = []
+    found: list[Message] = []
     for message in messages:
         named = dict.fromkeys(map(completion_named, references(message)))
         known = [replies[name] for name in named if name in replies]
-        told += known if named and len(known) == len(named) else [message]
-    return told
+        found += known if named and len(known) == len(named) else [message]
+    return found

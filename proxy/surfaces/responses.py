@@ -9,22 +9,22 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
-from burnish.proxy.surfaces import bodies, fields
-from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, without_items
+from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, model_of, wants_stream, without_items
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.items import Said, messages_of, read_items
-from burnish.proxy.surfaces.lenient import as_text, loads, storable
-from burnish.proxy.surfaces.responses_answer import answer, answer_events, is_ours, stood_on
+from burnish.proxy.surfaces.items import ReadItems, messages_of, read_items
+from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
+from burnish.proxy.surfaces.responses_answer import answer, answer_events, is_ours, previous_of
 from burnish.proxy.surfaces.responses_stream import streamed
+from burnish.proxy.surfaces.sse import is_streamed
 
 READ = frozenset({"input", "instructions", "model", "previous_response_id", "tools", "tool_choice"})
-"""Members of a body that are not passed on as they are."""
+"""Members of a body that are converted."""
 
-TOLD = ("id", "status", "error", "incomplete_details", "detail", "output", "usage")
-"""Members of a response that say what was answered; the rest repeats the request."""
+ANSWER_MEMBERS = ("id", "status", "error", "incomplete_details", "detail", "output", "usage")
+"""Members of a response that hold the answer; the others repeat the request."""
 USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
 FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
-"""Why a response is incomplete, and what chat calls that; anything else ends it before its time as well."""
+"""Reason of an incomplete response → chat's finish reason; any other is ``length``."""
 
 
 class Responses(OpenAI):
@@ -33,10 +33,6 @@ class Responses(OpenAI):
     name: ClassVar[str] = "responses"
 
     def read(self, body: dict[str, Any]) -> ChatRequest:
-        """Understand a request's body. Raises InvalidRequest that names the field.
-
-        Only what burnish itself must understand is checked; the rest is between client and model.
-        """
         messages, origins = _input(body)
         params = {key: value for key, value in body.items() if key not in READ} | _tools(body)
         if isinstance(body.get("max_output_tokens"), int):
@@ -51,19 +47,15 @@ class Responses(OpenAI):
         after_command = previous is not None and is_ours(previous)
         return ChatRequest(
             messages,
-            fields.model(body),
-            fields.stream(body),
+            model_of(body),
+            wants_stream(body),
             params,
             tuple(origins),
-            stood_on(previous) if previous and after_command else previous,
+            previous_of(previous) if previous and after_command else previous,
             after_command,
         )
 
     def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body without some of the request's messages (by index) and everything else as it was.
-
-        It goes on from ``request.previous``, as the upstream knows it.
-        """
         kept = dict(body)
         if cut:
             kept["input"] = without_items(body["input"], request, cut)
@@ -73,47 +65,44 @@ class Responses(OpenAI):
         return kept
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
-        """Return the body with a text at the end of its system prompt; None when it has no place for one."""
         instructions = body.get("instructions") or ""
         if not isinstance(instructions, str):
             return None
         return {**body, "instructions": f"{instructions}\n\n{text}" if instructions else text}
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        """Put an answer together from the bytes of its body. Never raises: what is wrong stands in the reply."""
         try:
             body = decode(b"".join(chunks), content_encoding)
         except Undecodable as error:
             return Reply(error=str(error), readable=False)
-        if bodies.is_streamed(body, content_type):
-            told = streamed(body)
-            reply = _reply(told.response, ended=told.ended, error=told.error)
-            return replace(reply, readable=told.damage is None)
+        if is_streamed(body, content_type):
+            read = streamed(body)
+            reply = _reply(read.response, ended=read.ended, error=read.error)
+            return replace(reply, readable=read.damage is None)
         try:
             response = loads(body)
         except ValueError:
             return Reply(error=as_text(body), readable=not body)
         if not isinstance(response, dict):
             return Reply(error=as_text(body), readable=False)
-        failed = "output" not in response and bodies.error_in(response)
+        failed = "output" not in response and error_in(response)
         return _reply(response, ended=True, error=as_text(body) if failed else None)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str
     ) -> tuple[str, Iterable[bytes]]:
-        """Say a text in this format, streamed if the request asks so: content type and parts of the body."""
-        said = (text, completion_id, model, request.previous)
+        content = (text, completion_id, model, request.previous)
         if request.stream:
-            return "text/event-stream; charset=utf-8", answer_events(*said)
-        return "application/json", [orjson.dumps(answer(*said))]
+            return "text/event-stream; charset=utf-8", answer_events(*content)
+        return "application/json", [orjson.dumps(answer(*content))]
 
 
-def _input(body: dict[str, Any]) -> Said:
+def _input(body: dict[str, Any]) -> ReadItems:
     given = body.get("input")
-    if given is None:  # there may be a prompt that the upstream keeps
-        return Said([], [])
+    if given is None:  # the upstream may keep the prompt
+        return ReadItems([], [])
     if isinstance(given, str):
-        return Said([{"role": "user", "content": given}], [(-1,)])
+        return ReadItems([{"role": "user", "content": given}], [(-1,)])
     if not isinstance(given, list):
         raise InvalidRequest(
             f"input must be a string or a list of items, not {type(given).__name__}", param="input"
@@ -122,7 +111,7 @@ def _input(body: dict[str, Any]) -> Said:
 
 
 def _tools(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the functions that the model may call as chat has them; the other tools, which chat has not, apart."""
+    """Return functions in chat's form, and tools that chat lacks as ``other_tools``."""
     params: dict[str, Any] = {}
     tools, choice = body.get("tools"), body.get("tool_choice")
     for tool in tools if isinstance(tools, list) else []:
@@ -139,15 +128,14 @@ def _tools(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reply(response: dict[str, Any], *, ended: bool, error: str | None) -> Reply:
-    """Return what a response says."""
-    response = storable({key: response[key] for key in TOLD if key in response})
+    response = storable({key: response[key] for key in ANSWER_MEMBERS if key in response})
     output = response.get("output")
     items = [_own(item) for item in output if isinstance(item, dict)] if isinstance(output, list) else []
-    said = messages_of(items).messages
-    message = next((each for each in reversed(said) if each["role"] == "assistant"), None)
+    messages = messages_of(items).messages
+    message = next((each for each in reversed(messages) if each["role"] == "assistant"), None)
     finish_reason = _finish_reason(response, message) if ended else None
-    # What the server's own tools answered in between, and how likely the words were, are in no message.
-    rich = len(said) > 1 or any(map(_has_logprobs, items))
+    # Results of the server's tools and log-probabilities don't fit into a message.
+    rich = len(messages) > 1 or any(map(_has_logprobs, items))
     response_id, usage = response.get("id"), response.get("usage")
     return Reply(
         message=message,
@@ -156,12 +144,12 @@ def _reply(response: dict[str, Any], *, ended: bool, error: str | None) -> Reply
         usage=_usage(usage) if isinstance(usage, dict) else None,
         choices=({"index": 0, "finish_reason": finish_reason, "output": items},) if rich else (),
         ended=ended,
-        error=error or bodies.error_in(response),
+        error=error or error_in(response),
     )
 
 
 def _own(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an item of an output; a message there is the assistant's, whether it says so or not."""
+    """Return an item of an output, with the assistant's role if it is a message."""
     return {"role": "assistant", **item} if item.get("type") == "message" else item
 
 
@@ -171,7 +159,7 @@ def _has_logprobs(item: dict[str, Any]) -> bool:
 
 
 def _finish_reason(response: dict[str, Any], message: dict[str, Any] | None) -> str | None:
-    """Say in chat's words why a response ended; None when it failed or goes on in the background."""
+    """Return chat's finish reason; None if the response failed or continues in the background."""
     if response.get("status", "completed") == "completed":
         return "tool_calls" if message and message.get("tool_calls") else "stop"
     if response["status"] != "incomplete":
@@ -182,5 +170,5 @@ def _finish_reason(response: dict[str, Any], message: dict[str, Any] | None) -> 
 
 
 def _usage(usage: dict[str, Any]) -> dict[str, Any]:
-    """Return counts of tokens under chat's names, too."""
+    """Return the token counts, with chat's names added."""
     return usage | {chat: usage[own] for chat, own in USAGE.items() if own in usage}

@@ -1,25 +1,25 @@
-"""A response, put together from the events of its stream (or taken from the last one, which says all of it again)."""
+"""Reassemble a response from its events, or from the last event, which usually repeats all of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from burnish.proxy.surfaces import bodies
+from burnish.proxy.surfaces.lenient import error_in
 from burnish.proxy.surfaces.sse import JsonEvents
 
 Json = dict[str, Any]
 
 LAST = ("response.completed", "response.incomplete", "response.failed")
-LOOKED_AT = 2
-"""Events at the end of a stream, among which the last one of a response is: some servers send ``[DONE]`` behind it."""
+LAST_EVENTS = 2
+"""Events at the end that are searched for the last one: some servers append ``[DONE]``."""
 
 BLANK_LINES = 64
-"""More than any server sends behind an event."""
+"""More blank lines than any server sends after an event."""
 
 
 class Text(NamedTuple):
-    """A text that arrives in pieces: where in an item it belongs."""
+    """Where a text that arrives in pieces belongs in an item."""
 
     item: str
     """Type of the item."""
@@ -41,33 +41,30 @@ TEXTS = {
     "response.function_call_arguments": Text("function_call", "arguments"),
     "response.custom_tool_call_input": Text("custom_tool_call", "input"),
 }
-"""Events ``….delta`` and ``….done``, and the text that they tell."""
+"""Prefix of the events ``….delta`` and ``….done`` → the text that they carry."""
 
 
 class Streamed(NamedTuple):
-    """What a stream told."""
+    """A response read from a stream."""
 
     response: Json
-    """As a client that did not stream would have got it, so far as it came."""
+    """As a client without streaming would get it, as far as it came."""
     ended: bool
     error: str | None
     damage: str | None = None
-    """What of the stream cannot be read, in words."""
+    """Message about unreadable parts."""
 
 
 def streamed(body: bytes) -> Streamed:
-    """Read a whole stream, or what there is of it."""
-    response = _last_word(body)
-    return Streamed(response, ended=True, error=None) if response else _pieced_together(body)
+    """Read a stream, which may be truncated."""
+    response = _from_last_event(body)
+    return Streamed(response, ended=True, error=None) if response else _from_events(body)
 
 
-def _last_word(body: bytes) -> Json | None:
-    """Return the response as the last event of a stream says it; None where that has no output.
-
-    It takes a fraction of what reading all events does.
-    """
+def _from_last_event(body: bytes) -> Json | None:
+    """Return the response in the last event; None if it has no output. Much faster than reading all events."""
     end = len(body)
-    for _ in range(LOOKED_AT):
+    for _ in range(LAST_EVENTS):
         tail = body[max(0, end - BLANK_LINES) : end]
         end -= len(tail) - len(tail.rstrip(b"\n"))
         start = body.rfind(b"\n\n", 0, end)
@@ -82,8 +79,8 @@ def _last_word(body: bytes) -> Json | None:
     return None
 
 
-def _pieced_together(body: bytes) -> Streamed:
-    gathered = _Gathered()
+def _from_events(body: bytes) -> Streamed:
+    collector = _Collector()
     response: Json = {}
     ended = False
     error = None
@@ -95,13 +92,13 @@ def _pieced_together(body: bytes) -> Streamed:
         if kind in LAST:
             ended = True
         elif kind == "error":
-            error = error or bodies.error_in(event) or bodies.error_in({"error": event})
+            error = error or error_in(event) or error_in({"error": event})
         elif isinstance(kind, str):
-            gathered.take(kind, event)
+            collector.take(kind, event)
         else:
-            error = error or bodies.error_in(event)
+            error = error or error_in(event)
     if not _output(response):
-        response["output"] = gathered.output()
+        response["output"] = collector.output()
     damage = events.damage
     return Streamed(response, ended=ended and not damage, error=error or damage, damage=damage)
 
@@ -115,8 +112,8 @@ def _output(response: Any) -> list[Any]:
     return output if isinstance(output, list) else []
 
 
-class _Gathered:
-    """The output of a response under way."""
+class _Collector:
+    """Collects the output of a response."""
 
     def __init__(self) -> None:
         self._items: dict[int, Json] = {}
@@ -125,7 +122,7 @@ class _Gathered:
         self._named: dict[str, int] = {}
 
     def take(self, kind: str, event: Json) -> None:
-        """Take an event; kinds that nobody knows are passed over."""
+        """Add an event; unknown kinds are ignored."""
         place = self._place(event)
         of, _, stage = kind.rpartition(".")
         if of == "response.output_item":
@@ -137,12 +134,12 @@ class _Gathered:
             pieces = self._texts.setdefault(place, {}).setdefault((text, _index(event, text.counted_by)), [])
             if stage == "done":
                 pieces.clear()
-            said = event.get(text.field if stage == "done" else "delta")
-            if isinstance(said, str):
-                pieces.append(said)
+            piece = event.get(text.field if stage == "done" else "delta")
+            if isinstance(piece, str):
+                pieces.append(piece)
 
     def _place(self, event: Json) -> int:
-        """Return where an item stands. llama.cpp does not count them: there they stand in the order of their names."""
+        """Return an item's position. llama.cpp sends none, so its items are ordered by first appearance."""
         if isinstance(place := event.get("output_index"), int):
             return place
         item = event.get("item")
@@ -150,7 +147,7 @@ class _Gathered:
         return self._named.setdefault(str(name), len(self._named))
 
     def output(self) -> list[Json]:
-        """Return the items, those that are not done as far as they came."""
+        """Return the items, incomplete ones as far as they came."""
         return [
             self._items[place]
             if place in self._done
@@ -160,15 +157,15 @@ class _Gathered:
 
 
 def _with_texts(item: Json | None, texts: dict[tuple[Text, int], list[str]]) -> Json:
-    """Return an item with the texts that were told of it."""
+    """Return an item with the texts that came for it."""
     whole = {"type": next(iter(texts))[0].item} if item is None else dict(item)
     listed: dict[str, list[Json]] = {}
     for (text, _), pieces in sorted(texts.items(), key=lambda each: each[0][1]):
-        said = "".join(pieces)
+        piece = "".join(pieces)
         if text.parts is None:
-            whole[text.field] = said
+            whole[text.field] = piece
         else:
-            listed.setdefault(text.parts, []).append({"type": text.part, text.field: said})
+            listed.setdefault(text.parts, []).append({"type": text.part, text.field: piece})
     return whole | listed
 
 

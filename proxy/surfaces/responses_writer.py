@@ -1,4 +1,4 @@
-"""Responses as a server writes them: whole, and as the events of a stream."""
+"""Write Responses: whole, and as the events of a stream."""
 
 from __future__ import annotations
 
@@ -14,60 +14,55 @@ from burnish.proxy.surfaces.writing import EVENTS, Call, Piece, event
 Json = dict[str, Any]
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Why chat says that an answer ended before its time → the same in Responses' words."""
+"""Chat's finish reason of an incomplete answer → Responses'."""
 TEXT_PARTS: Mapping[str, Json] = {
     "text": {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
     "refusal": {"type": "refusal", "refusal": ""},
     "thought": {"type": "reasoning_text", "text": ""},
 }
-"""Kind of a piece → the part of an item that it stands in."""
+"""Kind of a piece → its part of an item."""
 
 
 class Tool(NamedTuple):
-    """A tool whose calls are items of another kind than the calls of functions are, or bear another name."""
+    """A tool whose calls have another kind or name than the model was told."""
 
     name: str
     namespace: str | None = None
     custom: bool = False
-    """It takes a text, which a function takes as its ``input``."""
+    """A custom tool: it takes a text, which the model sends as the argument ``input``."""
 
 
 class ResponseWriter:
-    """See Writer."""
-
     content_type = EVENTS
 
     def __init__(self, head: Json, completion_id: str, tools: Mapping[str, Tool] | None = None) -> None:
-        """``head``: the response as it begins; ``tools``: those that the model knows by another name."""
+        """``head``: the response without output. ``tools``: those that the model knows by another name."""
         self._response = head
         self._token = completion_id.partition("_")[2]
         self._tools = tools or {}
         self._items: list[Json] = []
-        """Those that are complete."""
+        """The complete ones."""
         self._open: Piece | None = None
-        """The first piece of the item that is under way."""
+        """First piece of the current item."""
         self._texts: list[str] = []
         self._said = 0
 
     def begin(self) -> Iterator[bytes]:
-        """Return what a stream begins with."""
         yield self._event("response.created", response=self._response)
         yield self._event("response.in_progress", response=self._response)
 
     def take(self, piece: Piece) -> Iterator[bytes]:
-        """Return what a stream says next."""
         if self._open is None or (self._open.kind, self._open.call) != (piece.kind, piece.call):
             yield from self._close()
             self._open = piece
             yield from self._start(piece)
         if piece.text:
             self._texts.append(piece.text)
-            # What a function takes as its input is a part of JSON until it is whole.
+            # The `input` can only be read from complete JSON.
             if not self._is_custom(piece.call):
                 yield self._delta(piece, piece.text)
 
     def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
-        """Return what a stream ends with; reason and counts in chat's words."""
         why = INCOMPLETE.get(finish_reason or "")
         status = "incomplete" if why else "completed"
         yield from self._close(status)
@@ -75,12 +70,10 @@ class ResponseWriter:
         yield self._last(status, incomplete_details=details, usage=_counts(usage) if usage else None)
 
     def fail(self, words: str) -> Iterator[bytes]:
-        """Return what a stream ends with in which something went wrong."""
         yield from self._close("incomplete")
         yield self._last("failed", error={"code": "server_error", "message": words})
 
     def whole(self) -> Json:
-        """Return the answer as a client gets it that does not stream, once it is at its end."""
         return self._response
 
     # -- one item ------------------------------------------------------------------------------------------------------
@@ -92,7 +85,7 @@ class ResponseWriter:
             yield self._event("response.content_part.added", **self._place(), content_index=0, part=part)
 
     def _delta(self, piece: Piece, text: str) -> bytes:
-        return self._event(f"{self._told_by(piece)}.delta", **self._text_place(piece), delta=text)
+        return self._event(f"{self._event_names(piece)}.delta", **self._text_place(piece), delta=text)
 
     def _close(self, status: str = "completed") -> Iterator[bytes]:
         piece, text = self._open, "".join(self._texts)
@@ -105,7 +98,7 @@ class ResponseWriter:
         part = item.get("content", [{}])[0]
         field = "arguments" if piece.call else "refusal" if piece.kind == "refusal" else "text"
         done = {"input" if self._is_custom(piece.call) else field: text}
-        yield self._event(f"{self._told_by(piece)}.done", **self._text_place(piece), **done)
+        yield self._event(f"{self._event_names(piece)}.done", **self._text_place(piece), **done)
         if piece.call is None:
             yield self._event("response.content_part.done", **self._place(), content_index=0, part=part)
         yield self._event("response.output_item.done", item=item)
@@ -113,8 +106,8 @@ class ResponseWriter:
         self._open = None
         self._texts.clear()
 
-    def _told_by(self, piece: Piece) -> str:
-        """Return how the events are called that tell a text."""
+    def _event_names(self, piece: Piece) -> str:
+        """Return the names of the events that carry a text."""
         if piece.call:
             custom = self._is_custom(piece.call)
             return "response.custom_tool_call_input" if custom else "response.function_call_arguments"
@@ -129,7 +122,7 @@ class ResponseWriter:
         return {"item_id": self._name()}
 
     def _name(self) -> str:
-        """Return the id of the item that is under way."""
+        """Return the id of the current item."""
         assert self._open is not None
         if self._open.call:
             kind = "ctc" if self._is_custom(self._open.call) else "fc"
@@ -138,7 +131,7 @@ class ResponseWriter:
         return name_of(kind, self._token, len(self._items))
 
     def _item(self, piece: Piece, text: str | None, status: str) -> Json:
-        """Return the item that a piece belongs to: with its text, or as it begins."""
+        """Return a piece's item, with its text or empty."""
         head = {"id": self._name()}
         if piece.call:
             return head | self._call(piece.call, text or "") | {"status": status}
@@ -174,7 +167,7 @@ class ResponseWriter:
 
 
 def begun(response_id: str, model: str, previous: str | None) -> Json:
-    """Return a response that has only begun."""
+    """Return a response without output."""
     return {
         "id": response_id,
         "object": "response",
@@ -205,7 +198,7 @@ def begun(response_id: str, model: str, previous: str | None) -> Json:
 
 
 def _input(arguments: str) -> str:
-    """Return the text that a function was called with; arguments that are not as they should be as they are."""
+    """Return the ``input`` of a custom tool's call; the arguments if they have none."""
     try:
         given = orjson.loads(arguments)
     except orjson.JSONDecodeError:
@@ -215,10 +208,9 @@ def _input(arguments: str) -> str:
 
 
 def _counts(usage: Json) -> Json:
-    """Return counts as Responses has them."""
-    asked, answered = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    prompt, answered = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
     return {
-        "input_tokens": asked,
+        "input_tokens": prompt,
         "input_tokens_details": {
             "cached_tokens": _count(usage.get("prompt_tokens_details"), "cached_tokens"),
             "cache_write_tokens": 0,
@@ -227,7 +219,7 @@ def _counts(usage: Json) -> Json:
         "output_tokens_details": {
             "reasoning_tokens": _count(usage.get("completion_tokens_details"), "reasoning_tokens")
         },
-        "total_tokens": asked + answered,
+        "total_tokens": prompt + answered,
     }
 
 

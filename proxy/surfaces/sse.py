@@ -1,4 +1,4 @@
-"""Server-sent events (WHATWG HTML, "Parsing an event stream"): bytes in, events out. Does no I/O."""
+"""Server-sent events (WHATWG HTML, "Parsing an event stream"): bytes in, events out."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 from burnish.proxy.surfaces.lenient import Damage, as_text, loads
 
 DONE = "[DONE]"
-"""How OpenAI's streams end, and those of many others."""
-SPEAKS_OTHERWISE = ("ping", "error")
-"""Events whose data some servers do not write as JSON."""
+"""Data of the last event of OpenAI's streams."""
+NOT_JSON = ("ping", "error")
+"""Events whose data isn't JSON on some servers."""
 
 FIELDS = (b"data:", b"event", b"id:", b"retry", b":")
-"""How lines begin."""
+"""Prefixes of lines."""
 STEP_BYTES = 256 * 1024
-"""So much of a stream is read at a time."""
 BYTE_ORDER_MARK = "\ufeff".encode()
 
 
@@ -25,29 +24,28 @@ class Event:
     """One dispatched event."""
 
     name: str
-    """Its ``event`` field, "message" when it has none."""
+    """Its ``event`` field; "message" by default."""
     data: str
     """Its ``data`` lines, joined by newlines."""
 
 
 class JsonEvents:
-    """The events of a stream, or of what there is of it, each with its data as JSON; None where that is none.
+    """The events of a stream, which may be truncated, each with its data as JSON (None: not JSON).
 
-    They are read as they are asked for: all at once would take many times the room of their bytes.
+    They are parsed lazily, because all at once would take many times the memory of the bytes.
     """
 
     def __init__(self, body: bytes) -> None:
         self._body = body
         self.damage: str | None = None
-        """What cannot be read, in words, once all have been asked for; a last event that was cut off is no damage."""
+        """Message about unreadable events, set after the last one. A truncated last event doesn't count."""
 
     def __iter__(self) -> Iterator[tuple[Event, Any]]:
-        """Read them."""
         parser, damage, found = SseParser(), Damage(), False
         for start in range(0, len(self._body), STEP_BYTES):
             for event in parser.feed(self._body[start : start + STEP_BYTES]):
                 data, found = _data(event), True
-                known = event.name in SPEAKS_OTHERWISE or event.data.strip() in ("", DONE, "null")
+                known = event.name in NOT_JSON or event.data.strip() in ("", DONE, "null")
                 if data is None and not known:
                     damage.unread(event.data)
                 yield event, data
@@ -66,13 +64,20 @@ def _data(event: Event) -> Any:
 
 
 def _begins(body: bytes) -> bool:
-    """Whether a body begins as a stream does, if only with a comment or half a line; pages and errors do not."""
+    """Return whether a body begins like a stream, even with a comment or half a line; pages and errors don't."""
     start = body.removeprefix(BYTE_ORDER_MARK).lstrip()[:5]
     return any(start.startswith(field) or field.startswith(start) for field in FIELDS)
 
 
+def is_streamed(body: bytes, content_type: str) -> bool:
+    """Return whether a body is a stream of events. Content types are often wrong."""
+    start = body[:16].lstrip()
+    declared = "event-stream" in content_type.lower() and not start.startswith(b"{")
+    return declared or start.startswith((b"data:", b"event:"))
+
+
 def windows(body: bytes) -> Iterator[bytes]:
-    """Cut a stream between events into pieces that can be read whole without taking much room."""
+    """Split a stream between events into pieces that take little memory."""
     start = 0
     while start < len(body):
         end = body.find(b"\n\n", start + STEP_BYTES) + 2
@@ -82,21 +87,21 @@ def windows(body: bytes) -> Iterator[bytes]:
 
 
 def plain_data(body: bytes) -> list[bytes] | None:
-    """Return the data of each event of a whole stream, if each is one line ``data: …``; None for any other stream.
+    """Return the data of each event, if each is one line ``data: …``, as nearly always in chat; else None.
 
-    Nearly all streams of chat completions are. It takes a fraction of what the parser does.
+    Much faster than the parser.
     """
     events = body.split(b"\n\n")
     if not events[-1]:
         events.pop()
     data = [event[6:] for event in events if event.startswith(b"data: ")]
-    # Neither other fields nor comments, neither several lines to an event nor several blank ones between two.
+    # No other fields or comments, one line per event, one blank line between events.
     plain = len(data) == len(events) and not any(b"\n" in event for event in data) and b"\r" not in body
     return data if plain else None
 
 
 class SseParser:
-    """Turns a byte stream into events, however the stream was split, also inside a UTF-8 character."""
+    """Turns bytes into events, wherever they are split, even inside a UTF-8 character."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -105,10 +110,10 @@ class SseParser:
         self._name = ""
         self._data: list[str] = []
         self.garbled = False
-        """Whether a line was not UTF-8."""
+        """Whether a line wasn't UTF-8."""
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Take the next bytes and return the events that they complete."""
+        """Add bytes; return the events that they complete."""
         buffer = self._rest + chunk
         if self._at_start:
             if len(buffer) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(buffer):
@@ -128,10 +133,9 @@ class SseParser:
         return [event for line in lines if (event := self._line(line.rstrip(b"\r\n")))]
 
     def close(self) -> list[Event]:
-        """End the stream: an event whose blank line never came is given too, as far as it got.
+        """End the stream and return an event without its blank line, as far as it came.
 
-        The standard drops it; servers that forget the last blank line are common, and of a cut stream
-        we keep what there is.
+        The standard drops it, but many servers forget the last blank line, and truncated streams are kept.
         """
         last = self._line(self._rest) if self._rest else None
         self._rest = b""

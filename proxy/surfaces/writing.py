@@ -1,4 +1,4 @@
-"""An answer under way, whatever format it is written in: pieces of text go in, the events of a stream come out."""
+"""Write an answer in any format: pieces of text in, the events of a stream out."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ EVENTS = "text/event-stream; charset=utf-8"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A call of a tool. Two are the same only where they are one object."""
+    """A tool call, compared by identity."""
 
     id: str
     name: str
 
 
 class Piece(NamedTuple):
-    """A part of what a model says. Pieces of the same kind (and call) that follow each other are one text."""
+    """A piece of an answer. Consecutive pieces of the same kind (and call) are one text."""
 
     kind: Literal["thought", "text", "refusal", "call"]
     text: str
     call: Call | None = None
-    """Which call's arguments the text is part of."""
+    """The call whose arguments the text is part of."""
 
 
 @dataclass(slots=True)
 class WholeCalls:
-    """For formats that have a call's arguments as an object: texts pass as they come, each call when it is whole."""
+    """For formats whose arguments are objects: passes texts on at once, and calls when they are complete."""
 
     _call: Call | None = None
-    """Whose arguments are under way."""
+    """The current call."""
     _arguments: list[str] = field(default_factory=list)
 
     def take(self, piece: Piece) -> Iterator[Piece]:
-        """Return what can be told with the next piece."""
+        """Add a piece; return the pieces that can be written."""
         if piece.call is not self._call:
             yield from self.close()
         if piece.call is not None:
@@ -48,7 +48,7 @@ class WholeCalls:
             yield piece
 
     def close(self) -> Iterator[Piece]:
-        """Return what was still to be told."""
+        """Return the last pieces."""
         if self._call is not None:
             yield Piece("call", "".join(self._arguments), self._call)
         self._call = None
@@ -56,39 +56,39 @@ class WholeCalls:
 
 
 class Writer(Protocol):
-    """Writes one answer in one format: begun, its pieces, its end."""
+    """Writes one answer in one format."""
 
     content_type: str
     """Of a stream."""
 
     def begin(self) -> Iterator[bytes]:
-        """Return what a stream begins with."""
+        """Return the first bytes of a stream."""
         ...
 
     def take(self, piece: Piece) -> Iterator[bytes]:
-        """Return what a stream says next."""
+        """Return the bytes that a piece adds to a stream."""
         ...
 
     def end(self, finish_reason: str | None, usage: dict[str, Any] | None) -> Iterator[bytes]:
-        """Return what a stream ends with; reason and counts in chat's words."""
+        """Return the last bytes of a stream. Reason and counts are chat's."""
         ...
 
     def fail(self, words: str) -> Iterator[bytes]:
-        """Return what a stream ends with in which something went wrong."""
+        """Return the last bytes of a stream that failed."""
         ...
 
     def whole(self) -> dict[str, Any]:
-        """Return the answer as a client gets it that does not stream, once it is at its end."""
+        """Return the answer for a client that doesn't stream; valid after ``end``."""
         ...
 
 
 def event(kind: str, **members: Any) -> bytes:
-    """Return an event of a stream that says its name twice, as those of Anthropic's and of Responses do."""
+    """Return an event with its name as both ``event`` and ``type``, as Anthropic and Responses send it."""
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **members}))
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """Return a call's arguments as an object; what is none is its one argument, so that no tool runs without."""
+    """Parse a call's arguments. A value that isn't an object becomes the argument ``arguments``."""
     try:
         given = orjson.loads(text or "{}")
     except orjson.JSONDecodeError:

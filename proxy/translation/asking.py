@@ -1,7 +1,7 @@
-"""A conversation as every engine takes it that knows chat completions, also those whose templates know little.
+"""Build a chat request that any engine accepts, also with a simple chat template.
 
-The messages that formats are read as are what the log keeps: they hold whatever was said. An engine gets of them what
-chat completions have: one system message, at the beginning; texts as texts; images in the user's messages only.
+The log's messages hold everything that the client sent. The engine gets the subset that chat completions have: one
+system message, at the beginning; texts; images in user messages only.
 """
 
 from __future__ import annotations
@@ -15,43 +15,43 @@ from burnish.proxy.surfaces.lenient import dumps
 Json = dict[str, Any]
 
 PARTS = ("image_url", "input_audio", "file")
-"""Kinds of parts that chat completions have besides texts."""
+"""Kinds of parts that chat has besides texts."""
 SAMPLING = (
     "temperature", "top_p", "top_k", "min_p", "seed", "stop", "logit_bias",
     "presence_penalty", "frequency_penalty", "repetition_penalty", "chat_template_kwargs",
 )  # fmt: skip
-"""Parameters that mean the same in chat, where a client sends them."""
+"""Parameters with the same meaning in chat."""
 OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 CALL_ID = "call%05d"
-"""Nine letters and digits: templates of Mistral's refuse any other id."""
+"""Nine letters and digits: Mistral's templates refuse other ids."""
 
 
 def ask(messages: Sequence[Json], params: Json, *, stream: bool, **more: Any) -> Json:
-    """Return the body that asks the same in chat; ``more``: members that the formats call by other names."""
-    said = {name: value for name, value in {**params, **more}.items() if value is not None}
-    unsaid = () if said.get("tools") else OF_TOOLS
-    asked = {
-        name: said[name] for name in (*SAMPLING, *OF_TOOLS, *more) if name in said and name not in unsaid
+    """Return the body of the chat request. ``more``: members with other names in the formats."""
+    given = {name: value for name, value in {**params, **more}.items() if value is not None}
+    left_out = () if given.get("tools") else OF_TOOLS
+    kept = {
+        name: given[name] for name in (*SAMPLING, *OF_TOOLS, *more) if name in given and name not in left_out
     }
-    # Without being asked, no engine counts tokens in a stream; the other formats always tell.
+    # Engines only count tokens in a stream on request; the other formats always report them.
     streamed = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
-    return {"messages": list(_told(list(_paired(messages)))), **asked, **streamed}
+    return {"messages": list(_chat_messages(list(_with_call_ids(messages)))), **kept, **streamed}
 
 
 def json_schema(schema: Any, **more: Any) -> Json:
-    """Return what asks for an answer that is JSON of a schema."""
+    """Return a ``response_format`` for a JSON schema."""
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, **more}}
 
 
-def _paired(messages: Sequence[Json]) -> Iterator[Json]:
-    """Return messages with an id for each call, and for each result that of its call, which not all formats have.
+def _with_call_ids(messages: Sequence[Json]) -> Iterator[Json]:
+    """Add missing ids to calls and results: not all formats have them.
 
-    A result belongs to the first call of its function that has none yet. An id stays the same as the history grows, so
-    what an engine has cached of it stays good.
+    A result belongs to the first call of its function without a result. Ids stay the same as the history grows, so
+    prompt caches stay valid.
     """
     called = 0
     waiting: list[Json] = []
-    """Calls that have no result yet."""
+    """Calls without a result."""
     for message in messages:
         if calls := message.get("tool_calls"):
             made = [
@@ -68,15 +68,15 @@ def _paired(messages: Sequence[Json]) -> Iterator[Json]:
             yield message
 
 
-def _told(messages: Sequence[Json]) -> Iterator[Json]:
-    # Templates take one system message, at the beginning. What comes before the first answer belongs there; if what
-    # comes later went there, too, the engine would have to read the whole conversation anew.
+def _chat_messages(messages: Sequence[Json]) -> Iterator[Json]:
+    # Templates accept one system message, at the beginning. Only messages before the first answer go there: later ones
+    # would change the beginning of the prompt, and so break the engine's prompt cache.
     answered = next((at for at, each in enumerate(messages) if each["role"] == "assistant"), len(messages))
     system = [_text(each.get("content")) for each in messages[:answered] if _is_system(each)]
     if system:
         yield {"role": "system", "content": "\n\n".join(system)}
     shown: list[Json] = []
-    """Images that tools gave, which only a user can show."""
+    """Images from tools, which chat only accepts in user messages."""
     for at, message in enumerate(messages):
         if message["role"] == "tool":
             texts, images = _split(_parts(message.get("content")))
@@ -99,7 +99,7 @@ def _is_system(message: Json) -> bool:
 
 
 def _assistant(message: Json) -> Iterator[Json]:
-    """Return what the model said; nothing where nothing of it can be said in chat."""
+    """Return the assistant's message; nothing if chat can't express any of it."""
     kept = {name: message[name] for name in ("reasoning_content", "tool_calls") if message.get(name)}
     text = _text(message.get("content")) or message.get("refusal") or ""
     if text or kept:
@@ -107,7 +107,7 @@ def _assistant(message: Json) -> Iterator[Json]:
 
 
 def _content(content: Any) -> Any:
-    """Return what a user said: a text where it is nothing but texts, else parts."""
+    """Return a user's content: a string if it is only text, else parts."""
     parts = _parts(content)
     texts, others = _split(parts)
     return parts if others else "\n".join(texts)
@@ -118,7 +118,7 @@ def _text(content: Any) -> str:
 
 
 def _split(parts: Iterable[Json]) -> tuple[list[str], list[Json]]:
-    """Return the texts among some parts, and the others."""
+    """Split parts into texts and others."""
     texts, others = [], []
     for part in parts:
         if part["type"] == "text":
@@ -129,14 +129,16 @@ def _split(parts: Iterable[Json]) -> tuple[list[str], list[Json]]:
 
 
 def _parts(content: Any) -> list[Json]:
-    """Return a content as parts that chat has."""
+    """Return a content as chat parts."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return [told for part in (content if isinstance(content, list) else ()) for told in _as_chat(part)]
+    return [
+        converted for part in (content if isinstance(content, list) else ()) for converted in _as_chat(part)
+    ]
 
 
 def _as_chat(part: Any) -> list[Json]:
-    """Return a part as chat has it. One of a kind that chat does not have is told as it was written."""
+    """Convert a part to chat's. A kind that chat lacks becomes its JSON as text."""
     if not isinstance(part, dict):
         return [{"type": "text", "text": str(part)}]
     if isinstance(part.get("text"), str):

@@ -1,4 +1,4 @@
-"""Google's format → chat completions."""
+"""Gemini → chat completions."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from burnish.proxy.surfaces.gemini_writer import GeminiWriter
 from burnish.proxy.translation.asking import Json, ask, json_schema
 
 MODES = {"ANY": "required", "NONE": "none"}
-"""Google's word for whether functions are to be called → that of chat, where it is not up to the model."""
+"""Gemini's function calling mode → chat's ``tool_choice``; others are up to the model."""
 SOUNDS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
-"""What a kind of sound is called in chat, where its type is called otherwise."""
+"""Audio subtype → chat's format, if they differ."""
 JSON = "application/json"
 
 
 def as_chat(body: Json, request: ChatRequest) -> Json:
-    """Return the body that asks the same in chat. Raises InvalidRequest where that cannot be.
+    """Return the chat request. Raises InvalidRequest if chat can't express it.
 
-    Left out: tools that Google's servers run, how long to think, what is safe, labels.
+    Left out: tools that Google's servers run, thinking budgets, safety settings, labels.
     """
     params = request.params
     top_k = params.get("top_k")
     if member(body, "cachedContent"):
         raise InvalidRequest(
-            "the upstream knows chat completions only, and burnish cannot give it what cachedContent means",
+            "cachedContent needs an upstream that speaks Gemini: this one only speaks chat completions",
             param="cachedContent",
         )
     if params.get("n") not in (None, 1):
         raise InvalidRequest(
-            "the upstream knows chat completions only, and of its answers burnish translates one: candidateCount",
+            "candidateCount must be 1 if the upstream only speaks chat completions",
             param="generationConfig.candidateCount",
         )
     return ask(
@@ -39,7 +39,7 @@ def as_chat(body: Json, request: ChatRequest) -> Json:
         params,
         stream=request.stream,
         max_tokens=params.get("max_tokens"),
-        # Google's clients send 40.0, which not all engines take.
+        # Google's clients send 40.0, which some engines refuse.
         top_k=int(top_k) if isinstance(top_k, float) and top_k.is_integer() else top_k,
         response_format=_format(member(body, "generationConfig")),
         **_tools(member(member(body, "toolConfig"), "functionCallingConfig"), params.get("tools", [])),
@@ -47,13 +47,12 @@ def as_chat(body: Json, request: ChatRequest) -> Json:
 
 
 def writer(surface: Surface, completion_id: str, model: str) -> GeminiWriter:
-    """Return what writes an answer where a request's address says how it is streamed."""
     events = not isinstance(surface, Gemini) or surface.sse
     return GeminiWriter(completion_id, model, events=events)
 
 
 def _tools(config: Any, tools: list[Json]) -> Json:
-    """Return the functions that may be called, and whether one of them must be."""
+    """Return the allowed functions and the tool choice."""
     allowed, mode = member(config, "allowedFunctionNames"), member(config, "mode")
     if isinstance(allowed, list) and allowed:
         tools = [tool for tool in tools if tool["function"].get("name") in allowed]
@@ -61,7 +60,7 @@ def _tools(config: Any, tools: list[Json]) -> Json:
 
 
 def _format(config: Any) -> Json | None:
-    """Return which JSON the answer is to be."""
+    """Return the ``response_format``, if any."""
     if member(config, "responseMimeType") != JSON:
         return None
     schema = member(config, "responseJsonSchema") or schema_of(member(config, "responseSchema"))
@@ -69,7 +68,7 @@ def _format(config: Any) -> Json | None:
 
 
 def _message(message: Json) -> Json:
-    """Return a message with the files and the sound in it as chat has them."""
+    """Convert the files and audio in a message to chat's."""
     content = message.get("content")
     return {**message, "content": [_part(part) for part in content]} if isinstance(content, list) else message
 

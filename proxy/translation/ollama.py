@@ -10,21 +10,21 @@ from burnish.proxy.surfaces.ollama_writer import now
 from burnish.proxy.translation.asking import Json, ask, json_schema
 
 NOT_CHAT = ("raw", "suffix", "template", "context")
-"""Members of ``/api/generate`` that make another text than the model's own template would."""
+"""Members of ``/api/generate`` that bypass the model's chat template."""
 NO_TIME = (0, "0", "0s", "0m")
-"""How long a model is to be kept that is to be freed."""
+"""``keep_alive`` values that unload a model."""
 
 
 def as_chat(body: Json, request: ChatRequest) -> Json:
-    """Return the body that asks the same in chat. Raises InvalidRequest where that cannot be.
+    """Return the chat request. Raises InvalidRequest if chat can't express it.
 
-    Left out: how long to keep the model, what is set of its runner (``num_ctx``), whether to think.
+    Left out: ``keep_alive``, options of the runner (``num_ctx``), whether to think.
     """
     for name in NOT_CHAT:
         if body.get(name):
             raise InvalidRequest(
-                f"the upstream knows chat completions only, and burnish cannot give it what {name} means; "
-                "send prompt and system alone",
+                f"{name} needs an upstream that speaks Ollama's format: this one only speaks chat completions; "
+                "send only prompt and system",
                 param=name,
             )
     given, params = body.get("options"), request.params
@@ -39,7 +39,7 @@ def as_chat(body: Json, request: ChatRequest) -> Json:
             for tool in (tools if isinstance(tools, list) else ())
             if isinstance(tool, dict) and isinstance(tool.get("function"), dict)
         ],
-        # Less than one means as many as it likes.
+        # Below one means no limit.
         max_tokens=limit if isinstance(limit, int) and limit > 0 else None,
         repetition_penalty=options.get("repeat_penalty"),
         reasoning_effort=effort if isinstance(effort, str) else None,
@@ -47,15 +47,15 @@ def as_chat(body: Json, request: ChatRequest) -> Json:
     )
 
 
-def loaded(body: Json, request: ChatRequest, saying: Callable[[Json], Json]) -> Json:
-    """Return the answer to a request for a model to be loaded, or freed: the upstream sees to that itself."""
+def loaded(body: Json, request: ChatRequest, members_of: Callable[[Json], Json]) -> Json:
+    """Answer a request that only loads or unloads a model, which the upstream does by itself."""
     reason = "unload" if body.get("keep_alive") in NO_TIME else "load"
     done = {"done": True, "done_reason": reason}
-    return {"model": request.model, "created_at": now(), **saying({"content": ""}), **done}
+    return {"model": request.model, "created_at": now(), **members_of({"content": ""}), **done}
 
 
 def _format(body: Json) -> Json | None:
-    """Return which JSON the answer is to be."""
+    """Return the ``response_format``, if any."""
     wanted = body.get("format")
     if wanted == "json":
         return {"type": "json_object"}

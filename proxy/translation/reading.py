@@ -1,4 +1,4 @@
-"""A chat completion, read as it comes: bytes in, pieces of what the model says out."""
+"""Read a chat completion as it arrives: bytes in, pieces of the answer out."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
-from burnish.proxy.surfaces import bodies
 from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import dumps, loads
+from burnish.proxy.surfaces.lenient import dumps, error_in, loads
 from burnish.proxy.surfaces.merging import call_of
-from burnish.proxy.surfaces.sse import DONE, SseParser
+from burnish.proxy.surfaces.sse import DONE, SseParser, is_streamed
 from burnish.proxy.surfaces.writing import Call, Piece
 
 THOUGHTS = ("reasoning_content", "reasoning")
-"""Where engines put what a model thinks, each in one of them, or the same in both."""
+"""Members in which engines send thoughts: one of them, or the same text in both."""
 
 
 class ChatReader:
@@ -24,7 +23,7 @@ class ChatReader:
         self._parser = SseParser()
         self._content_type = content_type
         self._encoding = content_encoding
-        # Only a stream that nobody has compressed can be read before it is over.
+        # Only an uncompressed stream can be read before its end.
         self._kept: list[bytes] | None = (
             [] if content_encoding or "event-stream" not in content_type else None
         )
@@ -33,29 +32,28 @@ class ChatReader:
         self.finish_reason: str | None = None
         self.usage: dict[str, Any] | None = None
         self.done = False
-        """Whether the stream said that nothing more will come."""
+        """Whether the stream declared its end."""
         self.error: str | None = None
-        """What the upstream says went wrong."""
+        """The upstream's error message."""
 
     @property
     def ended(self) -> bool:
-        """Whether the answer said that it is whole."""
+        """Whether the answer declared that it is complete."""
         return self.done or self.finish_reason is not None
 
     def feed(self, data: bytes) -> list[Piece]:
-        """Take the next bytes."""
         if self._kept is not None:
             self._kept.append(data)
             return []
         return self._events(self._parser.feed(data))
 
     def close(self) -> list[Piece]:
-        """Return what was left to say when the last byte had come."""
+        """Return the remaining pieces after the last byte."""
         if self._kept is None:
             return self._events(self._parser.close())
         try:
             body = decode(b"".join(self._kept), self._encoding)
-            if bodies.is_streamed(body, self._content_type):
+            if is_streamed(body, self._content_type):
                 return self._events([*self._parser.feed(body), *self._parser.close()])
             whole = loads(body)
         except (Undecodable, ValueError) as error:
@@ -77,13 +75,13 @@ class ChatReader:
             try:
                 chunk = loads(event.data)
             except ValueError:
-                continue  # a server's small talk
+                continue  # some servers send other text
             if isinstance(chunk, dict):
                 pieces += self._read(chunk, "delta")
         return pieces
 
     def _read(self, chunk: dict[str, Any], member: str) -> Iterator[Piece]:
-        self.error = self.error or bodies.error_in(chunk)
+        self.error = self.error or error_in(chunk)
         if isinstance(chunk.get("usage"), dict):
             self.usage = chunk["usage"]
         choices = chunk.get("choices")
@@ -92,23 +90,23 @@ class ChatReader:
                 continue
             if isinstance(choice.get("finish_reason"), str):
                 self.finish_reason = choice["finish_reason"] or self.finish_reason
-            if isinstance(said := choice.get(member), dict):
-                for piece in self._said(said, whole=member == "message"):
+            if isinstance(message := choice.get(member), dict):
+                for piece in self._pieces_of(message, whole=member == "message"):
                     yield piece if piece.text.isascii() else piece._replace(text=self._characters(piece.text))
 
     def _characters(self, text: str) -> str:
-        """Return a text that UTF-8 can hold: of a character that comes in two halves the first one waits."""
+        """Return a valid text; the first half of a surrogate pair waits for the second."""
         text = self._half + text
         self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
         return text.removesuffix(self._half).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
-    def _said(self, said: dict[str, Any], *, whole: bool) -> Iterator[Piece]:
-        if thought := next((said[name] for name in THOUGHTS if isinstance(said.get(name), str)), ""):
+    def _pieces_of(self, message: dict[str, Any], *, whole: bool) -> Iterator[Piece]:
+        if thought := next((message[name] for name in THOUGHTS if isinstance(message.get(name), str)), ""):
             yield Piece("thought", thought)
-        yield from _content(said.get("content"))
-        if isinstance(refusal := said.get("refusal"), str) and refusal:
+        yield from _content(message.get("content"))
+        if isinstance(refusal := message.get("refusal"), str) and refusal:
             yield Piece("refusal", refusal)
-        calls = said.get("tool_calls")
+        calls = message.get("tool_calls")
         for number, piece in enumerate(calls if isinstance(calls, list) else ()):
             if isinstance(piece, dict) and isinstance(function := piece.get("function"), dict):
                 yield self._called({**piece, "index": number} if whole else piece, function)
@@ -121,7 +119,7 @@ class ChatReader:
             known = {"index": piece.get("index"), "id": piece.get("id"), "call": call}
             self._calls.append(known)
         arguments = function.get("arguments")
-        if isinstance(arguments, dict):  # not as the format has it, yet what some servers send
+        if isinstance(arguments, dict):  # against the format, but some servers send it
             arguments = dumps(arguments)
         return Piece("call", arguments if isinstance(arguments, str) else "", known["call"])
 
@@ -131,7 +129,7 @@ def _content(content: Any) -> Iterator[Piece]:
         if content:
             yield Piece("text", content)
         return
-    for part in content if isinstance(content, list) else ():  # as Mistral's reasoning models answer
+    for part in content if isinstance(content, list) else ():  # Mistral's reasoning models send parts
         if isinstance(part, dict) and isinstance(part.get("text"), str):
             yield Piece("text", part["text"])
         elif isinstance(part, dict) and isinstance(part.get("thinking"), list):

@@ -11,24 +11,24 @@ from burnish.proxy.surfaces.lenient import dumps
 from burnish.proxy.surfaces.responses_writer import ResponseWriter, Tool, begun
 from burnish.proxy.translation.asking import Json, ask
 
-ELSEWHERE = ("conversation", "prompt", "background")
-"""Members that ask for what only a server has that keeps things."""
+NEEDS_STATE = ("conversation", "prompt", "background")
+"""Members that need state on the server."""
 REPEATED = (
     "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id", "reasoning",
     "temperature", "text", "tool_choice", "tools", "top_p", "truncation", "user",
 )  # fmt: skip
-"""Members of a request that its response says again."""
+"""Members of a request that its response repeats."""
 
 
 def as_chat(body: Json, request: ChatRequest) -> Json:
-    """Return the body that asks the same in chat. Raises InvalidRequest where that cannot be.
+    """Return the chat request. Raises InvalidRequest if chat can't express it.
 
-    Left out: tools that OpenAI's servers run, encrypted reasoning, what to store, metadata.
+    Left out: tools that OpenAI's servers run, encrypted reasoning, storage settings, metadata.
     """
-    for name in ELSEWHERE:
+    for name in NEEDS_STATE:
         if body.get(name):
             raise InvalidRequest(
-                f"the upstream knows chat completions only, and burnish cannot give it what {name} means",
+                f"{name} needs an upstream that speaks Responses: this one only speaks chat completions",
                 param=name,
             )
     effort = body["reasoning"].get("effort") if isinstance(body.get("reasoning"), dict) else None
@@ -45,7 +45,6 @@ def as_chat(body: Json, request: ChatRequest) -> Json:
 
 
 def writer(body: Json, completion_id: str, model: str) -> ResponseWriter:
-    """Return what writes the answer to a request."""
     repeated = {name: body[name] for name in REPEATED if body.get(name) is not None}
     head = (
         begun(f"resp_{completion_id.partition('_')[2]}", model, body.get("previous_response_id")) | repeated
@@ -54,7 +53,7 @@ def writer(body: Json, completion_id: str, model: str) -> ResponseWriter:
 
 
 def _renamed(body: Json) -> dict[str, Tool]:
-    """Return the tools that the model knows by another name or as another kind, by what they are to it."""
+    """Return the tools that the model knows by another name or kind, by the model's name."""
     known = {
         _name(tool, space): Tool(tool["name"], space, tool["type"] == "custom")
         for tool, space in _tools(body)
@@ -63,7 +62,7 @@ def _renamed(body: Json) -> dict[str, Tool]:
 
 
 def _tools(body: Json) -> Iterator[tuple[Json, str | None]]:
-    """Return the tools that the client runs, and the namespaces that they are in."""
+    """Return the tools that the client runs, with their namespaces."""
     for tool in _objects(body.get("tools")):
         if tool.get("type") == "namespace":
             yield from (
@@ -78,12 +77,11 @@ def _objects(given: Any) -> list[Json]:
 
 
 def _is_run(tool: Json) -> bool:
-    """Whether the client runs a tool."""
     return tool.get("type") in ("function", "custom") and isinstance(tool.get("name"), str)
 
 
 def _name(tool: Json, space: Any) -> str:
-    """Return how the model is told that a tool is called."""
+    """Return the name under which the model knows a tool."""
     return f"{str(space).removesuffix('__')}__{tool['name']}" if space else str(tool["name"])
 
 
@@ -103,7 +101,7 @@ def _function(tool: Json, space: str | None) -> Json:
 
 
 def _choice(choice: Any) -> Any:
-    """Return which tool the model must call, where it is one that the client runs."""
+    """Return the tool choice, if the client runs that tool."""
     if isinstance(choice, str):
         return choice
     if isinstance(choice, dict) and isinstance(choice.get("name"), str):
@@ -112,7 +110,7 @@ def _choice(choice: Any) -> Any:
 
 
 def _message(message: Json) -> Json:
-    """Return a message with its calls as the model was told of the tools."""
+    """Return a message with its calls named as the model knows them."""
     calls = message.get("tool_calls")
     return {**message, "tool_calls": [_call(call) for call in calls]} if calls else message
 
@@ -126,7 +124,7 @@ def _call(call: Json) -> Json:
 
 
 def _format(body: Json) -> Json | None:
-    """Return which JSON the answer is to be."""
+    """Return the ``response_format``, if any."""
     wanted: Any = body.get("text")
     wanted = wanted.get("format") if isinstance(wanted, dict) else None
     if not isinstance(wanted, dict) or wanted.get("type") not in ("json_object", "json_schema"):

@@ -252,7 +252,7 @@ async def test_a_prompt_is_a_turn_of_the_users(tmp_path: Path, stream: bool) -> 
             "mock", "What is it?", system="Be kind.", images=[IMAGE], format=SCHEMA, stream=stream
         )
         parts = [part async for part in given] if stream else [given]
-        with pytest.raises(ollama.ResponseError, match="what suffix means") as caught:
+        with pytest.raises(ollama.ResponseError, match="suffix needs an upstream") as caught:
             refused: Any = await here.ollama.generate("mock", "def f(", suffix="return", stream=stream)
             await anext(refused)
         first, second = await here.world.logged()

@@ -13,7 +13,7 @@ from burnish.proxy.errors import InvalidRequest
 from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.log.tree import path, step
 from burnish.proxy.surfaces import ChatRequest, Reply, Responses
-from burnish.proxy.surfaces.responses_answer import our_id, stood_on
+from burnish.proxy.surfaces.responses_answer import our_id, previous_of
 from tests.support.responses import call, events, message, reasoning, refusal, response, sse
 
 responses = Responses()
@@ -250,7 +250,7 @@ def test_our_ids_say_what_they_stood_on(previous: str | None):
 
 @given(st.text(max_size=20))
 def test_ids_that_only_look_like_ours_break_nothing(rest: str):
-    assert stood_on("resp_rl_" + rest) is None or isinstance(stood_on("resp_rl_" + rest), str)
+    assert previous_of("resp_rl_" + rest) is None or isinstance(previous_of("resp_rl_" + rest), str)
 
 
 # Reassembly
