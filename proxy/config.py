@@ -6,11 +6,13 @@ underscores (``BURNISH_TRAIN__MIN_RATINGS``). The file is TOML with the same key
 
 from __future__ import annotations
 
+import json
 import os
-import tomllib
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -22,18 +24,13 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import (
-    BaseSettings,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
-from pydantic_settings.exceptions import SettingsError
 
 from burnish.proxy.errors import ConfigError
 from burnish.training.job import Objective
 
 ENV_PREFIX = "BURNISH_"
+RENAMED = {"instant": "instructions"}
+"""Old names of keys. They are refused with the new name instead of being ignored."""
 
 
 def default_data_dir() -> Path:
@@ -163,17 +160,8 @@ class LogConfig(BaseModel):
     )
 
 
-class Config(BaseSettings):
-    """Everything that can be set."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX,
-        env_nested_delimiter="__",
-        env_file=".env",
-        env_ignore_empty=True,
-        extra="ignore",
-        frozen=True,
-    )
+class Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     host: str = Field("127.0.0.1", description="Address to listen on; any but loopback needs an api_key.")
     port: int = Field(8787, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
@@ -294,17 +282,8 @@ class Config(BaseSettings):
             )
         return self
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: flag > environment > .env > file."""
-        return init_settings, env_settings, dotenv_settings, TomlConfigSettingsSource(settings_cls)
+
+TABLES: dict[str, type[BaseModel]] = {"log": LogConfig, "train": TrainConfig}
 
 
 def is_loopback(host: str) -> bool:
@@ -325,31 +304,85 @@ def load_config(flags: dict[str, Any] | None = None, *, file: Path | None = None
     named = file or os.environ.get(ENV_PREFIX + "CONFIG")
     path = Path(named) if named else default_config_file()
     if named and not path.is_file():
-        raise ConfigError(f"there is no configuration file {path}: create it or drop --config")
-
-    class FileConfig(Config):
-        model_config = SettingsConfigDict(toml_file=path)
-
-    given = {key: value for key, value in (flags or {}).items() if value is not None}
+        raise ConfigError(f"the configuration file {path} does not exist: create it, or leave out --config")
+    given: dict[str, Any] = {}
+    for source in (_from_file(path), _from_dotenv(), _from_environment(os.environ)):
+        _merge(given, source)
+    _merge(given, {key: value for key, value in (flags or {}).items() if value is not None})
     try:
-        _refuse_unknown_keys(path)
-        found = FileConfig(**given)
+        return Config.model_validate(given)
     except ValidationError as error:
         raise ConfigError("the configuration is wrong:\n" + _explain(error)) from error
-    except (SettingsError, OSError) as error:
-        raise ConfigError(f"cannot read the configuration: {error}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from error
-    # A class that is known by name, so that workers can be told.
-    return Config.model_construct(**{name: getattr(found, name) for name in Config.model_fields})
 
 
-def _refuse_unknown_keys(path: Path) -> None:
+def _from_file(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        return
-    for key in tomllib.loads(path.read_text(encoding="utf-8")):
+        return {}
+    import tomllib  # only if there is a file: commands must start fast
+
+    try:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    for key in found:
         if key not in Config.model_fields:
-            raise ConfigError(f"{path}: unknown key {key!r}; known: {', '.join(Config.model_fields)}")
+            known = ", ".join(Config.model_fields)
+            raise ConfigError(f"{path}: {_renamed(key) or f'unknown key {key!r}; the keys are: {known}'}")
+    return found
+
+
+def _from_dotenv() -> dict[str, Any]:
+    path = Path(".env")
+    if not path.is_file():
+        return {}
+    from dotenv import dotenv_values  # only if there is a file: commands must start fast
+
+    return _from_environment(dotenv_values(path))
+
+
+def _from_environment(variables: Mapping[str, str | None]) -> dict[str, Any]:
+    """Return the settings among the variables. Empty variables count as not set; unknown ones are ignored."""
+    found: dict[str, Any] = {}
+    for name, text in sorted(variables.items()):
+        if not (text and name.upper().startswith(ENV_PREFIX)):
+            continue
+        *tables, key = name[len(ENV_PREFIX) :].lower().split("__")
+        first = (*tables, key)[0]
+        if message := _renamed(first):
+            raise ConfigError(f"{name}: {message}")
+        if first in Config.model_fields:
+            value: Any = _parsed(name, text) if _is_json(tables, key) else text
+            _merge(found, reduce(lambda inner, table: {table: inner}, reversed(tables), {key: value}))
+    return found
+
+
+def _is_json(tables: Sequence[str], key: str) -> bool:
+    model = Config if not tables else TABLES.get(tables[-1])
+    field = model.model_fields.get(key) if model else None
+    return key in TABLES or (field is not None and get_origin(field.annotation) in (tuple, dict))
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f'{name} must be JSON, such as ["box.lan"] for a list, not {text!r}') from error
+
+
+def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add settings that win over those that are already there; tables are merged key by key."""
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(there := into.get(key), dict):
+            _merge(there, value)
+        else:
+            into[key] = value
+
+
+def _renamed(key: str) -> str | None:
+    new = RENAMED.get(key)
+    return f"the key {key!r} is now called {new!r}: rename it" if new else None
 
 
 def _explain(error: ValidationError) -> str:

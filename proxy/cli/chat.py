@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-import httpx
 import typer
 from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
-from burnish.proxy.cli.interrupt import ctrl_c
 from burnish.proxy.cli.rate import read_rating
-from burnish.proxy.cli.terminal import Url, console, plain, verdict
+from burnish.proxy.cli.terminal import Url, console, ctrl_c, plain, verdict
 from burnish.proxy.surfaces.sse import SseParser
 
 QUESTION = "[dim]rate ([/][green]g[/][dim]ood, [/][red]b[/][dim]ad, 1–5, c comment, u undo, q quit, enter skips):[/] "
@@ -95,7 +93,7 @@ def _answer(talk: _Talk) -> str | None:
         completion: str | None = response.headers.get("x-burnish-completion-id")
         try:
             console.print("[bold]model ›[/] ", end="")
-            for part in _parts(response):
+            for part in _parts(talk.proxy.chunks(response)):
                 said.append(part)
                 console.out(plain(part), end="", highlight=False)
                 if pressed.is_set():
@@ -110,10 +108,10 @@ def _answer(talk: _Talk) -> str | None:
     return completion
 
 
-def _parts(response: httpx.Response) -> Iterator[str]:
+def _parts(chunks: Iterable[bytes]) -> Iterator[str]:
     """Read the texts of an event stream as they come. Raises CommandFailed for an error in mid-stream."""
     parser = SseParser()
-    for chunk in response.iter_bytes():
+    for chunk in chunks:
         for event in parser.feed(chunk):
             if event.data != "[DONE]" and (part := _content(event.data)):
                 yield part

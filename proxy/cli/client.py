@@ -1,4 +1,4 @@
-"""The commands' way to a running burnish: where it is, and its answers or its errors in one sentence."""
+"""How commands talk to a running burnish: where it is, its answers, and its errors in one sentence."""
 
 from __future__ import annotations
 
@@ -7,26 +7,35 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from pathlib import Path
 from typing import Any
-from urllib.parse import quote
-
-import httpx
+from urllib.parse import quote, urlencode, urlsplit
 
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
-from burnish.proxy.cli.settings import read_settings
 from burnish.proxy.client_headers import KEY_HEADER
-from burnish.proxy.config import Config, default_config_file
+from burnish.proxy.config import Config, default_config_file, load_config
+from burnish.proxy.errors import ConfigError
 
 URL_VARIABLE = "BURNISH_URL"
 # A swap may have to wait for an engine to start on a busy machine; reading the log takes milliseconds.
 TIMEOUT_S = 180.0
-# Nobody takes longer to accept a connection, unless the address is wrong.
+# Accepting a connection takes milliseconds unless the address is wrong.
 CONNECT_TIMEOUT_S = 10.0
+CHUNK_BYTES = 65_536
 USAGE_ERRORS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
+def read_settings(flags: dict[str, Any] | None = None, *, file: Path | None = None) -> Config:
+    """Read flags, environment and file. Raises WrongUsage, which names every wrong key."""
+    try:
+        return load_config(flags, file=file)
+    except ConfigError as error:
+        raise WrongUsage(str(error)) from error
+
+
 def find(url: str | None, config: Config) -> str:
-    """Return where burnish is: ``--url``, else BURNISH_URL, else the one on this data directory, else its default."""
+    """Return the URL: ``--url``, else BURNISH_URL, else that of the data directory's burnish, else the default."""
     if url or (url := os.environ.get(URL_VARIABLE)):
         return url.rstrip("/").removesuffix("/v1")
     try:
@@ -36,111 +45,162 @@ def find(url: str | None, config: Config) -> str:
 
 
 def key_header(config: Config) -> dict[str, str]:
-    """Return the header that opens a burnish with an api_key."""
+    """Return the header with burnish's api_key, if one is set."""
     return {KEY_HEADER: config.api_key.get_secret_value()} if config.api_key else {}
 
 
 def in_path(identifier: str) -> str:
-    """Return what a person typed as one segment of a path."""
+    """Quote a typed ID for use as one segment of a path. Raises WrongUsage."""
     if not identifier.strip("."):
-        raise WrongUsage(f"{identifier!r} is no id; `burnish history` and `burnish instructions` list them")
+        raise WrongUsage(
+            f"{identifier!r} isn't an ID: copy one from `burnish history` or `burnish instructions`"
+        )
     return quote(identifier, safe="")
 
 
 class Proxy:
-    """A running burnish."""
+    """A running burnish. Each request opens a connection of its own.
+
+    http.client instead of httpx, which takes longer to import than a command takes to run.
+    """
 
     def __init__(self, url: str | None = None) -> None:
-        """Find it; nothing is sent yet. Raises WrongUsage for a URL that is none."""
+        """Find burnish without connecting to it. Raises WrongUsage for an invalid URL."""
         config = read_settings()
         self.url = find(url, config)
-        self._has_key = config.api_key is not None
+        self._headers = key_header(config)
         try:
-            self._http = httpx.Client(
-                base_url=self.url,
-                headers=key_header(config),
-                timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
-                trust_env=False,  # HTTP_PROXY and netrc are about the world outside
-            )
-        except httpx.InvalidURL as error:
-            raise WrongUsage(f"{self.url!r} is no URL such as http://127.0.0.1:8787: {error}") from error
+            parts = urlsplit(self.url)
+            self._host, self._port, self._prefix = parts.hostname or "", parts.port, parts.path
+        except ValueError as error:
+            raise self._invalid_url() from error
+        if parts.scheme not in ("http", "https") or not self._host:
+            raise self._invalid_url()
+        self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
 
     def get(self, path: str, **params: Any) -> Any:
-        """Read something. Raises NotRunning, CommandFailed."""
-        given = {name: value for name, value in params.items() if value is not None}
-        return self._checked("GET", path, params=given)
+        """Raises NotRunning, CommandFailed."""
+        query = urlencode({name: value for name, value in params.items() if value is not None})
+        return self._checked("GET", f"{path}?{query}" if query else path)
 
     def post(self, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> Any:
-        """Do something. Raises NotRunning, CommandFailed, WrongUsage."""
-        said = {k: v for k, v in body.items() if v is not None}
-        return self._checked("POST", path, json=said, headers=headers)
+        """Raises NotRunning, CommandFailed, WrongUsage."""
+        given = {name: value for name, value in body.items() if value is not None}
+        return self._checked("POST", path, given, headers)
 
     def patch(self, path: str, body: dict[str, Any]) -> Any:
-        """Change something. Raises NotRunning, CommandFailed, WrongUsage."""
-        return self._checked("PATCH", path, json=body)
+        """Raises NotRunning, CommandFailed, WrongUsage."""
+        return self._checked("PATCH", path, body)
 
     def delete(self, path: str) -> Any:
-        """Take something back. Raises NotRunning, CommandFailed."""
+        """Raises NotRunning, CommandFailed."""
         return self._checked("DELETE", path)
 
     @contextmanager
-    def stream(self, path: str, body: dict[str, Any]) -> Iterator[httpx.Response]:
-        """Post and read the answer as it comes. Raises NotRunning, CommandFailed."""
-        try:
-            with self._http.stream("POST", path, json=body) as response:
-                if not response.is_success:
-                    response.read()
-                    raise _refused(response) or CommandFailed(_unexplained(response))
-                yield response
-        except httpx.TransportError as error:
-            raise self._not_reached(error) from error
+    def stream(self, path: str, body: dict[str, Any]) -> Iterator[HTTPResponse]:
+        """Post, and leave the answer to be read with ``chunks``. Raises NotRunning, CommandFailed."""
+        with self._request("POST", path, body) as response:
+            if not _succeeded(response):
+                content = _object(self._body(response))
+                raise _refusal(response.status, content) or CommandFailed(_unexplained(path, response))
+            yield response
 
-    def _checked(self, method: str, path: str, **options: Any) -> Any:
-        try:
-            response = self._http.request(method, path, **options)
-        except httpx.TransportError as error:
-            raise self._not_reached(error) from error
-        if response.is_success and (content := _object(response)):
+    def chunks(self, response: HTTPResponse) -> Iterator[bytes]:
+        """Return the body as it arrives. Raises CommandFailed when the connection breaks off."""
+        with self._broken_off():
+            while chunk := response.read1(CHUNK_BYTES):
+                yield chunk
+
+    def _checked(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Any:
+        with self._request(method, path, body, headers) as response:
+            content = _object(self._body(response))
+        if _succeeded(response) and content:
             return content
-        if response.status_code == HTTPStatus.UNAUTHORIZED:
-            raise self._locked_out()
-        raise _refused(response) or NotRunning(
-            f"what answers at {self.url} is no burnish ({_unexplained(response)}): name yours with --url"
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            raise self._unauthorized()
+        raise _refusal(response.status, content) or NotRunning(
+            f"the server at {self.url} isn't burnish ({_unexplained(path, response)}): "
+            "give the address of yours with --url"
         )
 
-    def _locked_out(self) -> CommandFailed:
-        wrong = "another one than the one that is set here" if self._has_key else "and none is set here"
+    def _request(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> HTTPResponse:
+        sent = {**self._headers, **(headers or {}), "connection": "close"}
+        content = None
+        if body is not None:
+            content = json.dumps(body, ensure_ascii=False).encode()
+            sent["content-type"] = "application/json"
+        connection = self._connection(self._host, self._port, timeout=CONNECT_TIMEOUT_S)
+        try:
+            connection.connect()
+        except (OSError, ValueError) as error:  # ValueError: a host name that can't be encoded
+            raise NotRunning(f"burnish isn't running at {self.url}. Start it with: burnish up") from error
+        connection.sock.settimeout(TIMEOUT_S)
+        try:
+            with self._broken_off():
+                connection.request(method, self._prefix + path, content, sent)
+                return connection.getresponse()
+        except CommandFailed:
+            connection.close()
+            raise
+
+    def _body(self, response: HTTPResponse) -> bytes:
+        with self._broken_off():
+            return response.read()
+
+    @contextmanager
+    def _broken_off(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, HTTPException) as error:
+            raise CommandFailed(
+                f"the connection to burnish at {self.url} broke off: {error or type(error).__name__}"
+            ) from error
+
+    def _invalid_url(self) -> WrongUsage:
+        return WrongUsage(f"{self.url!r} isn't a URL such as http://127.0.0.1:8787")
+
+    def _unauthorized(self) -> CommandFailed:
+        fault = "and the one that is set here is wrong" if self._headers else "and none is set here"
         return CommandFailed(
-            f"burnish at {self.url} wants its api_key, {wrong}: set BURNISH_API_KEY, or api_key in "
+            f"burnish at {self.url} needs its api_key, {fault}: set BURNISH_API_KEY, or api_key in "
             f"{default_config_file()}"
         )
 
-    def _not_reached(self, error: httpx.TransportError) -> CommandFailed:
-        if isinstance(error, httpx.UnsupportedProtocol):
-            return WrongUsage(f"{self.url!r} is no URL such as http://127.0.0.1:8787")
-        if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-            return NotRunning(f"no burnish answers at {self.url}. Start it with: burnish up")
-        return CommandFailed(f"burnish at {self.url} broke off: {error or type(error).__name__}")
+
+def _succeeded(response: HTTPResponse) -> bool:
+    return HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES
 
 
-def _object(response: httpx.Response) -> dict[str, Any] | None:
-    """Return a JSON object, which all that burnish says of itself is; None for anything else."""
+def _object(body: bytes) -> dict[str, Any] | None:
+    """Parse a JSON object, the form of all of burnish's own answers; None for anything else."""
     try:
-        content = response.json()
+        content = json.loads(body)
     except ValueError:
         return None
     return content if isinstance(content, dict) else None
 
 
-def _refused(response: httpx.Response) -> CommandFailed | None:
-    """Turn an OpenAI error envelope into a sentence; None when there is none."""
-    error = (_object(response) or {}).get("error")
+def _refusal(status: int, content: dict[str, Any] | None) -> CommandFailed | None:
+    """Turn an OpenAI error envelope into an error; None if there is no envelope."""
+    error = (content or {}).get("error")
     if not isinstance(error, dict) or "message" not in error:
         return None
     ids = [f"  {each['completion_id']}" for each in error.get("candidates", ())]
-    kind = WrongUsage if response.status_code in USAGE_ERRORS else CommandFailed
+    kind = WrongUsage if status in USAGE_ERRORS else CommandFailed
     return kind("\n".join([str(error["message"]), *ids]))
 
 
-def _unexplained(response: httpx.Response) -> str:
-    return f"{response.url.path} answered {response.status_code}"
+def _unexplained(path: str, response: HTTPResponse) -> str:
+    return f"{path.partition('?')[0]} answered {response.status}"

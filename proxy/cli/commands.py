@@ -1,49 +1,113 @@
-"""The program ``burnish``: its commands, its exit codes, and how it fails."""
+"""The program ``burnish``: its commands, its exit codes, and how it fails.
+
+A command's module is imported when the command is called, so every command starts fast.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from dataclasses import dataclass, field
+from importlib import import_module
+from inspect import getdoc
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
 
 import burnish
 from burnish.adapters.errors import AdapterError
-from burnish.proxy.cli import (
-    adapters,
-    bench,
-    chat,
-    connect,
-    demo,
-    doctor,
-    hook,
-    instructions,
-    keep,
-    rate,
-    raters,
-    show,
-    train,
-    up,
-)
 from burnish.proxy.cli.errors import CommandFailed
 from burnish.proxy.errors import BurnishError
 
 EPILOG = (
-    "Exit codes: 0 it worked · 1 it did not · 2 wrong usage or a wrong value · 3 burnish is not running · "
-    "130 interrupted.   Commands find burnish by --url, BURNISH_URL, or its data directory."
+    "Exit codes: 0 success · 1 failure · 2 wrong usage or a wrong value · 3 burnish isn't running · "
+    "130 interrupted. Commands find burnish by --url, then BURNISH_URL, then its data directory."
 )
+
+
+@dataclass(frozen=True)
+class _Entry:
+    target: str
+    """"module:name" below ``burnish.proxy.cli``: a function, or a Typer with subcommands."""
+    help: str
+    """The first line of the help. The docstring of the target has the details, if there are any."""
+    hidden: bool = False
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+COMMANDS = {
+    "up": _Entry("up:up", "Start the proxy, and the embedded engine unless you name an upstream."),
+    "connect": _Entry("connect:connect", "Point an agent at burnish, and add /rl to it."),
+    "disconnect": _Entry("connect:disconnect", "Undo exactly what `burnish connect` changed."),
+    "hook": _Entry("hook:hook", "Run an /rl command that an agent's hook passes on stdin.", hidden=True),
+    "chat": _Entry("chat:chat", "Talk to the model and rate each answer."),
+    "good": _Entry("rate:good", "Rate the last answer (or --id) good."),
+    "bad": _Entry("rate:bad", "Rate the last answer (or --id) bad."),
+    # A rating such as -0.5 is not an option.
+    "rate": _Entry(
+        "rate:rate", "Rate an answer by its ID.", settings={"context_settings": {"ignore_unknown_options": True}}
+    ),
+    "undo": _Entry("rate:undo", "Take back your last rating, or one by its ID."),
+    "status": _Entry("show:status", "Show the live version, the ratings so far, and when training starts."),
+    "history": _Entry("show:history", "List the latest answers and their ratings, newest first."),
+    "regenerations": _Entry("show:regenerations", "List regenerated answers and which one was kept, newest first."),
+    "raters": _Entry("raters:raters", "Show how each rater rates, and how often raters agree."),
+    "train": _Entry("train:train", "Train now."),
+    "pause": _Entry("train:pause", "Stop starting runs automatically. Ratings are kept; the live version stays."),
+    "resume": _Entry("train:resume", "Start runs automatically again."),
+    "adapters": _Entry("adapters:app", "List, show, promote and roll back versions."),
+    "instructions": _Entry("instructions:app", "List and change the instructions that are added to the system prompt."),
+    "backup": _Entry("keep:backup", "Copy the log into a file and check the copy. burnish may be running."),
+    "export": _Entry("keep:export", "Write everything the log holds about one user: requests, answers, ratings …"),
+    "forget": _Entry("keep:forget", "Erase one user's requests, answers and ratings for good."),
+    "doctor": _Entry("doctor:doctor", "Check this set-up; burnish needn't be running. Exits 1 if a check fails."),
+    "demo": _Entry("demo:demo", "Watch burnish learn from a simulated user who likes short answers."),
+    "bench": _Entry("bench:app", "Measure burnish on this machine."),
+}  # fmt: skip
+
+
+class _Commands(TyperGroup):
+    """Lists every command from the table, and imports only the one that is called."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, entry in COMMANDS.items():
+            self.commands[name] = TyperCommand(name=name, help=entry.help, hidden=entry.hidden)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        # The original shortens each help to one line.
+        with formatter.section("Commands"):
+            formatter.write_dl([(n, c.help or "") for n, c in self.commands.items() if not c.hidden])
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return load(cmd_name) if cmd_name in COMMANDS else None
+
+
+def load(name: str) -> Any:
+    """Import a command; returns what runs it."""
+    entry = COMMANDS[name]
+    module, _, attribute = entry.target.partition(":")
+    target = getattr(import_module(f"burnish.proxy.cli.{module}"), attribute)
+    if isinstance(target, typer.Typer):
+        target.info.help = entry.help
+        return typer.main.get_command(target)
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    details = getdoc(target) or ""
+    alone.command(name, help=f"{entry.help}\n\n{details}".strip(), hidden=entry.hidden, **entry.settings)(
+        target
+    )
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
     name="burnish",
-    help="An OpenAI-compatible proxy that learns from your ratings.",
+    cls=_Commands,
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
-    rich_markup_mode="rich",
+    rich_markup_mode=None,  # rich's help takes twice as long to import as all the rest
 )
 
 
@@ -62,52 +126,28 @@ def _root(
     """An OpenAI-compatible proxy that learns from your ratings."""
 
 
-app.command("up")(up.up)
-app.command("connect")(connect.connect)
-app.command("disconnect")(connect.disconnect)
-app.command("hook", hidden=True)(hook.hook)
-app.command("chat")(chat.chat)
-app.command("good")(rate.good)
-app.command("bad")(rate.bad)
-# A rating such as -0.5 is no option.
-app.command("rate", context_settings={"ignore_unknown_options": True})(rate.rate)
-app.command("undo")(rate.undo)
-app.command("status")(show.status)
-app.command("history")(show.history)
-app.command("regenerations")(show.regenerations)
-app.command("raters")(raters.raters)
-app.command("train")(train.train)
-app.command("pause")(train.pause)
-app.command("resume")(train.resume)
-app.add_typer(adapters.app, name="adapters")
-app.add_typer(instructions.app, name="instructions")
-app.command("backup")(keep.backup)
-app.command("export")(keep.export)
-app.command("forget")(keep.forget)
-app.command("doctor")(doctor.doctor)
-app.command("demo")(demo.demo)
-app.add_typer(bench.app, name="bench")
-
-
 def main() -> None:
     """Run the program; every expected failure is one sentence on stderr and an exit code."""
     try:
         app(prog_name="burnish")
     except CommandFailed as error:
-        _say(str(error))
+        _complain(str(error))
         sys.exit(error.exit_code)
     except (BurnishError, AdapterError) as error:
-        _say(str(error))
+        _complain(str(error))
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:
-        # The reader (head, less) has seen enough. Without this, Python complains once more at exit.
+        # The reader (head, less) has closed the pipe. Without this, Python complains once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
 
 
-def _say(message: str) -> None:
+def _complain(message: str) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
     Console(stderr=True, soft_wrap=True, emoji=False).print(
         f"[bold red]burnish:[/] {escape(message)}", highlight=False
     )

@@ -13,9 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from burnish.proxy.agents import AGENTS, Agent, Change, Home, Place, connection, is_own
-from burnish.proxy.cli.client import Proxy
+from burnish.proxy.cli.client import Proxy, read_settings
 from burnish.proxy.cli.errors import NotRunning, WrongUsage
-from burnish.proxy.cli.settings import read_settings
 from burnish.proxy.cli.terminal import Url, console
 from burnish.proxy.config import Config
 

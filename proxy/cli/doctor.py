@@ -7,10 +7,11 @@ from dataclasses import asdict
 
 from rich.markup import escape
 
-from burnish.proxy.cli.client import find
-from burnish.proxy.cli.doctor_finding import Finding
+from burnish.proxy.cli import doctor_machine as machine
+from burnish.proxy.cli import doctor_network as network
+from burnish.proxy.cli.client import find, read_settings
+from burnish.proxy.cli.doctor_machine import Finding
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
-from burnish.proxy.cli.settings import read_settings
 from burnish.proxy.cli.terminal import Json, Url, console, print_json
 
 MARKS = {"ok": "[green]✓[/]", "warn": "[yellow]![/]", "fail": "[red]✗[/]"}
@@ -33,10 +34,6 @@ def doctor(url: Url = None, as_json: Json = False) -> None:
 
 def examine(url: str | None) -> Iterator[Finding]:
     """Look at everything; one fault hides no other."""
-    # Imported here so that every other command starts without the server's libraries.
-    from burnish.proxy.cli import doctor_machine as machine
-    from burnish.proxy.cli import doctor_network as network
-
     yield machine.python()
     try:
         config = read_settings()

@@ -9,14 +9,15 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Literal
 
 import burnish
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, file_digest, small_model_path
-from burnish.proxy.cli.doctor_finding import Finding
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.serve import prepare_data_dir
@@ -33,6 +34,20 @@ OLDEST_PYTHON = (3, 11)
 IMPORT_LIMIT_S = 120.0
 # Of a file's time before the clock must be wrong: file systems and clocks disagree by less.
 CLOCK_SLACK_S = 60.0
+
+
+Level = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check."""
+
+    level: Level
+    """warn: something is missing or will soon fail; fail: it doesn't work."""
+    what: str
+    text: str
+    """What was found and, unless it is fine, what to do."""
 
 
 def python() -> Finding:

@@ -15,7 +15,7 @@ import httpx
 
 from burnish.adapters.errors import AdapterError
 from burnish.proxy.cli.client import key_header
-from burnish.proxy.cli.doctor_finding import Finding, Level
+from burnish.proxy.cli.doctor_machine import Finding, Level
 from burnish.proxy.config import Config
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.relay.routing import join

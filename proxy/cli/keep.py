@@ -12,9 +12,8 @@ from typing import Annotated, Any, TextIO
 import typer
 from rich.markup import escape
 
-from burnish.proxy.cli.client import Proxy, in_path
+from burnish.proxy.cli.client import Proxy, in_path, read_settings
 from burnish.proxy.cli.errors import Interrupted, WrongUsage
-from burnish.proxy.cli.settings import read_settings
 from burnish.proxy.cli.terminal import Json, Url, console, print_json
 
 PAGE = 200

@@ -1,17 +1,22 @@
-"""What commands print: tables for people, JSON for programs."""
+"""What the commands share at the terminal: options, output, Ctrl-C."""
 
 from __future__ import annotations
 
 import json
+import signal
 import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
+from threading import Event
+from types import FrameType
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-Url = Annotated[str | None, typer.Option("--url", help="Where burnish is, if not where it is usually found.")]
+Url = Annotated[str | None, typer.Option("--url", help="Address of burnish, if it isn't found by itself.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 # Replies and questions are shown as they are: ":cat:" stays ":cat:".
@@ -23,6 +28,25 @@ SHOWN_CHARACTERS = 60
 def print_json(content: Any) -> None:
     """Print for a program."""
     typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def ctrl_c() -> Iterator[Event]:
+    """Set the event on Ctrl-C, and raise KeyboardInterrupt as usual.
+
+    Python drops an exception that a signal handler raises inside a finaliser. A loop must therefore check the event.
+    """
+    pressed, previous = Event(), signal.getsignal(signal.SIGINT)
+
+    def record(number: int, frame: FrameType | None) -> None:
+        pressed.set()
+        signal.default_int_handler(number, frame)
+
+    signal.signal(signal.SIGINT, record)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def plain(text: str) -> str:

@@ -7,12 +7,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed, Interrupted
-from burnish.proxy.cli.interrupt import ctrl_c
-from burnish.proxy.cli.terminal import Json, Url, console, print_json
+from burnish.proxy.cli.terminal import Json, Url, console, ctrl_c, print_json
 
 POLL_S = 0.5
 FAILED = frozenset({"failed", "interrupted"})
@@ -71,6 +69,8 @@ def resume(url: Url = None) -> None:
 
 def follow(proxy: Proxy, run_id: str, *, quiet: bool = False) -> dict[str, Any]:
     """Show a run's progress until it has ended; return how."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # `status` starts without it
+
     columns = (
         TextColumn("{task.description:<12}"),
         BarColumn(),

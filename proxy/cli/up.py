@@ -10,7 +10,7 @@ import typer
 from rich.logging import RichHandler
 from rich.markup import escape
 
-from burnish.proxy.cli.settings import read_settings
+from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config
 
