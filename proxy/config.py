@@ -345,7 +345,7 @@ def _from_dotenv() -> dict[str, Any]:
 def _from_environment(variables: Mapping[str, str | None]) -> dict[str, Any]:
     """Return the settings among the variables. Empty variables count as not set; unknown ones are ignored."""
     found: dict[str, Any] = {}
-    for name, text in sorted(variables.items()):
+    for name, text in sorted(variables.items(), key=lambda each: each[0].upper()):
         if not (text and name.upper().startswith(ENV_PREFIX)):
             continue
         *tables, key = name[len(ENV_PREFIX) :].lower().split("__")

@@ -24,7 +24,7 @@ class Format(StrEnum):
     mlx = "mlx"
 
 
-app = typer.Typer(help="List, show, promote and roll back versions.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 Number = Annotated[
     str, typer.Argument(metavar="N", help='A version, e.g. 7 or v7; "base" is the bare model.')

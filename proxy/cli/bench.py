@@ -18,7 +18,7 @@ from burnish.bench.running import DidNotStart
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import console
 
-app = typer.Typer(help="Measure burnish on this machine.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
 @app.command("learning")

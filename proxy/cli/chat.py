@@ -51,7 +51,6 @@ def chat(
     ] = None,
     url: Url = None,
 ) -> None:
-    """Talk to the model; after each answer it asks for a rating."""
     talk = _Talk(Proxy(url), model, system, max_tokens)
     talk.restart()
     talk.proxy.get("/burnish/status")  # say at once when nobody is there

@@ -90,8 +90,9 @@ def load(name: str) -> Any:
     module, _, attribute = entry.target.partition(":")
     target = getattr(import_module(f"burnish.proxy.cli.{module}"), attribute)
     if isinstance(target, typer.Typer):
-        target.info.help = entry.help
-        return typer.main.get_command(target)
+        group = typer.main.get_group(target)
+        group.name, group.help = name, entry.help
+        return group
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     details = getdoc(target) or ""
     alone.command(name, help=f"{entry.help}\n\n{details}".strip(), hidden=entry.hidden, **entry.settings)(

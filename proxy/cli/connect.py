@@ -32,7 +32,6 @@ def connect(
     ] = False,
     url: Url = None,
 ) -> None:
-    """Point an agent at burnish, and teach it /rl."""
     config = read_settings()
     if agent is None:
         _list(config)
@@ -57,7 +56,6 @@ def connect(
 
 
 def disconnect(agent: Annotated[str, typer.Argument(metavar="AGENT", help="Which.")]) -> None:
-    """Take back what `burnish connect` changed, and nothing else."""
     known = _known(agent)
     done = connection.disconnect(_record(read_settings(), known))
     if not done:

@@ -54,10 +54,7 @@ def demo(
     ),
     as_json: Json = False,
 ) -> None:
-    """Watch burnish learn: a simulated user who likes short answers rates 40 of them; about four minutes a seed.
-
-    Runs a burnish of its own on a free port with a data directory that is thrown away.
-    """
+    """Runs a burnish of its own on a free port with a data directory that is thrown away."""
     _check(ratings)
     outcomes, failures = [], []
     for seed in _seeds(seeds):

@@ -18,7 +18,6 @@ MARKS = {"ok": "[green]✓[/]", "warn": "[yellow]![/]", "fail": "[red]✗[/]"}
 
 
 def doctor(url: Url = None, as_json: Json = False) -> None:
-    """Say what is wrong with this set-up, with or without a running burnish. Exit code 1 when something fails."""
     findings = []
     for finding in examine(url):
         findings.append(finding)

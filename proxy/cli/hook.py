@@ -20,7 +20,6 @@ SESSION_HEADER = "x-burnish-session"
 
 
 def hook(url: Url = None) -> None:
-    """Carry out the /rl command that an agent's hook was given on stdin; anything else goes on to the model."""
     try:
         given = json.load(sys.stdin)
         prompt, session = str(given["prompt"]), str(given["session_id"])

@@ -10,10 +10,7 @@ from rich.markup import escape
 from burnish.proxy.cli.client import Proxy, in_path
 from burnish.proxy.cli.terminal import Json, Url, console, print_json
 
-app = typer.Typer(
-    help="List and change what you asked for before, which is added to the system prompt (instructions = true).",
-    invoke_without_command=True,
-)
+app = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None)
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="An instruction's id.")]
 Text = Annotated[str, typer.Argument(metavar="TEXT", help="What you instruction, in 200 characters.")]

@@ -25,10 +25,7 @@ def backup(
     data_dir: Annotated[Path | None, typer.Option(help="Where the log lives.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Copy the log into a file, also while burnish runs, and check the copy.
-
-    To restore: stop burnish, and put the file in the place of burnish.db in the data directory.
-    """
+    """To restore: stop burnish, and put the file in the place of burnish.db in the data directory."""
     from burnish.proxy.log.backup import back_up
 
     completions = back_up(read_settings({"data_dir": data_dir}).log_file, file.absolute())
@@ -44,7 +41,6 @@ def export(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Write down all that there is of somebody: what they asked and were answered, ratings, instructions."""
     proxy, lines = Proxy(url), 0
     page: dict[str, Any] = {"has_more": True, "data": [{"id": ""}]}
     with _new_file(file) as writer:
@@ -80,10 +76,7 @@ def forget(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Erase what somebody asked, was answered, and said of answers, for good.
-
-    Versions that have learnt from it, and backups, stay as they are.
-    """
+    """Versions that have learnt from it, and backups, stay as they are."""
     proxy = Proxy(url)
     if not yes and not typer.confirm(f"Erase all that {user} said?"):
         raise Interrupted("nothing was erased")

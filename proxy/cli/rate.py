@@ -20,12 +20,10 @@ LIKERT = frozenset("12345")
 
 
 def good(comment: Comment = None, target: Target = None, url: Url = None, as_json: Json = False) -> None:
-    """Rate the last answer (or --id) good."""
     _rate(Proxy(url), target, {"rating": "good"} | _why(comment), as_json)
 
 
 def bad(comment: Comment = None, target: Target = None, url: Url = None, as_json: Json = False) -> None:
-    """Rate the last answer (or --id) bad."""
     _rate(Proxy(url), target, {"rating": "bad"} | _why(comment), as_json)
 
 
@@ -36,7 +34,6 @@ def rate(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Rate an answer by its id."""
     _rate(Proxy(url), None if target == "last" else target, read_rating(rating) | _why(comment), as_json)
 
 
@@ -47,7 +44,6 @@ def undo(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Take your last rating (or one by its id) back."""
     proxy = Proxy(url)
     undone = proxy.delete(f"/v1/feedback/{in_path(_latest(proxy) if feedback is None else feedback)}")
     if as_json:

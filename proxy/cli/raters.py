@@ -12,10 +12,8 @@ from burnish.proxy.cli.terminal import Json, Url, console, print_json
 
 
 def raters(url: Url = None, as_json: Json = False) -> None:
-    """Show who rates how, and whether others who rated the same answers agree.
-
-    Someone who agrees no more than by chance means something else than the others: `train.rater_weights` says how much
-    each is heard.
+    """A rater who agrees with the others no more often than chance rates by other standards. Set `train.rater_weights`
+    to give each rater more or less weight.
     """
     found = Proxy(url).get("/burnish/raters")
     if as_json:

@@ -19,7 +19,6 @@ SHOWN_LEAST = 20
 
 
 def status(url: Url = None, as_json: Json = False) -> None:
-    """Show what is live, how many answers are rated, and when it trains."""
     proxy = Proxy(url)
     state = proxy.get("/burnish/status")
     if as_json:
@@ -102,7 +101,6 @@ def history(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """List the latest answers with their ratings, latest first."""
     if passthrough and conversation:
         raise WrongUsage("what is passed through belongs to no conversation: leave --conversation out")
     if passthrough:
@@ -143,10 +141,7 @@ def regenerations(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """List what was asked for again, and which answer the conversation went on from, latest first.
-
-    Nothing is learnt from that alone. To have it learnt, say so: `POST /v1/feedback` with `preferred_over`.
-    """
+    """Nothing is learnt from that alone. To have it learnt, say so: `POST /v1/feedback` with `preferred_over`."""
     proxy = Proxy(url)
     page = proxy.get("/burnish/regenerations", limit=limit, before=before, conversation=conversation)
     if as_json:

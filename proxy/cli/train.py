@@ -30,7 +30,6 @@ def train(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Train now. Ctrl-C while waiting leaves the run alone."""
     proxy, wanted = Proxy(url), {"force": force, "refresh": refresh}
     if dry_run:
         _dry_run(proxy, wanted, as_json)
@@ -57,13 +56,11 @@ def train(
 
 
 def pause(url: Url = None) -> None:
-    """Start no more runs by itself; ratings are kept, and what is live stays."""
     Proxy(url).post("/burnish/pause", {})
     console.print("paused; [cyan]burnish resume[/] goes on")
 
 
 def resume(url: Url = None) -> None:
-    """Train by itself again."""
     console.print(f"goes on: {escape(Proxy(url).post('/burnish/resume', {})['reason'])}")
 
 

@@ -36,7 +36,6 @@ def up(
     ] = False,
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
 ) -> None:
-    """Start the proxy, and the embedded engine unless an upstream is named. Ctrl-C stops it."""
     # Imported here so that every other command starts without the server's libraries.
     from burnish.proxy.cli.engines_here import choose_engine
     from burnish.proxy.serve import serve

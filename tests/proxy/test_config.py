@@ -45,7 +45,14 @@ def test_a_wrong_value_is_named_with_the_fix(flags: dict[str, object], says: str
         load_config(flags)
 
 
-@pytest.mark.parametrize(("text", "says"), [("prot = 1", "unknown key 'prot'"), ("port = = 1", "not TOML")])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prot = 1", "unknown key 'prot'.* port, "),
+        ("port = = 1", "not valid TOML"),
+        ("instant = true", "'instant' is now called 'instructions'"),
+    ],
+)
 def test_a_wrong_file_is_named(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "burnish.toml"
     file.write_text(text)
@@ -54,7 +61,7 @@ def test_a_wrong_file_is_named(tmp_path: Path, text: str, says: str) -> None:
 
 
 def test_a_file_that_was_named_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no configuration file"):
+    with pytest.raises(ConfigError, match="does not exist"):
         load_config(file=tmp_path / "nowhere.toml")
 
 
@@ -75,3 +82,32 @@ def test_raters_are_weighed_in_the_file_and_in_the_environment(
     monkeypatch.setenv("BURNISH_TRAIN__RATER_WEIGHTS", '{"bob": -1}')
     with pytest.raises(ConfigError, match=r"train.rater_weights.bob"):
         load_config()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("BURNISH_INSTANT", "true", "BURNISH_INSTANT: the key 'instant' is now called 'instructions'"),
+        ("BURNISH_ALLOWED_HOSTS", "box.lan", "BURNISH_ALLOWED_HOSTS must be JSON.*box.lan"),
+        ("BURNISH_TRAIN__MIN_RATING", "4", "train.min_rating"),
+        ("BURNISH_TRAIN", "[]", "train: "),
+    ],
+)
+def test_a_wrong_variable_is_named(name: str, text: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(ConfigError, match=says):
+        load_config()
+
+
+def test_variables_of_others_and_empty_ones_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text('OTHER=1\nBURNISH_NONSENSE=1\nexport BURNISH_HOST="localhost"  # here\n')
+    monkeypatch.setenv("BURNISH_PORT", "")
+    monkeypatch.setenv("burnish_train", '{"min_good": 2, "min_bad": 2}')
+    monkeypatch.setenv("BURNISH_TRAIN__MIN_BAD", "3")
+    monkeypatch.setenv("BURNISH_OWNERS", '["ann", "local"]')
+    config = load_config()
+    assert (config.host, config.port, config.owners) == ("localhost", 8787, ("ann", "local"))
+    assert (config.train.min_good, config.train.min_bad) == (2, 3)

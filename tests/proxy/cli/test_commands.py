@@ -51,7 +51,7 @@ def test_rolling_back_to_the_base_is_always_possible(burnish: Burnish) -> None:
         (("rate", "last", "lovely"), 2, "lovely"),
         (("rate", "last", "nan"), 2, "nan"),
         (("rate", "last", "-1.5"), 2, "-1.5"),
-        (("rate", "", "good"), 2, "no id"),
+        (("rate", "", "good"), 2, "isn't an ID"),
         (("rate", "../status", "good"), 2, "../status"),
         (("rate", "?limit=1", "good"), 1, "?limit=1"),
         (("undo", "?"), 1, "'?'"),
@@ -93,7 +93,7 @@ async def test_a_server_that_is_no_burnish_is_called_so(content: bytes) -> None:
     async with upstream(reply(content)) as other:
         for command in (("rate", "cmpl_1", "good"), ("status",)):
             done = await asyncio.to_thread(run, *command, url=other.url)
-            assert "no burnish" in done.stderr
+            assert "isn't burnish" in done.stderr
             assert done.returncode == 3
 
 

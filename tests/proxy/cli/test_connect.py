@@ -96,7 +96,7 @@ def test_a_key_opens_burnish_to_agents_and_their_hooks(env: dict[str, str], tmp_
         assert stranger.returncode == 1
         assert "none is set here" in stranger.stderr
         wrong = run("status", url=up.url, env=env | {"BURNISH_API_KEY": "sk-wrong"})
-        assert "another one" in wrong.stderr
+        assert "is wrong" in wrong.stderr
         assert run("connect", "claude-code", url=up.url, env=env | {"BURNISH_API_KEY": "sk-burnish"}).stdout
         said = json.loads((tmp_path / ".claude" / "settings.json").read_text())["env"]
         assert said["ANTHROPIC_AUTH_TOKEN"] == "sk-burnish"
@@ -118,7 +118,7 @@ def test_a_hook_answers_in_the_agents_words(burnish: Burnish, env: dict[str, str
 @pytest.mark.parametrize(
     ("stdin", "says"),
     [
-        (json.dumps(HOOK), "no burnish answers"),
+        (json.dumps(HOOK), "isn't running"),
         (json.dumps(HOOK | {"prompt": "Why is the sky blue?"}), ""),
         (json.dumps({"prompt": "/rl good"}), ""),
         ("[]", ""),
