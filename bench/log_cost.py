@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import orjson
 
 from bench.log_growth import exchange, prose
 from burnish.proxy.log import Log
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Completion
 
 LIMIT_US = 60
 """A seventh of what a request costs the proxy altogether."""
@@ -52,7 +53,7 @@ async def run(completions: int) -> int:
     return 0 if found["new conversations"] <= LIMIT_US else 1
 
 
-async def cost_us(made: list[Exchange]) -> float:
+async def cost_us(made: list[Completion]) -> float:
     """Log exchanges and return what the writer thread used for each."""
     with tempfile.TemporaryDirectory() as folder:
         log = Log.open(Path(folder) / "log.sqlite3")
@@ -70,13 +71,13 @@ async def cost_us(made: list[Exchange]) -> float:
     return spent * 1e6 / len(made)
 
 
-def fresh(count: int, chance: random.Random) -> Iterator[Exchange]:
+def fresh(count: int, chance: random.Random) -> Iterator[Completion]:
     """Yield requests of 2 KB with an answer of 1 KB, each of its own."""
     for _ in range(count):
         yield made([SYSTEM, {"role": "user", "content": prose(chance, 280)}], reply(chance))
 
 
-def growing(count: int, chance: random.Random) -> Iterator[Exchange]:
+def growing(count: int, chance: random.Random) -> Iterator[Completion]:
     """Yield the turns of some conversations, in turn."""
     conversations: list[list[dict[str, Any]]] = [[SYSTEM] for _ in range(max(count // TURNS, 1))]
     for _ in range(TURNS):
@@ -87,13 +88,13 @@ def growing(count: int, chance: random.Random) -> Iterator[Exchange]:
             history.append(answer)
 
 
-def streamed(count: int, chance: random.Random) -> Iterator[Exchange]:
+def streamed(count: int, chance: random.Random) -> Iterator[Completion]:
     """Yield the same as ``fresh`` with answers in pieces."""
     for whole in fresh(count, chance):
         events = [event({"role": "assistant", "content": ""})]
         events += [event({"content": f" {word}"}) for word in prose(chance, CHUNKS - 1).split()]
         events += [event({}, "stop"), b"data: [DONE]\n\n"]
-        yield whole._replace(chunks=tuple(events), content_type="text/event-stream")
+        yield replace(whole, wire=whole.wire._replace(chunks=tuple(events), content_type="text/event-stream"))
 
 
 def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -108,7 +109,7 @@ def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
     return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 
-def made(messages: list[dict[str, Any]], answer: dict[str, Any]) -> Exchange:
+def made(messages: list[dict[str, Any]], answer: dict[str, Any]) -> Completion:
     """Return an exchange as clients make them."""
     body = {"model": "smollm2", "messages": messages, "temperature": 0.7, "max_tokens": 256, "stream": False}
     return exchange(orjson.dumps(body), answer)

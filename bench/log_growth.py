@@ -20,7 +20,7 @@ import orjson
 
 from burnish.proxy.ids import completion_id
 from burnish.proxy.log import Log
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Asked, Completion, Ended, Served, Wire
 
 LIMIT_FACTOR = 2
 LIMIT_PER_COMPLETION_BYTES = 1024
@@ -121,7 +121,7 @@ def prose(chance: random.Random, words: int) -> str:
     return " ".join(chance.choices(WORDS, k=words))
 
 
-def exchange(request: bytes, reply: Message) -> Exchange:
+def exchange(request: bytes, reply: Message) -> Completion:
     """Return one request and its answer, as the relay hands them to the log."""
     name = completion_id()
     finish = "tool_calls" if reply.get("tool_calls") else "stop"
@@ -137,26 +137,13 @@ def exchange(request: bytes, reply: Message) -> Exchange:
             "total_tokens": len(request) // 4 + 150,
         },
     }
-    return Exchange(
-        completion_id=name,
-        surface="chat",
-        started_at=time.time(),
-        first_byte_s=0.2,
-        total_s=2.5,
-        request_body=request,
-        status=200,
-        content_type="application/json",
-        content_encoding="",
-        chunks=(orjson.dumps(body),),
-        outcome="complete",
-        error=None,
-        upstream="http://127.0.0.1:8080/v1",
-        model_asked="smollm2",
-        model_served="smollm2@v3",
-        adapter_version=3,
-        caller="local",
-        session="a0b1c2d3-e4f5-6789-abcd-ef0123456789",
-        base_digest="sha256:" + "0" * 64,
+    session = "a0b1c2d3-e4f5-6789-abcd-ef0123456789"
+    return Completion(
+        name,
+        Asked(time.time(), "chat", model_asked="smollm2", caller="local", session=session),
+        Served("http://127.0.0.1:8080/v1", "smollm2@v3", adapter_version=3, base_digest="sha256:" + "0" * 64),
+        Ended("complete", total_s=2.5, status=200, first_byte_s=0.2),
+        wire=Wire(request, (orjson.dumps(body),), "application/json"),
     )
 
 

@@ -1,7 +1,7 @@
 """What it costs to be watched: µs of the log's writer thread per completion, and of a scrape.
 
 ``python -m bench.observe [--completions 20000]``: a 2 KB request and a streamed answer of 40 chunks, understood once
-and then counted and traced again and again; beside it, what understanding it costs. Traces need the extra ``otel``;
+and then counted and traced again and again; beside it, what parsing it costs. Traces need the extra ``otel``;
 they go to an exporter that drops them, so that the sending thread's encoding is not in the figure.
 """
 
@@ -15,9 +15,9 @@ import orjson
 from prometheus_client import CollectorRegistry, generate_latest
 
 from burnish.proxy.ids import completion_id
-from burnish.proxy.log.capture import understand
+from burnish.proxy.log.capture import parsed
 from burnish.proxy.observe.counts import Counts
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Asked, Completion, Ended, Served, Wire
 
 CHUNKS = 40
 
@@ -28,15 +28,17 @@ def main() -> None:
     parser.add_argument("--completions", type=int, default=20000)
     completions = parser.parse_args().completions
     made = exchange()
-    captured = understand(made)
+    known = parsed(made)
     counts, registry = Counts(), CollectorRegistry()
     registry.register(counts)
     few = completions // 20
-    print(f"understanding a completion   {cost_us(lambda: understand(made), few):8.2f} µs")
-    print(f"counting it                  {cost_us(lambda: counts.completed(captured), completions):8.2f} µs")
+    print(f"parsing a completion         {cost_us(lambda: parsed(made), few):8.2f} µs")
+    print(
+        f"counting it                  {cost_us(lambda: counts.completed(known.completion), completions):8.2f} µs"
+    )
     print(f"rendering the counts         {cost_us(lambda: generate_latest(registry), few):8.2f} µs")
     traces = dropped_traces()
-    print(f"making its span              {cost_us(lambda: traces(captured), few):8.2f} µs")
+    print(f"making its span              {cost_us(lambda: traces(known), few):8.2f} µs")
 
 
 def cost_us(call: Callable[[], object], times: int) -> float:
@@ -66,7 +68,7 @@ def dropped_traces() -> Callable[..., None]:
     return Traces(provider).completed
 
 
-def exchange() -> Exchange:
+def exchange() -> Completion:
     """Return a completion as the relay hands it to the log."""
     head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "mock"}
     deltas = [{"content": "word "}] * CHUNKS
@@ -75,28 +77,14 @@ def exchange() -> Exchange:
     parts.append(head | {"choices": [], "usage": {"prompt_tokens": 400, "completion_tokens": CHUNKS}})
     chunks = (*(b"data: " + orjson.dumps(part) + b"\n\n" for part in parts), b"data: [DONE]\n\n")
     messages = [{"role": "user", "content": "x" * 2000}]
-    return Exchange(
-        completion_id=completion_id(),
-        surface="chat",
-        started_at=time.time(),
-        first_byte_s=0.05,
-        total_s=0.4,
-        request_body=orjson.dumps(
-            {"model": "mock", "temperature": 0.2, "stream": True, "messages": messages}
-        ),
-        status=200,
-        content_type="text/event-stream",
-        content_encoding="",
-        chunks=chunks,
-        outcome="complete",
-        error=None,
-        upstream="http://127.0.0.1:9",
-        model_asked="mock",
-        model_served="mock",
-        adapter_version=1,
-        caller="local",
-        session=None,
-        traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    request = orjson.dumps({"model": "mock", "temperature": 0.2, "stream": True, "messages": messages})
+    span = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    return Completion(
+        completion_id(),
+        Asked(time.time(), "chat", model_asked="mock", caller="local"),
+        Served("http://127.0.0.1:9", "mock", adapter_version=1),
+        Ended("complete", total_s=0.4, status=200, first_byte_s=0.05),
+        wire=Wire(request, chunks, "text/event-stream", traceparent=span),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple
 
 Outcome = Literal["complete", "cut", "cancelled", "failed"]
 """complete: the upstream's answer ended as it should (whatever its status code);
@@ -13,96 +13,91 @@ Scope = Literal["completion", "turn", "conversation"]
 Source = Literal["human", "environment", "judge", "implicit"]
 
 
-class PassthroughFigures(TypedDict):
-    """What is said of a request that was merely passed through: no completion, and no word of either body."""
+class Asked(NamedTuple):
+    """Who asked for a completion, when, and of which model."""
 
-    method: str
-    path: str
-    """Without the query, where keys may stand."""
-    request_bytes: int
-    """Of the body; of a websocket all that the client said."""
-    response_bytes: int
-    prompt_tokens: int | None
-    """As the answer's ``usage`` counts them, where it has one."""
-    completion_tokens: int | None
-
-
-class Exchange(NamedTuple):
-    """One request and what came back, raw, as the relay hands it to the log. Parsed on the writer thread."""
-
-    completion_id: str
-    """Ours: "cmpl_" (of what was merely passed through "pass_") + 26 characters that sort by time."""
+    created_at: float
+    """When the request came in; seconds since the epoch, UTC."""
     surface: str
-    """Wire format, e.g. "chat"; "" of what was merely passed through."""
-    started_at: float
-    """Seconds since the epoch, UTC."""
-    first_byte_s: float | None
-    """From the request to the first byte of the response body."""
-    total_s: float
-    request_body: bytes
-    """As the model saw it, less the spliced model name: `/rl` exchanges are cut out already."""
-    status: int | None
-    """HTTP status of the upstream, None when it never answered."""
-    content_type: str
-    content_encoding: str
-    """"" | gzip | deflate | br | zstd: chunks are as they went over the wire."""
-    chunks: tuple[bytes, ...]
-    outcome: Outcome
-    error: str | None
-    """Why it was cut or failed, in words."""
-    upstream: str
-    """Its URL without credentials."""
+    """Wire format, e.g. "chat"."""
     model_asked: str
-    model_served: str
-    adapter_version: int | None
-    """0 = bare local model; None = a model that burnish does not train (cloud)."""
     caller: str
-    """Whose request it was: x-burnish-user, or "local"."""
-    session: str | None
+    """x-burnish-user, or "local"."""
+    session: str | None = None
     """x-burnish-session, or a session id that a known client sends."""
     retry: int = 0
     """x-stainless-retry-count."""
     sub_agent: bool = False
-    """Whether an agent's own agent asks, as its headers say."""
+    """Whether the headers say that a sub-agent asks. Other sub-agents can be told by their messages only."""
+
+
+class Served(NamedTuple):
+    """Who answered it."""
+
+    upstream: str
+    """Its URL without credentials."""
+    model_served: str
+    adapter_version: int | None = None
+    """0 = the base model; None = a model that burnish does not train (cloud)."""
     base_digest: str | None = None
-    """"sha256:<hex>" of the base weights that answered; None = not a model that burnish trains."""
-    instructions: str | None = None
-    """What burnish added to the system prompt; ``request_body`` is without it."""
+    """"sha256:<hex>" of the base weights; None when burnish does not train them, or they are not known."""
+
+
+class Ended(NamedTuple):
+    """How it ended. The last four fields come from the answer's body, which the log's writer thread parses."""
+
+    outcome: Outcome
+    total_s: float
+    status: int | None = None
+    """HTTP status of the upstream, None when it never answered."""
+    error: str | None = None
+    """Why it was cut or failed, in words."""
+    first_byte_s: float | None = None
+    """From the request to the first byte of the response body."""
+    response_id: str | None = None
+    """The ``id`` in the upstream's response body."""
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Wire(NamedTuple):
+    """The bytes of a request and its answer."""
+
+    request_body: bytes = b""
+    """As the model saw it, less the spliced model name: `/rl` exchanges are cut out already."""
+    chunks: tuple[bytes, ...] = ()
+    """Of the response body, as they went over the wire."""
+    content_type: str = ""
+    content_encoding: str = ""
+    """"" | gzip | deflate | br | zstd."""
     traceparent: str | None = None
-    """The client's span (W3C trace context); None unless traces are exported. Not stored."""
-    passthrough: PassthroughFigures | None = None
-    """Of what was merely passed through, which has neither ``request_body`` nor ``chunks``."""
+    """The client's span (W3C trace context); None unless traces are exported."""
+
+
+NO_WIRE = Wire()
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One logged completion."""
+    """One completion. The relay fills in the first six fields; the log parses ``wire`` and reads back the others.
+
+    A new fact is a field of ``Asked``, ``Served`` or ``Ended`` with a default, and a migration that adds the column
+    of this name. Log, spill files and JSON follow from the fields.
+    """
 
     id: str
-    conversation_id: str
-    response_id: str | None
-    """The ``id`` in the upstream's response body."""
-    surface: str
-    created_at: float
-    """Seconds since the epoch, UTC."""
-    outcome: Outcome
-    status: int | None
-    error: str | None
-    finish_reason: str | None
-    model_asked: str
-    model_served: str
-    upstream: str
-    adapter_version: int | None
-    caller: str
-    session: str | None
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    first_byte_s: float | None
-    total_s: float
-    base_digest: str | None = None
-    """Of the base weights that answered; None when that is not known."""
+    """"cmpl_" + 26 characters that sort by time."""
+    asked: Asked
+    served: Served
+    ended: Ended
+    instructions: str | None = None
+    """What burnish added to the system prompt; ``messages`` and ``wire`` are without it. None: nothing."""
+    wire: Wire = NO_WIRE
+    """Empty when read back from the log."""
+    conversation_id: str = ""
     continues: str | None = None
-    """The completion whose reply its context ends with, but for what the user and tools said since."""
+    """The completion whose reply its context ends with, not counting later messages of the user and of tools."""
     messages: tuple[dict[str, Any], ...] = ()
     """The context; empty in listings."""
     params: dict[str, Any] = field(default_factory=dict)
@@ -113,23 +108,20 @@ class Completion:
     """The assistant message; None when there is none."""
     rating: float | None = None
     """Effective reward by ratings in [-1, 1], None when unrated."""
-    instructions: str | None = None
-    """What burnish had added to the system prompt; ``messages`` are without it. None: nothing."""
-    sub_agent: bool = False
-    """Whether an agent's own agent asked, as its headers said. Others say so in their messages only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passthrough:
-    """One logged request that was merely passed through."""
+class Passthrough(NamedTuple):
+    """One request that was passed through without being read as a completion. Its bodies are not kept."""
 
     id: str
+    """"pass_" + 26 characters that sort by time."""
     created_at: float
     """Seconds since the epoch, UTC."""
     method: str
     path: str
+    """Without the query, which may hold keys."""
     model: str | None
-    """As the request's body or query names it, where that was easily found."""
+    """As the request's body or query names it, if that was easily found."""
     upstream: str
     status: int | None
     outcome: Outcome
@@ -137,8 +129,10 @@ class Passthrough:
     caller: str
     session: str | None
     request_bytes: int
+    """Of the body; of a websocket all that the client sent."""
     response_bytes: int
     prompt_tokens: int | None
+    """From the answer's ``usage``, if it has one."""
     completion_tokens: int | None
     first_byte_s: float | None
     total_s: float

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
@@ -160,8 +160,13 @@ def feedback_json(feedback: Feedback) -> dict[str, Any]:
 
 
 def completion_json(completion: Completion) -> dict[str, Any]:
-    """Return a completion as clients see it."""
-    return {"object": "completion", **asdict(completion)}
+    """Return a completion as clients see it: one flat object."""
+    record = {each.name: getattr(completion, each.name) for each in fields(completion)}
+    del record["wire"]
+    for part in ("asked", "served", "ended"):
+        record |= record.pop(part)._asdict()
+    del record["retry"]
+    return {"object": "completion", **record}
 
 
 def _said_json(said: Said) -> dict[str, Any]:
@@ -171,7 +176,7 @@ def _said_json(said: Said) -> dict[str, Any]:
 
 
 def _passthrough_json(passthrough: Passthrough) -> dict[str, Any]:
-    return {"object": "passthrough", **asdict(passthrough)}
+    return {"object": "passthrough", **passthrough._asdict()}
 
 
 def _regeneration_json(regeneration: Regeneration) -> dict[str, Any]:

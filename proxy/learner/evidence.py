@@ -70,7 +70,7 @@ def _rated_reply(rated: RatedCompletion) -> RatedReply:
         conversation_id=completion.conversation_id,
         prompt=asked(completion.messages),
         text=_text((completion.reply or {}).get("content")),
-        finished=completion.finish_reason != "length",
+        finished=completion.ended.finish_reason != "length",
         reward=rated.reward,
         weight=rated.weight,
     )

@@ -37,12 +37,15 @@ class Policies:
 
     def behind(self, completion: Completion) -> int | None:
         """Return the version that gave an answer, 0 for the bare model; None when it was some other model."""
-        version = completion.adapter_version
+        version = completion.served.adapter_version
         if (
             completion.instructions is not None
         ):  # answered under another prompt than the one that is learnt from
             return None
-        if completion.base_digest not in (None, self.base_digest):  # None: logged before that was noted
+        if completion.served.base_digest not in (
+            None,
+            self.base_digest,
+        ):  # None: logged before that was noted
             return None
         return version if version == BASE_VERSION or version in self.versions else None
 
@@ -55,13 +58,13 @@ OF_TEXT = ("completions", "ollama_generate")
 def unusable(rated: RatedCompletion) -> str | None:
     """Return why an answer teaches nothing of what the model does; None when it does."""
     completion = rated.completion
-    if completion.outcome != "complete":
+    if completion.ended.outcome != "complete":
         return "the answer was cut off or never came"
-    if completion.status != HTTPStatus.OK:
+    if completion.ended.status != HTTPStatus.OK:
         return "the engine answered with an error"
     if completion.reply is None or not completion.messages:
         return "there is no reply, or no question, in words"
-    if completion.surface in OF_TEXT and any(completion.params.get(name) for name in OWN_PROMPT):
+    if completion.asked.surface in OF_TEXT and any(completion.params.get(name) for name in OWN_PROMPT):
         return "the prompt was no chat's: raw, with a template or a suffix, or after a context of numbers"
     return None
 
@@ -198,7 +201,7 @@ def _sample(rated: RatedCompletion, policies: Policies, *, held_out: bool, repla
         messages=completion.messages,
         tools=tuple(completion.params.get("tools") or ()),
         reply=completion.reply,
-        finished=completion.finish_reason != "length",
+        finished=completion.ended.finish_reason != "length",
         reward=rated.reward,
         weight=rated.weight,
         comment=rated.comment,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from burnish.proxy.errors import Conflict, NotFound
-from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.store import Reader
 from burnish.proxy.log.tree import SYSTEM_ROLES, Digest, Step, asked, loaded, path, step
 
@@ -43,32 +43,24 @@ class Candidate(NamedTuple):
     created_at: float
 
 
-class Before(NamedTuple):
-    """What a request goes on from."""
-
-    conversation_id: str
-    completion_id: str | None
-    """The answer that its last assistant message is; None where that is not sure."""
-
-
-def before(connection: sqlite3.Connection, captured: Captured) -> Before | None:
-    """Return what a request continues: the conversation of its nearest reply which the log knows."""
-    exchange, context = captured.exchange, captured.context
+def continuation(connection: sqlite3.Connection, parsed: Parsed) -> Continuation | None:
+    """Return where a completion belongs: the conversation of the nearest reply in its context that the log knows."""
+    asked_by, context = parsed.completion.asked, parsed.context
     replies = [index for index in reversed(range(len(context))) if context[index].role == "assistant"]
     if not replies:
-        return _first_attempt(connection, captured) if exchange.retry else None
+        return _first_attempt(connection, parsed) if asked_by.retry else None
     for index in replies:
         if found := _by_key(connection, context[index]):
-            nearest = preferred(found, exchange.session, exchange.caller)[0]
+            nearest = preferred(found, asked_by.session, asked_by.caller)[0]
             if index == replies[0]:
-                return Before(nearest.conversation_id, nearest.id)
-            rewritten = _only(connection, context, replies[0], _kindred(connection, captured, replies[0]))
-            return Before(nearest.conversation_id, rewritten.id if rewritten else None)
+                return Continuation(nearest.conversation_id, nearest.id)
+            rewritten = _only(connection, context, replies[0], _kindred(connection, parsed, replies[0]))
+            return Continuation(nearest.conversation_id, rewritten.id if rewritten else None)
     for index in replies:
-        if found := _kindred(connection, captured, index):
+        if found := _kindred(connection, parsed, index):
             same = _only(connection, context, index, found) if index == replies[0] else None
-            return Before((same or found[0]).conversation_id, same.id if same else None)
-    return _first_attempt(connection, captured) if exchange.retry else None
+            return Continuation((same or found[0]).conversation_id, same.id if same else None)
+    return _first_attempt(connection, parsed) if asked_by.retry else None
 
 
 def answer_before(
@@ -139,17 +131,17 @@ def _both(one: Sequence[Candidate], other: Sequence[Candidate]) -> list[Candidat
     return [candidate for candidate in one if candidate in other]
 
 
-def _kindred(connection: sqlite3.Connection, captured: Captured, index: int) -> list[Candidate]:
+def _kindred(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list[Candidate]:
     """Return the completions that said this reply and may belong to the same conversation."""
-    caller, session = captured.exchange.caller, captured.exchange.session
-    reply = captured.context[index]
+    caller, session = parsed.completion.asked.caller, parsed.completion.asked.session
+    reply = parsed.context[index]
     same_people = [
         candidate
         for candidate in preferred(_by_identity(connection, reply), session, caller)
         if candidate.caller == caller
         and (candidate.session == session or not (candidate.session and session))
     ]
-    witnessed = [each for each in same_people if _same_question(connection, captured.context, index, each)]
+    witnessed = [each for each in same_people if _same_question(connection, parsed.context, index, each)]
     return witnessed or (same_people if _is_telling(reply) else [])
 
 
@@ -199,14 +191,14 @@ def _shared(one: Sequence[Digest], other: Sequence[Digest]) -> int:
     )
 
 
-def _first_attempt(connection: sqlite3.Connection, captured: Captured) -> Before | None:
+def _first_attempt(connection: sqlite3.Connection, parsed: Parsed) -> Continuation | None:
     """Return where the request belongs that this one repeats."""
-    if not captured.context:
+    if not parsed.context:
         return None
     row = connection.execute(
         """SELECT conversation_id, continues FROM completion JOIN node ON node.id = completion.node
         WHERE node.digest = ? AND caller = ? AND n > (SELECT max(n) FROM completion) - ?
         ORDER BY n DESC LIMIT 1""",
-        (captured.context[-1].node, captured.exchange.caller, RETRY_WINDOW),
+        (parsed.context[-1].node, parsed.completion.asked.caller, RETRY_WINDOW),
     ).fetchone()
-    return Before(*row) if row else None
+    return Continuation(*row) if row else None

@@ -11,14 +11,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 from burnish.proxy.errors import NotFound, Unavailable
-from burnish.proxy.log.capture import Captured, misunderstood, understand
+from burnish.proxy.log.capture import Parsed, parsed, unparsed
 from burnish.proxy.log.intake import Intake
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Completion, Passthrough
 
 logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 Report = Callable[[], None]
+Stored = Parsed | Passthrough
 
 PRIMARY_CODE = 0xFF
 """Of SQLite's extended error codes."""
@@ -47,11 +48,11 @@ class Call:
 class Batch:
     """What is written in one transaction: first captures, from files or else from memory, then calls."""
 
-    read_back: list[Exchange]
+    read_back: list[Completion | Passthrough]
     """From the files."""
     behind: bool
     """Whether there are more of them, which are older than what the calls may ask for."""
-    captures: list[Exchange]
+    captures: list[Completion | Passthrough]
     """From memory."""
     calls: list[Call]
 
@@ -59,32 +60,31 @@ class Batch:
 class Transactions:
     """Writes batches over one connection."""
 
-    def __init__(self, connection: sqlite3.Connection, on_stored: Callable[[Captured], None]) -> None:
-        """``on_stored`` is told of each completion that is on the disk."""
+    def __init__(self, connection: sqlite3.Connection, on_stored: Callable[[Stored], None]) -> None:
+        """``on_stored`` is called with each entry that is on the disk."""
         self._connection = connection
         self._intake = Intake(connection)
         self._on_stored = on_stored
 
     def write(self, batch: Batch) -> list[Report]:
         """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error."""
-        exchanges = [*batch.read_back, *batch.captures]
-        captured = [_understood(exchange) for exchange in exchanges]
+        entries = [_parsed(each) for each in (*batch.read_back, *batch.captures)]
         try:
-            return self._transaction(captured, batch, careful=False)
+            return self._transaction(entries, batch, careful=False)
         except Exception as error:
             # One row can break in any way. Which one it was, and the rest without it, costs a savepoint each.
             if concerns_database(error):
                 raise
-            return self._transaction(captured, batch, careful=True)
+            return self._transaction(entries, batch, careful=True)
 
-    def _transaction(self, captured: list[Captured], batch: Batch, *, careful: bool) -> list[Report]:
+    def _transaction(self, entries: list[Stored], batch: Batch, *, careful: bool) -> list[Report]:
         """Do all of a batch. Raises whatever a row raises, with nothing written."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             if careful:
-                captured = [self._store_alone(each) for each in captured]
-            elif captured:
-                self._intake.add(captured, again=bool(batch.read_back))
+                entries = [self._store_alone(each) for each in entries]
+            elif entries:
+                self._intake.add(entries, again=bool(batch.read_back))
             reports = [self._answer(call, batch) for call in batch.calls]
             self._connection.execute("COMMIT")
         except BaseException:
@@ -92,7 +92,7 @@ class Transactions:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
-        return [*(partial(self._on_stored, each) for each in captured), *reports]
+        return [*(partial(self._on_stored, each) for each in entries), *reports]
 
     def _answer(self, call: Call, batch: Batch) -> Report:
         """Do a call; returns how to report it once it is on the disk. Raises sqlite3.Error."""
@@ -109,26 +109,21 @@ class Transactions:
             self._intake.forget()
         return partial(call.future.set_result, result)
 
-    def _store_alone(self, captured: Captured) -> Captured:
-        """Store a capture, or its bytes with the reason why it can't be stored. Raises sqlite3.Error."""
+    def _store_alone(self, entry: Stored) -> Stored:
+        """Store an entry, else its bytes with the reason why it can't be stored. Raises sqlite3.Error."""
         try:
-            self._alone(lambda _: self._intake.add([captured], again=True))
-            return captured
+            self._alone(lambda _: self._intake.add([entry], again=True))
+            return entry
         except Exception as error:
-            # As in ``write``: neither may it stop the writer nor be lost.
+            # As in ``write``: a fault must neither stop the writer nor lose the entry.
             if concerns_database(error):
                 raise
             self._intake.forget()
-            logger.warning("completion %s is stored raw: %s", captured.exchange.completion_id, error)
-            raw = misunderstood(captured.exchange, error)
-        try:
-            self._alone(lambda _: self._intake.add([raw], again=True))
-        except Exception as error:
-            if concerns_database(error):
-                raise
-            self._intake.forget()
-            logger.error("completion %s cannot be stored: %s", captured.exchange.completion_id, error)
-        return raw
+            if isinstance(entry, Passthrough) or entry.raw:
+                logger.error("%s cannot be stored: %s", _id_of(entry), error)
+                return entry
+            logger.warning("completion %s is stored as raw bytes: %s", _id_of(entry), error)
+            return self._store_alone(unparsed(entry.completion, error))
 
     def _alone(self, call: Callable[[sqlite3.Connection], Result]) -> Result:
         """Run a call so that its failure takes back its own changes only."""
@@ -151,13 +146,19 @@ def catching_up() -> Unavailable:
     )
 
 
-def _understood(exchange: Exchange) -> Captured:
+def _parsed(entry: Completion | Passthrough) -> Stored:
+    if isinstance(entry, Passthrough):
+        return entry
     try:
-        return understand(exchange)
+        return parsed(entry)
     except Exception as error:  # noqa: BLE001
-        # A body that breaks the parser in a new way must neither stop the writer nor be lost.
-        logger.warning("completion %s is stored raw: %s", exchange.completion_id, error)
-        return misunderstood(exchange, error)
+        # A body that breaks the parser must neither stop the writer nor be lost.
+        logger.warning("completion %s is stored as raw bytes: %s", entry.id, error)
+        return unparsed(entry, error)
+
+
+def _id_of(entry: Stored) -> str:
+    return entry.id if isinstance(entry, Passthrough) else entry.completion.id
 
 
 def concerns_database(error: Exception) -> bool:

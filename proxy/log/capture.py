@@ -1,4 +1,4 @@
-"""From an exchange as the relay saw it to what the log stores. Pure; runs on the writer thread."""
+"""Parses a completion's bytes into what the log stores. Pure; runs on the writer thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.log.tree import Step, path, step
-from burnish.proxy.records import Exchange, Outcome
+from burnish.proxy.records import Completion, Ended
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import Reply
 from burnish.proxy.surfaces.lenient import loads_storable
@@ -23,86 +23,96 @@ PER_REQUEST = ("metadata", "client_metadata")
 
 NAMING = TYPE.encode()
 """In every request that names items instead of sending them."""
-NO_REPLY = Reply()
 
 
-class Captured(NamedTuple):
-    """One exchange, understood as far as it can be."""
+class Continuation(NamedTuple):
+    """Where a completion belongs."""
 
-    exchange: Exchange
-    outcome: Outcome
-    error: str | None
+    conversation_id: str
+    continues: str | None
+    """The completion whose reply is the last assistant message of its context; None if that isn't certain."""
+
+
+class Parsed(NamedTuple):
+    """A completion, parsed as far as it can be."""
+
+    completion: Completion
     context: tuple[Step, ...] = ()
     settings: bytes | None = None
     """Small parameters, as JSON."""
     definitions: bytes | None = None
     """Large parameters, as JSON."""
+    message: dict[str, Any] | None = None
+    """The assistant's reply."""
     reply: Step | None = None
-    answer: Reply = NO_REPLY
+    """The same, as the step behind ``context``."""
+    usage: bytes | None = None
+    """As the upstream counted it, as JSON."""
     choices: bytes | None = None
     raw: bool = False
-    """Whether the bytes themselves must be kept, because something in them was not understood."""
+    """Whether the bytes must be kept, because something in them could not be parsed."""
     previous: str | None = None
-    """Id of the response that it goes on from; ``context`` lacks what the upstream holds until that is looked up."""
+    """Id of the response that it continues; ``context`` lacks what the upstream holds until that is looked up."""
     named: bool = False
-    """Whether ``context`` may have names in the place of answers."""
-    conversation_id: str | None = None
-    """The conversation that it belongs to, where that is known."""
-    continues: str | None = None
-    """Then the completion whose reply it goes on from, too."""
+    """Whether ``context`` may name answers instead of containing them."""
+    continuation: Continuation | None = None
+    """Where it belongs, if that is known already."""
 
 
-def understand(exchange: Exchange) -> Captured:
+def parsed(completion: Completion) -> Parsed:
     """Parse the request and reassemble the answer. Raises whatever a malformed request raises."""
-    if exchange.passthrough is not None:
-        return Captured(exchange, exchange.outcome, exchange.error)
-    surface = SURFACES[exchange.surface]
-    request = surface.read(loads_storable(exchange.request_body))
-    answer = surface.reassemble(exchange.chunks, exchange.content_type, exchange.content_encoding)
+    asked, wire = completion.asked, completion.wire
+    surface = SURFACES[asked.surface]
+    request = surface.read(loads_storable(wire.request_body))
+    answer = surface.reassemble(wire.chunks, wire.content_type, wire.content_encoding)
     context = tuple(path(request.messages))
-    answer = _as_cut_as_it_is(answer, request.params)
-    outcome, error = _ending(exchange, answer)
     settings, definitions = _parameters(request.params)
-    return Captured(
-        exchange=exchange,
-        outcome=outcome,
-        error=error,
+    return Parsed(
+        completion=replace(completion, ended=_ended(completion.ended, answer, request.params)),
         context=context,
         settings=settings,
         definitions=definitions,
+        message=answer.message,
         reply=step(answer.message, context[-1] if context else None) if answer.message else None,
-        answer=answer,
+        usage=orjson.dumps(answer.usage) if answer.usage else None,
         choices=orjson.dumps(answer.choices) if answer.choices else None,
         raw=not answer.readable,
         previous=request.previous,
-        named=surface.name == "responses" and NAMING in exchange.request_body,
+        named=asked.surface == "responses" and NAMING in wire.request_body,
     )
 
 
-def misunderstood(exchange: Exchange, fault: Exception) -> Captured:
-    """Keep an exchange that could not be parsed, with its bytes and the reason."""
-    reason = f"not understood by burnish: {type(fault).__name__}: {fault}"
-    return Captured(
-        exchange, exchange.outcome, f"{exchange.error}; {reason}" if exchange.error else reason, raw=True
-    )
+def unparsed(completion: Completion, fault: Exception) -> Parsed:
+    """Return a completion that could not be parsed: its bytes, with the reason as its error."""
+    reason = f"burnish could not parse it: {type(fault).__name__}: {fault}"
+    error = f"{completion.ended.error}; {reason}" if completion.ended.error else reason
+    return Parsed(replace(completion, ended=completion.ended._replace(error=error)), raw=True)
 
 
-def _ending(exchange: Exchange, answer: Reply) -> tuple[Outcome, str | None]:
-    """Say how it really ended: a stream can end well as HTTP and still have broken off as an answer."""
-    error = exchange.error or answer.error
-    fine = exchange.status is not None and exchange.status < FIRST_ERROR_STATUS
+def _ended(ended: Ended, answer: Reply, params: dict[str, Any]) -> Ended:
+    """Add what the answer says of its end: a stream can end well as HTTP, and break off as an answer."""
+    outcome, error, finish_reason = ended.outcome, ended.error or answer.error, answer.finish_reason
+    succeeded = ended.status is not None and ended.status < FIRST_ERROR_STATUS
     whole = answer.ended or not (answer.readable or answer.message)
-    if exchange.outcome == "complete" and fine and not whole:
-        return "cut", error or "the answer ended without a finish_reason"
-    return exchange.outcome, error
+    if outcome == "complete" and succeeded and not whole:
+        outcome, error = "cut", error or "the answer ended without a finish_reason"
+    used, limit = _tokens(answer, "completion_tokens"), params.get("max_output_tokens")
+    if finish_reason == "stop" and used is not None and isinstance(limit, int) and used >= limit:
+        finish_reason = "length"  # llama.cpp reports such responses as completed
+    return ended._replace(
+        outcome=outcome,
+        error=error,
+        response_id=answer.response_id,
+        finish_reason=finish_reason,
+        prompt_tokens=_tokens(answer, "prompt_tokens"),
+        completion_tokens=used,
+    )
 
 
-def _as_cut_as_it_is(answer: Reply, params: dict[str, Any]) -> Reply:
-    """Say of an answer that it was cut where it is as long as it may be: llama.cpp calls such responses completed."""
-    limit = params.get("max_output_tokens")
-    used = answer.usage.get("completion_tokens") if answer.usage else None
-    full = isinstance(limit, int) and isinstance(used, int) and used >= limit
-    return replace(answer, finish_reason="length") if full and answer.finish_reason == "stop" else answer
+def _tokens(answer: Reply, name: str) -> int | None:
+    """Return a count of tokens, None if the upstream states none or one that the log can't hold."""
+    count = answer.usage.get(name) if answer.usage else None
+    return count if isinstance(count, int) and 0 <= count < 2**63 else None
 
 
 def _parameters(params: dict[str, Any]) -> tuple[bytes | None, bytes | None]:

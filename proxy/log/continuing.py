@@ -9,37 +9,32 @@ from typing import Any
 import orjson
 
 from burnish.proxy.log.attribution import by_response, preferred
-from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.store import Reader, row_of, select
 from burnish.proxy.log.tree import loaded, path, step
 from burnish.proxy.records import Completion
 from burnish.proxy.surfaces.references import completion_named, references, resolved
 
 
-def continued(connection: sqlite3.Connection, captured: Captured) -> Captured:
-    """Return an exchange with its whole context, in the conversation that it goes on with.
+def continued(connection: sqlite3.Connection, parsed: Parsed) -> Parsed:
+    """Return a completion with its whole context, and the conversation that it continues.
 
-    It stays as it was sent when the log knows no such response of the same caller's: ids of some servers are no more
-    than small numbers, and words of others must not get into it.
+    It stays as it was sent if the log knows no such response to the same caller: some servers use small numbers as
+    IDs, and messages of other callers must not get into it.
     """
-    exchange = captured.exchange
-    sent = [loaded(each.body) for each in captured.context]
-    said = with_answers(connection, sent, exchange.caller) if captured.named else sent
-    before = (
-        _answer(connection, captured.previous, exchange.caller, exchange.session)
-        if captured.previous
-        else None
-    )
+    asked = parsed.completion.asked
+    sent = [loaded(each.body) for each in parsed.context]
+    messages = with_answers(connection, sent, asked.caller) if parsed.named else sent
+    before = _answer(connection, parsed.previous, asked.caller, asked.session) if parsed.previous else None
     if before:
-        instructions = 1 if captured.settings and _instructed(orjson.loads(captured.settings)) else 0
-        said = [*said[:instructions], *_held(before), *said[instructions:]]
-        captured = captured._replace(
-            conversation_id=before.conversation_id, continues=before.id if before.reply else None
-        )
-    if said == sent:
-        return captured
-    context, message = tuple(path(said)), captured.answer.message
-    return captured._replace(
+        instructions = 1 if parsed.settings and _instructed(orjson.loads(parsed.settings)) else 0
+        messages = [*messages[:instructions], *_held(before), *messages[instructions:]]
+        place = Continuation(before.conversation_id, before.id if before.reply else None)
+        parsed = parsed._replace(continuation=place)
+    if messages == sent:
+        return parsed
+    context, message = tuple(path(messages)), parsed.message
+    return parsed._replace(
         context=context,
         reply=step(message, context[-1] if context else None) if message else None,
     )

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.ids import conversation_id as new_conversation_id
-from burnish.proxy.log.attribution import Before, before
-from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.attribution import continuation
+from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.continuing import continued
 from burnish.proxy.log.recent import Recent
+from burnish.proxy.log.store import FACTS
 from burnish.proxy.log.tree import Digest, asked, begins_turn, digest
-from burnish.proxy.records import Exchange, PassthroughFigures
+from burnish.proxy.records import Asked, Passthrough
 
 KNOWN = 8192
 """Messages, nodes and answers that are remembered: what comes again comes soon."""
@@ -30,58 +31,18 @@ ROWS_A_STATEMENT = (64, 8, 1)
 """Few sizes, so that SQLite has each statement ready."""
 
 
-class Row(NamedTuple):
-    """A row of the table completion, as it is added."""
-
-    id: str
-    conversation_id: str
-    response_id: str | None
-    surface: str
-    created_at: float
-    outcome: str
-    status: int | None
-    error: str | None
-    finish_reason: str | None
-    model_asked: str
-    model_served: str
-    upstream: str
-    adapter_version: int | None
-    caller: str
-    session: str | None
-    retry: int
-    usage: str | None
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    first_byte_s: float | None
-    total_s: float
-    base_digest: str | None
-    node: int | None
-    settings: int | None
-    definitions: int | None
-    prompt: int | None
-    reply: int | None
-    reply_key: Digest | None
-    reply_identity: Digest | None
-    choices: int | None
-    instructions: int | None
-    continues: str | None
-    begins_turn: bool
-    sub_agent: bool
-
-
-PASSTHROUGH = (
-    "id", "created_at", "method", "path", "model", "upstream", "status", "outcome", "error", "caller", "session",
-    "request_bytes", "response_bytes", "prompt_tokens", "completion_tokens", "first_byte_s", "total_s",
+COLUMNS = (
+    *FACTS, "node", "settings", "definitions", "prompt", "reply", "choices", "instructions",
+    "usage", "reply_key", "reply_identity", "begins_turn",
 )  # fmt: skip
-"""Columns of the table passthrough."""
+"""Columns of the table completion, in the order of the rows that ``_add`` makes."""
 
 
 class _Answer(NamedTuple):
-    """Where a reply that was stored lately belongs."""
+    """A reply that was stored lately: what a request that sends it continues."""
 
-    before: Before
-    caller: str
-    session: str | None
+    continuation: Continuation
+    asked: Asked
 
 
 class Intake:
@@ -91,9 +52,9 @@ class Intake:
         self._connection = connection
         self._contents = _Tree(connection, "content", "digest, body")
         self._nodes = _Tree(connection, "node", "digest, parent, content")
-        self._completions = _Rows(connection, "completion", ", ".join(Row._fields), unless="(id)")
+        self._completions = _Rows(connection, "completion", ", ".join(COLUMNS), unless="(id)")
         self._raw = _Rows(connection, "raw", "completion, request, content_encoding, response")
-        self._passthrough = _Rows(connection, "passthrough", ", ".join(PASSTHROUGH), unless="(id)")
+        self._passthrough = _Rows(connection, "passthrough", ", ".join(Passthrough._fields), unless="(id)")
         self._answers: Recent[_Answer] = Recent(KNOWN)
 
     def forget(self) -> None:
@@ -104,47 +65,50 @@ class Intake:
             rows.waiting.clear()
         self._answers.clear()
 
-    def add(self, batch: Sequence[Captured], *, again: bool = False) -> None:
-        """Store exchanges: their new messages, their nodes, and the completions under them.
+    def add(self, batch: Sequence[Parsed | Passthrough], *, again: bool = False) -> None:
+        """Store passthroughs, and completions with their new messages and nodes.
 
         ``again`` says that some may be stored already; they stay as they are.
         """
+        self._passthrough.waiting += [each for each in batch if isinstance(each, Passthrough)]
+        self._passthrough.write()
+        completions = [each for each in batch if isinstance(each, Parsed)]
         if again:
-            batch = self._not_stored(batch)
+            completions = self._not_stored(completions)
         begin = 0
-        for index, captured in enumerate(batch):
-            if captured.previous or captured.named:  # which may be in this very batch
-                self._add_all(batch[begin:index])
-                self._add_all([continued(self._connection, captured)])
+        for index, parsed in enumerate(completions):
+            if parsed.previous or parsed.named:  # which may be in this very batch
+                self._add_all(completions[begin:index])
+                self._add_all([continued(self._connection, parsed)])
                 begin = index + 1
-        self._add_all(batch[begin:])
+        self._add_all(completions[begin:])
 
-    def _add_all(self, batch: Sequence[Captured]) -> None:
+    def _add_all(self, batch: Sequence[Parsed]) -> None:
         if not batch:
             return
-        used = [_used(captured) for captured in batch]
+        used = [_used(parsed) for parsed in batch]
         self._look_up(batch, used)
-        for captured, contents in zip(batch, used, strict=True):
-            self._add(captured, contents)
+        for parsed, contents in zip(batch, used, strict=True):
+            self._add(parsed, contents)
         self._flush()
 
-    def _not_stored(self, batch: Sequence[Captured]) -> list[Captured]:
-        ids = orjson.dumps([captured.exchange.completion_id for captured in batch]).decode()
+    def _not_stored(self, batch: Sequence[Parsed]) -> list[Parsed]:
+        ids = orjson.dumps([parsed.completion.id for parsed in batch]).decode()
         stored = self._connection.execute(
             "SELECT id FROM completion WHERE id IN (SELECT value FROM json_each(?))", (ids,)
         )
         known = {name for (name,) in stored}
-        return [captured for captured in batch if captured.exchange.completion_id not in known]
+        return [parsed for parsed in batch if parsed.completion.id not in known]
 
-    def _look_up(self, batch: Sequence[Captured], used: Sequence[_Used]) -> None:
+    def _look_up(self, batch: Sequence[Parsed], used: Sequence[_Used]) -> None:
         """Ask for the ids of everything in a batch that may be stored and is not remembered."""
         self._contents.begin()
         self._nodes.begin()
         contents: set[Digest] = set()
         nodes: set[Digest] = set()
-        for captured, used_contents in zip(batch, used, strict=True):
+        for parsed, used_contents in zip(batch, used, strict=True):
             contents.update(name for name, _ in filter(None, used_contents) if not self._contents.knows(name))
-            for step in reversed(captured.context):
+            for step in reversed(parsed.context):
                 if self._nodes.knows(step.node):
                     break
                 nodes.add(step.node)
@@ -153,62 +117,35 @@ class Intake:
         self._contents.find(contents)
         self._nodes.find(nodes)
 
-    def _add(self, captured: Captured, used: _Used) -> None:
-        exchange, answer, reply = captured.exchange, captured.answer, captured.reply
-        if exchange.passthrough is not None:
-            self._passthrough.waiting.append(_passthrough(exchange, exchange.passthrough))
-            return
-        node = self._node(captured)
-        conversation, continues = self._before(captured)
-        row = Row(
-            id=exchange.completion_id,
-            conversation_id=conversation,
-            response_id=answer.response_id,
-            surface=exchange.surface,
-            created_at=exchange.started_at,
-            outcome=captured.outcome,
-            status=exchange.status,
-            error=captured.error,
-            finish_reason=answer.finish_reason,
-            model_asked=exchange.model_asked,
-            model_served=exchange.model_served,
-            upstream=exchange.upstream,
-            adapter_version=exchange.adapter_version,
-            caller=exchange.caller,
-            session=exchange.session,
-            retry=exchange.retry,
-            usage=orjson.dumps(answer.usage).decode() if answer.usage else None,
-            prompt_tokens=tokens(answer.usage, "prompt_tokens"),
-            completion_tokens=tokens(answer.usage, "completion_tokens"),
-            first_byte_s=exchange.first_byte_s,
-            total_s=exchange.total_s,
-            base_digest=exchange.base_digest,
-            node=node or None,
-            settings=self._content(used.settings),
-            definitions=self._content(used.definitions),
-            prompt=self._content(used.prompt),
-            reply=self._content(used.reply),
-            reply_key=reply.key if reply else None,
-            reply_identity=reply.identity if reply and not reply.empty else None,
-            choices=self._content(used.choices),
-            instructions=self._content(used.instructions),
-            continues=continues,
-            begins_turn=begins_turn(captured.context),
-            sub_agent=exchange.sub_agent,
-        )
-        self._completions.waiting.append(row)
-        if reply:
-            here = Before(conversation, exchange.completion_id)
-            self._answers.put(reply.key, _Answer(here, exchange.caller, exchange.session))
-        if captured.raw:
-            response = b"".join(exchange.chunks)
-            self._raw.waiting.append(
-                (exchange.completion_id, exchange.request_body, exchange.content_encoding, response)
+    def _add(self, parsed: Parsed, used: _Used) -> None:
+        completion, reply = parsed.completion, parsed.reply
+        place = self._continuation(parsed)
+        self._completions.waiting.append(
+            (
+                completion.id,
+                *place,
+                *completion.asked,
+                *completion.served,
+                *completion.ended,
+                self._node(parsed) or None,
+                *map(self._content, used),
+                parsed.usage.decode() if parsed.usage else None,
+                reply.key if reply else None,
+                reply.identity if reply and not reply.empty else None,
+                begins_turn(parsed.context),
             )
+        )
+        if reply:
+            here = Continuation(place.conversation_id, completion.id)
+            self._answers.put(reply.key, _Answer(here, completion.asked))
+        if parsed.raw:
+            wire = completion.wire
+            response = b"".join(wire.chunks)
+            self._raw.waiting.append((completion.id, wire.request_body, wire.content_encoding, response))
 
-    def _node(self, captured: Captured) -> int:
+    def _node(self, parsed: Parsed) -> int:
         """Return the node of a context, 0 for none; only what lies below the deepest known node is new."""
-        context = captured.context
+        context = parsed.context
         depth, node = len(context), 0
         while depth and not (node := self._nodes.ids.get(context[depth - 1].node, 0)):
             depth -= 1
@@ -217,30 +154,30 @@ class Intake:
             node = self._nodes.add(step.node, node, content)
         return node
 
-    def _content(self, used: tuple[Digest, bytes] | None) -> int | None:
+    def _content(self, used: _Content) -> int | None:
         if used is None:
             return None
         name, body = used
         return self._contents.ids.get(name) or self._contents.add(name, body)
 
-    def _before(self, captured: Captured) -> Before:
-        """Return what a request goes on from: a conversation, which may be new, and the answer before it."""
-        if captured.conversation_id:
-            return Before(captured.conversation_id, captured.continues)
-        exchange = captured.exchange
-        last = next((step for step in reversed(captured.context) if step.role == "assistant"), None)
-        if last is not None or exchange.retry:
+    def _continuation(self, parsed: Parsed) -> Continuation:
+        """Return the conversation of a completion, which may be new, and the completion that it continues."""
+        if parsed.continuation:
+            return parsed.continuation
+        asked = parsed.completion.asked
+        last = next((step for step in reversed(parsed.context) if step.role == "assistant"), None)
+        if last is not None or asked.retry:
             known = self._answers.get(last.key) if last else None
-            # The latest answer to the same caller in the same session is the one that the database would name, too.
-            if known and known.caller == exchange.caller and exchange.session in (None, known.session):
-                return known.before
+            # The database would name the latest answer to the same caller in the same session, too.
+            if known and known.asked.caller == asked.caller and asked.session in (None, known.asked.session):
+                return known.continuation
             self._flush()
-            if found := before(self._connection, captured):
+            if found := continuation(self._connection, parsed):
                 return found
-        return Before(new_conversation_id(exchange.completion_id), None)
+        return Continuation(new_conversation_id(parsed.completion.id), None)
 
     def _flush(self) -> None:
-        for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw, self._passthrough):
+        for rows in (self._contents.rows, self._nodes.rows, self._completions, self._raw):
             rows.write()
 
 
@@ -325,44 +262,23 @@ class _Tree:
         return self._latest
 
 
-class _Used(NamedTuple):
-    """What a completion refers to beside its path: digests and bodies."""
-
-    prompt: tuple[Digest, bytes] | None
-    reply: tuple[Digest, bytes] | None
-    settings: tuple[Digest, bytes] | None
-    definitions: tuple[Digest, bytes] | None
-    choices: tuple[Digest, bytes] | None
-    instructions: tuple[Digest, bytes] | None
+_Content = tuple[Digest, bytes] | None
+"""Digest and body of something that is stored once."""
+_Used = tuple[_Content, ...]
+"""What a row refers to besides its node: settings, definitions, prompt, reply, choices, instructions."""
 
 
-def _used(captured: Captured) -> _Used:
-    turn = asked(captured.context)
-    reply, instructions = captured.reply, captured.exchange.instructions
-    return _Used(
-        prompt=(turn.content, turn.body) if turn else None,
-        reply=(reply.content, reply.body) if reply else None,
-        settings=_named(captured.settings),
-        definitions=_named(captured.definitions),
-        choices=_named(captured.choices),
-        instructions=_named(None if instructions is None else orjson.dumps(instructions)),
+def _used(parsed: Parsed) -> _Used:
+    turn, reply, instructions = asked(parsed.context), parsed.reply, parsed.completion.instructions
+    return (
+        _named(parsed.settings),
+        _named(parsed.definitions),
+        (turn.content, turn.body) if turn else None,
+        (reply.content, reply.body) if reply else None,
+        _named(parsed.choices),
+        _named(None if instructions is None else orjson.dumps(instructions)),
     )
 
 
-def _passthrough(exchange: Exchange, passthrough: PassthroughFigures) -> tuple[Any, ...]:
-    """Return the row of what was merely passed through."""
-    said = {
-        **exchange._asdict(), **passthrough,
-        "id": exchange.completion_id, "created_at": exchange.started_at, "model": exchange.model_asked or None,
-    }  # fmt: skip
-    return tuple(said[name] for name in PASSTHROUGH)
-
-
-def _named(body: bytes | None) -> tuple[Digest, bytes] | None:
+def _named(body: bytes | None) -> _Content:
     return None if body is None else (digest(body), body)
-
-
-def tokens(usage: dict[str, Any] | None, name: str) -> int | None:
-    """Return a count of tokens, None where an upstream says none that can be one."""
-    count = usage.get(name) if usage else None
-    return count if isinstance(count, int) and 0 <= count < 2**63 else None

@@ -14,8 +14,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from burnish.proxy.log.spill import JOURNAL, packed
-from burnish.proxy.records import Exchange
+from burnish.proxy.log.spill import JOURNAL, Entry, packed
 
 
 class Journal:
@@ -26,13 +25,13 @@ class Journal:
         self._files: deque[tuple[int, Path]] = deque()
         """With the number of the last capture in each."""
 
-    def write(self, exchanges: Iterable[Exchange], last: int) -> None:
+    def write(self, entries: Iterable[Entry], last: int) -> None:
         """Copy captures, of which the last has this number. Raises OSError, with nothing left behind."""
         path = self._folder / f"{last:012d}{JOURNAL}"
         self._folder.mkdir(mode=0o700, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            content = memoryview(b"".join(map(packed, exchanges)))
+            content = memoryview(b"".join(map(packed, entries)))
             while content:
                 content = content[os.write(descriptor, content) :]
         except OSError:

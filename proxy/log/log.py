@@ -25,8 +25,7 @@ from burnish.proxy.log import (
     runs,
     store,
 )
-from burnish.proxy.log.batch import catching_up
-from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.batch import Stored, catching_up
 from burnish.proxy.log.journal import Journal
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.person import Said, said_by
@@ -36,7 +35,6 @@ from burnish.proxy.log.spill import Spill
 from burnish.proxy.log.writer import Backlog, Writer, nobody
 from burnish.proxy.records import (
     Completion,
-    Exchange,
     Feedback,
     FeedbackDraft,
     Instruction,
@@ -77,7 +75,7 @@ class Log:
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path, on_stored: Callable[[Captured], None] = nobody) -> Log:
+    def open(cls, path: Path, on_stored: Callable[[Stored], None] = nobody) -> Log:
         """Open the file, creating it and its folder for their owner only. Raises ConfigError.
 
         ``on_stored`` is told of each completion that is on the disk, on the writer thread; it must not raise.
@@ -115,9 +113,9 @@ class Log:
         """Return what is not yet on the disk."""
         return self._writer.backlog()
 
-    def capture(self, exchange: Exchange) -> None:
-        """Take an exchange; returns at once. From any thread."""
-        self._writer.put(exchange)
+    def capture(self, entry: Completion | Passthrough) -> None:
+        """Take a record; returns at once. From any thread."""
+        self._writer.put(entry)
 
     # Completions
 

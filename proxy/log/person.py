@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import fields
 
 from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
@@ -31,7 +30,7 @@ def said_by(connection: sqlite3.Connection, caller: str, after: str, limit: int)
         f"fb_{moment}",
         limit,
     )
-    columns = ", ".join(field.name for field in fields(Passthrough))
+    columns = ", ".join(Passthrough._fields)
     passthroughs = connection.execute(
         f"SELECT {columns} FROM passthrough WHERE caller = ? AND id > ? ORDER BY id LIMIT ?",  # noqa: S608
         (caller, f"pass_{moment}", limit),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 from burnish.proxy.errors import Conflict, NotFound
@@ -51,7 +50,7 @@ def completions(
 
 def passthroughs(connection: sqlite3.Connection, limit: int, before: str | None) -> list[Passthrough]:
     """Return what was merely passed through, latest first."""
-    columns = ", ".join(field.name for field in fields(Passthrough))
+    columns = ", ".join(Passthrough._fields)
     rows = connection.execute(
         f"SELECT {columns} FROM passthrough WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?",  # noqa: S608
         (before, before, limit),

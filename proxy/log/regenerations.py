@@ -62,7 +62,9 @@ def regenerations(
         }
         if (continues or went_on) and not is_side_request(asked):
             chosen = went_on.pop() if len(went_on) == 1 else None
-            found.append(Regeneration(again, instead_of, asked.conversation_id, asked.created_at, chosen))
+            found.append(
+                Regeneration(again, instead_of, asked.conversation_id, asked.asked.created_at, chosen)
+            )
         if len(found) == limit:
             break
     return found

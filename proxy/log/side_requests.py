@@ -51,7 +51,7 @@ def is_side_request(completion: Completion) -> bool:
     """Whether a request was an agent's own, by its headers, messages and parameters; it must have been read in full."""
     messages = completion.messages
     return (
-        completion.sub_agent
+        completion.asked.sub_agent
         or any(SYSTEM.search(text_of(each)) for each in messages if each.get("role") in SYSTEM_ROLES)
         or LAST.search(next((text_of(each) for each in reversed(messages) if each.get("role") == "user"), ""))
         is not None

@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import orjson
 
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Served, Wire
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +34,14 @@ FIRST_NUMBER = 10**11
 """Of twelve digits: captures that were taken out too early go into a segment before all others."""
 
 HEAD = struct.Struct("<II")
+RENAMED = {
+    "completion_id": "id",
+    "started_at": "created_at",
+    "instant": "instructions",
+    "passage": "passthrough",
+}
+Entry = Completion | Passthrough
+Part = TypeVar("Part", Asked, Served, Ended, Wire)
 
 
 class Unreadable(ValueError):
@@ -69,7 +77,7 @@ class Spill:
             bool(self._segments) and self._read_to < self._segments[0].stat().st_size
         )
 
-    def append(self, exchange: Exchange) -> None:
+    def append(self, entry: Entry) -> None:
         """Put a capture behind all others. Raises OSError, with nothing of it stored."""
         if self._open is None or self._length >= SEGMENT_BYTES:
             last = int(self._segments[-1].stem) if self._segments else FIRST_NUMBER
@@ -78,7 +86,7 @@ class Spill:
             self.close()
             self._open = opened
             self._segments.append(path)
-        record = packed(exchange)
+        record = packed(entry)
         try:
             _write(self._open, record)
         except OSError:
@@ -87,29 +95,29 @@ class Spill:
             raise
         self._length += len(record)
 
-    def put_back(self, exchanges: Iterable[Exchange]) -> None:
+    def put_back(self, entries: Iterable[Entry]) -> None:
         """Put captures before all others. Raises OSError, with none of them stored."""
         assert not self._position, "nothing can go before what is half read"
         path = self._path(self._before_all())
         with self._create(path) as segment:
             try:
-                _write(segment, b"".join(map(packed, exchanges)))
+                _write(segment, b"".join(map(packed, entries)))
             except OSError:
                 path.unlink()
                 raise
         self._segments.appendleft(path)
 
-    def read(self, limit: int) -> list[Exchange]:
+    def read(self, limit: int) -> list[Entry]:
         """Return the first captures, at most so many; they stay until ``forget_read``. Empty: there are none.
 
         Raises OSError and Unreadable, after which the first segment is to be skipped.
         """
         while self._segments:
-            found: list[Exchange] = []
+            found: list[Entry] = []
             self._read_to = self._position
             try:
-                for exchange, end in self._records(self._segments[0]):
-                    found.append(exchange)
+                for entry, end in self._records(self._segments[0]):
+                    found.append(entry)
                     self._read_to = end
                     if len(found) >= limit or end - self._position >= READ_BYTES:
                         break
@@ -156,7 +164,7 @@ class Spill:
         os.fchmod(descriptor, 0o600)
         return os.fdopen(descriptor, "wb", buffering=0)
 
-    def _records(self, path: Path) -> Iterator[tuple[Exchange, int]]:
+    def _records(self, path: Path) -> Iterator[tuple[Entry, int]]:
         """Yield captures from where reading stands, and where the record of each ends."""
         with path.open("rb") as segment:
             segment.seek(self._position)
@@ -176,31 +184,59 @@ class Spill:
         self._position = self._read_to = 0
 
 
-def packed(exchange: Exchange) -> bytes:
-    """Return a capture as a record."""
-    parts = [exchange.request_body, *exchange.chunks]
-    facts: dict[str, Any] = dict(zip(Exchange._fields, exchange, strict=True))
-    del facts["request_body"], facts["chunks"]
-    facts["lengths"] = list(map(len, parts))
+def packed(entry: Entry) -> bytes:
+    """Return an entry as a record: its length and CRC-32, its facts as JSON, and the bytes of both bodies."""
+    bodies: list[bytes] = []
+    if isinstance(entry, Passthrough):
+        facts = entry._asdict()
+    else:
+        facts = {"id": entry.id, "instructions": entry.instructions}
+        for part in (entry.asked, entry.served, entry.ended, entry.wire):
+            facts.update(zip(part._fields, part, strict=True))
+        bodies = [facts.pop("request_body"), *facts.pop("chunks")]
+    facts["lengths"] = list(map(len, bodies))
     try:
         encoded = orjson.dumps(facts)
-    except TypeError:  # half characters, which the standard library takes
+    except TypeError:  # orjson refuses half of a surrogate pair, which the standard library takes
         encoded = json.dumps(facts).encode()
-    content = b"".join([len(encoded).to_bytes(4, "little"), encoded, *parts])
+    content = b"".join([len(encoded).to_bytes(4, "little"), encoded, *bodies])
     return HEAD.pack(len(content), zlib.crc32(content)) + content
 
 
-def _unpacked(content: bytes) -> Exchange:
+def _unpacked(content: bytes) -> Entry:
     start = 4 + int.from_bytes(content[:4], "little")
     try:
         facts = json.loads(content[4:start])
-        parts = []
+        bodies = []
         for length in facts.pop("lengths"):
-            parts.append(content[start : start + length])
+            bodies.append(content[start : start + length])
             start += length
-        return Exchange(**facts, request_body=parts[0], chunks=tuple(parts[1:]))
+        return _entry(_renamed(facts), bodies)
     except (ValueError, TypeError, LookupError) as error:
         raise Unreadable(f"a capture that another version of burnish wrote: {error}") from error
+
+
+def _entry(facts: dict[str, Any], bodies: list[bytes]) -> Entry:
+    """Build an entry from its facts. Raises TypeError if one is missing or unknown, and LookupError."""
+    if "method" in facts:
+        return Passthrough(**facts)
+    facts |= {"request_body": bodies[0], "chunks": tuple(bodies[1:])}
+
+    def part(kind: type[Part]) -> Part:
+        return kind(**{name: facts.pop(name) for name in kind._fields if name in facts})
+
+    asked, served, ended, wire = part(Asked), part(Served), part(Ended), part(Wire)
+    return Completion(asked=asked, served=served, ended=ended, wire=wire, **facts)
+
+
+def _renamed(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return facts under their names of today: until 0.5 all entries had the same fields, and some other names."""
+    facts = {RENAMED.get(name, name): value for name, value in facts.items()}
+    figures = facts.pop("passthrough", None)
+    if figures is None:
+        return facts
+    facts |= figures | {"model": facts["model_asked"] or None}
+    return {name: facts[name] for name in Passthrough._fields}
 
 
 def _write(file: BinaryIO, content: bytes) -> None:

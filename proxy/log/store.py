@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
 import orjson
 
 from burnish.proxy.errors import NotFound
 from burnish.proxy.log.people import words
 from burnish.proxy.log.tree import loaded, text_of
-from burnish.proxy.records import Completion
+from burnish.proxy.records import Asked, Completion, Ended, Served
 
-LOADED = ("messages", "params", "prompt", "reply", "rating", "instructions", "sub_agent")
-PLAIN = tuple(field.name for field in fields(Completion) if field.name not in LOADED)
-"""Fields of a Completion that are columns."""
+FACTS = ("id", "conversation_id", "continues", *Asked._fields, *Served._fields, *Ended._fields)
+"""Columns that are fields of a Completion, in the order of its parts."""
+COLUMNS = f"{', '.join(FACTS)}, node, settings, definitions, prompt, reply, instructions"
 
-COLUMNS = f"{', '.join(PLAIN)}, node, settings, definitions, prompt, reply, instructions, sub_agent"
+Part = TypeVar("Part", Asked, Served, Ended)
 
 
 class Reader:
@@ -30,9 +30,7 @@ class Reader:
 
     def load(self, rows: Iterable[Sequence[Any]]) -> None:
         """Load the prompts and replies of rows of COLUMNS at once, for a listing."""
-        contents = orjson.dumps(
-            [each for *_, prompt, reply, _, _ in rows for each in (prompt, reply) if each]
-        )
+        contents = orjson.dumps([each for *_, prompt, reply, _ in rows for each in (prompt, reply) if each])
         found = self._connection.execute(
             "SELECT id, body FROM content WHERE id IN (SELECT value FROM json_each(?))", (contents.decode(),)
         )
@@ -40,16 +38,23 @@ class Reader:
 
     def completion(self, row: Sequence[Any], rating: float | None = None, *, full: bool) -> Completion:
         """Build one record from COLUMNS; ``full`` loads its context and parameters too."""
-        *plain, node, settings, definitions, prompt, reply, instructions, sub_agent = row
+        *facts, node, settings, definitions, prompt, reply, instructions = row
+        left = iter(facts)
+        name, conversation_id, continues = islice(left, 3)
+        asked, served, ended = _part(Asked, left), _part(Served, left), _part(Ended, left)
         return Completion(
-            **dict(zip(PLAIN, plain, strict=True)),
+            name,
+            asked._replace(sub_agent=bool(asked.sub_agent)),
+            served,
+            ended,
+            instructions=orjson.loads(self._body(instructions)) if instructions else None,
+            conversation_id=conversation_id,
+            continues=continues,
             messages=tuple(self.path(node)) if full else (),
             params=self._params(settings) | self._params(definitions) if full else {},
             prompt=self._asked(prompt) if prompt else "",
             reply=self._message(reply) if reply else None,
             rating=rating,
-            instructions=orjson.loads(self._body(instructions)) if instructions else None,
-            sub_agent=bool(sub_agent),
         )
 
     def path(self, node: int | None) -> list[dict[str, Any]]:
@@ -80,6 +85,10 @@ class Reader:
     def _body(self, content: int | None) -> bytes:
         (body,) = self._connection.execute("SELECT body FROM content WHERE id = ?", (content,)).fetchone()
         return bytes(body)
+
+
+def _part(kind: type[Part], values: Iterator[Any]) -> Part:
+    return kind._make(islice(values, len(kind._fields)))
 
 
 def select(connection: sqlite3.Connection, where: str, values: Iterable[Any]) -> list[Any]:

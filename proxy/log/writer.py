@@ -21,11 +21,10 @@ from itertools import chain
 from typing import NamedTuple
 
 from burnish.proxy.errors import Unavailable
-from burnish.proxy.log.batch import Batch, Call, Result, Transactions, locked
-from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.batch import Batch, Call, Result, Stored, Transactions, locked
 from burnish.proxy.log.journal import Journal
-from burnish.proxy.log.spill import Spill, Unreadable
-from burnish.proxy.records import Exchange
+from burnish.proxy.log.spill import Entry, Spill, Unreadable
+from burnish.proxy.records import Passthrough
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ QUEUE_LIMIT_BYTES = 256 * 1024 * 1024
 """The same, when the disk does not take files either; beyond it the newest are dropped, and health says so."""
 
 ENTRY_OVERHEAD_BYTES = 2048
-"""Python's own cost of one exchange, roughly."""
+"""Python's own cost of one entry, roughly."""
 
 FIRST_RETRY_S = 0.1
 LAST_RETRY_S = 5.0
@@ -73,7 +72,7 @@ class Backlog:
 class Waiting(NamedTuple):
     """A capture that waits in memory."""
 
-    exchange: Exchange
+    entry: Entry
     size: int
     """Bytes, roughly."""
     number: int
@@ -82,7 +81,7 @@ class Waiting(NamedTuple):
     """When that was, on the monotonic clock."""
 
 
-def nobody(captured: Captured) -> None:
+def nobody(stored: Stored) -> None:
     """Tell nobody."""
 
 
@@ -94,7 +93,7 @@ class Writer:
         connection: sqlite3.Connection,
         spill: Spill,
         journal: Journal,
-        on_stored: Callable[[Captured], None] = nobody,
+        on_stored: Callable[[Stored], None] = nobody,
     ) -> None:
         connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
         self._connection = connection
@@ -131,17 +130,19 @@ class Writer:
         self._thread.start()
         self._watcher.start()
 
-    def put(self, exchange: Exchange) -> None:
+    def put(self, entry: Entry) -> None:
         """Take a capture; returns at once. From any thread."""
-        size = len(exchange.request_body) + sum(map(len, exchange.chunks)) + ENTRY_OVERHEAD_BYTES
+        size = ENTRY_OVERHEAD_BYTES
+        if not isinstance(entry, Passthrough):
+            size += len(entry.wire.request_body) + sum(map(len, entry.wire.chunks))
         with self._changed:
             if self._closing or self._queued_bytes + size > QUEUE_LIMIT_BYTES:
                 self._dropped += 1
-                logger.error("the log dropped completion %s: %s", exchange.completion_id, self._why_dropped())
+                logger.error("the log dropped completion %s: %s", entry.id, self._why_dropped())
                 return
             self._queued_bytes += size
             self._put += 1
-            self._captures.append(Waiting(exchange, size, self._put, time.monotonic()))
+            self._captures.append(Waiting(entry, size, self._put, time.monotonic()))
             if len(self._captures) in (1, BATCH_ROWS):
                 self._changed.notify()
             if self._queued_bytes > SPILL_BYTES or (self._at_work and len(self._captures) == 1):
@@ -263,10 +264,10 @@ class Writer:
                 calls = []
                 while self._calls and self._calls[0].after <= self._taken:
                     calls.append(self._calls.popleft())
-        exchanges = [each.exchange for each in captures]
-        return Batch(read_back, behind, exchanges, [call for call in calls if call.begin()])
+        entries = [each.entry for each in captures]
+        return Batch(read_back, behind, entries, [call for call in calls if call.begin()])
 
-    def _read_back(self) -> list[Exchange]:
+    def _read_back(self) -> list[Entry]:
         try:
             return self._spill.read(BATCH_ROWS)
         except (OSError, Unreadable) as error:
@@ -341,7 +342,7 @@ class Writer:
                         return True
                     first = self._captures[0]
                 try:
-                    self._spill.append(first.exchange)
+                    self._spill.append(first.entry)
                 except OSError as error:
                     self._note_disk(error)
                     return False
@@ -394,7 +395,7 @@ class Writer:
                 return
             self._copied = self._put
         try:
-            self._journal.write([each.exchange for each in waiting], self._copied)
+            self._journal.write([each.entry for each in waiting], self._copied)
         except OSError as error:
             self._note_disk(error)
 

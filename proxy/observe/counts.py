@@ -10,11 +10,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from burnish.proxy.log.capture import Captured
-from burnish.proxy.log.intake import tokens
 from burnish.proxy.observe import measures
 from burnish.proxy.observe.measures import Measure
-from burnish.proxy.records import Exchange, Feedback, PassthroughFigures
+from burnish.proxy.records import Completion, Feedback, Passthrough
 
 STREAMED = ("text/event-stream", "application/x-ndjson", "application/stream+json")
 """Content types of answers that come piece by piece."""
@@ -51,29 +49,27 @@ class Counts(Collector):
         """Return how far they have come."""
         return self._registry.collect()
 
-    def completed(self, captured: Captured) -> None:
+    def completed(self, completion: Completion) -> None:
         """Count a completion that the log has stored."""
-        exchange, usage = captured.exchange, captured.answer.usage
-        kind = (exchange.surface, exchange.status and exchange.status // 100, captured.outcome)
+        ended, wire, surface = completion.ended, completion.wire, completion.asked.surface
+        kind = (surface, ended.status and ended.status // 100, ended.outcome)
         series = self._series.get(kind) or self._series_of(kind)
         series.requests.inc()
-        series.duration.observe(exchange.total_s)
-        series.request_bytes.inc(len(exchange.request_body))
-        series.response_bytes.inc(sum(map(len, exchange.chunks)))
-        if usage:
-            series.input_tokens.inc(tokens(usage, "prompt_tokens") or 0)
-            series.output_tokens.inc(tokens(usage, "completion_tokens") or 0)
-        if exchange.first_byte_s is not None and is_streamed(exchange):
-            series.first_token.observe(exchange.first_byte_s)
+        series.duration.observe(ended.total_s)
+        series.request_bytes.inc(len(wire.request_body))
+        series.response_bytes.inc(sum(map(len, wire.chunks)))
+        series.input_tokens.inc(ended.prompt_tokens or 0)
+        series.output_tokens.inc(ended.completion_tokens or 0)
+        if ended.first_byte_s is not None and is_streamed(completion):
+            series.first_token.observe(ended.first_byte_s)
 
-    def passthrough(self, exchange: Exchange, passthrough: PassthroughFigures) -> None:
-        """Count what was merely passed through."""
-        kind = kind_of(exchange, passthrough)
-        self._passthrough.labels(kind, _class_of(exchange.status), exchange.outcome).inc()
-        self._passthrough_bytes.labels(kind, "out").inc(passthrough["request_bytes"])
-        self._passthrough_bytes.labels(kind, "in").inc(passthrough["response_bytes"])
-        self._passthrough_tokens.labels(kind, "input").inc(passthrough["prompt_tokens"] or 0)
-        self._passthrough_tokens.labels(kind, "output").inc(passthrough["completion_tokens"] or 0)
+    def passthrough(self, record: Passthrough) -> None:
+        kind = kind_of(record)
+        self._passthrough.labels(kind, _class_of(record.status), record.outcome).inc()
+        self._passthrough_bytes.labels(kind, "out").inc(record.request_bytes)
+        self._passthrough_bytes.labels(kind, "in").inc(record.response_bytes)
+        self._passthrough_tokens.labels(kind, "input").inc(record.prompt_tokens or 0)
+        self._passthrough_tokens.labels(kind, "output").inc(record.completion_tokens or 0)
 
     def rated(self, feedback: Feedback) -> None:
         """Count feedback that was given; what was taken back stays counted."""
@@ -133,18 +129,18 @@ class _Series:
     response_bytes: Counter
 
 
-def kind_of(exchange: Exchange, passthrough: PassthroughFigures) -> str:
-    """Return what kind of request was merely passed through."""
-    if exchange.status == HTTPStatus.SWITCHING_PROTOCOLS:
+def kind_of(record: Passthrough) -> str:
+    if record.status == HTTPStatus.SWITCHING_PROTOCOLS:
         return "websocket"
-    return next((kind for word, kind in KINDS.items() if word in passthrough["path"]), "other")
+    return next((kind for word, kind in KINDS.items() if word in record.path), "other")
 
 
 def _class_of(status: int | None) -> str:
     return f"{status // 100}xx" if status else "none"
 
 
-def is_streamed(exchange: Exchange) -> bool:
-    """Whether an answer came piece by piece, so that its first byte says something of its first token."""
-    fine = exchange.status is not None and exchange.status < HTTPStatus.BAD_REQUEST
-    return fine and exchange.content_type.lower().startswith(STREAMED)
+def is_streamed(completion: Completion) -> bool:
+    """Whether the answer was streamed, so that its first byte tells when its first token came."""
+    status = completion.ended.status
+    fine = status is not None and status < HTTPStatus.BAD_REQUEST
+    return fine and completion.wire.content_type.lower().startswith(STREAMED)

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Callable, Mapping
 from weakref import WeakSet
 
-from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.batch import Stored
 from burnish.proxy.observe.counts import Counts
 from burnish.proxy.observe.traces import Traces, traces_wanted
+from burnish.proxy.records import Passthrough
 from burnish.proxy.relay.relay import Relay
 
 logger = logging.getLogger(__name__)
@@ -39,15 +40,15 @@ class Observing:
         """Return how many completions are being answered. On the event loop."""
         return sum(relay.in_flight for relay in self.relays) + self.elsewhere()
 
-    def stored(self, captured: Captured) -> None:
-        """Take note of what the log has stored; on its writer thread, so it must be quick."""
+    def stored(self, entry: Stored) -> None:
+        """Count what the log has stored; on its writer thread, so it must be quick."""
         try:
-            if (passthrough := captured.exchange.passthrough) is not None:
-                self.counts.passthrough(captured.exchange, passthrough)
+            if isinstance(entry, Passthrough):
+                self.counts.passthrough(entry)
                 return
-            self.counts.completed(captured)
+            self.counts.completed(entry.completion)
             if self.traces:
-                self.traces.completed(captured)
+                self.traces.completed(entry)
         except Exception:
-            # Whoever looks on must not stop the log.
-            logger.exception("completion %s was not counted", captured.exchange.completion_id)
+            # A fault in metrics or traces must not stop the log.
+            logger.exception("a stored request was not counted")

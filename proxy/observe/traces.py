@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 import orjson
 
 import burnish
-from burnish.proxy.log.capture import FIRST_ERROR_STATUS, Captured
-from burnish.proxy.log.intake import tokens
+from burnish.proxy.log.capture import FIRST_ERROR_STATUS, Parsed
 from burnish.proxy.observe.counts import is_streamed
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Asked, Ended
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -108,55 +107,56 @@ class Traces:
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         return cls(provider)
 
-    def completed(self, captured: Captured) -> None:
+    def completed(self, parsed: Parsed) -> None:
         """Make the span of a completion that the log has stored, under the span that its client named."""
-        exchange = captured.exchange
-        started_ns = int(exchange.started_at * 1e9)
-        found = attributes(captured)
+        asked, ended = parsed.completion.asked, parsed.completion.ended
+        started_ns = int(asked.created_at * 1e9)
+        found = attributes(parsed)
         span = self._tracer.start_span(
-            f"{_operation(exchange)} {_short(exchange.model_asked) or ''}".rstrip(),
-            context=self._parent({"traceparent": exchange.traceparent or ""}),
+            f"{_operation(asked)} {_short(asked.model_asked) or ''}".rstrip(),
+            context=self._parent({"traceparent": parsed.completion.wire.traceparent or ""}),
             kind=self._kind,
             attributes=found,
             start_time=started_ns,
         )
         if "error.type" in found:
             span.set_status(self._error)
-        span.end(started_ns + int(exchange.total_s * 1e9))
+        span.end(started_ns + int(ended.total_s * 1e9))
 
     def close(self) -> None:
         """Send what is left; takes as long as the exporter's timeout when nobody answers."""
         self._provider.shutdown()
 
 
-def attributes(captured: Captured) -> dict[str, AttributeValue]:
+def attributes(parsed: Parsed) -> dict[str, AttributeValue]:
     """Return what is exported of a completion. Pure."""
-    exchange, answer = captured.exchange, captured.answer
-    streamed = is_streamed(exchange)
+    completion = parsed.completion
+    asked, served, ended = completion.asked, completion.served, completion.ended
+    streamed = is_streamed(completion)
     found: dict[str, AttributeValue | None] = {
-        "gen_ai.operation.name": _operation(exchange),
+        "gen_ai.operation.name": _operation(asked),
         # Which flavour of the conventions it is, not who answers: that is server.address.
         "gen_ai.provider.name": "openai",
-        "gen_ai.request.model": _short(exchange.model_asked),
-        "gen_ai.response.model": _short(exchange.model_served),
-        "gen_ai.response.id": _short(answer.response_id),
-        "gen_ai.response.finish_reasons": [reason] if (reason := _short(answer.finish_reason)) else None,
-        "gen_ai.usage.input_tokens": tokens(answer.usage, "prompt_tokens"),
-        "gen_ai.usage.output_tokens": tokens(answer.usage, "completion_tokens"),
+        "gen_ai.request.model": _short(asked.model_asked),
+        "gen_ai.response.model": _short(served.model_served),
+        "gen_ai.response.id": _short(ended.response_id),
+        "gen_ai.response.finish_reasons": [reason] if (reason := _short(ended.finish_reason)) else None,
+        "gen_ai.usage.input_tokens": ended.prompt_tokens,
+        "gen_ai.usage.output_tokens": ended.completion_tokens,
         "gen_ai.request.stream": streamed or None,
-        "gen_ai.response.time_to_first_chunk": exchange.first_byte_s if streamed else None,
-        "http.response.status_code": exchange.status,
-        "error.type": _error_type(captured),
-        "burnish.completion_id": exchange.completion_id,
-        "burnish.adapter.version": exchange.adapter_version,
-        "burnish.outcome": captured.outcome,
+        "gen_ai.response.time_to_first_chunk": ended.first_byte_s if streamed else None,
+        "http.response.status_code": ended.status,
+        "error.type": _error_type(ended),
+        "burnish.completion_id": completion.id,
+        "burnish.adapter.version": served.adapter_version,
+        "burnish.outcome": ended.outcome,
     }
-    found |= _server(exchange.upstream) | _parameters(captured.settings)
+    found |= _server(served.upstream) | _parameters(parsed.settings)
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _operation(exchange: Exchange) -> str:
-    return OPERATIONS.get(exchange.surface, "chat")
+def _operation(asked: Asked) -> str:
+    return OPERATIONS.get(asked.surface, "chat")
 
 
 def _short(text: str | None) -> str | None:
@@ -164,12 +164,12 @@ def _short(text: str | None) -> str | None:
     return text[:MAX_TEXT].encode(errors="replace").decode() if text else None
 
 
-def _error_type(captured: Captured) -> str | None:
+def _error_type(ended: Ended) -> str | None:
     """The upstream's status where it says what was wrong, else how the completion ended; None when it ended well."""
-    status = captured.exchange.status
+    status = ended.status
     if status is not None and status >= FIRST_ERROR_STATUS:
         return str(status)
-    return None if captured.outcome == "complete" else captured.outcome
+    return None if ended.outcome == "complete" else ended.outcome
 
 
 def _server(upstream: str) -> dict[str, AttributeValue | None]:

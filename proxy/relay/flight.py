@@ -1,4 +1,4 @@
-"""What is known of one completion while it is under way, until the log takes over."""
+"""One completion while it is under way, until the log takes over."""
 
 from __future__ import annotations
 
@@ -8,37 +8,52 @@ from dataclasses import dataclass, field
 from burnish.proxy.client_headers import COMPLETION_ID, INSTRUCTIONS
 from burnish.proxy.http.headers import RawHeaders, by_name, first
 from burnish.proxy.http.response import UpstreamResponse
-from burnish.proxy.records import Exchange, Outcome
+from burnish.proxy.records import Asked, Completion, Ended, Outcome, Served, Wire
 from burnish.proxy.relay.routing import Target
 
-# A reply longer than this is passed through whole, but its copy for the log ends here.
+# A longer reply is passed through whole, but its copy for the log ends here.
 CAPTURE_LIMIT_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Flight:
-    """One completion under way."""
+class Ending:
+    """How a request is ending; a success is final."""
 
-    completion_id: str
-    surface: str
-    started_at: float
-    clock: float
-    body: bytes
-    model: str | None
-    caller: str
-    session: str | None
-    retry: int
-    sub_agent: bool
-    traceparent: str | None = None
-    target: Target | None = None
+    clock: float = field(default_factory=time.perf_counter)
+    """When it began, by ``time.perf_counter``."""
     status: int | None = None
-    content_type: str = ""
-    content_encoding: str = ""
     first_byte_s: float | None = None
-    chunks: list[bytes] = field(default_factory=list)
-    captured_bytes: int = 0
     outcome: Outcome = "cancelled"
     error: str | None = None
+
+    def fail(self, outcome: Outcome, error: str) -> None:
+        if self.outcome != "complete":
+            self.outcome, self.error = outcome, error
+
+    def first_byte(self) -> None:
+        if self.first_byte_s is None:
+            self.first_byte_s = time.perf_counter() - self.clock
+
+    @property
+    def total_s(self) -> float:
+        return time.perf_counter() - self.clock
+
+
+@dataclass(slots=True, kw_only=True)
+class Flight(Ending):
+    """One completion under way."""
+
+    id: str
+    asked: Asked
+    model: str | None
+    """None if the request names none."""
+    served: Served
+    body: bytes
+    traceparent: str | None = None
+    content_type: str = ""
+    content_encoding: str = ""
+    chunks: list[bytes] = field(default_factory=list)
+    captured_bytes: int = 0
     instructions: str | None = None
     """What is added to the system prompt."""
     instruction_count: int | None = None
@@ -46,57 +61,41 @@ class Flight:
     as_sent: bool = False
     """The engine has refused it with an addition, so it goes as the client sent it."""
 
+    def served_by(self, target: Target) -> None:
+        self.served = Served(
+            upstream=self.served.upstream,
+            model_served=target.model or self.asked.model_asked,
+            adapter_version=target.version,
+            base_digest=target.base_digest,
+        )
+
     def head(self, response: UpstreamResponse) -> RawHeaders:
-        """Take note of the head of the answer; return the headers that burnish adds to it."""
+        """Record the head of the answer; return the headers that burnish adds to it."""
         self.status = response.status
         headers = by_name(response.headers)
         self.content_type = first(headers, b"content-type") or ""
         self.content_encoding = (first(headers, b"content-encoding") or "").lower()
-        added = [(COMPLETION_ID, self.completion_id.encode())]
+        added = [(COMPLETION_ID, self.id.encode())]
         if self.instruction_count is not None:
             added.append((INSTRUCTIONS, str(self.instruction_count).encode()))
         return added
 
     def tee(self, chunk: bytes) -> None:
         """Keep a reference to a chunk that goes through."""
-        if self.first_byte_s is None:
-            self.first_byte_s = time.perf_counter() - self.clock
+        self.first_byte()
         self.captured_bytes += len(chunk)
         if self.captured_bytes <= CAPTURE_LIMIT_BYTES:
             self.chunks.append(chunk)
         else:
             self.error = f"only the first {CAPTURE_LIMIT_BYTES} bytes were kept for the log"
 
-    def fail(self, outcome: Outcome, error: str) -> None:
-        """Say how it ended, unless it had ended well before."""
-        if self.outcome != "complete":
-            self.outcome, self.error = outcome, error
-
-    def landed(self, upstream: str) -> Exchange:
+    def finish(self) -> Completion:
         """Return the record for the log."""
-        target = self.target
-        return Exchange(
-            completion_id=self.completion_id,
-            surface=self.surface,
-            started_at=self.started_at,
-            first_byte_s=self.first_byte_s,
-            total_s=time.perf_counter() - self.clock,
-            request_body=self.body,
-            status=self.status,
-            content_type=self.content_type,
-            content_encoding=self.content_encoding,
-            chunks=tuple(self.chunks),
-            outcome=self.outcome,
-            error=self.error,
-            upstream=upstream,
-            model_asked=self.model or "",
-            model_served=(target and target.model) or self.model or "",
-            adapter_version=target.version if target else None,
-            base_digest=target.base_digest if target else None,
-            caller=self.caller,
-            session=self.session,
-            retry=self.retry,
-            sub_agent=self.sub_agent,
-            instructions=self.instructions,
-            traceparent=self.traceparent,
+        return Completion(
+            self.id,
+            self.asked,
+            self.served,
+            Ended(self.outcome, self.total_s, self.status, self.error, self.first_byte_s),
+            self.instructions,
+            Wire(self.body, tuple(self.chunks), self.content_type, self.content_encoding, self.traceparent),
         )

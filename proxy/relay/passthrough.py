@@ -17,7 +17,7 @@ from burnish.proxy.errors import BurnishError
 from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import Client, in_time, parse, read_body, request_body, stream
 from burnish.proxy.relay.outbound import Outbound, naming
 from burnish.proxy.relay.passthrough_record import PassthroughUnderWay
@@ -31,10 +31,10 @@ UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 class Captures(Protocol):
-    """Keeps what was said."""
+    """The log, as the relay needs it."""
 
-    def capture(self, exchange: Exchange) -> None:
-        """Take an exchange; returns at once."""
+    def capture(self, entry: Completion | Passthrough) -> None:
+        """Take a record; returns at once."""
         ...
 
 
@@ -63,7 +63,7 @@ class PassthroughRelay:
         tunnel: ClientEnd | None = scope.get("extensions", {}).get(TUNNEL, {}).get("end")
         passthrough = PassthroughUnderWay(scope)
         async with Client(receive, watch=False) as client:
-            body = request_body(receive, named_headers(scope), client, passthrough.asked.add)
+            body = request_body(receive, named_headers(scope), client, passthrough.request.add)
             if body is None:
                 client.watch()
             exchange: Awaitable[None]
@@ -79,7 +79,7 @@ class PassthroughRelay:
         passthrough = PassthroughUnderWay(scope)
         body = await read_body(receive, named_headers(scope), self._max_body_bytes)
         model = passthrough.model = surface.read(parse(body)).model
-        passthrough.asked.add(body)
+        passthrough.request.add(body)
         async with Client(receive) as client:
             exchange = self._exchange(scope, send, client, body, passthrough, model=model)
             await self._noted(self._in_time(exchange, client), client, passthrough)
@@ -109,7 +109,7 @@ class PassthroughRelay:
             if client.gone:
                 passthrough.fail("cancelled", "the client went away")
             if logged:
-                self._log.capture(passthrough.over(self._upstream.name))
+                self._log.capture(passthrough.finish(self._upstream.name))
 
     async def _exchange(
         self,

@@ -17,7 +17,8 @@ from burnish.proxy.http.headers import RawHeaders, by_name, first, named_headers
 from burnish.proxy.http.response import UpstreamResponse
 from burnish.proxy.http.tunnel import End
 from burnish.proxy.ids import passthrough_id
-from burnish.proxy.records import Exchange, Outcome, PassthroughFigures
+from burnish.proxy.records import Passthrough
+from burnish.proxy.relay.flight import Ending
 
 # Servers name model and usage before or behind what may be megabytes of numbers.
 ENDS_BYTES = 4096
@@ -55,95 +56,72 @@ class Ends:
         return self._first if self.size <= ENDS_BYTES else self._first + b"\n" + self._last
 
 
-class PassthroughUnderWay:
-    """One request under way."""
+class PassthroughUnderWay(Ending):
+    """One passthrough until it ends."""
 
     def __init__(self, scope: Scope) -> None:
-        headers = named_headers(scope)
-        self._id = passthrough_id()
-        self._started_at, self._clock = time.time(), time.perf_counter()
-        self._method, self._path, self._query = scope["method"], scope["path"], scope["query_string"]
-        self._caller, self._session = caller_of(headers), first(headers, *SESSION_HEADERS)
-        self._status: int | None = None
-        self._first_byte_s: float | None = None
+        super().__init__()
+        self._scope = scope
+        self._id, self._started_at = passthrough_id(), time.time()
         self._encoding = ""
         self._packed: list[bytes] = []
-        self._error: str | None = None
-        self.outcome: Outcome = "cancelled"
         self.model: str | None = None
-        """What the request names, where somebody has read that."""
-        self.asked, self._answered = Ends(), Ends()
+        """The model that the request names, if its body was read."""
+        self.request, self._response = Ends(), Ends()
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
-        """Take note of the head of the answer, to which nothing is added."""
-        self._status = response.status
+        """Record the head of the answer; return the headers to add to it: none."""
+        self.status = response.status
         self._encoding = (first(by_name(response.headers), b"content-encoding") or "").lower()
         return []
 
     def tee(self, chunk: bytes) -> None:
-        """Take note of a chunk that goes through."""
-        if self._first_byte_s is None:
-            self._first_byte_s = time.perf_counter() - self._clock
-        self._answered.add(chunk)
-        if self._encoding and self._answered.size <= PACKED_BYTES:
+        """Record a chunk that goes through."""
+        self.first_byte()
+        self._response.add(chunk)
+        if self._encoding and self._response.size <= PACKED_BYTES:
             self._packed.append(chunk)
 
     def carried(self, client: End, upstream: End, *, ended: bool) -> None:
-        """Take note of what went through a tunnel, and how it ended; not ``ended``: it was silent for too long."""
-        self.asked.size, self._answered.size = client.heard_bytes, upstream.heard_bytes
+        """Record what went through a tunnel, and how it ended; not ``ended``: neither side sent for too long."""
+        self.request.size, self._response.size = client.heard_bytes, upstream.heard_bytes
         if client.fault:
             self.fail("cancelled", f"the client's connection broke: {client.fault}")
         elif upstream.fault:
             self.fail("cut", f"the upstream broke off: {upstream.fault}")
         elif not ended:
-            self.fail("cut", "neither side said anything for idle_timeout_s")
+            self.fail("cut", "neither side sent anything for idle_timeout_s")
         else:
             self.outcome = "complete"
 
-    def fail(self, outcome: Outcome, error: str) -> None:
-        """Say how it ended, unless it had ended well before."""
-        if self.outcome != "complete":
-            self.outcome, self._error = outcome, error
-
-    def over(self, upstream: str) -> Exchange:
+    def finish(self, upstream: str) -> Passthrough:
         """Return the record for the log."""
-        usage = self._usage()
-        passthrough = PassthroughFigures(
-            method=self._method,
-            path=self._path[:PATH_CHARS],
-            request_bytes=self.asked.size,
-            response_bytes=self._answered.size,
+        usage, headers = self._usage(), named_headers(self._scope)
+        return Passthrough(
+            id=self._id,
+            created_at=self._started_at,
+            method=self._scope["method"],
+            path=self._scope["path"][:PATH_CHARS],
+            model=(self.model or self._named() or "")[:MODEL_CHARS] or None,
+            upstream=upstream,
+            status=self.status,
+            outcome=self.outcome,
+            error=self.error,
+            caller=caller_of(headers),
+            session=first(headers, *SESSION_HEADERS),
+            request_bytes=self.request.size,
+            response_bytes=self._response.size,
             prompt_tokens=_first_count(usage, PROMPT_TOKENS),
             completion_tokens=_first_count(usage, COMPLETION_TOKENS),
-        )
-        model = (self.model or self._named() or "")[:MODEL_CHARS]
-        return Exchange(
-            completion_id=self._id,
-            surface="",
-            started_at=self._started_at,
-            first_byte_s=self._first_byte_s,
-            total_s=time.perf_counter() - self._clock,
-            request_body=b"",
-            status=self._status,
-            content_type="",
-            content_encoding="",
-            chunks=(),
-            outcome=self.outcome,
-            error=self._error,
-            upstream=upstream,
-            model_asked=model,
-            model_served=model,
-            adapter_version=None,
-            caller=self._caller,
-            session=self._session,
-            passthrough=passthrough,
+            first_byte_s=self.first_byte_s,
+            total_s=self.total_s,
         )
 
     def _named(self) -> str | None:
         """Return the model that the query or the body names."""
-        if b"model=" in self._query:
-            return next(iter(parse_qs(self._query.decode("latin-1")).get("model", ())), None)
-        if found := MODEL.search(self.asked.both()):
+        if b"model=" in self._scope["query_string"]:
+            return next(iter(parse_qs(self._scope["query_string"].decode("latin-1")).get("model", ())), None)
+        if found := MODEL.search(self.request.both()):
             quoted, plain = found.groups()
             try:
                 # Half characters are none that the log can hold.
@@ -156,7 +134,7 @@ class PassthroughUnderWay:
 
     def _usage(self) -> dict[str, Any]:
         """Return the usage that the answer states in plain sight; {} where it has none."""
-        found = self._unpacked() if self._encoding else self._answered.both()
+        found = self._unpacked() if self._encoding else self._response.both()
         text = found.decode("utf-8", "replace")
         for at in USAGE.finditer(text):
             try:
@@ -168,7 +146,7 @@ class PassthroughUnderWay:
 
     def _unpacked(self) -> bytes:
         """Return the beginning and the end of a compressed answer; b"" where that is too much, or cannot be read."""
-        if self._answered.size > PACKED_BYTES or self._encoding not in PACKED:
+        if self._response.size > PACKED_BYTES or self._encoding not in PACKED:
             return b""
         whole = Ends()
         with suppress(zlib.error):

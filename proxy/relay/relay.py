@@ -25,6 +25,7 @@ from burnish.proxy.http.pool import Pool
 from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.ids import completion_id as new_completion_id
 from burnish.proxy.instructions.instructions import Addition
+from burnish.proxy.records import Asked, Served
 from burnish.proxy.relay.client import Client, in_time, parse, read_body, stream
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.outbound import Outbound, naming
@@ -147,26 +148,31 @@ class Relay:
             cut = exchanges(request.messages)
         if cut or request.after_command:
             body = orjson.dumps(surface.without(parsed, request, cut))
+        model, upstream = request.model, self._upstream.name
         flight = Flight(
-            completion_id=new_completion_id(),
-            surface=surface.name,
-            started_at=started_at,
             clock=clock,
+            id=new_completion_id(),
+            asked=Asked(
+                created_at=started_at,
+                surface=surface.name,
+                model_asked=model or "",
+                caller=caller,
+                session=session,
+                retry=_retry_count(headers),
+                sub_agent=first(headers, *SUB_AGENT_HEADERS) is not None,
+            ),
+            model=model,
+            served=Served(upstream, model_served=model or ""),
             body=body,
-            model=request.model,
-            caller=caller,
-            session=session,
-            retry=_retry_count(headers),
-            sub_agent=first(headers, *SUB_AGENT_HEADERS) is not None,
             traceparent=first(headers, b"traceparent") if self._traced else None,
         )
         try:
             await self._fly(flight, scope, receive, send)
         except BurnishError as error:
-            error.headers.append((COMPLETION_ID, flight.completion_id.encode()))
+            error.headers.append((COMPLETION_ID, flight.id.encode()))
             raise
         finally:
-            self._log.capture(flight.landed(self._upstream.name))
+            self._log.capture(flight.finish())
 
     async def _fly(self, flight: Flight, scope: Scope, receive: Receive, send: Send) -> None:
         async with Client(receive) as client:
@@ -186,8 +192,9 @@ class Relay:
     async def _attempt(self, flight: Flight, scope: Scope, send: Send, client: Client) -> None:
         tried: list[Target] = []
         while True:
-            target = flight.target = await self._upstream.target(flight.model, scope["headers"])
+            target = await self._upstream.target(flight.model, scope["headers"])
             tried.append(target)
+            flight.served_by(target)
             try:
                 body = (
                     await self._with_instructions(flight, scope, target)
@@ -215,8 +222,8 @@ class Relay:
         """Ask a target as the client asks, or in chat where it understands nothing else."""
         translator = self._translator
         response = None
-        if not translator.needed(target, flight.surface):
-            path, named = naming(SURFACES[flight.surface], target, scope["raw_path"], body)
+        if not translator.needed(target, flight.asked.surface):
+            path, named = naming(SURFACES[flight.asked.surface], target, scope["raw_path"], body)
             response = await self._outbound.send(scope, target, named, path)
             if response.status not in UNKNOWN_PATH:
                 return response
@@ -228,11 +235,11 @@ class Relay:
         The body is written anew, so that the addition stands in it whatever its shape: the same JSON, other bytes.
         """
         flight.instructions = None
-        addition = await self._instructions.addition(flight.caller, target.version)
+        addition = await self._instructions.addition(flight.asked.caller, target.version)
         flight.instruction_count = 0 if addition else None
         if addition is None or flight.as_sent:
             return flight.body
-        asked = SURFACES[flight.surface].with_system(parse(flight.body), addition.text)
+        asked = SURFACES[flight.asked.surface].with_system(parse(flight.body), addition.text)
         if asked is None:
             return flight.body
         flight.instructions, flight.instruction_count = addition.text, addition.count

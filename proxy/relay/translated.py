@@ -138,7 +138,7 @@ class Translator:
         if LIMIT in chat and _is_openai(target.url):
             chat[NEW_LIMIT] = chat.pop(LIMIT)
         sent = append_members(orjson.dumps(chat), target.fields)
-        writer = translation.writer(surface, asked, flight.completion_id, model or "")
+        writer = translation.writer(surface, asked, flight.id, model or "")
         response = await self._ask(self._as_chat(scope, target), target, sent, CHAT_PATH.encode())
         with ExitStack() as answered:
             answered.enter_context(response)
@@ -171,7 +171,7 @@ class Translator:
 
     async def _before(self, name: str, flight: Flight, param: str) -> list[dict[str, Any]]:
         """Return the messages up to what a member of a request names. Raises InvalidRequest."""
-        held = await self._held(name, flight.caller, flight.session)
+        held = await self._held(name, flight.asked.caller, flight.asked.session)
         if held is None:
             what, code = NOT_FOUND[param]
             why = "the upstream keeps none, and burnish has not logged it"

@@ -21,7 +21,7 @@ from burnish.adapters.route import LiveRoute
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.relay import Answer
 from burnish.proxy.workers.link import Link, Told
 from burnish.proxy.workers.offer import Offer
@@ -107,9 +107,9 @@ class Hub:
 
     # -- what workers say ----------------------------------------------------------------------------------------------
 
-    def capture(self, fields: tuple[Any, ...]) -> None:
+    def capture(self, entry: Completion | Passthrough) -> None:
         """Log what a worker has answered."""
-        self._log.capture(Exchange._make(fields))
+        self._log.capture(entry)
 
     def uses(self, worker: Worker, used: Counter[int]) -> None:
         """Take note of the versions that a worker has leased."""

@@ -27,7 +27,7 @@ from burnish.proxy.http.listener import tune_interpreter
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.observe.traces import traces_wanted
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import read_body
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
@@ -146,9 +146,9 @@ class _Worker:
             self.app = App(self._guard, self._own, relay, partial(self.link.tell, "refused"))
             self.begun.set()
 
-    def capture(self, exchange: Exchange) -> None:
-        """Hand over what was said to the log."""
-        self.link.tell("capture", tuple(exchange))
+    def capture(self, entry: Completion | Passthrough) -> None:
+        """Hand a record over to the log."""
+        self.link.tell("capture", entry)
 
     async def held(self, name: str, caller: str, session: str | None) -> list[dict[str, Any]] | None:
         """Ask the log for the messages up to a response, and the response."""

@@ -294,7 +294,7 @@ async def test_a_turn_is_rated_and_taken_back_as_one(tmp_path: Path):
 async def test_the_next_turn_and_what_was_asked_again_are_shown(tmp_path: Path):
     async with service(tmp_path) as burnish:
         made = [
-            capture(burnish.log, [user("hi")], text, started_at=1_790_000_000.0 + 10 * number, total_s=1.0)
+            capture(burnish.log, [user("hi")], text, created_at=1_790_000_000.0 + 10 * number, total_s=1.0)
             for number, text in enumerate(("Hello!", "Good day!"))
         ]
         next_ = capture(burnish.log, [user("hi"), assistant("Good day!"), user("shorter")], "Hi.")

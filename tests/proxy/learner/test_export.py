@@ -20,28 +20,15 @@ from burnish.proxy.learner.export import (
     samples,
     spoken,
 )
-from burnish.proxy.records import Completion, RatedCompletion
+from burnish.proxy.records import RatedCompletion
+from tests.support import records
+from tests.support.records import changed
 
-PLAIN = Completion(
-    id="cmpl_1",
+PLAIN = changed(
+    records.PLAIN,
     conversation_id="conv_1",
-    response_id=None,
-    surface="chat",
-    created_at=0.0,
-    outcome="complete",
-    status=200,
-    error=None,
     finish_reason="stop",
-    model_asked="default",
-    model_served="smollm2",
-    upstream="embedded:smollm2",
     adapter_version=0,
-    caller="local",
-    session=None,
-    prompt_tokens=1,
-    completion_tokens=1,
-    first_byte_s=0.1,
-    total_s=0.2,
     messages=({"role": "user", "content": "Hi"},),
     reply={"role": "assistant", "content": "Hello."},
 )
@@ -51,7 +38,7 @@ POLICIES = Policies("sha256:ours", (2,))
 
 
 def rated(conversation: str, reward: float, number: int = 0, **changes: Any) -> RatedCompletion:
-    completion = replace(PLAIN, id=f"cmpl_{conversation}_{number}", conversation_id=conversation, **changes)
+    completion = changed(PLAIN, id=f"cmpl_{conversation}_{number}", conversation_id=conversation, **changes)
     return RatedCompletion(completion, reward, 1.0, (f"fb_{conversation}_{number}",), None, None)
 
 

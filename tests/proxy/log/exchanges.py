@@ -12,7 +12,8 @@ import orjson
 
 from burnish.proxy.ids import completion_id, passthrough_id
 from burnish.proxy.log import Log
-from burnish.proxy.records import Exchange, PassthroughFigures
+from burnish.proxy.records import Completion, Passthrough
+from tests.support.records import PLAIN, changed
 
 Message = dict[str, Any]
 
@@ -36,54 +37,38 @@ def answered(message: Message, *, response_id: str = "chatcmpl-1", finish: str =
     return orjson.dumps({"id": response_id, "object": "chat.completion", "choices": [choice], "usage": usage})
 
 
-def exchange(messages: list[Message], reply: str | Message = "Hello!", **changes: Any) -> Exchange:
+def exchange(messages: list[Message], reply: str | Message = "Hello!", **changes: Any) -> Completion:
     """One request and its answer; ``params`` go into the request, everything else into the record."""
     message = assistant(reply) if isinstance(reply, str) else reply
     params = changes.pop("params", {})
     facts: dict[str, Any] = {
-        "completion_id": completion_id(),
-        "surface": "chat",
-        "started_at": time.time(),
-        "first_byte_s": 0.1,
-        "total_s": 0.2,
+        "id": completion_id(),
+        "created_at": time.time(),
         "request_body": orjson.dumps({"model": "smollm2", "messages": messages, **params}),
-        "status": 200,
         "content_type": "application/json",
-        "content_encoding": "",
         "chunks": (answered(message, response_id=changes.pop("response_id", "chatcmpl-1")),),
-        "outcome": "complete",
-        "error": None,
-        "upstream": "http://127.0.0.1:1",
-        "model_asked": "smollm2",
-        "model_served": "smollm2@v1",
-        "adapter_version": 1,
-        "caller": "local",
-        "session": None,
     }
-    return Exchange(**facts | changes)
+    return changed(PLAIN, **facts | changes)
 
 
 def capture(log: Log, messages: list[Message], reply: str | Message = "Hello!", **changes: Any) -> str:
     """Capture an exchange and return its id."""
     made = exchange(messages, reply, **changes)
     log.capture(made)
-    return made.completion_id
+    return made.id
 
 
 def pass_on(log: Log, path: str = "/v1/embeddings", **changes: Any) -> str:
-    """Capture what was merely passed through and return its id."""
-    figures = {"request_bytes": 20, "response_bytes": 3000, "prompt_tokens": 4, "completion_tokens": None}
-    facts = {
-        "completion_id": passthrough_id(),
-        "surface": "",
-        "request_body": b"",
-        "chunks": (),
-        "model_asked": "small",
-        "passthrough": PassthroughFigures(method="POST", path=path, **figures),
-    }
-    made = exchange([], **facts | changes)
+    """Capture a passthrough and return its id."""
+    facts: dict[str, Any] = {
+        "id": passthrough_id(), "created_at": time.time(), "method": "POST", "path": path, "model": "small",
+        "upstream": "http://127.0.0.1:1", "status": 200, "outcome": "complete", "error": None, "caller": "local",
+        "session": None, "request_bytes": 20, "response_bytes": 3000, "prompt_tokens": 4,
+        "completion_tokens": None, "first_byte_s": 0.1, "total_s": 0.2,
+    }  # fmt: skip
+    made = Passthrough(**facts | changes)
     log.capture(made)
-    return made.completion_id
+    return made.id
 
 
 @asynccontextmanager

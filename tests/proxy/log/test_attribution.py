@@ -258,5 +258,5 @@ async def test_every_answer_is_found_again_in_every_known_rewrite(
             log.capture(sent)
             history.append(reply)
             found = await log.resolve_history(REWRITES[rewrite](history), "local")
-            assert found.id == sent.completion_id
+            assert found.id == sent.id
         assert len({each.conversation_id for each in await log.completions(limit=len(questions))}) == 1

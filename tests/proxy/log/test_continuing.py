@@ -10,11 +10,12 @@ import orjson
 import pytest
 
 from burnish.proxy.log import Log
-from burnish.proxy.log.capture import understand
+from burnish.proxy.log.capture import parsed
 from burnish.proxy.log.intake import Intake
-from burnish.proxy.records import Exchange, FeedbackDraft
+from burnish.proxy.records import Completion, FeedbackDraft
 from tests.proxy.log.exchanges import exchange, opened
 from tests.proxy.log.test_intake import content_of, database
+from tests.support.records import changed
 from tests.support.responses import message, response
 
 
@@ -26,15 +27,15 @@ def asked(
     previous: str | None = None,
     instructions: str | None = None,
     **more: Any,
-) -> Exchange:
+) -> Completion:
     """A request to go on from a response, and the answer to it."""
     body = {"model": "m", "input": text, "instructions": instructions, "previous_response_id": previous}
     made = exchange([], surface="responses", request_body=orjson.dumps(body), **more)
-    return made._replace(chunks=(orjson.dumps(response(message(says), response_id=name)),))
+    return changed(made, chunks=(orjson.dumps(response(message(says), response_id=name)),))
 
 
-async def contents(log: Log, made: Exchange) -> list[Any]:
-    return [each["content"] for each in (await log.completion(made.completion_id)).messages]
+async def contents(log: Log, made: Completion) -> list[Any]:
+    return [each["content"] for each in (await log.completion(made.id)).messages]
 
 
 async def test_in_one_batch_and_in_several_it_stands_on_all_before(tmp_path: Path):
@@ -46,7 +47,7 @@ async def test_in_one_batch_and_in_several_it_stands_on_all_before(tmp_path: Pat
         last = asked("And?", "No.", "r3", previous="r2")
         log.capture(last)
         assert await contents(log, last) == ["Hi", "Hello.", "More", "Sure.", "And?"]
-        found = [await log.completion(turn.completion_id) for turn in (*turns, last)]
+        found = [await log.completion(turn.id) for turn in (*turns, last)]
         assert len({each.conversation_id for each in found}) == 1
 
 
@@ -84,7 +85,7 @@ async def test_what_failed_before_is_gone_on_from_without_a_reply(tmp_path: Path
     async with opened(tmp_path) as log:
         failed = asked("Hi", "", "r1")
         body = response(status="failed", error={"message": "oops"}, response_id="r1")
-        log.capture(failed._replace(chunks=(orjson.dumps(body),)))
+        log.capture(changed(failed, chunks=(orjson.dumps(body),)))
         again = asked("Again", "Yes.", "r2", previous="r1")
         log.capture(again)
         assert await contents(log, again) == ["Hi", "Again"]
@@ -104,16 +105,16 @@ async def test_what_the_user_says_next_is_known_of_a_rated_answer(tmp_path: Path
         )
         for each in (first, second):
             log.capture(each)
-        await log.add_feedback(FeedbackDraft(first.completion_id, target="rl", reward=1.0))
+        await log.add_feedback(FeedbackDraft(first.id, target="rl", reward=1.0))
         (rated,) = await log.rated()
         assert rated.next_turn == "Why?"
-        assert (await log.completion(second.completion_id)).continues == first.completion_id
+        assert (await log.completion(second.id)).continues == first.id
 
 
-def talks(seed: int, *, held: bool) -> list[Exchange]:
+def talks(seed: int, *, held: bool) -> list[Completion]:
     """Conversations that go on from any point, each turn either resent whole or naming the response before."""
     chance = random.Random(seed)
-    made: list[Exchange] = []
+    made: list[Completion] = []
     histories: list[list[dict[str, Any]]] = [[]]
     for number in range(40):
         at = chance.randrange(len(histories))
@@ -121,7 +122,7 @@ def talks(seed: int, *, held: bool) -> list[Exchange]:
         says = chance.choice(["OK.", f"answer {number}"])
         body = (new, f"r{at - 1}") if held and at else ([*histories[at], *new], None)
         each = asked(body[0], says, f"r{number}", previous=body[1], instructions=chance.choice(["A", "B"]))
-        made.append(each._replace(completion_id=f"cmpl_{number:026}"))
+        made.append(changed(each, id=f"cmpl_{number:026}"))
         histories.append([*histories[at], *new, message(says)])
     return made
 
@@ -130,7 +131,7 @@ def talks(seed: int, *, held: bool) -> list[Exchange]:
 def test_the_log_is_the_same_whoever_holds_the_history(seed: int):
     stored = []
     for held in (False, True):
-        captured = [understand(each) for each in talks(seed, held=held)]
+        captured = [parsed(each) for each in talks(seed, held=held)]
         for size in (1, 7, 40):
             connection = database()
             intake = Intake(connection)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from burnish.proxy.log.capture import Captured, understand
+from burnish.proxy.log.capture import parsed
 from burnish.proxy.log.intake import Intake
 from burnish.proxy.log.migrations import migrate
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Completion
 from tests.proxy.log.exchanges import assistant, capture, exchange, opened, system, user
 
 
@@ -41,11 +41,11 @@ def content_of(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
     return rows + tree + connection.execute("SELECT digest, body FROM content ORDER BY 1").fetchall()
 
 
-def talks(seed: int) -> list[Exchange]:
+def talks(seed: int) -> list[Completion]:
     """Conversations of several callers that go on, split, begin the same and are tried again."""
     chance = random.Random(seed)
     histories: list[list[dict[str, Any]]] = [[system("be kind")], [], [user("same")]]
-    made: list[Exchange] = []
+    made: list[Completion] = []
     for number in range(60):
         history = list(chance.choice(histories))
         history.append(user(chance.choice(["why?", "how?", f"what is {number}?"])))
@@ -66,7 +66,7 @@ def talks(seed: int) -> list[Exchange]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_batches_of_any_size_store_the_same(seed: int):
-    captured = [understand(each) for each in talks(seed)]
+    captured = [parsed(each) for each in talks(seed)]
     stored = []
     for size in (1, 7, 60):
         connection = database()
@@ -82,26 +82,26 @@ def test_batches_of_any_size_store_the_same(seed: int):
 
 def test_tools_are_stored_once_whatever_a_client_notes_of_each_request():
     notes = [{"client_metadata": {"turn": f"{number}" * 300}, "tools": ["x" * 300]} for number in range(3)]
-    made = [understand(exchange([user("hi")], params=params)) for params in notes]
+    made = [parsed(exchange([user("hi")], params=params)) for params in notes]
     assert len({captured.definitions for captured in made}) == 1
     assert len({captured.settings for captured in made}) == 3
 
 
 def test_a_long_history_that_is_new_is_stored_once(tmp_path: Path):
     history = [each for turn in range(300) for each in (user(f"q{turn}"), assistant(f"a{turn}"))]
-    made = [understand(exchange([*history, user(f"end {number}")])) for number in range(3)]
+    made = [parsed(exchange([*history, user(f"end {number}")])) for number in range(3)]
     connection = database()
     Intake(connection).add(made)
     assert connection.execute("SELECT count(*) FROM node").fetchone() == (603,)
     later = Intake(connection)  # which remembers nothing
-    later.add([understand(exchange([*history, user("end 0"), assistant("Hello!"), user("and now?")]))])
+    later.add([parsed(exchange([*history, user("end 0"), assistant("Hello!"), user("and now?")]))])
     assert connection.execute("SELECT count(*) FROM node").fetchone() == (605,)
     assert connection.execute("SELECT count(DISTINCT conversation_id) FROM completion").fetchone()[0] < 4
     connection.close()
 
 
 def test_what_is_stored_already_stays_as_it_is():
-    captured: list[Captured] = [understand(exchange([user(str(number))])) for number in range(3)]
+    captured = [parsed(exchange([user(str(number))])) for number in range(3)]
     connection = database()
     Intake(connection).add(captured[:2])
     before = connection.execute("SELECT id, conversation_id FROM completion").fetchall()

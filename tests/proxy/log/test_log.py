@@ -7,6 +7,7 @@ import gzip
 import os
 import sqlite3
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from burnish.proxy.errors import ConfigError, NotFound, Unavailable
 from burnish.proxy.ids import run_id
 from burnish.proxy.log import Log
-from burnish.proxy.records import FeedbackDraft, Run
+from burnish.proxy.records import Asked, Completion, Ended, FeedbackDraft, Run, Served
 from tests.proxy.log.exchanges import assistant, capture, exchange, opened, system, user
 from tests.support.upstream import events
 
@@ -25,31 +26,32 @@ TOOLS = [
 
 
 async def test_a_completion_comes_back_as_it_was(tmp_path: Path):
-    messages = [system("be brief"), user("hi"), assistant("hello"), user("capital of France?")]
+    asked = Asked(5.0, "chat", "smollm2", "ann", session="s", retry=1, sub_agent=True)
+    served = Served("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0")
+    params = {"temperature": 0.7, "tools": TOOLS}
+    made = exchange([system("Be brief."), user("Name a color.")], "Blue.", params=params, error="warned")
+    made = replace(made, asked=asked, served=served, instructions="more words")
     async with opened(tmp_path) as log:
-        made = exchange(
-            messages, "Paris", params={"temperature": 0.5, "tools": TOOLS}, session="s", caller="ann"
-        )
         log.capture(made)
-        found = await log.completion(made.completion_id)
-    assert list(found.messages) == messages
-    assert found.params == {"temperature": 0.5, "tools": TOOLS}
-    assert found.reply == assistant("Paris")
-    assert found.prompt == "capital of France?"
-    assert (found.response_id, found.finish_reason, found.outcome, found.status) == (
-        "chatcmpl-1",
-        "stop",
-        "complete",
-        200,
+        found = await log.completion(made.id)
+    answered = made.ended._replace(
+        response_id="chatcmpl-1", finish_reason="stop", prompt_tokens=5, completion_tokens=2
     )
-    assert (found.prompt_tokens, found.completion_tokens, found.first_byte_s, found.total_s) == (
-        5,
-        2,
-        0.1,
-        0.2,
+    assert found == Completion(
+        made.id,
+        asked,
+        served,
+        answered,
+        "more words",
+        conversation_id=found.conversation_id,
+        messages=(system("Be brief."), user("Name a color.")),
+        params=params,
+        prompt="Name a color.",
+        reply=assistant("Blue."),
     )
-    assert (found.model_asked, found.model_served, found.adapter_version) == ("smollm2", "smollm2@v1", 1)
-    assert (found.caller, found.session, found.rating) == ("ann", "s", None)
+    facts = asked._asdict() | served._asdict() | answered._asdict()
+    defaults = Asked._field_defaults | Served._field_defaults | Ended._field_defaults
+    assert [name for name in defaults if facts[name] == defaults[name]] == [], "a default proves nothing"
 
 
 async def test_it_is_still_there_after_reopening(tmp_path: Path):
@@ -112,9 +114,9 @@ async def test_endings_are_told_apart(tmp_path: Path):
     async with opened(tmp_path) as log:
         for made in cases.values():
             log.capture(made)
-        found = {name: await log.completion(made.completion_id) for name, made in cases.items()}
-    assert {name: each.outcome for name, each in found.items()} == {name: name for name in cases}
-    assert [each.error for each in found.values()] == [
+        found = {name: await log.completion(made.id) for name, made in cases.items()}
+    assert {name: each.ended.outcome for name, each in found.items()} == {name: name for name in cases}
+    assert [each.ended.error for each in found.values()] == [
         None,
         "upstream broke off",
         "the client went away",
@@ -129,17 +131,17 @@ async def test_a_stream_that_ends_cleanly_without_an_end_is_a_cut_one(tmp_path: 
     made = exchange([user("a")], chunks=tuple(events("one", done=False)), content_type="text/event-stream")
     async with opened(tmp_path) as log:
         log.capture(made)
-        found = await log.completion(made.completion_id)
-    assert found.outcome == "cut"
-    assert "finish_reason" in (found.error or "")
+        found = await log.completion(made.id)
+    assert found.ended.outcome == "cut"
+    assert "finish_reason" in (found.ended.error or "")
 
 
 async def test_upstream_errors_keep_their_text(tmp_path: Path):
     made = exchange([user("a")], status=429, chunks=(b'{"error":{"message":"slow ', b'down"}}'))
     async with opened(tmp_path) as log:
         log.capture(made)
-        found = await log.completion(made.completion_id)
-    assert (found.outcome, found.status, found.error) == (
+        found = await log.completion(made.id)
+    assert (found.ended.outcome, found.ended.status, found.ended.error) == (
         "complete",
         429,
         '{"error":{"message":"slow down"}}',
@@ -148,10 +150,12 @@ async def test_upstream_errors_keep_their_text(tmp_path: Path):
 
 async def test_a_compressed_answer_is_read(tmp_path: Path):
     made = exchange([user("a")], "packed")
-    packed = exchange([user("a")], chunks=(gzip.compress(b"".join(made.chunks)),), content_encoding="gzip")
+    packed = exchange(
+        [user("a")], chunks=(gzip.compress(b"".join(made.wire.chunks)),), content_encoding="gzip"
+    )
     async with opened(tmp_path) as log:
         log.capture(packed)
-        assert (await log.completion(packed.completion_id)).reply == assistant("packed")
+        assert (await log.completion(packed.id)).reply == assistant("packed")
 
 
 async def test_pages_go_back_in_time_without_gap(tmp_path: Path):

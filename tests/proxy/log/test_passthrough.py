@@ -23,7 +23,7 @@ async def ids(log: Log) -> list[str]:
 
 async def test_it_is_listed_by_itself_latest_first(tmp_path: Path) -> None:
     async with opened(tmp_path) as log:
-        first = pass_on(log, started_at=5.0)
+        first = pass_on(log, created_at=5.0)
         completion = capture(log, [user("q")])
         others = [pass_on(log, f"/v1/files/{number}") for number in range(3)]
         assert await ids(log) == [first, *others]
@@ -43,7 +43,7 @@ async def test_it_is_listed_by_itself_latest_first(tmp_path: Path) -> None:
 
 async def test_it_goes_when_completions_go(tmp_path: Path) -> None:
     async with opened(tmp_path) as log:
-        old = [pass_on(log, started_at=time.time() - 40 * DAY_S) for _ in range(3000)]
+        old = [pass_on(log, created_at=time.time() - 40 * DAY_S) for _ in range(3000)]
         new = [pass_on(log) for _ in range(3)]
         assert await log.prune(Keep(days=50)) == 0
         assert await ids(log) != []
@@ -56,9 +56,9 @@ async def test_it_goes_when_completions_go(tmp_path: Path) -> None:
 
 async def test_a_clock_that_was_set_back_lets_nothing_new_go(tmp_path: Path) -> None:
     async with opened(tmp_path) as log:
-        pass_on(log, started_at=time.time() - 40 * DAY_S)
+        pass_on(log, created_at=time.time() - 40 * DAY_S)
         before = pass_on(log)
-        set_back = pass_on(log, started_at=time.time() - 40 * DAY_S)
+        set_back = pass_on(log, created_at=time.time() - 40 * DAY_S)
         await log.prune(Keep(days=30))
         assert await ids(log) == [before, set_back]
 
@@ -93,6 +93,6 @@ async def test_ids_go_on_ascending_after_it(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("burnish.proxy.ids._latest", 0)
     ahead = "pass_" + "7" * 26  # of a clock that was ahead
     async with opened(tmp_path) as log:
-        pass_on(log, completion_id=ahead)
+        pass_on(log, id=ahead)
     async with opened(tmp_path) as log:
         assert pass_on(log) > ahead

@@ -17,7 +17,7 @@ TALK: list[Message] = [user("Hi"), assistant("Hello!"), user("A name for a cat?"
 
 
 def at(seconds: float, **more: Any) -> dict[str, Any]:
-    return {"started_at": NOON + seconds, "total_s": LASTS_S, **more}
+    return {"created_at": NOON + seconds, "total_s": LASTS_S, **more}
 
 
 async def pairs(log: Log) -> list[tuple[str, str, str | None]]:

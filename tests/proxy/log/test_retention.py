@@ -48,7 +48,7 @@ async def test_the_latest_are_kept(tmp_path: Path):
 
 async def test_what_is_old_goes_unless_it_is_rated(tmp_path: Path):
     async with opened(tmp_path) as log:
-        old = [capture(log, [user(f"o{n}")], started_at=time.time() - 40 * DAY_S) for n in range(6)]
+        old = [capture(log, [user(f"o{n}")], created_at=time.time() - 40 * DAY_S) for n in range(6)]
         new = capture(log, [user("new")])
         await rate(log, old[1])
         await rate(log, old[2], reward=None, comment="too long")
@@ -68,10 +68,10 @@ async def test_what_is_old_goes_unless_it_is_rated(tmp_path: Path):
 async def test_a_rating_of_a_conversation_keeps_all_of_it(tmp_path: Path):
     long_ago = time.time() - 40 * DAY_S
     async with opened(tmp_path) as log:
-        first = capture(log, [user("q")], "a reply that names its conversation", started_at=long_ago)
+        first = capture(log, [user("q")], "a reply that names its conversation", created_at=long_ago)
         history = [user("q"), assistant("a reply that names its conversation"), user("more")]
-        second = capture(log, history, started_at=long_ago)
-        other = capture(log, [user("something else")], started_at=long_ago)
+        second = capture(log, history, created_at=long_ago)
+        other = capture(log, [user("something else")], created_at=long_ago)
         await rate(log, second, scope="conversation")
         await log.prune(Keep(days=30))
         assert await left(log) == [first, second]
@@ -112,7 +112,7 @@ async def test_the_middle_of_a_conversation_goes_and_the_rest_is_whole(tmp_path:
 async def test_a_clock_that_was_set_back_lets_nothing_new_go(tmp_path: Path):
     async with opened(tmp_path) as log:
         first = capture(log, [user("today")])
-        set_back = capture(log, [user("today, by a clock that stands at 1970")], started_at=1000.0)
+        set_back = capture(log, [user("today, by a clock that stands at 1970")], created_at=1000.0)
         last = capture(log, [user("today again")])
         assert await log.prune(Keep(days=1)) == 0
         assert await left(log) == [first, set_back, last]
@@ -121,10 +121,10 @@ async def test_a_clock_that_was_set_back_lets_nothing_new_go(tmp_path: Path):
 async def test_a_clock_that_was_ahead_for_a_while_keeps_nothing_for_ever(tmp_path: Path):
     old, ahead = time.time() - 40 * DAY_S, time.time() + 1000 * DAY_S
     async with opened(tmp_path) as log:
-        capture(log, [user("old")], started_at=old)
-        capture(log, [user("old, by a clock that was ahead")], started_at=ahead)
-        capture(log, [user("old as well")], started_at=old)
-        ambiguous = capture(log, [user("old or new")], started_at=ahead)
+        capture(log, [user("old")], created_at=old)
+        capture(log, [user("old, by a clock that was ahead")], created_at=ahead)
+        capture(log, [user("old as well")], created_at=old)
+        ambiguous = capture(log, [user("old or new")], created_at=ahead)
         new = capture(log, [user("new")])
         assert await log.prune(Keep(days=30)) == 3
         assert await left(log) == [ambiguous, new]

@@ -13,6 +13,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.records import Completion, FeedbackDraft
 from tests.proxy.log.exchanges import assistant, capture, opened, system, user
+from tests.support.records import PLAIN, changed
 
 CLAUDE = "You are Claude Code, Anthropic's official CLI for Claude."
 CLAUDE_TITLE = [
@@ -45,28 +46,7 @@ def codex(kind: str, source: str) -> dict[str, Any]:
 
 
 def completion(messages: list[dict[str, Any]], params: dict[str, Any], **changes: Any) -> Completion:
-    facts: dict[str, Any] = {
-        "id": "cmpl_1",
-        "conversation_id": "conv_1",
-        "response_id": None,
-        "surface": "chat",
-        "created_at": 0.0,
-        "outcome": "complete",
-        "status": 200,
-        "error": None,
-        "finish_reason": "stop",
-        "model_asked": "default",
-        "model_served": "smollm2",
-        "upstream": "http://127.0.0.1:1",
-        "adapter_version": None,
-        "caller": "local",
-        "session": None,
-        "prompt_tokens": None,
-        "completion_tokens": None,
-        "first_byte_s": 0.1,
-        "total_s": 0.2,
-    }
-    return Completion(**facts | changes, messages=tuple(messages), params=params)
+    return changed(PLAIN, messages=tuple(messages), params=params, **changes)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +165,9 @@ async def test_what_a_sub_agent_says_is_said_to_nobody(tmp_path: Path):
         found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
         history = [*KEYS, TASK, found, assistant(LOOKED_UP)]
         assert (await log.resolve_history(history, "local", None)).id == answered
-        assert (await log.completion(later)).sub_agent is True
-        assert (await log.completion(answered)).sub_agent is False
-        assert [each.sub_agent for each in await log.completions()] == [True, False, True, True, False]
+        assert (await log.completion(later)).asked.sub_agent is True
+        assert (await log.completion(answered)).asked.sub_agent is False
+        assert [each.asked.sub_agent for each in await log.completions()] == [True, False, True, True, False]
 
 
 async def test_a_rating_of_a_turn_is_about_no_sub_agent(tmp_path: Path):

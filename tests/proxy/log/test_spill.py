@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import stat
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 
 from burnish.proxy.log.spill import Spill, Unreadable, packed
-from burnish.proxy.records import Exchange
+from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Served, Wire
 from tests.proxy.log.exchanges import exchange, user
 
 
@@ -130,37 +133,67 @@ def test_damage_inside_a_file_takes_only_what_is_behind_it(tmp_path: Path, open_
     assert read_all(open_spill()) == there[:1]
 
 
-def test_a_capture_of_an_earlier_version_is_read(
-    open_spill: Callable[[], Spill], monkeypatch: pytest.MonkeyPatch
-):
-    known = {
-        name: kind for name, kind in Exchange.__annotations__.items() if name not in Exchange._field_defaults
-    }
-    earlier = NamedTuple("earlier", list(known.items()))
-    spill = open_spill()
-    there = made(1)
-    monkeypatch.setattr("burnish.proxy.log.spill.Exchange", earlier)
-    spill.append(earlier(*there[0][: len(known)]))
-    monkeypatch.undo()
-    assert read_all(spill) == there
+OLD = {
+    "completion_id": "cmpl_1", "surface": "chat", "started_at": 5.0, "first_byte_s": 0.1, "total_s": 0.2, "status": 200,
+    "content_type": "application/json", "content_encoding": "", "outcome": "complete", "error": None,
+    "upstream": "http://127.0.0.1:1", "model_asked": "smollm2", "model_served": "smollm2@v1", "adapter_version": 1,
+    "caller": "local", "session": None, "retry": 0, "sub_agent": True, "base_digest": "sha256:0", "instant": "be brief",
+    "traceparent": None, "passage": None, "lengths": [2, 3, 4],
+}  # fmt: skip
+"""Facts of a capture, as burnish wrote them when completions and passthroughs were one record."""
+FIGURES = {
+    "method": "POST", "path": "/v1/embeddings", "request_bytes": 20, "response_bytes": 30, "prompt_tokens": 4,
+    "completion_tokens": None,
+}  # fmt: skip
 
 
+def write_record(folder: Path, facts: dict[str, Any], bodies: bytes = b"") -> None:
+    encoded = json.dumps(facts).encode()
+    content = len(encoded).to_bytes(4, "little") + encoded + bodies
+    folder.mkdir()
+    record = struct.pack("<II", len(content), zlib.crc32(content)) + content
+    (folder / "100000000001.captures").write_bytes(record)
+
+
+def test_a_completion_of_an_earlier_version_is_read(tmp_path: Path, open_spill: Callable[[], Spill]):
+    write_record(tmp_path / "spill", OLD, b"{}onetwo!")
+    assert read_all(open_spill()) == [
+        Completion(
+            "cmpl_1",
+            Asked(5.0, "chat", "smollm2", "local", sub_agent=True),
+            Served("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0"),
+            Ended("complete", 0.2, 200, first_byte_s=0.1),
+            "be brief",
+            Wire(b"{}", (b"one", b"two!"), "application/json"),
+        )
+    ]
+
+
+def test_a_passthrough_of_an_earlier_version_is_read(tmp_path: Path, open_spill: Callable[[], Spill]):
+    write_record(
+        tmp_path / "spill",
+        OLD | {"completion_id": "pass_1", "surface": "", "passage": FIGURES, "lengths": [0]},
+    )
+    assert read_all(open_spill()) == [
+        Passthrough(
+            id="pass_1", created_at=5.0, model="smollm2", upstream="http://127.0.0.1:1", status=200, error=None,
+            outcome="complete", caller="local", session=None, first_byte_s=0.1, total_s=0.2, **FIGURES,
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "facts", [OLD | {"of_the_future": 1}, {name: OLD[name] for name in OLD if name != "caller"}]
+)
 def test_a_capture_of_another_version_is_set_aside_with_its_file(
-    open_spill: Callable[[], Spill], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, open_spill: Callable[[], Spill], facts: dict[str, Any]
 ):
-    later = NamedTuple("later", [*Exchange.__annotations__.items(), ("of_the_future", int)])
+    write_record(tmp_path / "spill", facts, b"{}onetwo!")
     spill = open_spill()
-    there = made(1)
-    spill.append(there[0])
-    monkeypatch.setattr("burnish.proxy.log.spill.Exchange", later)
-    spill.append(later(*there[0], of_the_future=1))
-    monkeypatch.undo()
-    assert spill.read(5) == there
-    spill.forget_read()
     with pytest.raises(Unreadable):
         spill.read(5)
     aside = spill.skip()
-    assert aside.exists() and not spill.waiting
+    assert aside.read_bytes().endswith(b"{}onetwo!") and not spill.waiting
 
 
 def test_a_full_disk_leaves_whole_records_and_takes_more_later(

@@ -34,7 +34,7 @@ async def test_a_body_that_cannot_be_read_is_kept_raw_and_harms_no_other(tmp_pat
         assert (await log.completion(before)).prompt == "before"
         assert (await log.completion(after)).prompt == "after"
         found = await log.completion(bad)
-        assert found.error is not None and found.error.startswith("not understood by burnish")
+        assert (found.ended.error or "").startswith("burnish could not parse it")
         feedback, created = await log.add_feedback(FeedbackDraft(bad, "completion_id", reward=1.0))
         assert created and feedback.draft.completion_id == bad
         (rated,) = await log.rated()
@@ -54,7 +54,7 @@ async def test_the_same_id_twice_harms_no_other(tmp_path: Path):
         log.capture(made)
         log.capture(made)
         after = capture(log, [user("after")])
-        assert [each.id for each in await log.completions()] == [after, made.completion_id]
+        assert [each.id for each in await log.completions()] == [after, made.id]
 
 
 async def test_four_threads_capture_at_once(tmp_path: Path):
@@ -175,7 +175,7 @@ async def test_more_than_memory_should_hold_goes_into_files_while_the_writer_is_
         release = threading.Event()
         busy = asyncio.ensure_future(log._write(lambda _: release.wait(30)))
         await asyncio.sleep(0.1)
-        body = exchange([user("x" * (SPILL_BYTES // 4))]).request_body
+        body = exchange([user("x" * (SPILL_BYTES // 4))]).wire.request_body
         made = [capture(log, [], request_body=body) for _ in range(6)]
         folder = tmp_path / "log" / "log.sqlite3-spill"
         while not (folder.is_dir() and list(folder.iterdir())):
@@ -200,7 +200,7 @@ BOTH_FULL = """
         await log.counts()
         unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, unlimited[1]))
-        body = exchange([user("x" * (QUEUE_LIMIT_BYTES // 4 - 8192))]).request_body
+        body = exchange([user("x" * (QUEUE_LIMIT_BYTES // 4 - 8192))]).wire.request_body
         made = [capture(log, [], request_body=body) for _ in range(5)]
         print("health:", log.healthy())
         await asyncio.sleep(0.5)

@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
 from burnish.proxy.log import Log
-from burnish.proxy.log.capture import Captured
+from burnish.proxy.log.capture import Parsed
 from burnish.proxy.observe import Observing
 from burnish.proxy.observe.measures import MEASURES
 from burnish.proxy.observe.traces import Traces
@@ -275,7 +275,7 @@ class Faulty(Traces):
     def __init__(self) -> None:
         pass
 
-    def completed(self, captured: Captured) -> None:
+    def completed(self, parsed: Parsed) -> None:
         raise ValueError("odd")
 
 
