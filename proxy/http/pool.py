@@ -163,9 +163,8 @@ class Pool:
         while True:
             kept = origin.kept() if reuse else None
             connection = kept or await origin.connect(self._connect_s)
-            connection.may_switch = switch
             try:
-                await connection.send(method, head, body, self._deadlines, chunked=chunked)
+                await connection.send(method, head, body, self._deadlines, chunked=chunked, switch=switch)
                 return connection
             except Silent as error:
                 connection.close()
@@ -177,7 +176,7 @@ class Pool:
                 # The upstream closed it for its age just when the request went in.
                 if (
                     kept
-                    and not connection.heard
+                    and not connection.answering
                     and method in SAFE
                     and (body is None or isinstance(body, bytes))
                 ):
