@@ -65,6 +65,10 @@ class State(Enum):
     CLOSED = auto()
 
 
+# Looking a member up in its class costs ten times as much (Python 3.11), and each chunk does it several times.
+IDLE, WAITING, BODY, COMPLETE, SWITCHED, CLOSED = State
+
+
 class Deadline:
     """Calls ``on_late`` when a time has passed; moving it on is cheap."""
 
@@ -118,12 +122,12 @@ class Connection(asyncio.Protocol):
         self.switched: End | None = None
         """The upstream's end of the tunnel once the protocol has been switched."""
         self._prepare("GET", switch=False)
-        self._state = State.CLOSED
+        self._state = CLOSED
 
     # -- one exchange --------------------------------------------------------------------------------------------------
 
     def _prepare(self, method: str, *, switch: bool) -> None:
-        self._state = State.WAITING
+        self._state = WAITING
         self._to_head = method == "HEAD"
         self._may_switch = switch
         self.status = 0
@@ -157,7 +161,7 @@ class Connection(asyncio.Protocol):
         With ``switch`` the request asks for another protocol, and 101 is an answer. An answer may come before the whole
         body is sent; the rest is sent meanwhile.
         """
-        if self._state is not State.IDLE:
+        if self._state is not IDLE:
             raise Broken("it closed the connection at once")
         self._prepare(method, switch=switch)
         self._deadlines = deadlines
@@ -173,7 +177,7 @@ class Connection(asyncio.Protocol):
     async def _send_body(self, body: AsyncIterator[bytes], *, chunked: bool) -> None:
         try:
             async for part in body:
-                if self._state is State.CLOSED:
+                if self._state is CLOSED:
                     return  # the exchange is over
                 if part:
                     self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
@@ -187,7 +191,7 @@ class Connection(asyncio.Protocol):
     @property
     def finished(self) -> bool:
         """Whether the whole answer has come, read or not."""
-        return self._state is State.COMPLETE or (self._state is State.CLOSED and self._failure is None)
+        return self._state is COMPLETE or (self._state is CLOSED and self._failure is None)
 
     async def read(self, sink: Sink | None = None) -> bytes:
         """Return what has come of the body, undecoded; b"" at its end. Raises Broken, Silent.
@@ -201,7 +205,7 @@ class Connection(asyncio.Protocol):
             await self._wait()
         self._sink = None
         found = self._take()
-        if self._paused and self._state is State.BODY:
+        if self._paused and self._state is BODY:
             self._paused = False
             self._deadline.set(self._deadlines.idle_s)
             self._transport.resume_reading()
@@ -216,8 +220,8 @@ class Connection(asyncio.Protocol):
     def end(self) -> bool:
         """End the exchange; return whether the connection can take another one. If it can't, it is closed."""
         self._deadline.clear()
-        if self._state is State.COMPLETE and self._reusable and not self._paused:
-            self._state = State.IDLE
+        if self._state is COMPLETE and self._reusable and not self._paused:
+            self._state = IDLE
             self.idle_since = self._loop.time()
             return True
         self.close()
@@ -229,14 +233,14 @@ class Connection(asyncio.Protocol):
         """Whether it can take a request: it isn't too old, and the upstream has sent nothing."""
         # The kernel may hold what the loop has not read yet: the end of the connection, or an answer out of turn (408,
         # say), which would be taken for the answer to the next request.
-        idle = self._state is State.IDLE
+        idle = self._state is IDLE
         return idle and self._loop.time() - self.idle_since < keep_alive_s and not self._poll.poll(0)
 
     def close(self) -> None:
         """Close it at once; what is left to send is dropped."""
         if self._sending:
             self._sending.cancel()
-        self._state = State.CLOSED
+        self._state = CLOSED
         self._deadline.clear()
         self._transport.abort()
 
@@ -245,10 +249,10 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
-        self._state = State.IDLE
+        self._state = IDLE
 
     def data_received(self, data: bytes) -> None:
-        if not self._under_way():
+        if self._state is not BODY and self._state is not WAITING:
             self.close()  # the upstream sends out of turn
             return
         self.answering = True
@@ -271,7 +275,7 @@ class Connection(asyncio.Protocol):
             if self._bare_bytes > HEAD_LIMIT_BYTES:
                 self._fail(Broken(f"more than {HEAD_LIMIT_BYTES} bytes of headers, or around a chunk"))
                 return
-        if self._state is State.BODY:
+        if self._state is BODY:
             if self._sink and self._pieces:
                 self._deadline.set(self._deadlines.idle_s)
                 if not self._sink(self._take()):
@@ -296,8 +300,8 @@ class Connection(asyncio.Protocol):
 
         uvloop calls this for nothing else under TLS; asyncio's own transport also does when a connection just ends.
         """
-        if self._state is State.BODY and self._ends_with_the_connection():
-            self._state = State.COMPLETE
+        if self._state is BODY and self._ends_with_the_connection():
+            self._state = COMPLETE
             self._wake()
         # The upstream may still take the rest of the request, but it can't answer any more.
         self._lose(None)
@@ -305,7 +309,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lose(exc)
-        self._state = State.CLOSED
+        self._state = CLOSED
         self._writable.set()
         self._deadline.cancel()
         # It refers back to this object, which would wait for the garbage collector.
@@ -325,11 +329,11 @@ class Connection(asyncio.Protocol):
     # -- called by the parser ------------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
-        if self._state is State.COMPLETE:
+        if self._state is COMPLETE:
             raise Broken("it answers twice")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._state is State.WAITING:  # else it is a trailer
+        if self._state is WAITING:  # else it is a trailer
             self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -342,32 +346,32 @@ class Connection(asyncio.Protocol):
             self.headers.clear()
             return
         self.status = status
-        self._state = State.BODY
+        self._state = BODY
         if self._to_head:
             self._complete()
             # It would wait for a body that never comes.
             self._parser = None
 
     def on_body(self, body: bytes) -> None:
-        if self._state is State.COMPLETE:
+        if self._state is COMPLETE:
             raise Broken("it answers HEAD with a body")
         self._pieces.append(body)
         self._unread_bytes += len(body)
 
     def on_message_complete(self) -> None:
-        if self._state is State.BODY:  # not a 1xx answer, nor one to HEAD
+        if self._state is BODY:  # not a 1xx answer, nor one to HEAD
             self._complete()
 
     def _complete(self) -> None:
         assert self._parser is not None
-        self._state = State.COMPLETE
+        self._state = COMPLETE
         # An upstream that answered before it had the whole request may take the rest for another one.
         sent = (not self._sending or self._sending.done()) and not self._transport.get_write_buffer_size()
         self._reusable = sent and self._parser.should_keep_alive()
 
     def _switch(self, early: bytes) -> None:
         """Leave HTTP; ``early`` came behind the head."""
-        self._state = State.SWITCHED
+        self._state = SWITCHED
         self._deadline.cancel()
         self._parser = None
         self.switched = End(self._transport, early)
@@ -377,7 +381,7 @@ class Connection(asyncio.Protocol):
     # -- waiting -------------------------------------------------------------------------------------------------------
 
     def _under_way(self) -> bool:
-        return self._state is State.WAITING or self._state is State.BODY
+        return self._state is WAITING or self._state is BODY
 
     async def _wait(self) -> None:
         """Wait until something has come. Raises Broken, Silent, or what the client's body raised."""
