@@ -10,6 +10,9 @@ Outcome = Literal["complete", "cut", "cancelled", "failed"]
 cut: the upstream broke off; cancelled: the client went away; failed: no answer came at all."""
 
 Scope = Literal["completion", "turn", "conversation"]
+Fault = Literal["incomplete", "error", "no_text", "own_prompt"]
+"""Why nothing can be learnt from an answer. incomplete: cut off or never came; error: status not 200; no_text: no
+reply or no context; own_prompt: the model saw another prompt than the logged one (raw, template, suffix, context)."""
 Source = Literal["human", "environment", "judge", "implicit"]
 
 
@@ -209,8 +212,12 @@ class RatedCompletion:
     correction: str | None
     worse: dict[str, Any] | None = None
     """The reply of another completion to the same context, which this one was preferred over."""
-    next_turn: str | None = None
-    """What the user said right after the reply, when the conversation went on from it."""
+    fault: Fault | None = None
+
+    @property
+    def rating_id(self) -> str:
+        """The rating's own feedback id: a comment that came later doesn't change it."""
+        return self.feedback_ids[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,9 @@ class Cycle:
         base_weights: Path,
         weights_cache: Path,
         jobs: Path,
+        learnt: Callable[[], frozenset[str]],
     ) -> None:
+        """``learnt`` returns the feedback ids that the live version has learnt from."""
         self.log = log
         self.registry = registry
         self.swap = swap
@@ -114,28 +116,25 @@ class Cycle:
         self._base_weights = base_weights
         self._weights_cache = weights_cache
         self._jobs = jobs
+        self._learnt = learnt
 
     def job(self, run_id: str) -> JobDirectory:
         """Return a run's job directory, which may be gone already."""
         return JobDirectory(self._jobs / run_id)
 
-    def learnt(self) -> frozenset[str]:
-        """Return the feedback that the live version has learnt from."""
-        manifests = {version.number: version.manifest for version in self.registry.versions()}
-        return export.learnt_by(self.registry.live(), manifests)
-
-    def plan(
-        self,
-        run_id: str,
-        rated: Sequence[RatedCompletion],
-        *,
-        accept_one_sided: bool,
-        refresh: bool = False,
-    ) -> Plan:
-        """Work out what a run would train on and how; writes nothing. Raises AdapterError.
+    async def plan(self, run_id: str, *, accept_one_sided: bool, refresh: bool = False) -> Plan:
+        """Work out what a run would train on and how; writes nothing. Raises AdapterError, Unavailable.
 
         ``refresh``: from the bare model, on all ratings, whatever the live version has learnt.
         """
+        rated = await self.log.rated(self.train.rater_weights, next_turns=self.train.next_turn)
+        return await asyncio.to_thread(
+            self._plan, run_id, rated, accept_one_sided=accept_one_sided, refresh=refresh
+        )
+
+    def _plan(
+        self, run_id: str, rated: Sequence[RatedCompletion], *, accept_one_sided: bool, refresh: bool
+    ) -> Plan:
         incumbent = self.registry.live()
         parent = BASE_VERSION if refresh else incumbent
         versions = {
@@ -143,7 +142,7 @@ class Cycle:
             for version in self.registry.versions()
             if version.manifest.base_digest == self.swap.host.base_digest and version.state != "pruned"
         }
-        learnt = frozenset[str]() if refresh else self.learnt()
+        learnt = frozenset[str]() if refresh else self._learnt()
         policies = export.Policies(self.swap.host.base_digest, versions)
         samples = export.samples(rated, learnt, policies)
         objective = choose(samples) if self.train.objective == "auto" else self.train.objective

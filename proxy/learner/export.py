@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from http import HTTPStatus
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from burnish.adapters.manifest import BASE_VERSION, Manifest
 from burnish.adapters.preference_model import fit_preference_model
 from burnish.proxy.learner.evidence import rated_replies
-from burnish.proxy.records import Completion, RatedCompletion
+from burnish.proxy.records import Completion, Fault, RatedCompletion
 from burnish.training.choosing import teaches
 from burnish.training.job import Objective, Sample
 
@@ -50,35 +49,22 @@ class Policies:
         return version if version == BASE_VERSION or version in self.versions else None
 
 
-OWN_PROMPT = ("raw", "template", "suffix", "context")
-"""Parameters of a text prompt that make it none of the chat's: the model saw another text than is learnt from."""
-OF_TEXT = ("completions", "ollama_generate")
+FAULTS: Mapping[Fault, str] = {
+    "incomplete": "the answer was cut off or never came",
+    "error": "the engine answered with an error",
+    "no_text": "the question or the answer has no text",
+    "own_prompt": "the prompt was not a chat: raw, with a template or suffix, or after a context of tokens",
+}
 
 
 def unusable(rated: RatedCompletion) -> str | None:
-    """Return why an answer teaches nothing of what the model does; None when it does."""
-    completion = rated.completion
-    if completion.ended.outcome != "complete":
-        return "the answer was cut off or never came"
-    if completion.ended.status != HTTPStatus.OK:
-        return "the engine answered with an error"
-    if completion.reply is None or not completion.messages:
-        return "there is no reply, or no question, in words"
-    if completion.asked.surface in OF_TEXT and any(completion.params.get(name) for name in OWN_PROMPT):
-        return "the prompt was no chat's: raw, with a template or a suffix, or after a context of numbers"
-    return None
+    """Return why nothing can be learnt from an answer; None when something can."""
+    return FAULTS[rated.fault] if rated.fault else None
 
 
 def left_out(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> dict[str, int]:
     """Count what was rated, was not learnt, and cannot be, by reason."""
-    return dict(Counter(why for each in rated if not is_learnt(each, learnt) and (why := unusable(each))))
-
-
-def spoken(rated: RatedCompletion) -> RatedCompletion:
-    """Return it with what the user wrote next as the comment, where a bad rating has no other."""
-    if rated.reward >= 0 or rated.comment:
-        return rated
-    return replace(rated, comment=rated.next_turn)
+    return dict(Counter(why for each in rated if each.rating_id not in learnt and (why := unusable(each))))
 
 
 def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]:
@@ -90,29 +76,9 @@ def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]
     return frozenset(learnt)
 
 
-def is_learnt(rated: RatedCompletion, learnt: Collection[str]) -> bool:
-    """Whether its rating was learnt: the first id is the rating's own, a comment that came later changes nothing."""
-    return rated.feedback_ids[0] in learnt
-
-
 def ready(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> list[RatedCompletion]:
     """Return what the next run would learn from: usable, and not learnt yet."""
-    return [each for each in rated if not unusable(each) and not is_learnt(each, learnt)]
-
-
-def opinions(rated: Iterable[RatedCompletion]) -> int:
-    """Count what was said: of several answers that one rating covers (of a turn), one."""
-    return len({each.feedback_ids[0] for each in rated})
-
-
-def new_since(rated: Sequence[RatedCompletion], run_id: str | None) -> int:
-    """Count those with feedback later than a run's start. Ids sort by time behind their prefix."""
-    if run_id is None:
-        return opinions(rated)
-    begun = run_id.partition("_")[2]
-    return opinions(
-        item for item in rated if any(each.partition("_")[2] > begun for each in item.feedback_ids)
-    )
+    return [each for each in rated if not unusable(each) and each.rating_id not in learnt]
 
 
 def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies: Policies) -> list[Sample]:
@@ -121,7 +87,7 @@ def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies:
     ``learnt`` are the feedback ids that the live version has learnt; their conversations are not held out any more.
     """
     chosen = ready(rated, learnt)
-    seen = {each.completion.conversation_id for each in rated if is_learnt(each, learnt)}
+    seen = {each.completion.conversation_id for each in rated if each.rating_id in learnt}
     preference_model = fit_preference_model(rated_replies(each for each in rated if not unusable(each)))
     held_out = hold_out(
         [each for each in chosen if each.completion.conversation_id not in seen],
@@ -141,7 +107,7 @@ def replayed(
 
     Good and bad ones take turns as long as there are both. None was ever held out: those are not learnt, but ready.
     """
-    old = [each for each in rated if is_learnt(each, learnt) and not unusable(each)]
+    old = [each for each in rated if each.rating_id in learnt and not unusable(each)]
     latest = sorted(old, key=lambda each: each.completion.id, reverse=True)
     again = [_sample(each, policies, held_out=False, replayed=True) for each in latest]
     useful = [sample for sample in again if teaches(sample, objective)]

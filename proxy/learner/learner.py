@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -22,13 +21,13 @@ from burnish.adapters.swap import Swap
 from burnish.proxy import ids
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.errors import BurnishError, Conflict, Unavailable
-from burnish.proxy.learner import export
+from burnish.proxy.learner.counting import Counting
 from burnish.proxy.learner.cycle import Cycle, Ended
 from burnish.proxy.learner.scheduler import Decision, Policy, State, decide
 from burnish.proxy.learner.trainer import progress
 from burnish.proxy.learner.versions import Versions
 from burnish.proxy.log import Log
-from burnish.proxy.records import RatedCompletion, Run
+from burnish.proxy.records import Run
 from burnish.training.errors import JobError, TrainingError
 from burnish.training.job import JobDirectory
 
@@ -44,18 +43,6 @@ FAULT_PAUSE_S = 30.0
 REMEMBERED_RUNS = 50
 CONCLUDED = frozenset({"live", "candidate", "rejected"})
 """Runs that came to a verdict; the ratings that they saw are no longer new."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """Counts of what the next run would learn from."""
-
-    new: int = 0
-    good: int = 0
-    bad: int = 0
-    neutral: int = 0
-    comments: int = 0
-    pairs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +73,7 @@ class Learner:
         self._log = log
         self._registry = registry
         self._swap = swap
-        self._rater_weights = train.rater_weights
         self._keep = train.keep_versions
-        self._next_turn = train.next_turn
         self._policy = Policy(
             train.enabled,
             train.min_ratings,
@@ -97,6 +82,7 @@ class Learner:
             train.min_bad,
             train.schedule,
         )
+        self._counting = Counting(log, registry, train)
         self._cycle = Cycle(
             log=log,
             registry=registry,
@@ -105,13 +91,9 @@ class Learner:
             base_weights=base_weights,
             weights_cache=weights_cache,
             jobs=jobs,
+            learnt=self._counting.learnt,
         )
         self._versions = Versions(registry, swap)
-        self._ready = _Ready()
-        self._all = _Ready()
-        """The same if nothing had been learnt yet."""
-        self._left_out: dict[str, int] = {}
-        self._stale = True
         self._asked: _Asked | None = None
         self._active: Run | None = None
         self._concluded: str | None = None
@@ -148,7 +130,7 @@ class Learner:
 
     def wake(self) -> None:
         """Say that ratings have come or gone."""
-        self._stale = True
+        self._counting.stale = True
         self._changed.set()
 
     def status(self) -> dict[str, Any]:
@@ -160,8 +142,8 @@ class Learner:
             "state": state,
             "reason": run.reason if run else self._decision.reason,
             "run": self.shown(run) if run else None,
-            "ready": asdict(self._ready),
-            "left_out": self._left_out,
+            "ready": self._counting.ready()._asdict(),
+            "left_out": self._counting.left_out,
             "needed": {
                 "new": self._policy.min_ratings,
                 "good": self._policy.min_good,
@@ -202,18 +184,16 @@ class Learner:
 
     async def dry_run(self, *, force_one_sided: bool = False, refresh: bool = False) -> dict[str, Any]:
         """Return what ``train_now`` would do, and why or why not; changes nothing."""
-        rated = await self._count()
+        await self._count()
         asked = _Asked(force_one_sided, refresh, asyncio.get_running_loop().create_future())
         decision = decide(self._state(asked), self._policy, _now())
-        plan = await asyncio.to_thread(
-            self._cycle.plan, "run_", rated, accept_one_sided=force_one_sided, refresh=refresh
-        )
+        plan = await self._cycle.plan("run_", accept_one_sided=force_one_sided, refresh=refresh)
         new = [sample for sample in plan.training if not sample.replayed]
         return {
             "would_train": decision.start,
             "why": decision.reason,
             "by_itself": decide(self._state(), self._policy, _now()).reason,
-            "ready": asdict(self._ready),
+            "ready": self._counting.ready()._asdict(),
             "trains_on": {
                 "good": sum(sample.reward > 0 for sample in new),
                 "bad": sum(sample.reward < 0 for sample in new),
@@ -285,16 +265,16 @@ class Learner:
     async def _tick(self) -> None:
         """Look whether it is time for a run, and if so carry it out."""
         self._changed.clear()
-        if self._stale:
+        if self._counting.stale:
             await self._count()
         if not (self._asked or self._look().start):
             return
         asked, self._asked = self._asked, None
         try:
-            rated = await self._count()  # a rating may have been taken back, which wakes nobody
+            await self._count()  # a rating may have been taken back, which wakes nobody
             decision = self._look(asked)
             if decision.start:
-                await self._run(decision.reason, rated, asked)
+                await self._run(decision.reason, asked)
                 await self._swap.prune(self._keep)
             elif asked:
                 _settle(asked, _not_started(decision))
@@ -313,19 +293,17 @@ class Learner:
         self._due_since = (self._due_since or now.timestamp()) if self._decision.due else None
         return self._decision
 
-    async def _run(self, reason: str, rated: list[RatedCompletion], asked: _Asked | None) -> None:
+    async def _run(self, reason: str, asked: _Asked | None) -> None:
         """Carry one run out and record how it ended."""
-        ready = self._of(asked)
+        ready = self._counting.ready(refresh=bool(asked and asked.refresh))
         count = ready.good + ready.bad + ready.neutral
         self._active = Run(ids.run_id(), time.time(), None, "training", reason, None, count)
         try:
             await self._log.start_run(self._active)
             if asked:
                 _settle(asked, self._active.id)
-            plan = await asyncio.to_thread(
-                self._cycle.plan,
+            plan = await self._cycle.plan(
                 self._active.id,
-                rated,
                 accept_one_sided=bool(asked and asked.one_sided),
                 refresh=bool(asked and asked.refresh),
             )
@@ -393,28 +371,11 @@ class Learner:
         self._failures += 1
         self._failed_at = time.time()
 
-    async def _count(self) -> list[RatedCompletion]:
-        """Read all ratings and count the ready ones. Raises Unavailable."""
-        self._stale = False
-        try:
-            rated = await self._log.rated(self._rater_weights)
-            if self._next_turn:
-                rated = [export.spoken(each) for each in rated]
-            learnt = await asyncio.to_thread(self._cycle.learnt)
-        except BaseException:
-            self._stale = True
-            raise
-        self._ready = _counted(export.ready(rated, learnt), self._concluded)
-        self._all = _counted(export.ready(rated, ()), self._concluded)
-        self._left_out = export.left_out(rated, learnt)
-        return rated
-
-    def _of(self, asked: _Asked | None) -> _Ready:
-        """Return the counts of what a run would learn from."""
-        return self._all if asked and asked.refresh else self._ready
+    async def _count(self) -> None:
+        await self._counting.update(self._concluded)
 
     def _state(self, asked: _Asked | None = None) -> State:
-        ready = self._of(asked)
+        ready = self._counting.ready(refresh=bool(asked and asked.refresh))
         return State(
             new=ready.new,
             good=ready.good,
@@ -438,17 +399,6 @@ def _mark(path: Path, *, there: bool) -> None:
         path.touch(mode=0o600)
     else:
         path.unlink(missing_ok=True)
-
-
-def _counted(ready: Sequence[RatedCompletion], concluded: str | None) -> _Ready:
-    return _Ready(
-        new=export.new_since(ready, concluded),
-        good=export.opinions(each for each in ready if each.reward > 0),
-        bad=export.opinions(each for each in ready if each.reward < 0),
-        neutral=export.opinions(each for each in ready if each.reward == 0),
-        comments=sum(each.comment is not None and each.reward <= 0 for each in ready),
-        pairs=sum(each.correction is not None or each.worse is not None for each in ready),
-    )
 
 
 def _settle(asked: _Asked, outcome: str | BurnishError) -> None:

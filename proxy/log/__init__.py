@@ -2,5 +2,6 @@
 
 from burnish.proxy.log.log import Log
 from burnish.proxy.log.retention import Keep
+from burnish.proxy.log.tally import RatingCounts, RatingTally, ReadyCounts
 
-__all__ = ["Keep", "Log"]
+__all__ = ["Keep", "Log", "RatingCounts", "RatingTally", "ReadyCounts"]

@@ -147,32 +147,41 @@ def raters(connection: sqlite3.Connection) -> list[Rater]:
     return rater_reports(*_heard(connection, None, {}))
 
 
+def given_in(connection: sqlite3.Connection, conversations: Iterable[str] | None) -> list[Feedback]:
+    """Return all feedback in some conversations (None: in all), earliest first, undone and superseded too."""
+    if conversations is None:
+        return select(connection, "1")
+    return select(connection, "conversation_id IN (SELECT value FROM json_each(?))", as_json(conversations))
+
+
+def places_of(
+    connection: sqlite3.Connection, conversations: Iterable[str], feedback: Iterable[Feedback]
+) -> list[Place]:
+    """Return the completions in some conversations that feedback may be about: those with a reply, and its targets."""
+    targets = {each.draft.completion_id for each in feedback}
+    rows = connection.execute(
+        """SELECT id, continues, begins_turn, created_at, reply IS NOT NULL FROM completion
+        WHERE conversation_id IN (SELECT value FROM json_each(?))""",
+        (as_json(conversations),),
+    )
+    return [
+        Place(name, continues, bool(begins_turn), created_at)
+        for name, continues, begins_turn, created_at, replied in rows
+        if replied or name in targets
+    ]
+
+
 def _heard(
     connection: sqlite3.Connection,
     conversations: Iterable[str] | None,
     rater_weights: Mapping[str, float] | None,
 ) -> tuple[list[Feedback], list[Place]]:
     """Return feedback in some conversations, or in all, and the completions that it may be about."""
-    if conversations is None:
-        feedback = select(connection, "1")
-    else:
-        feedback = select(
-            connection, "conversation_id IN (SELECT value FROM json_each(?))", as_json(conversations)
-        )
-    rated = as_json({each.conversation_id for each in feedback})
-    places = connection.execute(
-        """SELECT id, continues, begins_turn, created_at, reply IS NOT NULL FROM completion
-        WHERE conversation_id IN (SELECT value FROM json_each(?))""",
-        (rated,),
-    )
+    feedback = given_in(connection, conversations)
+    rated = {each.conversation_id for each in feedback}
     if rater_weights is not None:
         feedback = heard(feedback, rater_weights)
-    targets = {each.draft.completion_id for each in feedback}
-    return feedback, [
-        Place(name, continues, bool(begins_turn), created_at)
-        for name, continues, begins_turn, created_at, replied in places
-        if replied or name in targets
-    ]
+    return feedback, places_of(connection, rated, feedback)
 
 
 def as_json(values: Iterable[str]) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -30,8 +29,10 @@ from burnish.proxy.log.journal import Journal
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.person import Said, said_by
 from burnish.proxy.log.raters import Rater
+from burnish.proxy.log.reading import ReadConnection
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Spill
+from burnish.proxy.log.tally import RatingCounts, RatingTally
 from burnish.proxy.log.writer import Backlog, Writer, nobody
 from burnish.proxy.records import (
     Completion,
@@ -55,23 +56,30 @@ LATEST_ID = """SELECT max(
 """Less its prefix."""
 PRUNE_PAUSE_S = 0.02
 """Between two steps, so that taking out much takes no more than a part of the writer's time."""
+CHECKPOINT_TRIES = 5
+"""Each waits up to ``files.BUSY_TIMEOUT_S`` for reads to end."""
 SPILL = "-spill"
 """Behind the name of the database: the folder of what it cannot take at the moment."""
 Query = Callable[[sqlite3.Connection], Result]
 
 
 class Log:
-    """All that was said and what people thought of it, in one SQLite file.
+    """All completions and the feedback on them, in one SQLite file.
 
     Coroutines run behind all earlier captures. Those that write return when the commit is on the disk, and raise
-    Unavailable when it cannot be. Reads have a connection and a thread of their own, so that a large one delays
-    no rating.
+    Unavailable when it cannot be. Reads have connections and threads of their own: finding the answer that somebody
+    rates waits neither for a listing nor for the learner.
     """
 
-    def __init__(self, writer: Writer, reading: sqlite3.Connection) -> None:
+    def __init__(self, writer: Writer, path: Path) -> None:
+        """Open the connections that read. Raises sqlite3.Error."""
         self._writer = writer
-        self._reading = reading
-        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="burnish-log-read")
+        self._lookups = ReadConnection(path)
+        """One completion, one piece of feedback: somebody waits for it."""
+        self._listings = ReadConnection(path)
+        self._learning = ReadConnection(path)
+        self._deletions = 0
+        """Grows before and after rows are deleted."""
         self._closed = False
 
     @classmethod
@@ -87,22 +95,21 @@ class Log:
                 files.check(writing, path)
                 migrate(writing)
                 continue_after(writing.execute(LATEST_ID).fetchone()[0])
-                reading = files.connect(path, read_only=True)
             except BaseException:
                 writing.close()
                 raise
+            folder = path.with_name(path.name + SPILL)
+            return cls(Writer(writing, Spill(folder), Journal(folder), on_stored), path)
         except sqlite3.Error as error:
             raise files.unusable(path, error) from error
-        folder = path.with_name(path.name + SPILL)
-        return cls(Writer(writing, Spill(folder), Journal(folder), on_stored), reading)
 
     def close(self) -> None:
         """Store what is waiting and close the file; a second time does nothing."""
         if self._closed:
             return
         self._closed = True
-        self._reader.shutdown()
-        self._reading.close()
+        for reading in (self._lookups, self._listings, self._learning):
+            reading.close_and_wait()
         self._writer.close()
 
     def healthy(self) -> str | None:
@@ -121,7 +128,7 @@ class Log:
 
     async def completion(self, completion_id: str) -> Completion:
         """Return one completion with its context, by our id or the upstream's. Raises NotFound, Conflict."""
-        return await self._read(partial(queries.completion, completion_id=completion_id))
+        return await self._read(partial(queries.completion, completion_id=completion_id), self._lookups)
 
     async def completions(
         self, limit: int = 50, before: str | None = None, conversation: str | None = None
@@ -139,7 +146,7 @@ class Log:
 
     async def next_turn(self, completion_id: str) -> str | None:
         """Return what the user said right after a reply, None where the conversation did not go on from it."""
-        return await self._read(partial(queries.next_turn, completion_id=completion_id))
+        return await self._read(partial(queries.next_turn, completion_id=completion_id), self._lookups)
 
     async def regenerations(
         self, limit: int = 50, before: str | None = None, conversation: str | None = None
@@ -149,7 +156,7 @@ class Log:
 
     async def recent_prompts(self, limit: int) -> list[Completion]:
         """Return the latest distinct contexts that got a whole answer, with messages and parameters."""
-        return await self._read(lambda db: store.recent_prompts(db, limit))
+        return await self._read(lambda db: store.recent_prompts(db, limit), self._learning)
 
     async def counts(self) -> dict[str, int]:
         """Return how much there is: completions, conversations, passthrough, feedback, ratings, good, bad, comments …
@@ -180,14 +187,17 @@ class Log:
                 conversation_id=conversation_id,
                 last_of=last_of,
                 session=session,
-            )
+            ),
+            self._lookups,
         )
 
     async def resolve_history(
         self, messages: Sequence[dict[str, Any]], caller: str, session: str | None = None
     ) -> Completion:
         """Return the completion that is the last assistant message of a history. Raises NotFound, Conflict."""
-        return await self._read(lambda db: queries.resolve_history(db, messages, caller, session))
+        return await self._read(
+            lambda db: queries.resolve_history(db, messages, caller, session), self._lookups
+        )
 
     async def held(self, name: str, caller: str, session: str | None) -> list[dict[str, Any]] | None:
         """Return the messages up to a response of a caller's, and the response; None when there is none such.
@@ -212,7 +222,7 @@ class Log:
 
     async def feedback(self, feedback_id: str) -> Feedback:
         """Return one piece of feedback. Raises NotFound."""
-        return await self._read(partial(feedback.one, feedback_id=feedback_id))
+        return await self._read(partial(feedback.one, feedback_id=feedback_id), self._lookups)
 
     async def feedbacks(
         self,
@@ -224,12 +234,23 @@ class Log:
         """Return feedback, latest first, undone and superseded ones too; ``before`` is an id to go on from."""
         return await self._read(lambda db: feedback.latest(db, completion_id, conversation_id, limit, before))
 
-    async def rated(self, rater_weights: Mapping[str, float] = EQUAL) -> list[RatedCompletion]:
+    async def rated(
+        self, rater_weights: Mapping[str, float] = EQUAL, *, next_turns: bool = False
+    ) -> list[RatedCompletion]:
         """Return all completions with an effective rating, earliest first, with context, parameters and reply.
 
-        Rated as training hears it, raters counted by their weights; see ``ratings.heard``.
+        Rated as training uses it, raters counted by their weights; see ``ratings.heard``. ``next_turns``: what the
+        user said next is the comment on a bad answer that has none. Reads every rated conversation.
         """
-        return await self._read(partial(queries.rated, rater_weights=rater_weights))
+        query = partial(queries.rated, rater_weights=rater_weights, next_turns=next_turns)
+        return await self._read(query, self._learning)
+
+    async def rating_counts(self, tally: RatingTally, learnt: Collection[str], since: str) -> RatingCounts:
+        """Bring a tally up to date and return its counts; see ``RatingTally.counts``.
+
+        Not behind captures: a rating is stored after the answer that it rates.
+        """
+        return await self._query(lambda db: tally.counts(db, self._deletions, learnt, since), self._learning)
 
     async def raters(self) -> list[Rater]:
         """Return all who rated, the busiest first, and how far they agree."""
@@ -309,18 +330,27 @@ class Log:
         while count := await self._delete(partial(retention.forget, caller=caller)):
             gone += count
             await asyncio.sleep(PRUNE_PAUSE_S)
-        # The write-ahead log holds pages as they were.
-        await self._read(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        for _ in range(CHECKPOINT_TRIES):
+            # The write-ahead log holds pages as they were. It cannot be emptied while somebody reads.
+            ((busy, *_figures),) = await self._read(
+                lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            )
+            if not busy:
+                break
         return gone
 
     async def _delete(self, call: Query[Result]) -> Result:
-        return await asyncio.wrap_future(self._writer.submit(call, deletes=True))
+        self._deletions += 1
+        try:
+            return await asyncio.wrap_future(self._writer.submit(call, deletes=True))
+        finally:
+            self._deletions += 1
 
     async def _write(self, call: Query[Result]) -> Result:
         return await asyncio.wrap_future(self._writer.submit(call))
 
-    async def _read(self, query: Query[Result]) -> Result:
-        """Ask behind all earlier captures. While they cannot be stored, "not found" may be wrong: Unavailable."""
+    async def _read(self, query: Query[Result], connection: ReadConnection | None = None) -> Result:
+        """Read behind all earlier captures. While they cannot be stored, "not found" may be wrong: Unavailable."""
         unstored = None
         try:
             await self._write(lambda _: None)
@@ -329,11 +359,11 @@ class Log:
         except Unavailable as error:
             unstored = error
         try:
-            return await self._query(query)
+            return await self._query(query, connection)
         except NotFound as error:
             raise (unstored or error) from error
 
-    async def _query(self, query: Query[Result]) -> Result:
+    async def _query(self, query: Query[Result], connection: ReadConnection | None = None) -> Result:
         if self._closed:
             raise Unavailable("burnish is stopping: try again when it is back")
-        return await asyncio.get_running_loop().run_in_executor(self._reader, query, self._reading)
+        return await (connection or self._listings).run(query)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from burnish.proxy.errors import Conflict, NotFound
@@ -12,10 +13,13 @@ from burnish.proxy.log.attribution import answer_before, by_response, candidates
 from burnish.proxy.log.continuing import with_answers
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import COLUMNS, Reader, row_of, select
-from burnish.proxy.records import Completion, Passthrough, RatedCompletion
+from burnish.proxy.records import Completion, Fault, Outcome, Passthrough, RatedCompletion
 
-# Sub-agents may ask that often before the person is told anything.
 MAX_SIDE_REQUESTS = 500
+"""Sub-agents may make so many requests before the person gets an answer."""
+TEXT_SURFACES = ("completions", "ollama_generate")
+OWN_PROMPT = ("raw", "template", "suffix", "context")
+"""Parameters of a text prompt with which the model sees another text than the logged messages."""
 
 
 def completion(connection: sqlite3.Connection, completion_id: str) -> Completion:
@@ -100,26 +104,54 @@ def resolve_history(
     return found
 
 
-def rated(connection: sqlite3.Connection, rater_weights: Mapping[str, float]) -> list[RatedCompletion]:
-    """Return every completion with feedback, earliest first, with all that training needs, a reply or not."""
+def rated(
+    connection: sqlite3.Connection, rater_weights: Mapping[str, float], *, next_turns: bool
+) -> list[RatedCompletion]:
+    """Return every completion with feedback, earliest first, with all that training needs, a reply or not.
+
+    ``next_turns``: what the user said next is the comment on a bad answer that has none.
+    """
     ratings = feedback.effective_ratings(connection, rater_weights=rater_weights)
     reader = Reader(connection)
     found: list[RatedCompletion] = []
     for completion_id, rating in sorted(ratings.items()):
-        record = reader.completion(row_of(connection, completion_id), rating.reward, full=True)
+        row = row_of(connection, completion_id)
+        record = reader.completion(row, rating.reward, full=True)
+        reward = rating.reward or 0.0
+        comment = rating.comment
+        if next_turns and reward < 0 and not comment:
+            comment = next_turn(connection, completion_id)
         found.append(
             RatedCompletion(
                 completion=record,
-                reward=rating.reward or 0.0,
+                reward=reward,
                 weight=rating.weight if rating.reward is not None else 1.0,
                 feedback_ids=rating.feedback_ids,
-                comment=rating.comment,
+                comment=comment,
                 correction=rating.correction,
                 worse=_worse(connection, reader, record, rating.preferred_over),
-                next_turn=next_turn(connection, record.id),
+                fault=fault_of(
+                    record.ended.outcome,
+                    record.ended.status,
+                    has_text=bool(record.reply is not None and record.messages),
+                    params=record.params if record.asked.surface in TEXT_SURFACES else {},
+                ),
             )
         )
     return found
+
+
+def fault_of(
+    outcome: Outcome, status: int | None, *, has_text: bool, params: Mapping[str, Any]
+) -> Fault | None:
+    """Return why nothing can be learnt from an answer. ``params``: of a surface in TEXT_SURFACES, else empty."""
+    if outcome != "complete":
+        return "incomplete"
+    if status != HTTPStatus.OK:
+        return "error"
+    if not has_text:
+        return "no_text"
+    return "own_prompt" if any(params.get(name) for name in OWN_PROMPT) else None
 
 
 def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
@@ -135,11 +167,10 @@ def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
 def _worse(
     connection: sqlite3.Connection, reader: Reader, better: Completion, completion_id: str | None
 ) -> dict[str, Any] | None:
-    """Return the reply that was found worse, if it answers the same context."""
-    if completion_id is None:
-        return None
-    other = reader.completion(row_of(connection, completion_id), None, full=True)
-    return other.reply if other.messages == better.messages else None
+    """Return the reply that was found worse, if it answers the same context and is still there."""
+    rows = select(connection, "WHERE id = ?", (completion_id,)) if completion_id else []
+    others = [reader.completion(row, None, full=True) for row in rows]
+    return next((other.reply for other in others if other.messages == better.messages), None)
 
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:

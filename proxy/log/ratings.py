@@ -10,10 +10,11 @@ What is shown is what was given. What is learnt from is ``heard`` before: by rat
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, pstdev
+from math import fsum, sqrt
+from typing import NamedTuple
 
 from burnish.proxy.records import Feedback, Scope, Source
 
@@ -27,6 +28,13 @@ MIN_GRADES = 8
 LEAST_DEVIATION = 1e-6
 
 NARROWEST_FIRST: tuple[Scope, ...] = ("completion", "turn", "conversation")
+
+
+class Habit(NamedTuple):
+    """How a rater uses a scale: mean and standard deviation of that rater's grades."""
+
+    mean: float
+    deviation: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +64,20 @@ class Effective:
     """Id of another completion."""
 
 
-def heard(feedback: Sequence[Feedback], rater_weights: Mapping[str, float]) -> list[Feedback]:
-    """Return feedback as training hears it; raters with a weight of 0 are not heard.
+def heard(
+    feedback: Sequence[Feedback],
+    rater_weights: Mapping[str, float],
+    habits: Mapping[str, Habit] | None = None,
+) -> list[Feedback]:
+    """Return feedback as training uses it; raters with a weight of 0 are left out.
 
-    Weights are multiplied: the rating's own, the rater's (1 unless given), the source's. Grades of a rater who has
-    given ``MIN_GRADES`` and does not always give the same become ``(reward − mean) / deviation`` over that rater's
-    grades, within [-1, 1]: who never says less than 4 of 5 then still tells better from worse. That keeps the order
-    of a rater's grades, and leaves some of them above 0 and some below.
+    Weights are multiplied: the rating's own, the rater's (1 unless given), the source's. A rater with a habit has
+    each grade replaced by ``(reward − mean) / deviation`` over that rater's grades, within [-1, 1]: who never says
+    less than 4 of 5 then still tells better from worse. That keeps the order of a rater's grades, and leaves some
+    of them above 0 and some below. ``habits``: of all raters here; by default taken from ``feedback``.
     """
-    habits = _habits(feedback)
+    if habits is None:
+        habits = habits_of(grades_of(feedback))
     found = []
     for each in feedback:
         draft = each.draft
@@ -78,18 +91,28 @@ def heard(feedback: Sequence[Feedback], rater_weights: Mapping[str, float]) -> l
     return found
 
 
-def _habits(feedback: Sequence[Feedback]) -> dict[str, tuple[float, float]]:
-    """Return mean and deviation of the grades that count, by rater, where they say something of the rater."""
-    grades: dict[str, list[float]] = defaultdict(list)
+def grades_of(feedback: Iterable[Feedback]) -> dict[str, Counter[float]]:
+    """Return how often each rater gave each grade, by rater; grades that no longer count are left out."""
+    grades: dict[str, Counter[float]] = defaultdict(Counter)
     for each in feedback:
         counts = each.undone_at is None and each.superseded_by is None
         if counts and each.draft.reward is not None and each.draft.scale in GRADED:
-            grades[each.draft.rater].append(each.draft.reward)
-    return {
-        rater: (fmean(given), pstdev(given))
-        for rater, given in grades.items()
-        if len(given) >= MIN_GRADES and pstdev(given) > LEAST_DEVIATION
-    }
+            grades[each.draft.rater][each.draft.reward] += 1
+    return grades
+
+
+def habits_of(grades: Mapping[str, Counter[float]]) -> dict[str, Habit]:
+    """Return the habits of the raters with ``MIN_GRADES`` or more that are not all the same."""
+    return {rater: habit for rater, given in grades.items() if (habit := _habit(given))}
+
+
+def _habit(grades: Counter[float]) -> Habit | None:
+    count = grades.total()
+    if count < MIN_GRADES:
+        return None
+    mean = fsum(grade * times for grade, times in grades.items()) / count
+    deviation = sqrt(fsum(times * (grade - mean) ** 2 for grade, times in grades.items()) / count)
+    return Habit(mean, deviation) if deviation > LEAST_DEVIATION else None
 
 
 def effective(feedback: Sequence[Feedback], places: Iterable[Place]) -> dict[str, Effective]:

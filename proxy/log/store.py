@@ -51,7 +51,7 @@ class Reader:
             conversation_id=conversation_id,
             continues=continues,
             messages=tuple(self.path(node)) if full else (),
-            params=self._params(settings) | self._params(definitions) if full else {},
+            params=self.params(settings, definitions) if full else {},
             prompt=self._asked(prompt) if prompt else "",
             reply=self._message(reply) if reply else None,
             rating=rating,
@@ -73,8 +73,12 @@ class Reader:
         message = self._message(content)
         return words(message) or text_of(message)
 
-    def _params(self, content: int | None) -> dict[str, Any]:
-        return orjson.loads(self._body(content)) if content else {}
+    def params(self, *contents: int | None) -> dict[str, Any]:
+        """Return parameters that were stored in several contents."""
+        found: dict[str, Any] = {}
+        for content in contents:
+            found |= orjson.loads(self._body(content)) if content else {}
+        return found
 
     def _message(self, content: int) -> dict[str, Any]:
         message = self._parsed.get(content)

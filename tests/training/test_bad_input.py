@@ -151,9 +151,9 @@ def test_what_is_left_out_is_counted_and_the_rest_is_learnt(backend: TorchPeftBa
     talk = [
         rated("good", 1.0),
         rated("bad", -1.0),
-        rated("without a reply", 1.0, reply=None),
-        rated("cut", -1.0, outcome="cut"),
-        rated("refused", -1.0, status=503),
+        replace(rated("without a reply", 1.0, reply=None), fault="no_text"),
+        replace(rated("cut", -1.0, outcome="cut"), fault="incomplete"),
+        replace(rated("refused", -1.0, status=503), fault="error"),
         rated("empty", -1.0, reply=said("")),
         rated("blank", -1.0, reply=said(" \n")),
         rated("long", -1.0, reply=said("tea " * 200)),
@@ -163,7 +163,7 @@ def test_what_is_left_out_is_counted_and_the_rest_is_learnt(backend: TorchPeftBa
     found, counted = learnt(backend, talk)
     assert [lesson.good for lesson in found] == [True, False]
     assert counted == {
-        "there is no reply, or no question, in words": 1,
+        "the question or the answer has no text": 1,
         "the answer was cut off or never came": 1,
         "the engine answered with an error": 1,
         "the reply is empty": 2,

@@ -8,19 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.adapters.manifest import Manifest
-from burnish.proxy.ids import feedback_id, run_id
 from burnish.proxy.learner.export import (
+    FAULTS,
     Policies,
     hold_out,
     learnt_by,
     left_out,
-    new_since,
-    opinions,
     ready,
     samples,
-    spoken,
 )
-from burnish.proxy.records import RatedCompletion
+from burnish.proxy.records import Fault, RatedCompletion
 from tests.support import records
 from tests.support.records import changed
 
@@ -136,23 +133,11 @@ def test_conversations_are_held_out_whole() -> None:
     assert sum(sides == {True} for sides in by_conversation.values()) == 3
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"outcome": "cut"}, "the answer was cut off or never came"),
-        ({"outcome": "cancelled"}, "the answer was cut off or never came"),
-        ({"outcome": "failed"}, "the answer was cut off or never came"),
-        ({"status": 429}, "the engine answered with an error"),
-        ({"reply": None}, "there is no reply, or no question, in words"),
-        ({"messages": ()}, "there is no reply, or no question, in words"),
-    ],
-)
-def test_answers_that_did_not_end_well_teach_nothing_and_are_counted(
-    changes: dict[str, Any], why: str
-) -> None:
-    found = [rated("c", 1.0, **changes), rated("d", 1.0)]
+@pytest.mark.parametrize("fault", list(FAULTS))
+def test_answers_with_a_fault_are_not_learnt_from_and_counted(fault: Fault) -> None:
+    found = [replace(rated("c", 1.0), fault=fault), rated("d", 1.0)]
     assert [each.completion.conversation_id for each in ready(found, ())] == ["d"]
-    assert left_out(found, ()) == {why: 1}
+    assert left_out(found, ()) == {FAULTS[fault]: 1}
     assert left_out(found, ("fb_c_0",)) == {}
 
 
@@ -221,41 +206,3 @@ def test_a_conversation_that_was_learnt_from_is_never_held_out() -> None:
     assert any(sample.held_out for sample in samples(fresh, (), POLICIES))
     ids = {each.feedback_ids[0] for each in learnt}
     assert not any(sample.held_out for sample in samples(fresh + learnt, ids, POLICIES))
-
-
-def test_new_is_what_was_rated_after_a_run_began() -> None:
-    old = replace(rated("a", 1.0), feedback_ids=(feedback_id(),))
-    begun = run_id()
-    late = replace(rated("b", 1.0), feedback_ids=(feedback_id(),))
-    assert new_since([old, late], None) == 2
-    assert new_since([old, late], begun) == 1
-    assert new_since([old, late], run_id()) == 0
-
-
-def test_a_turn_of_many_calls_is_one_rating() -> None:
-    turn = [replace(rated("a", 1.0, number), feedback_ids=("fb_1",)) for number in range(5)]
-    assert opinions([*turn, rated("b", 1.0)]) == 2
-    assert new_since([*turn, rated("b", 1.0)], None) == 2
-    assert new_since([replace(each, feedback_ids=(feedback_id(),)) for each in turn[:1] * 3], run_id()) == 0
-    assert len(samples(turn, (), POLICIES)) == 5
-
-
-@pytest.mark.parametrize("name", ["raw", "template", "suffix", "context"])
-def test_a_prompt_that_is_no_chats_is_not_learnt_from(name: str) -> None:
-    given_: Any = {"raw": True, "context": [1, 2]}.get(name, "<s>")
-    for surface, learnt in (("ollama_generate", False), ("completions", False), ("chat", True)):
-        made = rated("a", 1.0, surface=surface, params={name: given_})
-        assert bool(ready([made], ())) is learnt
-        assert bool(left_out([made], ())) is not learnt
-    assert ready([rated("a", 1.0, surface="ollama_generate", params={"raw": False, "context": []})], ())
-
-
-@pytest.mark.parametrize(
-    ("reward", "comment", "heard"),
-    [(-1.0, None, "shorter!"), (-1.0, "wrong", "wrong"), (1.0, None, None), (0.0, "hm", "hm")],
-)
-def test_what_the_user_wrote_next_is_the_comment_on_a_bad_answer_that_has_none(
-    reward: float, comment: str | None, heard: str | None
-) -> None:
-    said = replace(rated("c", reward), comment=comment, next_turn="shorter!")
-    assert spoken(said).comment == heard

@@ -12,7 +12,7 @@ import pytest
 from burnish.proxy.log import Log
 from burnish.proxy.log.capture import parsed
 from burnish.proxy.log.intake import Intake
-from burnish.proxy.records import Completion, FeedbackDraft
+from burnish.proxy.records import Completion
 from tests.proxy.log.exchanges import exchange, opened
 from tests.proxy.log.test_intake import content_of, database
 from tests.support.records import changed
@@ -105,9 +105,7 @@ async def test_what_the_user_says_next_is_known_of_a_rated_answer(tmp_path: Path
         )
         for each in (first, second):
             log.capture(each)
-        await log.add_feedback(FeedbackDraft(first.id, target="rl", reward=1.0))
-        (rated,) = await log.rated()
-        assert rated.next_turn == "Why?"
+        assert await log.next_turn(first.id) == "Why?"
         assert (await log.completion(second.id)).continues == first.id
 
 

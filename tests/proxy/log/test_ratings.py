@@ -337,8 +337,13 @@ async def test_what_the_user_wrote_next_is_found(tmp_path: Path):
         branch = capture(log, [user("hi"), assistant("Hello there!"), user("thank you")], "Welcome!")
         for each in (call, result, thanks, alone, branch):
             await rate(log, each, -1.0)
-        found = {each.completion.id: each.next_turn for each in await log.rated()}
-    assert found == {call: None, result: "thanks", thanks: None, alone: "shorter please", branch: None}
+        found = {each.completion.id: each.comment for each in await log.rated(next_turns=True)}
+        assert found == {call: None, result: "thanks", thanks: None, alone: "shorter please", branch: None}
+        assert {each.comment for each in await log.rated()} == {None}, "only when it is switched on"
+        await rate(log, alone, -1.0, comment="wrong")
+        await rate(log, result, 1.0)
+        kept = {each.completion.id: each.comment for each in await log.rated(next_turns=True)}
+    assert (kept[alone], kept[result]) == ("wrong", None), "only on bad answers without a comment"
 
 
 async def test_what_clients_and_agents_say_is_not_what_the_user_said_next(tmp_path: Path):

@@ -192,4 +192,4 @@ async def test_a_sub_agent_that_goes_on_from_the_history_is_a_branch_of_its_own(
         await log.add_feedback(FeedbackDraft(answered, "completion_id", reward=1.0, scope="turn"))
         rated = await log.rated()
         assert [each.completion.id for each in rated] == [called, answered]
-        assert [each.next_turn for each in rated] == [None, None]
+        assert [await log.next_turn(each.completion.id) for each in rated] == [None, None]

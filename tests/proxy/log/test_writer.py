@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from burnish.proxy.errors import Unavailable
-from burnish.proxy.learner.export import unusable
 from burnish.proxy.log import Log
 from burnish.proxy.log.writer import BATCH_ROWS, SPILL_BYTES
 from burnish.proxy.records import FeedbackDraft
@@ -38,9 +37,7 @@ async def test_a_body_that_cannot_be_read_is_kept_raw_and_harms_no_other(tmp_pat
         feedback, created = await log.add_feedback(FeedbackDraft(bad, "completion_id", reward=1.0))
         assert created and feedback.draft.completion_id == bad
         (rated,) = await log.rated()
-        assert unusable(rated) == "there is no reply, or no question, in words", (
-            "counted, and not learnt from"
-        )
+        assert rated.fault == "no_text", "counted, and not learnt from"
         assert log.healthy() is None
     connection = sqlite3.connect(tmp_path / "log" / "log.sqlite3")
     (kept,) = connection.execute("SELECT request FROM raw WHERE completion = ?", (bad,)).fetchone()
