@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
         self.status = 0
         self.headers: RawHeaders = []
         self.answering = False
-        """Whether a byte of the answer has come."""
+        """True when a byte of the answer has come."""
         self._bare_bytes = 0
         """How much has come since the last byte of the body."""
         self._reusable = False
@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether the whole answer has come, read or not."""
+        """True when the whole answer has come, read or not."""
         return self._state is COMPLETE or (self._state is CLOSED and self._failure is None)
 
     async def read(self, sink: Sink | None = None) -> bytes:
@@ -230,7 +230,7 @@ class Connection(asyncio.Protocol):
     # -- while it is idle ----------------------------------------------------------------------------------------------
 
     def usable(self, keep_alive_s: float) -> bool:
-        """Whether it can take a request: it isn't too old, and the upstream has sent nothing."""
+        """Check that it can take a request: it isn't too old, and the upstream has sent nothing."""
         # The kernel may hold what the loop has not read yet: the end of the connection, or an answer out of turn (408,
         # say), which would be taken for the answer to the next request.
         idle = self._state is IDLE
@@ -410,5 +410,5 @@ class Connection(asyncio.Protocol):
         self._wake()
 
     def _ends_with_the_connection(self) -> bool:
-        """Whether the answer has neither a length nor chunks."""
+        """True if the answer has neither a length nor chunks."""
         return not any(name.lower() in (b"content-length", b"transfer-encoding") for name, _ in self.headers)

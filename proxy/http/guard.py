@@ -1,4 +1,4 @@
-"""Who may call: loopback's own names, pages that were allowed, keys, and no engine management.
+"""Decides which requests may go on: by host name, by web page, by key; never to the management of an engine.
 
 A web page in the user's browser can reach 127.0.0.1 (DNS rebinding, CSRF). It cannot forge ``Host``,
 ``Origin`` or ``Sec-Fetch-Site``, so those decide. Only ``scope["path"]`` is trusted, never a URL built from
@@ -29,18 +29,18 @@ MANAGEMENT = (
     # Ollama
     "/api/create", "/api/pull", "/api/push", "/api/blobs", "/api/delete", "/api/copy",
 )  # fmt: skip
-"""Routes that change what an engine serves: burnish calls them, its callers never do."""
+"""Routes that change an engine. Only burnish may call them."""
 
 
 class Guard:
-    """Decides about a request from its method, path and headers alone. Raises, or returns."""
+    """Decides about a request from its path and headers alone."""
 
     def __init__(self, config: Config) -> None:
         self._hosts = {host.lower() for host in config.allowed_hosts}
         self._origins = {origin.lower().rstrip("/") for origin in config.allowed_origins}
         self._open = not is_loopback(config.host)
         self._key = config.api_key.get_secret_value().encode() if config.api_key else None
-        # Each client says the same name with every request.
+        # A client sends the same name with every request.
         self._is_ours = lru_cache(maxsize=64)(self._names_us)
 
     def check(self, path: str, headers: Named) -> None:
@@ -53,13 +53,13 @@ class Guard:
             self._check_key(headers)
         if manages:
             raise Forbidden(
-                f"{path} manages the engine; burnish does that itself. Use `burnish adapters`, or call the engine "
+                f"{path} manages the engine, which burnish does itself. Use `burnish adapters`, or call the engine "
                 "directly.",
                 code="management_route",
             )
 
     def without_key(self, headers: RawHeaders) -> RawHeaders:
-        """Drop our own key from headers that go upstream."""
+        """Drop burnish's own key from headers that go upstream."""
         if self._key is None:
             return headers
         return [
@@ -72,7 +72,7 @@ class Guard:
         if self._is_ours(host):
             return
         raise Forbidden(
-            f"Host {host!r} is not this machine's own name; add it to allowed_hosts if it is yours.",
+            f"Host {host!r} is not a name of this machine. If it is yours, add it to allowed_hosts.",
             code="host_not_allowed",
         )
 
@@ -85,7 +85,7 @@ class Guard:
         origin = first(headers, b"origin")
         if origin is None:
             if first(headers, b"sec-fetch-site") in ("cross-site", "same-site"):
-                raise Forbidden("a web page of another site may not call burnish.", code="origin_not_allowed")
+                raise Forbidden("a web page of another site may not call burnish", code="origin_not_allowed")
             return
         if origin.lower() in self._origins or origin.lower() in (
             f"http://{host}".lower(),
@@ -93,7 +93,7 @@ class Guard:
         ):
             return
         raise Forbidden(
-            f"Origin {origin!r} may not call burnish; add it to allowed_origins if you trust that page.",
+            f"Origin {origin!r} may not call burnish. If you trust that page, add it to allowed_origins.",
             code="origin_not_allowed",
         )
 
@@ -102,7 +102,7 @@ class Guard:
         if any(self._matches(_secret(name, value)) for name, value in given):
             return
         raise Unauthorized(
-            "this burnish needs its api_key: send Authorization: Bearer <key>, or x-burnish-key."
+            "this burnish needs its api_key: send it as Authorization: Bearer <key>, or in x-burnish-key."
         )
 
     def _matches(self, given: bytes) -> bool:
@@ -117,23 +117,21 @@ def _secret(name: bytes, value: bytes) -> bytes:
 
 
 def refuse_traversal(path: str) -> None:
-    """Refuse paths that could mean something else to the next hop. Raises InvalidRequest."""
+    """Refuse a path that the next hop could understand differently. Raises InvalidRequest."""
     decoded = _decoded(path)
     if "\\" in decoded or any(part in (".", "..") for part in decoded.split("/")) or "\0" in decoded:
-        raise InvalidRequest(
-            f"the path {path!r} is not in its plain form: send it without . or .. or backslashes"
-        )
+        raise InvalidRequest(f"the path {path!r} must not contain . or .. or a backslash")
 
 
 @lru_cache(maxsize=256)
 def _manages(path: str) -> bool:
-    """Whether a path is a management route. Raises InvalidRequest, each time anew."""
+    """Check for a management route. Raises InvalidRequest, which isn't cached."""
     refuse_traversal(path)
     return is_management(path)
 
 
 def is_management(path: str) -> bool:
-    """Whether a path, however it is spelt, is a management route of a known engine."""
+    """Check whether a path, in any spelling, is a management route of a known engine."""
     plain = "/" + "/".join(part for part in _decoded(path).lower().split("/") if part)
     return any(plain == route or plain.startswith(route + "/") for route in _prefixed(MANAGEMENT))
 

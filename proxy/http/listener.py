@@ -1,8 +1,8 @@
-"""The side that clients connect to: uvicorn, with limits to how long and how slow a request may be.
+"""The server for clients: uvicorn, with limits on long and slow requests, and with websockets as tunnels.
 
-uvicorn waits for ever for the rest of a request, and takes headers of any length: whoever can reach the port could fill
-the memory, or hold every descriptor, without sending one whole request. A request that comes whole in one piece, as
-nearly all do, costs two comparisons here. One for a websocket is an ordinary request with a tunnel to open.
+uvicorn waits for ever for the rest of a request, and takes headers of any length. A client could fill the memory, or
+hold every descriptor, without ever sending a whole request. A request that comes in one piece, as nearly all do, costs
+two comparisons here. A websocket begins as an ordinary request.
 """
 
 from __future__ import annotations
@@ -28,20 +28,18 @@ from burnish.proxy.http.headers import RawHeaders, by_name
 from burnish.proxy.http.response import WRITE
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd
 
-# Agents send cookies and tokens, seldom more than a few KiB. (A longer head that comes in one piece may pass.)
+# Agents send cookies and tokens, seldom more than a few KiB. (A longer head in one piece may pass.)
 HEAD_LIMIT_BYTES = 64 * 1024
-# The slowest that a request may be on average: less than a modem did.
+# Slowest average speed of a request: less than a modem.
 SLOWEST_BYTES_S = 1024
-# A client that was refused is read from for so long: to close on what it still sends would reset the connection, and
-# the answer would be lost with it.
+# How long a refused client is still read. Closing while it sends would reset the connection and lose the answer.
 LINGER_S = 2.0
-# Python looks for garbage in cycles each time that so many objects more are alive, unless told otherwise each 700: the
-# requests under way alone are some thousand.
+# New objects between two garbage collections. By default 700, and the requests under way alone are some thousand.
 YOUNG_OBJECTS = 10_000
-# The log's thread shares the interpreter with the event loop, which gives it up late when it is busy (5 ms unless told
-# otherwise): a quarter more would wait to be stored.
+# The thread of the log gets the interpreter this late at most when the event loop is busy. With the default of 5 ms a
+# quarter more completions would wait to be stored.
 SWITCH_S = 0.0005
-# Streams that are still running when burnish is told to stop get this long to end by themselves.
+# Time that running streams get to end when burnish stops.
 GRACE_S = 5
 
 
@@ -57,23 +55,23 @@ def server(app: ASGIApp, config: Config, error_body: ErrorBody) -> uvicorn.Serve
         uvicorn.Config(
             app,
             http=type("ClientConnection", (ClientConnection,), settings),
-            ws="none",  # they are tunnelled, see below
+            ws="none",  # websockets are tunnelled, see ClientConnection
             lifespan="off",
             log_level="warning",
             access_log=False,
             date_header=False,
             server_header=False,
-            proxy_headers=False,  # nothing here asks who the client is
+            proxy_headers=False,  # the address of the client is used nowhere
             timeout_graceful_shutdown=GRACE_S,
         )
     )
 
 
 def tune_interpreter() -> None:
-    """Have the interpreter stop for as short as can be from now on; call it when all that stays is there.
+    """Shorten the pauses of the interpreter; call it once everything is loaded.
 
-    Looking through all that was loaded at the start takes the garbage collector 50 ms, in which no stream gets on,
-    about once a second under load. Nothing of it ever becomes garbage.
+    Without it, the garbage collector goes through everything that was loaded about once a second under load. That takes
+    50 ms, stops all streams, and finds nothing.
     """
     gc.collect()
     gc.freeze()
@@ -82,33 +80,31 @@ def tune_interpreter() -> None:
 
 
 def _not_a_cut(record: logging.LogRecord) -> bool:
-    """The relay returns early on purpose when an upstream breaks off; the log of completions has it."""
+    """Drop a warning: the relay returns early on purpose when an upstream breaks off."""
     return "returned without completing response" not in record.getMessage()
 
 
 class ClientConnection(HttpToolsProtocol):
-    """A client's connection, which is closed when a request does not get on."""
+    """Connection of a client. It is closed when a request is too slow or its head too long."""
 
     patience_s: ClassVar[float]
     """How long a client may be silent within a request."""
     error_body: ClassVar[ErrorBody]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Expect a request."""
         super().connection_made(transport)  # type: ignore[arg-type]  # as uvicorn has it
         self._head_bytes = 0
-        """What has come of a request that is not whole yet since there was a byte of its body."""
+        """Bytes of an unfinished request since the last byte of its body."""
         self._in_body = False
         self._late_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._running: RequestResponseCycle | None = None
-        """The request that is being answered; ``cycle`` is the latest that has come."""
+        """The request that is being answered; ``cycle`` is the one that came last."""
         self._tunnel: ClientEnd | None = None
-        # A client that never begins is like one that has nothing more to ask.
+        # A client that never sends anything is treated like an idle one.
         self.timeout_keep_alive_task = self.loop.call_later(self.patience_s, self.timeout_keep_alive_handler)
 
     def data_received(self, data: bytes) -> None:
-        """Take what has come, if it is not too much."""
         if len(data) > HEAD_LIMIT_BYTES and self._only_head(data):
             self._refuse(_too_large())
             return
@@ -116,17 +112,16 @@ class ClientConnection(HttpToolsProtocol):
         self._feed(data)
         cycle = self.cycle
         if cycle is None or cycle.more_body or cycle.scope is not self.scope:
-            self._goes_on(len(data))
+            self._extend_deadline(len(data))
         elif self._timer:
-            self._whole()
+            self._finish_request()
 
     def on_headers_complete(self) -> None:
-        """Keep the headers as they are now: uvicorn would add a request's trailers to them (RFC 9110 §6.5.1)."""
+        """Copy the headers, because uvicorn adds trailers to its own list (RFC 9110 §6.5.1)."""
         super().on_headers_complete()
         self.scope["headers"] = self.headers.copy()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body."""
         self._in_body = True
         super().on_body(body)
 
@@ -134,25 +129,25 @@ class ClientConnection(HttpToolsProtocol):
         """Cancel the request that is being answered, and stop all timers."""
         super().connection_lost(exc)
         if self._running and self._running is not self.cycle:
-            # Others were sent ahead, and uvicorn tells only the last of them.
+            # The client sent more requests ahead, and uvicorn notifies only the last one.
             self._running.disconnected = True
             self._running.message_event.set()
         self._unset_keepalive_if_required()
-        self._whole()
+        self._finish_request()
 
     def shutdown(self) -> None:
-        """Let the request that is being answered be the last; a tunnel would never end by itself."""
+        """End after the request that is being answered. A tunnel never ends by itself, so it is cut."""
         super().shutdown()
         if self._tunnel and self._tunnel.joined:
             self._tunnel.abort()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        cycle.scope["extensions"] = {WRITE: partial(_write, cycle)}  # type: ignore[dict-item]  # ours is no dictionary
+        cycle.scope["extensions"] = {WRITE: partial(_write, cycle)}  # type: ignore[dict-item]  # a function, not a dictionary
         super()._start_asgi_task(cycle, app)
 
     def _should_upgrade(self) -> bool:
-        """Whether ``_feed`` sees to a request that asks for another protocol; uvicorn does not ask of any other."""
+        """Leave every request for another protocol to ``_feed``; uvicorn calls this for no other request."""
         return True
 
     def _feed(self, data: bytes | memoryview) -> None:
@@ -161,16 +156,16 @@ class ClientConnection(HttpToolsProtocol):
                 try:
                     self.parser.feed_data(data)
                     return
-                except httptools.HttpParserUpgrade as asked:
-                    data = self._take_upgrade(memoryview(data)[asked.args[0] :])
+                except httptools.HttpParserUpgrade as upgrade:
+                    data = self._take_upgrade(memoryview(data)[upgrade.args[0] :])
         except httptools.HttpParserError:
             self.send_400_response("Invalid HTTP request received.")
 
     def _take_upgrade(self, rest: memoryview) -> memoryview:
-        """Take a request that asks for another protocol as if it did not; one for a websocket may become a tunnel.
+        """Ignore the wish for another protocol, as a server may (RFC 9110 §7.8). A websocket gets its tunnel.
 
-        A server may do so (RFC 9110 §7.8), and Java's client asks for HTTP/2 at first. The parser has left the body in
-        ``rest``; returns what of that it is to read on.
+        Java's client asks for HTTP/2 with its first request. The parser has left the body in ``rest``; returns the part
+        that it must still read.
         """
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         head = [b"%b %b HTTP/%b" % (method, self.url, version)]
@@ -189,60 +184,61 @@ class ClientConnection(HttpToolsProtocol):
         between = self.cycle is None or not self.cycle.more_body
         return between and data.find(b"\r\n\r\n", 0, HEAD_LIMIT_BYTES) < 0
 
-    def _goes_on(self, size: int) -> None:
-        """Take note of a piece of a request that is not whole yet."""
+    def _extend_deadline(self, size: int) -> None:
+        """Count a piece of an unfinished request, and move its deadline on."""
         if self.transport.is_closing():
             return
         now = self.loop.time()
-        if self._timer is None or self.flow.read_paused:  # paused: it is the upstream that does not get on
+        if self._timer is None or self.flow.read_paused:  # paused: the upstream is slow, not the client
             self._late_at = now + self.patience_s
         else:
             self._late_at = min(now + self.patience_s, self._late_at + size / SLOWEST_BYTES_S)
         if self._timer is None:
-            self._timer = self.loop.call_at(self._late_at, self._look)
+            self._timer = self.loop.call_at(self._late_at, self._check_deadline)
         self._head_bytes = 0 if self._in_body else self._head_bytes + size
         self._in_body = False
         if self._head_bytes > HEAD_LIMIT_BYTES:
             self._refuse(_too_large())
 
-    def _whole(self) -> None:
+    def _finish_request(self) -> None:
         self._head_bytes = 0
         if self._timer:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         now = self.loop.time()
         if self.flow.read_paused:
             self._late_at = now + self.patience_s
         if self._late_at > now:
-            self._timer = self.loop.call_at(self._late_at, self._look)
+            self._timer = self.loop.call_at(self._late_at, self._check_deadline)
         else:
             self._refuse(
                 RequestTimeout(
-                    f"the request did not get on for {self.patience_s:g} s; raise request_timeout_s if it must"
+                    f"the rest of the request did not come within {self.patience_s:g} s. If your clients "
+                    "need longer, raise request_timeout_s"
                 )
             )
 
     def _refuse(self, error: BurnishError) -> None:
-        """Say what is wrong, where no answer has begun, and close the connection."""
-        self._whole()
+        """Answer with an error unless an answer has begun, and close the connection."""
+        self._finish_request()
         cycle = self.cycle
         if cycle is None or cycle.response_complete or not cycle.response_started:
-            begun = cycle is not None and not cycle.response_complete
-            path = cycle.scope["path"] if cycle and begun else ""
+            asked = cycle is not None and not cycle.response_complete
+            path = cycle.scope["path"] if cycle and asked else ""
             self.transport.write(_response(error.status, orjson.dumps(type(self).error_body(path, error))))
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
         self.flow.resume_reading()
-        self.transport.set_protocol(_Deaf(self))
+        self.transport.set_protocol(_Discard(self))
         self.transport.write_eof()
         self.loop.call_later(LINGER_S, self.transport.close)
 
 
 def _write(cycle: RequestResponseCycle, part: bytes) -> bool:
-    """Send a part of a body that goes on, as the cycle itself would; False when the client does not keep up."""
+    """Send a piece of a body as uvicorn would; return False if the client does not keep up."""
     if cycle.disconnected:
         return False
     if cycle.chunked_encoding:
@@ -259,20 +255,19 @@ def _asks_for_websocket(headers: RawHeaders) -> bool:
     return b"websocket" in protocols and not named.keys() & {b"content-length", b"transfer-encoding"}
 
 
-class _Deaf(asyncio.Protocol):
-    """Drops whatever a client that was refused still sends."""
+class _Discard(asyncio.Protocol):
+    """Drops everything that a refused client still sends."""
 
     def __init__(self, refused: ClientConnection) -> None:
         self._refused = refused
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is what uvicorn counts."""
-        self._refused.connection_lost(exc)
+        self._refused.connection_lost(exc)  # uvicorn counts these
 
 
 def _too_large() -> HeadersTooLarge:
     return HeadersTooLarge(
-        f"the headers are longer than {HEAD_LIMIT_BYTES} bytes: send fewer, or shorter ones"
+        f"the headers are longer than {HEAD_LIMIT_BYTES} bytes: send fewer or shorter ones"
     )
 
 

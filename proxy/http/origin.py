@@ -1,4 +1,4 @@
-"""One server: how it is reached, the connections to it that nobody uses, and who waits while all are in use."""
+"""One server: its address, its idle connections, and the queue for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from burnish.proxy.http.connection import Connection
 
 # llama.cpp, vLLM and uvicorn close idle connections after 5 s; a request sent into that moment would be lost.
 KEEP_ALIVE_S = 4.0
-# What a caller that was turned away is told to wait; it has waited for its turn already.
+# Retry-After of a request that found no free connection; it has waited in the queue already.
 RETRY_AFTER_S = 1
 
 
@@ -24,12 +24,12 @@ class ConnectFailed(UpstreamUnreachable):
 
 
 class Origin:
-    """Scheme, host and port (RFC 9110 §4.3.1), and what goes on there."""
+    """Scheme, host and port (RFC 9110 §4.3.1), and the connections there."""
 
     def __init__(self, url: str, most: int, tls: Callable[[], ssl.SSLContext]) -> None:
         scheme, _, authority = url.partition("://")
         if scheme not in ("http", "https") or not authority or "@" in authority:
-            raise ValueError(f"{url!r} is no http(s) address of a server")
+            raise ValueError(f"{url!r} is not the http(s) address of a server")
         host, _, port = authority.rpartition(":") if _has_port(authority) else (authority, "", "")
         self.url = url
         self.authority = authority.encode("ascii")
@@ -42,16 +42,16 @@ class Origin:
         """The oldest first."""
         self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
 
-    # -- taking turns --------------------------------------------------------------------------------------------------
+    # -- the queue -----------------------------------------------------------------------------------------------------
 
     def enter(self) -> bool:
-        """Take the right to one connection; False when all are in use."""
+        """Take a place for one connection; return False when all are taken."""
         free = self._in_use < self._most
         self._in_use += free
         return free
 
     async def wait(self, seconds: float) -> None:
-        """Wait for the right to a connection; who came first gets it first. Raises Unavailable."""
+        """Wait for a place, first come, first served. Raises Unavailable."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting[turn] = None
         try:
@@ -59,14 +59,14 @@ class Origin:
                 await turn
         except BaseException as error:
             self._waiting.pop(turn, None)
-            if turn.done() and not turn.cancelled():  # its turn came at that very moment
+            if turn.done() and not turn.cancelled():  # its turn came at the same moment
                 self.leave()
             if isinstance(error, TimeoutError):
                 raise self._busy(seconds) from error
             raise
 
     def leave(self) -> None:
-        """Give that right to the one who has waited longest, or back."""
+        """Give the place to the request that has waited longest, or back."""
         while self._waiting:
             turn, _ = self._waiting.popitem(last=False)
             if not turn.done():
@@ -86,16 +86,15 @@ class Origin:
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def kept(self) -> Connection | None:
-        """Return a connection that was used before, if there is one."""
+        """Return an idle connection that can take a request, if there is one."""
         while self._idle:
-            connection = self._idle.pop()  # the youngest: the others may grow old and be closed
+            connection = self._idle.pop()  # the youngest, so that the others grow old and are closed
             if connection.usable(KEEP_ALIVE_S):
                 return connection
             connection.close()
         return None
 
     async def connect(self, seconds: float) -> Connection:
-        """Make a new connection. Raises ConnectFailed."""
         try:
             async with asyncio.timeout(seconds):
                 _, connection = await asyncio.get_running_loop().create_connection(
@@ -111,24 +110,23 @@ class Origin:
             ) from error
         except ssl.SSLCertVerificationError as error:
             raise ConnectFailed(
-                f"{self.url} shows a certificate that is not trusted: {error.verify_message}. If its authority is your "
-                "own, name that one's file in SSL_CERT_FILE"
+                f"{self.url} has a certificate that is not trusted: {error.verify_message}. If the authority is your "
+                "own, set SSL_CERT_FILE to its file"
             ) from error
         except ssl.SSLError as error:
             raise ConnectFailed(
-                f"{self.url} does not speak TLS as it should: {error.reason}. Is it https?"
+                f"{self.url} failed the TLS handshake: {error.reason}. Is it https?"
             ) from error
         except OSError as error:
-            words = error.strerror or str(error) or type(error).__name__
-            raise ConnectFailed(f"cannot connect to {self.url}: {words}. Is it running?") from error
+            reason = error.strerror or str(error) or type(error).__name__
+            raise ConnectFailed(f"cannot connect to {self.url}: {reason}. Is it running?") from error
         return connection
 
     def keep(self, connection: Connection) -> None:
-        """Keep a connection for the next request."""
         self._idle.append(connection)
 
     def sweep(self) -> bool:
-        """Close what has been idle for too long: the server holds a slot for it. Return whether any is left."""
+        """Close connections that were idle too long; each holds a slot of the server. Return whether any is left."""
         while self._idle and not self._idle[0].usable(KEEP_ALIVE_S):
             self._idle.popleft().close()
         return bool(self._idle)
@@ -144,7 +142,7 @@ def _has_port(authority: str) -> bool:
 
 
 def is_proxied(address: str) -> bool:
-    """Whether the environment says that a server (``https://host:port``) is reached through a proxy."""
+    """Check whether the environment sets a proxy for a server (``https://host:port``)."""
     parts = urlsplit(address)
     if is_loopback(parts.hostname or "") or not getproxies().keys() & {parts.scheme, "all"}:
         return False

@@ -1,4 +1,4 @@
-"""The one HTTP client of burnish: sends a request's bytes, gives back the response's bytes as they arrive."""
+"""The HTTP client for upstreams: sends the bytes of a request, hands on those of the answer as they arrive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 class DirectResponse(UpstreamResponse):
-    """See UpstreamResponse."""
+    """The answer on a connection of the pool."""
 
     __slots__ = ("_connection", "_origin", "_pool")
 
@@ -38,11 +38,10 @@ class DirectResponse(UpstreamResponse):
 
     @property
     def switched(self) -> End | None:
-        """The upstream's end of a tunnel, where it has agreed to another protocol."""
+        """The upstream's end of a tunnel if it has agreed to another protocol."""
         return self._connection.switched
 
     async def read(self, sink: Sink | None = None) -> bytes:
-        """See UpstreamResponse."""
         try:
             return await self._connection.read(sink)
         except Silent as error:
@@ -52,7 +51,6 @@ class DirectResponse(UpstreamResponse):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will come than what the next ``read`` returns."""
         return self._connection.finished
 
     def __exit__(
@@ -78,10 +76,10 @@ class Pool:
     async def send(
         self, method: str, url: str, headers: RawHeaders, body: Body, *, reuse: bool = True
     ) -> UpstreamResponse:
-        """Send a request and wait for the head of its answer; ``reuse``: on a connection that was kept.
+        """Send a request and wait for the head of its answer; ``reuse`` allows an idle connection.
 
-        Raises ConnectFailed, UpstreamUnreachable, UpstreamTimeout, Unavailable (its turn did not come), ValueError (not
-        a request that HTTP can say).
+        Raises ConnectFailed, UpstreamUnreachable, UpstreamTimeout, Unavailable (no connection came free), ValueError (a
+        line break or space in the path or a header).
         """
         address, path = _split(url)
         origin = self._origins.get(address) or self._direct(address)
@@ -91,7 +89,7 @@ class Pool:
         if not origin.enter():
             await origin.wait(self._turn_s)
         try:
-            connection = await self._answered(origin, method, head, body, chunked=chunked, reuse=reuse)
+            connection = await self._exchange(origin, method, head, body, chunked=chunked, reuse=reuse)
         except BaseException:
             origin.leave()
             raise
@@ -103,14 +101,14 @@ class Pool:
         origin = self._origins.get(address) or self._direct(address)
         if origin is None:
             raise UpstreamUnreachable(
-                f"{address} is reached through the proxy of the environment, which takes no websockets from burnish: "
-                "add it to NO_PROXY if it needs none"
+                f"{address} is reached through the proxy that the environment sets, and burnish opens no websockets "
+                "through one. If it needs no proxy, add it to NO_PROXY"
             )
         head, _ = _head("GET", path, origin.authority, headers, None, close=False)
         if not origin.enter():
             await origin.wait(self._turn_s)
         try:
-            connection = await self._answered(
+            connection = await self._exchange(
                 origin, "GET", head, None, chunked=False, reuse=False, switch=True
             )
         except BaseException:
@@ -119,7 +117,7 @@ class Pool:
         return DirectResponse(self, origin, connection)
 
     def give_back(self, origin: Origin, connection: Connection) -> None:
-        """Keep a connection for the next request where it can take one."""
+        """Keep a connection for the next request if it can take one, and free its place."""
         if connection.end():
             origin.keep(connection)
             if self._sweeper is None:
@@ -127,7 +125,6 @@ class Pool:
         origin.leave()
 
     async def close(self) -> None:
-        """Close every connection that is not in use."""
         if self._sweeper:
             self._sweeper.cancel()
         for origin in self._origins.values():
@@ -136,7 +133,7 @@ class Pool:
             await self._proxied.close()
 
     def _direct(self, address: str) -> Origin | None:
-        """Return a server that was not asked before; None when it is reached through a proxy."""
+        """Make the origin of a new server; return None if it is reached through a proxy."""
         if is_proxied(address):
             return None
         origin = self._origins[address] = Origin(address, self._most, lambda: self._tls)
@@ -148,7 +145,7 @@ class Pool:
         self._proxied = self._proxied or ProxiedUpstreams(self._config)
         return self._proxied
 
-    async def _answered(
+    async def _exchange(
         self,
         origin: Origin,
         method: str,
@@ -159,7 +156,7 @@ class Pool:
         reuse: bool,
         switch: bool = False,
     ) -> Connection:
-        """Return a connection on which the request was sent, and the head of its answer has come."""
+        """Send a request; return the connection on which the head of its answer came."""
         while True:
             kept = origin.kept() if reuse else None
             connection = kept or await origin.connect(self._connect_s)
@@ -173,7 +170,7 @@ class Pool:
                 ) from error
             except Broken as error:
                 connection.close()
-                # The upstream closed it for its age just when the request went in.
+                # The upstream closed an idle connection just when the request went in.
                 if (
                     kept
                     and not connection.answering
@@ -193,7 +190,7 @@ class Pool:
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:
-        """What servers are trusted: the system's authorities, or those in SSL_CERT_FILE and SSL_CERT_DIR."""
+        """Trust the authorities of the system, or those in SSL_CERT_FILE and SSL_CERT_DIR."""
         context = ssl.create_default_context()
         context.set_alpn_protocols(["http/1.1"])
         return context
@@ -208,7 +205,7 @@ def _split(url: str) -> tuple[str, str]:
 def _head(
     method: str, path: str, authority: bytes, headers: RawHeaders, body: Body, *, close: bool
 ) -> tuple[bytes, bool]:
-    """Return a request's head, and whether its body goes in chunks. Raises ValueError."""
+    """Return the head of a request, and whether its body goes in chunks. Raises ValueError."""
     parts = [f"{method} {path} HTTP/1.1\r\nhost: ".encode("latin-1"), authority, b"\r\n"]
     announced = False
     for name, value in headers:

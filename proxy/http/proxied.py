@@ -1,7 +1,7 @@
-"""Upstreams that are reached through an HTTP proxy, as HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY say: by httpx.
+"""Upstreams behind an HTTP proxy (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY), which httpx asks.
 
-A corporate proxy wants CONNECT, credentials, TLS inside TLS. None of it is worth a line in our own pool, and the way
-through it costs more than httpx does.
+A corporate proxy wants CONNECT, credentials, TLS inside TLS. Our own pool has none of that, and the way through a proxy
+costs more than httpx does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
 
 
 class ProxiedUpstreams:
-    """Sends requests as the pool does."""
+    """Sends requests like the pool."""
 
     def __init__(self, config: Config) -> None:
         self._first_byte_s = config.first_byte_timeout_s
@@ -33,8 +33,8 @@ class ProxiedUpstreams:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def send(self, method: str, url: str, headers: RawHeaders, body: Body) -> ProxiedResponse:
-        """Send a request and wait for the head of its answer. Raises as the pool does."""
-        # Not the client's own way to make one, which would add headers.
+        """Send a request and wait for the head of its answer. Raises what the pool raises."""
+        # AsyncClient.build_request would add headers.
         request = httpx.Request(method, url, headers=headers, content=body)
         try:
             async with asyncio.timeout(self._first_byte_s):
@@ -45,20 +45,19 @@ class ProxiedUpstreams:
             ) from error
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
             raise ConnectFailed(
-                f"cannot connect to {request.url.host} through the proxy of the environment: {error}. Add it to "
-                "NO_PROXY if it needs none"
+                f"cannot connect to {request.url.host} through the proxy that the environment sets: {error}. If it "
+                "needs no proxy, add it to NO_PROXY"
             ) from error
         except httpx.HTTPError as error:
             raise UpstreamUnreachable(f"{request.url.host} broke off before it answered: {error}") from error
         return ProxiedResponse(response, self._idle_s, self._closing)
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._client.aclose()
 
 
 class ProxiedResponse(UpstreamResponse):
-    """See UpstreamResponse."""
+    """An answer through httpx; ``read`` never uses its sink."""
 
     def __init__(self, response: httpx.Response, idle_s: float, closing: set[asyncio.Task[None]]) -> None:
         self.status = response.status_code
@@ -71,11 +70,9 @@ class ProxiedResponse(UpstreamResponse):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will come than what the next ``read`` returns."""
         return self._finished
 
     async def read(self, sink: Sink | None = None) -> bytes:
-        """See UpstreamResponse; nothing goes into the sink."""
         try:
             async with asyncio.timeout(self._idle_s):
                 return await anext(self._parts)
@@ -90,7 +87,7 @@ class ProxiedResponse(UpstreamResponse):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # httpx closes with an await, for which a request that is cancelled has no time.
+        # httpx closes with an await, and a cancelled request has no time for that.
         task = asyncio.get_running_loop().create_task(self._response.aclose())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

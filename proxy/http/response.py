@@ -1,4 +1,4 @@
-"""An upstream's answer, however it comes: what the relay reads from."""
+"""The answer of an upstream, as the relay reads it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.headers import RawHeaders
 
 WRITE = "burnish.write"
-"""ASGI extension of our listener: writes a part of a response body at once, without waking the application."""
+"""ASGI extension of our listener: writes a piece of a response body at once, without waking the application."""
 
 
 class UpstreamCut(ConnectionError):
@@ -27,15 +27,15 @@ class UpstreamResponse(ABC):
 
     @abstractmethod
     async def read(self, sink: Sink | None = None) -> bytes:
-        """Return what has come of the body since, undecoded; b"" at its end. Raises UpstreamCut.
+        """Return what has come of the body, undecoded; b"" at its end. Raises UpstreamCut.
 
-        What comes while it waits may go into the sink instead, until that is full; the last part never does.
+        While this waits, pieces may go into the sink instead until it is full. The last piece is always returned.
         """
 
     @property
     @abstractmethod
     def finished(self) -> bool:
-        """Whether nothing more will come than what the next ``read`` returns."""
+        """True when the next ``read`` returns all that is left."""
 
     async def whole(self) -> bytes:
         """Return the rest of the body. Raises UpstreamCut."""

@@ -1,7 +1,7 @@
-"""A tunnel: what a client and an upstream say to each other once they have left HTTP for websockets, byte for byte.
+"""A tunnel: passes bytes between a client and an upstream once they have left HTTP for websockets.
 
-Nothing here knows a frame. Each side is one end, which says at the other what it hears; one that does not read holds up
-only the other's speaking. That a side has nothing more to say (half-close) is passed on as well.
+It knows nothing of frames. Each side is one ``End``, which sends to the other what it receives. A side that does not
+read stops only the other's sending. A half-close is passed on as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from burnish.proxy.http.headers import RawHeaders
 TUNNEL = "burnish.tunnel"
 """Extension of the ASGI scope of a request for a websocket; its ``end`` is the client's end of a tunnel."""
 
-# What a side may say before the other is there. A websocket's client has to wait (RFC 6455 §4.1), a server has not.
+# What a side may send before the other is there. The client of a websocket must wait (RFC 6455 §4.1), a server needn't.
 EARLY_BYTES = 64 * 1024
 
 
@@ -27,50 +27,49 @@ class End(asyncio.Protocol):
         self._transport = transport
         self._other: End | None = None
         self._early = [early] if early else []
-        self.heard_bytes = len(early)
-        self.heard_at = self._loop.time()
-        self.silent = False
-        """Whether it has said that it will say nothing more."""
+        self.received_bytes = len(early)
+        self.received_at = self._loop.time()
+        self.half_closed = False
+        """True after its half-close."""
         self.fault: Exception | None = None
-        """What broke the connection, where it was broken."""
+        """Error that broke the connection, if any."""
         self.lost: asyncio.Future[None] = self._loop.create_future()
         """Done when the connection is gone."""
 
     def join(self, other: End) -> None:
-        """Have what is heard here said at the other end from now on."""
+        """Send to the other end what is received here."""
         self._other = other
 
-    def go_on(self) -> None:
-        """Say at the other end what was heard before there was one."""
+    def forward(self) -> None:
+        """Send to the other end what was received before there was one."""
         assert self._other is not None
-        self.listen(True)
+        self.read(True)
         if self._early:
-            self._other.say(b"".join(self._early))
+            self._other.send(b"".join(self._early))
             self._early = []
         if self.lost.done():
             self._other.close()
-        elif self.silent:
-            self._other.fall_silent()
+        elif self.half_closed:
+            self._other.half_close()
 
     @property
     def joined(self) -> bool:
-        """Whether there is another end."""
+        """True when there is another end."""
         return self._other is not None
 
-    def say(self, content: bytes) -> None:
-        """Send something to this side."""
+    def send(self, content: bytes) -> None:
         if not self._transport.is_closing():
             self._transport.write(content)
 
-    def fall_silent(self) -> None:
-        """Tell this side that nothing more will come; TLS cannot say so without closing."""
-        if self.silent or not self._transport.can_write_eof():
+    def half_close(self) -> None:
+        """Half-close this side; TLS can only close."""
+        if self.half_closed or not self._transport.can_write_eof():
             self._transport.close()
         elif not self._transport.is_closing():
             self._transport.write_eof()
 
-    def listen(self, on: bool) -> None:
-        """Hear this side from now on, or do not."""
+    def read(self, on: bool) -> None:
+        """Read from this side, or stop reading."""
         if self._transport.is_closing():
             return
         if on:
@@ -79,38 +78,35 @@ class End(asyncio.Protocol):
             self._transport.pause_reading()
 
     def close(self) -> None:
-        """Close the connection once all that was said to this side is sent."""
+        """Close the connection once everything is sent."""
         self._transport.close()
 
     def abort(self) -> None:
-        """Close it now."""
         self._transport.abort()
 
-    # -- what the loop tells -------------------------------------------------------------------------------------------
+    # -- called by the event loop --------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Pass on what has come."""
-        self.heard_bytes += len(data)
-        self.heard_at = self._loop.time()
+        self.received_bytes += len(data)
+        self.received_at = self._loop.time()
         if self._other:
-            self._other.say(data)
+            self._other.send(data)
             return
         self._early.append(data)
-        if self.heard_bytes > EARLY_BYTES:
-            self.listen(False)
+        if self.received_bytes > EARLY_BYTES:
+            self.read(False)
 
     def eof_received(self) -> bool:
-        """Pass on that nothing more will come; return whether this side may still be told something."""
+        """Pass the half-close on; return whether this side can still receive."""
         if not self._transport.can_write_eof():
             return False
-        self.silent = True
+        self.half_closed = True
         if self._other is None:
             return True
-        self._other.fall_silent()
-        return not self._other.silent
+        self._other.half_close()
+        return not self._other.half_closed
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Close the other connection as well."""
         self.fault = exc
         if not self.lost.done():
             self.lost.set_result(None)
@@ -118,18 +114,17 @@ class End(asyncio.Protocol):
             self._other.close()
 
     def pause_writing(self) -> None:
-        """Hold up the other side, which speaks faster than this one reads."""
+        """Stop reading the other side, which sends faster than this one reads."""
         if self._other:
-            self._other.listen(False)
+            self._other.read(False)
 
     def resume_writing(self) -> None:
-        """Go on: it has caught up."""
         if self._other:
-            self._other.listen(True)
+            self._other.read(True)
 
 
 class ClientEnd(End):
-    """The client's side. Until the upstream has agreed, it is a request of HTTP, which may be answered as any other."""
+    """The client's side. Until the upstream agrees, it is an HTTP request that can get any answer."""
 
     def __init__(self, http: asyncio.Protocol, transport: asyncio.BaseTransport, early: bytes) -> None:
         """``http`` is the protocol that has read the request."""
@@ -137,40 +132,39 @@ class ClientEnd(End):
         self._http = http
 
     def agree(self, headers: RawHeaders) -> None:
-        """Tell the client that the upstream has agreed, in its own words."""
+        """Send the client the headers with which the upstream agreed."""
         lines = [b"%b: %b\r\n" % header for header in headers]
-        self.say(b"".join([b"HTTP/1.1 101 Switching Protocols\r\n", *lines, b"\r\n"]))
+        self.send(b"".join([b"HTTP/1.1 101 Switching Protocols\r\n", *lines, b"\r\n"]))
 
     def eof_received(self) -> bool:
-        """As above; a client that says so before there is a tunnel has left, as with any request."""
+        """Pass the half-close on. Before there is a tunnel, it means that the client has left."""
         return self.joined and super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the server, which counts its connections and cancels the request."""
+        """Notify uvicorn too, which counts connections and cancels the request."""
         super().connection_lost(exc)
         self._http.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Hold up the other side, or the answer to the request."""
+        """Stop reading the other side, and writing the answer to the request."""
         super().pause_writing()
         self._http.pause_writing()
 
     def resume_writing(self) -> None:
-        """Go on: it has caught up."""
         super().resume_writing()
         self._http.resume_writing()
 
 
 async def carry(client: End, upstream: End, idle_s: float) -> bool:
-    """Pass on what each side says until both connections are gone; False when neither said anything for too long."""
+    """Pass bytes on until both connections are gone; return False if both were silent for ``idle_s``."""
     loop = asyncio.get_running_loop()
     client.join(upstream)
     upstream.join(client)
-    client.go_on()
-    upstream.go_on()
+    client.forward()
+    upstream.forward()
     try:
         while not (client.lost.done() and upstream.lost.done()):
-            left_s = max(client.heard_at, upstream.heard_at) + idle_s - loop.time()
+            left_s = max(client.received_at, upstream.received_at) + idle_s - loop.time()
             if left_s <= 0:
                 return False
             await asyncio.wait(
@@ -180,4 +174,4 @@ async def carry(client: End, upstream: End, idle_s: float) -> bool:
     finally:
         client.abort()
         upstream.abort()
-        await asyncio.wait({client.lost, upstream.lost})  # which is at once
+        await asyncio.wait({client.lost, upstream.lost})  # at once

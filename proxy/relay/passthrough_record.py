@@ -84,7 +84,7 @@ class PassthroughUnderWay(Ending):
 
     def carried(self, client: End, upstream: End, *, ended: bool) -> None:
         """Record what went through a tunnel, and how it ended; not ``ended``: neither side sent for too long."""
-        self.request.size, self._response.size = client.heard_bytes, upstream.heard_bytes
+        self.request.size, self._response.size = client.received_bytes, upstream.received_bytes
         if client.fault:
             self.fail("cancelled", f"the client's connection broke: {client.fault}")
         elif upstream.fault:
