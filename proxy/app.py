@@ -33,7 +33,7 @@ from burnish.proxy.records import Feedback
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import RemoteUpstream, Upstream
 from burnish.proxy.status import in_words, status_routes
-from burnish.proxy.workers.hub import Hub, Parts
+from burnish.proxy.workers.hub import Hub, Services
 
 logger = logging.getLogger(__name__)
 
@@ -201,7 +201,7 @@ def _routes_and_relay(
     own = Starlette(routes=routes, exception_handlers=handlers)
     if hub:
         route = (parts.base, parts.route) if parts else (None, None)
-        hub.become(Parts(own, answer, instructions, *route))
+        hub.use(Services(own, answer, instructions, *route))
     return own, relay
 
 

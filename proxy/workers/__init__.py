@@ -1,4 +1,4 @@
-"""Several processes that answer requests, and one that keeps the log, the engine and the learning.
+"""Several worker processes that answer requests, and one process with the log, the engine and the learning.
 
-``hub`` is what the one has of the others, ``worker`` what each of the others runs, ``link`` what they say it over.
+``crew`` starts the workers, ``worker`` is their program, ``hub`` serves them, ``link`` carries messages both ways.
 """

@@ -1,4 +1,4 @@
-"""Starts the workers, starts anew those that die, and stops them in the end."""
+"""Starts the workers, replaces those that die, and stops them at the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from burnish.proxy.workers.hub import Hub, Worker
 
 logger = logging.getLogger(__name__)
 
-# A worker that dies at once dies again: the pause doubles up to a limit, and begins anew when one has lived so long.
+# A worker that dies at once dies again, so the pause doubles up to a limit. It starts over when one has lived so long.
 FIRST_PAUSE_S, LAST_PAUSE_S, LIVED_S = 0.1, 5.0, 30.0
 
 
@@ -28,44 +28,47 @@ async def serve(
     """
     ready = asyncio.Event()
 
-    async def say() -> None:
+    async def report() -> None:
         await ready.wait()
         on_ready()
 
     async with asyncio.TaskGroup() as group:
-        saying = group.create_task(say())
+        reporting = group.create_task(report())
         crew = [
-            group.create_task(_kept_up(hub, config, listener, stopping, ready)) for _ in range(config.workers)
+            group.create_task(_keep_running(hub, config, listener, stopping, ready))
+            for _ in range(config.workers)
         ]
         await asyncio.wait(crew)
-        saying.cancel()
+        reporting.cancel()
 
 
-async def _kept_up(
+async def _keep_running(
     hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, ready: asyncio.Event
 ) -> None:
     loop = asyncio.get_running_loop()
     pause_s = FIRST_PAUSE_S
     while not stopping.is_set():
         began = loop.time()
-        status = await _one(hub, config, listener, stopping, ready)
+        status = await _run_one(hub, config, listener, stopping, ready)
         if stopping.is_set():
             return
         logger.error(
-            "a worker ended (status %d); its requests were cut, and another one takes its place", status
+            "a worker ended (status %d): its requests were cut, and another worker takes its place", status
         )
         pause_s = FIRST_PAUSE_S if loop.time() - began > LIVED_S else min(2 * pause_s, LAST_PAUSE_S)
-        await asyncio.wait([loop.create_task(stopping.wait())], timeout=pause_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await stopping.wait()
 
 
-async def _one(
+async def _run_one(
     hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, ready: asyncio.Event
 ) -> int:
     """Run one worker to its end and return its exit status."""
     ours, theirs = socket.socketpair()
     with theirs:
         fds = (listener.fileno(), theirs.fileno())
-        # A session of its own: Ctrl-C in the terminal is for the hub, which lets them finish.
+        # A session of its own: Ctrl-C in the terminal reaches only this process, which lets the workers finish.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", "burnish.proxy.workers.worker", *map(str, fds)),
@@ -74,12 +77,12 @@ async def _one(
             start_new_session=True,
         )
     worker = Worker(hub)
-    await worker.link.over(ours)
-    worker.link.tell("config", config)
+    await worker.link.connect(ours)
+    worker.link.send("config", config)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in (_told_to_stop(worker, stopping), _up(worker, ready))]
+        tasks = [group.create_task(each) for each in (_stop(worker, stopping), _report_up(worker, ready))]
         try:
-            await hub.joined(worker)
+            await hub.serve(worker)
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRACE_S):
                     await process.wait()
@@ -91,13 +94,13 @@ async def _one(
     return await process.wait()
 
 
-async def _told_to_stop(worker: Worker, stopping: asyncio.Event) -> None:
+async def _stop(worker: Worker, stopping: asyncio.Event) -> None:
     await stopping.wait()
-    worker.link.tell("stop")
+    worker.link.send("stop")
     await asyncio.sleep(2 * GRACE_S)
-    worker.link.close()  # it does not end by itself
+    worker.link.close()  # it did not end by itself
 
 
-async def _up(worker: Worker, ready: asyncio.Event) -> None:
+async def _report_up(worker: Worker, ready: asyncio.Event) -> None:
     await worker.up.wait()
     ready.set()

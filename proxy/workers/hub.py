@@ -1,8 +1,8 @@
-"""The workers, as the process sees them that keeps the log, the engine and the learning.
+"""Serves the workers, in the process with the log, the engine and the learning.
 
-Each worker is told what the route offers whenever that changes, and says that it has seen it; it tells which versions
-it uses, and what was said (captures). What only this process can answer – our own routes, ``/rl`` commands,
-instructions – a worker asks for. It is answered behind all that any client had got an answer to before.
+The hub sends each worker the versions it may use whenever they change, and the worker confirms. Workers send which
+versions they use, and the completions for the log. They ask the hub for our own routes, ``/rl`` commands and
+instructions. A request waits until the hub has every completion that any client has got an answer to.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.relay import Answer
-from burnish.proxy.workers.link import Link, Told
-from burnish.proxy.workers.offer import Offer
+from burnish.proxy.workers.link import EngineState, Link, OnMessage
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What this process answers with; new ones when an engine that was down is found."""
+class Services:
+    """Answers requests of workers. Replaced when an engine that was down is found."""
 
     own: ASGIApp
     answer: Answer
@@ -41,99 +40,97 @@ class Parts:
 
 
 class Hub:
-    """All workers together; for the route, whoever leases versions elsewhere."""
+    """All workers together. For the route they are the other processes that lease versions."""
 
     def __init__(self, log: Log, refused: Callable[[int], None]) -> None:
-        """``refused`` is told the status of each error that leaves from a worker."""
+        """``refused`` gets the status of each error that a worker sends."""
         self._log = log
         self.refused = refused
         self._workers: set[Worker] = set()
-        self._parts: Parts | None = None
+        self._services: Services | None = None
 
-    def become(self, parts: Parts) -> None:
-        """Answer with other parts from now on."""
-        self._parts = parts
-        if parts.route:
-            parts.route.elsewhere = self
+    def use(self, services: Services) -> None:
+        self._services = services
+        if services.route:
+            services.route.elsewhere = self
         self.changed()
 
-    async def joined(self, worker: Worker) -> None:
+    async def serve(self, worker: Worker) -> None:
         """Serve a worker until it is gone."""
         self._workers.add(worker)
-        worker.show(self._offer())
+        worker.send_state(self._state())
         try:
             await worker.link.closed.wait()
         finally:
             self._workers.discard(worker)
-            self._left(worker)
+            self._release(worker)
 
     @property
     def _route(self) -> LiveRoute | None:
-        return self._parts.route if self._parts else None
+        return self._services.route if self._services else None
 
-    def _left(self, worker: Worker) -> None:
+    def _release(self, worker: Worker) -> None:
         used, worker.used = worker.used, Counter()
-        worker.has_seen.set()
+        worker.confirmed.set()
         if route := self._route:
             for version in used:
                 route.ended(version)
 
-    # -- what the route asks -------------------------------------------------------------------------------------------
+    # -- called by the route -------------------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """Show every worker what is offered now."""
+        """Send every worker the new state of the engine."""
         for worker in self._workers:
-            worker.show(self._offer())
+            worker.send_state(self._state())
 
     def in_flight(self, version: int) -> int:
-        """Return how many leases on a version the workers have out."""
+        """Return how many leases on a version the workers hold."""
         return sum(worker.used[version] for worker in self._workers)
 
     async def seen(self) -> None:
-        """Return when every worker has seen what is offered now."""
+        """Return when every worker has confirmed the state of the engine."""
         for worker in tuple(self._workers):
-            await worker.has_seen.wait()
+            await worker.confirmed.wait()
 
-    def _offer(self) -> Offer:
+    def _state(self) -> EngineState:
         route = self._route
-        if self._parts is None or route is None:
-            return Offer(None)
+        if self._services is None or route is None:
+            return EngineState(None)
         resident = tuple(route.resident().values())
-        return Offer(self._parts.base, route.live, resident, route.asleep is not None)
+        return EngineState(self._services.base, route.live, resident, route.asleep is not None)
 
     def answering(self) -> int:
-        """Return how many completions the workers are answering, as of the last question to them."""
+        """Return how many completions the workers are answering, as of their last confirmation."""
         return sum(worker.answering for worker in self._workers)
 
-    # -- what workers say ----------------------------------------------------------------------------------------------
+    # -- messages of workers -------------------------------------------------------------------------------------------
 
     def capture(self, entry: Completion | Passthrough) -> None:
-        """Log what a worker has answered."""
         self._log.capture(entry)
 
     def uses(self, worker: Worker, used: Counter[int]) -> None:
-        """Take note of the versions that a worker has leased."""
+        """Record the versions that a worker has leased."""
         before, worker.used = worker.used, used
         if route := self._route:
             for version in before:
                 route.ended(version)
 
     def lost(self, worker: Worker, url: str) -> None:
-        """Take note that a worker found nothing at a URL; what it may use instead is shown in any case."""
+        """Report to the route that a worker found nothing at a URL, and send the worker the state in any case."""
         if self._route:
             self._route.lost(url)
-        worker.show(self._offer())
+        worker.send_state(self._state())
 
-    def wanted_awake(self) -> None:
+    def wake(self) -> None:
         """Wake a sleeping engine: a worker has a request for it."""
         if self._route and self._route.asleep:
             self._route.asleep.set()
 
-    # -- what workers ask ----------------------------------------------------------------------------------------------
+    # -- requests of workers -------------------------------------------------------------------------------------------
 
     async def own(self, asked: tuple[dict[str, Any], bytes]) -> list[Message]:
-        """Answer a request for one of our own routes, given as scope and body, with the messages of its answer."""
-        parts = await self._behind_all()
+        """Answer a request (scope, body) to one of our own routes with ASGI messages."""
+        services = await self._caught_up()
         scope, body = asked
         sent: list[Message] = []
         requests = [{"type": "http.request", "body": body, "more_body": False}]
@@ -144,69 +141,65 @@ class Hub:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        await parts.own(scope, receive, send)
+        await services.own(scope, receive, send)
         return sent
 
     async def answer(self, asked: tuple[Any, ...]) -> str:
-        """Carry out a ``/rl`` command."""
-        parts = await self._behind_all()
+        services = await self._caught_up()
         command, messages, caller, session, previous = asked
-        return await parts.answer(command, messages, caller=caller, session=session, previous=previous)
+        return await services.answer(command, messages, caller=caller, session=session, previous=previous)
 
     async def held(self, asked: tuple[str, str, str | None]) -> list[dict[str, Any]] | None:
         """Return the messages up to a response, and the response."""
-        await self._behind_all()
+        await self._caught_up()
         return await self._log.held(*asked)
 
     async def addition(self, asked: tuple[str, int | None]) -> Any:
-        """Return what is added to a caller's system prompt."""
-        parts = self._parts
-        return await parts.instructions.addition(*asked) if parts else None
+        """Return the addition to the system prompt of a caller."""
+        return await self._services.instructions.addition(*asked) if self._services else None
 
-    async def _behind_all(self) -> Parts:
-        """Wait until every capture has come in that belongs to an answer somebody has."""
+    async def _caught_up(self) -> Services:
+        """Wait until every completion has come that a client has got an answer to."""
         async with asyncio.TaskGroup() as group:
             for worker in self._workers:
-                group.create_task(worker.told_all())
-        if self._parts is None:
+                group.create_task(worker.catch_up())
+        if self._services is None:
             raise Unavailable("burnish is starting: try again in a moment")
-        return self._parts
+        return self._services
 
 
 class Worker:
-    """One worker."""
-
     def __init__(self, hub: Hub) -> None:
         self.up = asyncio.Event()
         """Set when it takes requests."""
         self.used: Counter[int] = Counter()
         self.answering = 0
-        self.has_seen = asyncio.Event()
-        self._shown = 0
-        told: dict[str, Told] = {
+        self.confirmed = asyncio.Event()
+        self._sent = 0
+        on_message: dict[str, OnMessage] = {
             "capture": hub.capture,
             "refused": hub.refused,
             "uses": lambda used: hub.uses(self, used),
             "lost": lambda url: hub.lost(self, url),
-            "awake": lambda _: hub.wanted_awake(),
-            "seen": self._seen,
+            "wake": lambda _: hub.wake(),
+            "confirm": self._confirm,
             "up": lambda _: self.up.set(),
         }
         self.link = Link(
-            told, {"own": hub.own, "answer": hub.answer, "held": hub.held, "addition": hub.addition}
+            on_message, {"own": hub.own, "answer": hub.answer, "held": hub.held, "addition": hub.addition}
         )
 
-    def show(self, offer: Offer) -> None:
-        """Tell it what is offered."""
-        self.has_seen.clear()
-        self._shown += 1
-        self.link.tell("offer", (self._shown, offer))
+    def send_state(self, state: EngineState) -> None:
+        """Send it the state of the engine."""
+        self.confirmed.clear()
+        self._sent += 1
+        self.link.send("state", (self._sent, state))
 
-    async def told_all(self) -> None:
-        """Return when all that it had to tell by now has come; at once when it is gone."""
+    async def catch_up(self) -> None:
+        """Return when everything that it has sent by now has come; at once when it is gone."""
         with suppress(Unavailable):
-            self.answering = await self.link.ask("told")
+            self.answering = await self.link.ask("in_flight")
 
-    def _seen(self, number: int) -> None:
-        if number == self._shown:
-            self.has_seen.set()
+    def _confirm(self, number: int) -> None:
+        if number == self._sent:
+            self.confirmed.set()

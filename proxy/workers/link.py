@@ -1,4 +1,4 @@
-"""Messages between two processes of ours, over a socket pair: both ways, in order, each one pickled."""
+"""Messages between two processes of burnish over a socket pair: both ways, in order, pickled."""
 
 from __future__ import annotations
 
@@ -7,28 +7,43 @@ import logging
 import pickle
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, cast
 
+from burnish.adapters.hosts.base import Endpoint
 from burnish.proxy.errors import BurnishError, Unavailable
 
 logger = logging.getLogger(__name__)
 
 LENGTH_BYTES = 4
 
-Told = Callable[[Any], None]
-Asked = Callable[[Any], Awaitable[Any]]
+OnMessage = Callable[[Any], None]
+OnRequest = Callable[[Any], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """The versions that workers may use. Sent to them whenever that changes."""
+
+    base: tuple[str, str] | None
+    """Name and digest of the base model; None: burnish only passes through."""
+    live: Endpoint | None = None
+    resident: tuple[Endpoint, ...] = ()
+    """All versions that a request may name, the live one included."""
+    asleep: bool = False
+    """A request has to wake the engine first."""
 
 
 class Link(asyncio.Protocol):
-    """One end. What is told and what is asked comes out on the other end in the order in which it went in.
+    """One end. Messages and requests arrive in the order in which they were sent.
 
-    Only ends of a socket pair that this program made speak pickle: nobody else can write to one.
+    Pickle is safe here: both ends belong to a socket pair that this program made, and no one else can write to it.
     """
 
-    def __init__(self, told: dict[str, Told], asked: dict[str, Asked]) -> None:
-        """Take what to do with what the other end tells (kind → call) and asks (kind → coroutine)."""
-        self._told = told
-        self._asked = asked
+    def __init__(self, on_message: dict[str, OnMessage], on_request: dict[str, OnRequest]) -> None:
+        """Both by kind of message."""
+        self._on_message = on_message
+        self._on_request = on_request
         self._transport: asyncio.WriteTransport | None = None
         self._buffer = bytearray()
         self._asking: dict[int, asyncio.Future[Any]] = {}
@@ -37,46 +52,45 @@ class Link(asyncio.Protocol):
         self.closed = asyncio.Event()
         """Set when the other process is gone."""
 
-    async def over(self, end: socket.socket) -> None:
-        """Speak over one end of a socket pair from now on."""
+    async def connect(self, end: socket.socket) -> None:
+        """Take one end of a socket pair."""
         end.setblocking(False)
         await asyncio.get_running_loop().create_connection(lambda: self, sock=end)
 
-    def tell(self, kind: str, content: Any = None) -> None:
-        """Say something. Lost when the other process is gone."""
-        self._send(("tell", kind, 0, content))
+    def send(self, kind: str, content: Any = None) -> None:
+        """Send a message that gets no answer. It is lost if the other process is gone."""
+        self._write(("message", kind, 0, content))
 
     async def ask(self, kind: str, content: Any = None) -> Any:
-        """Ask for something. Raises what the other process raised, and Unavailable when it is gone."""
+        """Return the answer of the other process. Raises the BurnishError that it raised; Unavailable if it is gone."""
         if self.closed.is_set():
             raise _gone()
         self._number += 1
         number = self._number
         answer = self._asking[number] = asyncio.get_running_loop().create_future()
-        self._send(("ask", kind, number, content))
+        self._write(("request", kind, number, content))
         try:
             return await answer
         finally:
             self._asking.pop(number, None)
 
     def close(self) -> None:
-        """Let go of the other process."""
+        """Close this end."""
         if self._transport:
             self._transport.close()
 
-    def _send(self, message: tuple[str, str, int, Any]) -> None:
+    def _write(self, message: tuple[str, str, int, Any]) -> None:
         if self._transport and not self.closed.is_set():
             content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
             self._transport.write(len(content).to_bytes(LENGTH_BYTES) + content)
 
-    # -- what the loop tells -------------------------------------------------------------------------------------------
+    # -- called by the event loop --------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the transport."""
         self._transport = cast(asyncio.WriteTransport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take each message that is whole by now."""
+        """Handle each message that has come whole."""
         self._buffer += data
         at = 0
         while len(self._buffer) - at >= LENGTH_BYTES:
@@ -89,7 +103,6 @@ class Link(asyncio.Protocol):
         del self._buffer[:at]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take note that the other process is gone."""
         self.closed.set()
         for answer in self._asking.values():
             if not answer.done():
@@ -100,9 +113,9 @@ class Link(asyncio.Protocol):
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def _take(self, way: str, kind: str, number: int, content: Any) -> None:
-        if way == "tell":
-            self._told[kind](content)
-        elif way == "ask":
+        if way == "message":
+            self._on_message[kind](content)
+        elif way == "request":
             task = asyncio.get_running_loop().create_task(self._answer(kind, number, content))
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
@@ -114,17 +127,17 @@ class Link(asyncio.Protocol):
 
     async def _answer(self, kind: str, number: int, content: Any) -> None:
         try:
-            found = await self._asked[kind](content)
+            found = await self._on_request[kind](content)
         except BurnishError as error:
-            self._send(("fault", kind, number, error))
+            self._write(("fault", kind, number, error))
         except Exception as error:
-            # The process that asks must hear of it, and other kinds of error may not be fit to travel.
-            logger.exception("unexpected error while answering %r for a worker", kind)
-            self._send(
+            # The process that asks must get an answer, and an error of another kind may not survive pickling.
+            logger.exception("unexpected error in a request of kind %r", kind)
+            self._write(
                 ("fault", kind, number, BurnishError(f"burnish failed: {type(error).__name__}: {error}"))
             )
         else:
-            self._send(("answer", kind, number, found))
+            self._write(("answer", kind, number, found))
 
 
 def _gone() -> Unavailable:

@@ -1,4 +1,4 @@
-"""One worker process: answers requests as a burnish alone does, and leaves to the hub what there is only one of.
+"""One worker process: answers requests, and asks the hub for everything that exists only once.
 
 Started by ``crew`` as ``python -m burnish.proxy.workers.worker LISTENER LINK``, both file descriptors.
 """
@@ -32,11 +32,10 @@ from burnish.proxy.relay.client import read_body
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
 from burnish.proxy.surfaces import error_at
-from burnish.proxy.workers.link import Link, Told
-from burnish.proxy.workers.offer import Offer
+from burnish.proxy.workers.link import EngineState, Link, OnMessage
 
-# Most requests are over before anybody needs to know that they began.
-TELL_AFTER_S = 0.005
+# Most requests end before the hub needs to know that they began.
+SEND_AFTER_S = 0.005
 POLL_S = 0.01
 SCOPE = (
     "type",
@@ -50,11 +49,11 @@ SCOPE = (
     "root_path",
     "headers",
 )
-"""What our own routes may know of a request."""
+"""Keys of a request's scope that the hub gets for our own routes."""
 
 
 def main(listener: int, link: int) -> None:
-    """Answer requests that come in at a listening socket until the hub says stop, or is gone."""
+    """Answer requests on a listening socket until the hub sends stop, or is gone. Both are file descriptors."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     with (
         socket.socket(fileno=listener) as listening,
@@ -65,7 +64,7 @@ def main(listener: int, link: int) -> None:
 
 async def _work(listening: socket.socket, end: socket.socket) -> None:
     worker = _Worker()
-    await worker.link.over(end)
+    await worker.link.connect(end)
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.stop_when_alone())
         await worker.begun.wait()
@@ -74,17 +73,17 @@ async def _work(listening: socket.socket, end: socket.socket) -> None:
         while not server.started and not serving.done():  # noqa: ASYNC110  (uvicorn has no event for it)
             await asyncio.sleep(POLL_S)
         tune_interpreter()
-        worker.link.tell("up")
+        worker.link.send("up")
         await worker.stopped.wait()
         server.should_exit = True
-        server.force_exit = worker.link.closed.is_set()  # nobody is left who would log what is answered
+        server.force_exit = worker.link.closed.is_set()  # the hub is gone, so no answer can be logged
         await serving
         await worker.pool.close()
         worker.link.close()  # once all is sent
 
 
 class _Worker:
-    """What a worker answers with, as the hub has it."""
+    """The application of a worker, and its state as the hub sent it."""
 
     config: Config
     pool: Pool
@@ -93,12 +92,12 @@ class _Worker:
     def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.stopped = asyncio.Event()
-        told: dict[str, Told] = {
-            "config": self._configured,
-            "offer": self._offered,
+        on_message: dict[str, OnMessage] = {
+            "config": self._configure,
+            "state": self._take_state,
             "stop": lambda _: self.stopped.set(),
         }
-        self.link = Link(told, {"told": self._told})
+        self.link = Link(on_message, {"in_flight": self._in_flight})
         self._route: _Route | None = None
 
     async def stop_when_alone(self) -> None:
@@ -108,27 +107,25 @@ class _Worker:
             sys.exit(1)
         self.stopped.set()
 
-    def _configured(self, config: Config) -> None:
+    def _configure(self, config: Config) -> None:
         self.config = config
         self.pool = Pool(config)
         self._guard = Guard(config)
         self._instructions = _Instructions(self.link, on=config.instructions)
 
-    def _offered(self, shown: tuple[int, Offer]) -> None:
-        number, offer = shown
-        if offer.base and self._route is None:
+    def _take_state(self, numbered: tuple[int, EngineState]) -> None:
+        number, state = numbered
+        if state.base and self._route is None:
             self._route = _Route(self.link)
-            elsewhere = (
-                RemoteUpstream(self.config, self.pool, offer.base[0]) if self.config.upstream else None
-            )
-            self._become(LearningUpstream(*offer.base, self._route, elsewhere))
+            plain = RemoteUpstream(self.config, self.pool, state.base[0]) if self.config.upstream else None
+            self._serve(LearningUpstream(*state.base, self._route, plain))
         elif not self.begun.is_set():
-            self._become(RemoteUpstream(self.config, self.pool))
+            self._serve(RemoteUpstream(self.config, self.pool))
         if self._route:
-            self._route.see(offer)
-        self.link.tell("seen", number)
+            self._route.update(state)
+        self.link.send("confirm", number)
 
-    def _become(self, upstream: Upstream) -> None:
+    def _serve(self, upstream: Upstream) -> None:
         relay = self._relay = Relay(
             pool=self.pool,
             upstream=upstream,
@@ -143,24 +140,24 @@ class _Worker:
         if self.begun.is_set():
             self.app.become(self._own, relay)
         else:
-            self.app = App(self._guard, self._own, relay, partial(self.link.tell, "refused"))
+            self.app = App(self._guard, self._own, relay, partial(self.link.send, "refused"))
             self.begun.set()
 
     def capture(self, entry: Completion | Passthrough) -> None:
         """Hand a record over to the log."""
-        self.link.tell("capture", entry)
+        self.link.send("capture", entry)
 
     async def held(self, name: str, caller: str, session: str | None) -> list[dict[str, Any]] | None:
-        """Ask the log for the messages up to a response, and the response."""
+        """Return the messages up to a response, and the response, from the log."""
         found: list[dict[str, Any]] | None = await self.link.ask("held", (name, caller, session))
         return found
 
-    async def _told(self, _: None) -> int:
-        """Return how many completions are being answered, behind all that this process had to tell."""
+    async def _in_flight(self, _: None) -> int:
+        """Return how many completions are being answered. The answer comes behind everything sent before."""
         return self._relay.in_flight
 
     async def _own(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Have one of our own routes answer."""
+        """Answer a request to one of our own routes, which the hub has."""
         body = await read_body(receive, named_headers(scope), self.config.max_body_bytes)
         known = {name: scope[name] for name in SCOPE if name in scope}
         for message in await self.link.ask("own", (known, body)):
@@ -175,12 +172,12 @@ class _Worker:
         session: str | None,
         previous: str | None,
     ) -> str:
-        said: str = await self.link.ask("answer", (command, messages, caller, session, previous))
-        return said
+        text: str = await self.link.ask("answer", (command, messages, caller, session, previous))
+        return text
 
 
 class _Instructions:
-    """What callers asked for before, as the hub knows it."""
+    """The instructions of callers, which the hub has."""
 
     def __init__(self, link: Link, *, on: bool) -> None:
         self.on = on
@@ -192,39 +189,39 @@ class _Instructions:
 
 
 class _Route(LiveRoute):
-    """The hub's route as it was last shown."""
+    """The route of the hub, as it was last sent."""
 
     def __init__(self, link: Link) -> None:
         super().__init__()
         self._link = link
-        self._telling: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
-    def see(self, offer: Offer) -> None:
-        self.become(offer.live, offer.resident)
-        if offer.asleep and not self.asleep:
+    def update(self, state: EngineState) -> None:
+        self.become(state.live, state.resident)
+        if state.asleep and not self.asleep:
             self.fall_asleep()
-        elif self.asleep and not offer.asleep:
+        elif self.asleep and not state.asleep:
             self.wake_up()
-        self._tell_uses()
+        self._send_uses()
 
     def used(self) -> None:
-        if self._telling is None:
-            self._telling = asyncio.get_running_loop().call_later(TELL_AFTER_S, self._tell_uses)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SEND_AFTER_S, self._send_uses)
 
     def lost(self, url: str) -> None:
         super().lost(url)
-        self._link.tell("lost", url)
+        self._link.send("lost", url)
 
     async def awake(self) -> None:
         if self.asleep:
-            self._link.tell("awake")
+            self._link.send("wake")
         await super().awake()
 
-    def _tell_uses(self) -> None:
-        if self._telling:
-            self._telling.cancel()
-            self._telling = None
-        self._link.tell("uses", self.leases())
+    def _send_uses(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        self._link.send("uses", self.leases())
 
 
 if __name__ == "__main__":
