@@ -40,7 +40,9 @@ _DEFAULT_THETA = 10_000.0
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class GgufFile:
+    """What a GGUF says besides its weights; parsing one with a large vocabulary takes seconds."""
+
     path: Path
     architecture: str
     keys: dict[str, Any]
@@ -64,15 +66,14 @@ class _File:
         )
 
 
-def complete(config: Any, path: Path) -> None:
+def complete(config: Any, file: GgufFile) -> None:
     """Put into transformers' configuration of a GGUF what transformers left out of it.
 
-    Raises JobError when the file cannot be read, or tells the engine to compute what transformers cannot.
+    Raises JobError when the file tells the engine to compute what transformers cannot.
     """
-    file = _read(path)
     if file.architecture not in ARCHITECTURES:
         raise JobError(
-            f"cannot train on {path}: the architecture {file.architecture} is not supported from a GGUF, only "
+            f"cannot train on {file.path}: the architecture {file.architecture} is not supported from a GGUF, only "
             f"{', '.join(ARCHITECTURES)}; serve its Hugging Face directory with vLLM, SGLang or MLX"
         )
     _complete_heads(config, file)
@@ -93,9 +94,8 @@ def complete(config: Any, path: Path) -> None:
         _check_rope_factors(config, file)
 
 
-def check_weights(model: Any, path: Path) -> None:
+def check_weights(model: Any, file: GgufFile) -> None:
     """Refuse a GGUF with weights that transformers' model has no place for, or lacks. Raises JobError."""
-    file = _read(path)
     places = sum(1 for _ in model.parameters())
     if places != file.weights:
         raise file.refused(
@@ -103,12 +103,13 @@ def check_weights(model: Any, path: Path) -> None:
         )
 
 
-def _read(path: Path) -> _File:
+def read_gguf(path: Path) -> GgufFile:
+    """Read the keys of a GGUF. Raises JobError when that fails."""
     try:
         reader = open_gguf(path)
         architecture = field(reader, "general.architecture")
         prefix = f"{architecture}."
-        return _File(
+        return GgufFile(
             path,
             architecture,
             {key.removeprefix(prefix): field(reader, key) for key in reader.fields if key.startswith(prefix)},
@@ -125,7 +126,7 @@ def _dequantised(tensor: Any) -> Any:
     return dequantize(tensor.data, tensor.tensor_type)
 
 
-def _complete_heads(config: Any, file: _File) -> None:
+def _complete_heads(config: Any, file: GgufFile) -> None:
     shared = file.number("embedding_length") // file.number("attention.head_count")
     width = file.number("attention.key_length", shared)
     for key, otherwise in (("attention.value_length", shared), ("rope.dimension_count", width)):
@@ -135,7 +136,7 @@ def _complete_heads(config: Any, file: _File) -> None:
         config.head_dim = width
 
 
-def _scaling(file: _File) -> dict[str, Any]:
+def _scaling(file: GgufFile) -> dict[str, Any]:
     """The rope's scaling, as transformers calls it."""
     kind = file.keys.get(f"{_SCALING}type", "linear")
     factor = float(file.number(f"{_SCALING}factor", file.number("rope.scale_linear", 0)) or 1)
@@ -161,7 +162,7 @@ def _scaling(file: _File) -> dict[str, Any]:
     return {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": trained}
 
 
-def _check_rope_factors(config: Any, file: _File) -> None:
+def _check_rope_factors(config: Any, file: GgufFile) -> None:
     """Compare the frequencies that transformers computes with those that the file holds."""
     import torch
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -178,7 +179,7 @@ def _check_rope_factors(config: Any, file: _File) -> None:
         )
 
 
-def _complete_gemma(config: Any, file: _File) -> None:
+def _complete_gemma(config: Any, file: GgufFile) -> None:
     layers, full_every = file.number("block_count"), _FULL_EVERY[file.architecture]
     if file.architecture == "gemma3":
         if not file.number("attention.sliding_window", 0):

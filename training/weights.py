@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.training.errors import JobError, MissingDependency
-from burnish.training.gguf_config import check_weights, complete
+from burnish.training.gguf_config import check_weights, complete, read_gguf
 
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 GGUF_MAGIC = b"GGUF"
@@ -114,7 +114,7 @@ def _is_still_right(gguf: Path, target: Path) -> bool:
         except (OSError, ValueError):  # none, or a damaged one
             return False
         before = config.to_dict()
-        complete(config, gguf)
+        complete(config, read_gguf(gguf))
     return bool(config.to_dict() == before)
 
 
@@ -147,8 +147,9 @@ def _dequantise(gguf: Path, target: Path) -> None:
         import torch
         from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
+        described = read_gguf(gguf)
         config = AutoConfig.from_pretrained(gguf.parent, **where)
-        complete(config, gguf)
+        complete(config, described)
         tokenizer = AutoTokenizer.from_pretrained(gguf.parent, **where)
         model = AutoModelForCausalLM.from_pretrained(
             gguf.parent,
@@ -157,7 +158,7 @@ def _dequantise(gguf: Path, target: Path) -> None:
             dtype=torch.bfloat16,
             **where,
         )
-    check_weights(model, gguf)
+    check_weights(model, described)
     tokenizer.save_pretrained(target)
     model.save_pretrained(target, safe_serialization=True)
 

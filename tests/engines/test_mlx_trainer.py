@@ -26,7 +26,7 @@ from burnish.training.objectives import LOSSES
 from burnish.training.objectives.diagnostics import diagnose
 from burnish.training.rendering import Renderer
 from tests.support.batches import batch, case, run
-from tests.support.jobs import brief_samples, context, write_job
+from tests.support.jobs import Base, brief_samples, context, write_job
 from tests.support.lora import random_lora, write_peft
 from tests.support.mlx_server import ENVIRONMENT, PYTHON
 
@@ -152,7 +152,7 @@ def jobs(base: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, JobD
     made = {}
     for name, python in (("torch", in_torch), ("mlx", in_mlx)):
         job = write_job(
-            folder / name, base, weights_digest(base), folder / "cache", brief_samples(2, 0),
+            folder / name, Base(base, weights_digest(base), folder / "cache"), brief_samples(2, 0),
             parent_adapter=str(parent), hyperparameters=CONFIG,
         )  # fmt: skip
         python("-m", "burnish.training", "train", str(job.path))

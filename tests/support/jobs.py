@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Sample
 
@@ -46,15 +46,24 @@ def brief_samples(training: int, held_out: int) -> list[Sample]:
     return [sample(n, good=n % 2 == 0, held_out=n >= training) for n in range(training + held_out)]
 
 
-def write_job(
-    path: Path, gguf: Path, digest: str, cache: Path, samples: list[Sample], **changes: Any
-) -> JobDirectory:
+class Base(NamedTuple):
+    """A base model that jobs can train on: what ``prepared_weights`` takes."""
+
+    gguf: Path
+    digest: str
+    weights_cache: Path
+
+
+NO_BASE = Base(Path("unused"), "sha256:0", Path("unused"))
+
+
+def write_job(path: Path, base: Base, samples: list[Sample], **changes: Any) -> JobDirectory:
     fields: dict[str, Any] = {
         "run_id": "run_test",
         "base_model": "smollm2",
-        "base_weights": str(gguf),
-        "base_digest": digest,
-        "weights_cache": str(cache),
+        "base_weights": str(base.gguf),
+        "base_digest": base.digest,
+        "weights_cache": str(base.weights_cache),
         "hyperparameters": Hyperparameters(epochs=1, batch_size=4),
     }
     job = JobDirectory(path)

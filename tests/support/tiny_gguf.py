@@ -35,6 +35,7 @@ GEMMA_NORMS = {
     "pre_feedforward_layernorm": "ffn_norm", "post_feedforward_layernorm": "post_ffw_norm",
 }  # fmt: skip
 HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
+TOKENS, MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
 INTERLEAVED = ("llama", "mistral3")
 ARCHITECTURES = ("llama", "mistral3", "qwen2", "qwen3", "gemma", "gemma2", "gemma3")
 
@@ -51,8 +52,8 @@ class Shape:
     hidden: int = 64
     ffn: int = 96
     blocks: int = 2
-    vocabulary: int = 49152
-    """That of the small model, whose tokenizer a tiny model can take over."""
+    vocabulary: int = 2048
+    """The first tokens of the small model's tokenizer; gguf needs seconds to read all of its 49,152."""
     tied: bool = True
 
     @property
@@ -159,7 +160,7 @@ def write(
         writer.add_attn_logit_softcapping(50.0)
         writer.add_final_logit_softcapping(30.0)
     if speaks:
-        for key, value, kind, inner in _tokenizer():
+        for key, value, kind, inner in _tokenizer(shape.vocabulary):
             writer.add_key_value(key, value, kind, inner)
     for name, value in keys.items():
         key = f"{shape.architecture}.{name}"
@@ -198,24 +199,38 @@ def _moved(shape: Shape, name: str, array: Array) -> list[tuple[str, Array]]:
 
 def words(tokens: Sequence[int]) -> str:
     """The text of tokens that are plain text."""
-    return "".join(_vocabulary()[token] for token in tokens).replace("Ġ", " ")
+    vocabulary = _vocabulary()
+    return "".join(vocabulary[token] for token in tokens).replace("Ġ", " ")
 
 
 @cache
-def sayable() -> NDArray[np.bool_]:
-    """For each token, whether it is plain text: llama-server answers 500 when what it said is no UTF-8."""
-    return np.array([token.replace("Ġ", " ").isascii() and "<|" not in token for token in _vocabulary()])
+def sayable(vocabulary: int) -> NDArray[np.bool_]:
+    """For each token, whether it is plain text: llama-server answers 500 to a reply that isn't UTF-8."""
+    tokens = _vocabulary()[:vocabulary]
+    return np.array([token.replace("Ġ", " ").isascii() and "<|" not in token for token in tokens])
 
 
 def _vocabulary() -> list[str]:
-    [tokens] = [value for key, value, *_ in _tokenizer() if key == "tokenizer.ggml.tokens"]
+    [tokens] = [value for key, value, *_ in _whole_tokenizer() if key == TOKENS]
     found: list[str] = tokens
     return found
 
 
 @cache
-def _tokenizer() -> list[tuple[str, Any, Any, Any]]:
-    """The tokenizer of the small model, key by key."""
+def _tokenizer(vocabulary: int) -> list[tuple[str, Any, Any, Any]]:
+    """The small model's tokenizer with its first tokens only, key by key."""
+    kept = set(_vocabulary()[:vocabulary])
+
+    def cut(key: str, value: Any) -> Any:
+        if key == MERGES:
+            return [merge for merge in value if merge.replace(" ", "") in kept]
+        return value[:vocabulary] if isinstance(value, list) else value
+
+    return [(key, cut(key, value), *kinds) for key, value, *kinds in _whole_tokenizer()]
+
+
+@cache
+def _whole_tokenizer() -> list[tuple[str, Any, Any, Any]]:
     fields = gguf.GGUFReader(ensure_small_model()).fields
     kept = [(key, found) for key, found in fields.items() if key.startswith("tokenizer.")]
     return [

@@ -58,7 +58,7 @@ def tiny_model(shape: Shape, config: type | None = None) -> Any:
             if parameter.ndim > 1:
                 parameter.normal_(0, parameter.shape[1] ** -0.5)
                 if len(parameter) == shape.vocabulary:
-                    parameter[torch.from_numpy(~tiny_gguf.sayable())] = 0
+                    parameter[torch.from_numpy(~tiny_gguf.sayable(shape.vocabulary))] = 0
             else:  # norms and biases
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     return model.eval()
@@ -96,6 +96,6 @@ def tiny_lora(shape: Shape, seed: int, rank: int = 4) -> dict[str, NDArray[np.fl
         tensors[f"{name}.lora_A.weight"] = dice.normal(0, width**-0.5, (rank, width)).astype(np.float32)
         b = dice.normal(0, 0.5, (out, rank)).astype(np.float32)
         if module == "lm_head":
-            b[~tiny_gguf.sayable()] = 0
+            b[~tiny_gguf.sayable(shape.vocabulary)] = 0
         tensors[f"{name}.lora_B.weight"] = b
     return tensors

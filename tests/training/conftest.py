@@ -1,4 +1,4 @@
-"""The real small model, dequantised once for all tests."""
+"""Two base models: the real small one, dequantised once for all tests, and a tiny one of random weights."""
 
 from __future__ import annotations
 
@@ -12,24 +12,32 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
 from burnish.training.weights import prepared_weights
+from tests.support.jobs import Base
 
 
 @pytest.fixture(scope="session")
-def gguf() -> Path:
-    return ensure_small_model()
+def small() -> Base:
+    """Where the quality of the model matters. Its cache outlives the test run: filling it takes 20 s."""
+    gguf = ensure_small_model()
+    return Base(gguf, file_digest(gguf), cache_dir() / "weights")
 
 
 @pytest.fixture(scope="session")
-def digest(gguf: Path) -> str:
-    return file_digest(gguf)
+def weights(small: Base) -> Path:
+    return prepared_weights(*small)
 
 
 @pytest.fixture(scope="session")
-def weights_cache() -> Path:
-    """Kept between test runs: filling it takes 20 s."""
-    return cache_dir() / "weights"
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Base:
+    """Two layers, and the first 2,048 tokens of the small model's tokenizer."""
+    pytest.importorskip("torch")
+    from tests.support.tiny_models import tiny_base, tiny_model, tiny_shape
+
+    folder, shape = tmp_path_factory.mktemp("tiny"), tiny_shape("llama")
+    gguf = tiny_base(folder / "base.gguf", shape, tiny_model(shape))
+    return Base(gguf, file_digest(gguf), folder / "weights")
 
 
 @pytest.fixture(scope="session")
-def weights(gguf: Path, digest: str, weights_cache: Path) -> Path:
-    return prepared_weights(gguf, digest, weights_cache)
+def tiny_weights(tiny: Base) -> Path:
+    return prepared_weights(*tiny)

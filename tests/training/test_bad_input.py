@@ -125,9 +125,9 @@ def test_a_malformed_message_is_refused_by_the_template_or_read_as_text(
 
 
 @pytest.fixture(scope="module")
-def backend(weights: Path) -> TorchPeftBackend:
+def backend(tiny_weights: Path) -> TorchPeftBackend:
     """Not to be trained."""
-    return TorchPeftBackend(weights, None, Hyperparameters(), seed=0)
+    return TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)
 
 
 def learnt(

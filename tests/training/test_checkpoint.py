@@ -14,7 +14,7 @@ from burnish.training.backends.base import Distribution, Lesson, Reply
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.rendering import Rendered
-from tests.support.jobs import brief_samples, write_job
+from tests.support.jobs import NO_BASE, brief_samples, write_job
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
 ids = st.lists(st.integers(0, 2**18), min_size=1, max_size=4).map(tuple)
@@ -30,7 +30,7 @@ lessons = st.lists(
 
 
 def job(path: Path, count: int = 4, **changes: Any) -> JobDirectory:
-    return write_job(path, Path("m.gguf"), "sha256:0", Path("cache"), brief_samples(count, 0), **changes)
+    return write_job(path, NO_BASE, brief_samples(count, 0), **changes)
 
 
 @given(lessons, st.dictionaries(st.text(max_size=9), st.integers(1, 9), max_size=3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from burnish.training.evaluate import evaluate
 from burnish.training.job import Evaluation, Hyperparameters, Rollout
 from burnish.training.loop import train
-from tests.support.jobs import LONG, SHORT, TOPICS, brief_samples, sample, write_job
+from tests.support.jobs import LONG, SHORT, TOPICS, Base, brief_samples, sample, write_job
 
 ANSWERS = {
     "Where do penguins live?": (
@@ -36,16 +35,14 @@ def called(policy: Literal["candidate", "incumbent"], *, finished: bool) -> Roll
 
 
 @pytest.fixture(scope="module")
-def evaluations(
-    tmp_path_factory: pytest.TempPathFactory, gguf: Path, digest: str, weights_cache: Path
-) -> tuple[Evaluation, Evaluation]:
+def evaluations(tmp_path_factory: pytest.TempPathFactory, small: Base) -> tuple[Evaluation, Evaluation]:
     """Of a candidate that has hardly learnt; its replies are apt, the incumbent's belong to no question.
 
     The second one is of tool calls only.
     """
     said = sample(1, good=False).model_copy(update={"comment": "too long, one short sentence please"})
     job = write_job(
-        tmp_path_factory.mktemp("evaluated") / "job", gguf, digest, weights_cache,
+        tmp_path_factory.mktemp("evaluated") / "job", small,
         [sample(0, good=True), said, *brief_samples(0, 2)],
         hyperparameters=Hyperparameters(epochs=1, batch_size=2),
     )  # fmt: skip

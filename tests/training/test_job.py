@@ -8,14 +8,12 @@ from hypothesis import strategies as st
 
 from burnish.training.errors import JobError
 from burnish.training.job import JobDirectory, JobSpec, Rollout, Sample, write_atomically
-from tests.support.jobs import brief_samples, write_job
+from tests.support.jobs import NO_BASE, brief_samples, write_job
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> JobDirectory:
-    return write_job(
-        tmp_path / "job", Path("m.gguf"), "sha256:" + "0" * 64, Path("cache"), brief_samples(3, 1)
-    )
+    return write_job(tmp_path / "job", NO_BASE, brief_samples(3, 1))
 
 
 def test_what_is_written_is_what_is_read(job: JobDirectory):

@@ -1,4 +1,4 @@
-"""Whole jobs on the real small model."""
+"""Whole jobs, most of them on the tiny model."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from burnish.training.errors import Diverged, JobError, NotTrainable
 from burnish.training.evaluate import evaluate
 from burnish.training.job import Evaluation, Hyperparameters, JobDirectory, Rollout, TrainResult
 from burnish.training.loop import train
-from tests.support.jobs import LONG, SHORT, TOPICS, brief_samples, context, sample, write_job
+from tests.support.jobs import LONG, SHORT, TOPICS, Base, brief_samples, context, sample, write_job
 
 MEMORY_LIMIT = 2_500_000_000
 
 
 @pytest.fixture
-def make(tmp_path: Path, gguf: Path, digest: str, weights_cache: Path):
-    def make(samples, name: str = "job", **changes) -> JobDirectory:
-        return write_job(tmp_path / name, gguf, digest, weights_cache, samples, **changes)
+def make(tmp_path: Path, tiny: Base):
+    def make(samples, name: str = "job", base: Base = tiny, **changes) -> JobDirectory:
+        return write_job(tmp_path / name, base, samples, **changes)
 
     return make
 
@@ -149,9 +149,9 @@ def test_a_second_round_starts_from_the_first_and_scores_each_reply_by_its_own_v
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_twelve_ratings_teach_it_what_was_liked_within_the_memory_limit(make):
+def test_twelve_ratings_teach_it_what_was_liked_within_the_memory_limit(make, small: Base):
     samples = [sample(n % 16, good=n % 2 == 0, held_out=n >= 12) for n in range(16)]
-    job = make(samples, hyperparameters=Hyperparameters())
+    job = make(samples, base=small, hyperparameters=Hyperparameters())
     command("train", job)
     job.write_rollouts(rollouts())
     command("evaluate", job)

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from burnish.training.job import JobDirectory
-from tests.support.jobs import brief_samples, sample, write_job
+from tests.support.jobs import Base, brief_samples, sample, write_job
 
 COMMAND = [sys.executable, "-m", "burnish.training"]
 # Imports take seconds on a busy machine.
@@ -39,8 +39,8 @@ def reason(job: JobDirectory) -> dict[str, Any]:
 
 
 @pytest.fixture
-def job(tmp_path: Path, gguf: Path, digest: str, weights_cache: Path) -> JobDirectory:
-    return write_job(tmp_path / "job", gguf, digest, weights_cache, brief_samples(8, 2))
+def job(tmp_path: Path, tiny: Base) -> JobDirectory:
+    return write_job(tmp_path / "job", tiny, brief_samples(8, 2))
 
 
 def torch_that(raises: str, directory: Path) -> dict[str, str]:
@@ -60,10 +60,8 @@ def test_a_damaged_job_ends_with_2_and_one_clear_line(job: JobDirectory):
     assert "Traceback" not in ended.stderr
 
 
-def test_one_sided_ratings_end_with_2_before_anything_is_loaded(
-    tmp_path: Path, gguf: Path, digest: str, weights_cache: Path
-):
-    job = write_job(tmp_path / "job", gguf, digest, weights_cache, [sample(n, good=False) for n in range(8)])
+def test_one_sided_ratings_end_with_2_before_anything_is_loaded(tmp_path: Path, tiny: Base):
+    job = write_job(tmp_path / "job", tiny, [sample(n, good=False) for n in range(8)])
     ended = run("train", job.path, **torch_that("RuntimeError('loaded')", tmp_path / "fake"))
     assert (ended.returncode, reason(job)["error"]) == (2, "NotTrainable")
     assert "rate some answers good as well" in reason(job)["message"]

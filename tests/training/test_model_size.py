@@ -12,6 +12,7 @@ from safetensors.numpy import save_file
 
 from burnish.training.job import ModelSize
 from burnish.training.model_size import model_size
+from tests.support.jobs import Base
 from tests.support.tiny_gguf import ARCHITECTURES, Shape, blank
 
 FAMILIES: list[tuple[dict[str, Any], int]] = [
@@ -47,8 +48,8 @@ def test_a_gguf_says_its_size(tmp_path: Path, architecture: str) -> None:
     )
 
 
-def test_the_small_model_is_the_one_that_was_measured(gguf: Path) -> None:
-    found = model_size(gguf)
+def test_the_small_model_is_the_one_that_was_measured(small: Base) -> None:
+    found = model_size(small.gguf)
     assert found
     assert (found.hidden, found.layers, found.experts) == (576, 30, 0)
     assert 130e6 < found.parameters < 140e6

@@ -1,4 +1,4 @@
-"""What a run goes over beside its ratings, on the real small model."""
+"""What a run goes over beside its ratings, on the tiny model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from burnish.training.lessons import lessons
 from burnish.training.loop import train
 from burnish.training.rehearsal import ANSWERS, rehearsal
 from burnish.training.rendering import Rendered
-from tests.support.jobs import brief_samples, write_job
+from tests.support.jobs import NO_BASE, Base, brief_samples, write_job
 
 
 @pytest.fixture(scope="module")
-def bare(weights: Path) -> TorchPeftBackend:
+def bare(tiny_weights: Path) -> TorchPeftBackend:
     """Not to be trained."""
-    return TorchPeftBackend(weights, None, Hyperparameters(), seed=0)
+    return TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)
 
 
 def test_nothing_is_rehearsed_that_the_gate_or_the_bench_asks_for():
@@ -49,21 +49,14 @@ def test_a_limit_that_is_too_low_leaves_answers_out(bare: TorchPeftBackend):
 
 
 def test_with_it_a_run_leaves_the_rest_of_the_model_where_it_was(
-    tmp_path: Path, gguf: Path, digest: str, weights_cache: Path, bare: TorchPeftBackend
+    tmp_path: Path, tiny: Base, bare: TorchPeftBackend
 ):
     moved = {}
     other = _plainly(bare, "What is the capital of Portugal?", "The capital of Portugal is Lisbon.")
     (before,) = bare.logps([other], "bare")
     for rehearsed in (0, 2):
         config = Hyperparameters(epochs=3, batch_size=4, learning_rate=1e-3, kl_stop=9.0, rehearsed=rehearsed)
-        job = write_job(
-            tmp_path / str(rehearsed),
-            gguf,
-            digest,
-            weights_cache,
-            brief_samples(8, 0),
-            hyperparameters=config,
-        )
+        job = write_job(tmp_path / str(rehearsed), tiny, brief_samples(8, 0), hyperparameters=config)
         result = train(job)
         assert (result.samples, result.ratings) == (8, 8), "what is rehearsed is no rating"
         (after,) = bare.logps([other], job.adapter)
@@ -73,7 +66,7 @@ def test_with_it_a_run_leaves_the_rest_of_the_model_where_it_was(
 
 def test_metrics_are_those_of_what_was_rated(bare: TorchPeftBackend, tmp_path: Path):
     job = JobDirectory(tmp_path)
-    spec = write_job(tmp_path / "job", Path("unused"), "sha256:0", tmp_path, []).spec()
+    spec = write_job(tmp_path / "job", NO_BASE, []).spec()
     rated = lessons(job, spec, brief_samples(4, 0), bare)
     config = spec.hyperparameters
     before = tmp_path / "before"

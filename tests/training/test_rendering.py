@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.training.errors import JobError
 from burnish.training.rendering import Rendered, Renderer, Unrenderable, flattened
+from tests.support.jobs import Base
 
 HELLO = [{"role": "user", "content": "Hello"}]
 REPLY = {"role": "assistant", "content": "Hi there."}
@@ -43,9 +44,9 @@ def conversation(
 
 
 async def test_prompts_and_replies_are_tokenised_as_llama_cpp_does(
-    renderer: Renderer, gguf: Path, tmp_path: Path
+    renderer: Renderer, small: Base, tmp_path: Path
 ):
-    host = EmbeddedHost(gguf, base_model="smollm2", state_dir=tmp_path / "engine", threads=1)
+    host = EmbeddedHost(small.gguf, base_model="smollm2", state_dir=tmp_path / "engine", threads=1)
     try:
         endpoint = await host.load(None)
         headers = {"authorization": f"Bearer {endpoint.api_key}"}

@@ -12,11 +12,12 @@ from safetensors.torch import load_file
 
 from burnish.training.errors import JobError
 from burnish.training.weights import prepared_weights
+from tests.support.jobs import Base
 
 
-def test_the_cache_holds_what_the_engine_serves(weights: Path, gguf: Path):
+def test_the_cache_holds_what_the_engine_serves(weights: Path, small: Base):
     cached = load_file(weights / "model.safetensors")
-    served = {tensor.name: tensor for tensor in GGUFReader(gguf).tensors}
+    served = {tensor.name: tensor for tensor in GGUFReader(small.gguf).tensors}
     for ours, theirs in {
         "model.embed_tokens.weight": "token_embd.weight",
         "model.layers.7.mlp.down_proj.weight": "blk.7.ffn_down.weight",
@@ -32,37 +33,40 @@ def test_the_cache_is_private_and_safetensors_only(weights: Path):
     assert {path.suffix for path in weights.iterdir()} <= {".safetensors", ".json", ".jinja"}
 
 
-def test_a_full_cache_needs_no_gguf(weights: Path, digest: str, weights_cache: Path):
-    assert prepared_weights(Path("gone.gguf"), digest, weights_cache) == weights
+def test_a_full_cache_needs_no_gguf(weights: Path, small: Base):
+    assert prepared_weights(Path("gone.gguf"), small.digest, small.weights_cache) == weights
 
 
 @pytest.mark.slow
-def test_two_at_once_after_one_that_was_killed(gguf: Path, digest: str, tmp_path: Path):
+def test_two_at_once_after_one_that_was_killed(tiny: Base, tmp_path: Path):
     torn = tmp_path / ".0123.partial"
     torn.mkdir()
     (torn / "model.safetensors").write_bytes(b"half")
     context = multiprocessing.get_context("spawn")
-    both = [context.Process(target=prepared_weights, args=(gguf, digest, tmp_path)) for _ in range(2)]
+    both = [
+        context.Process(target=prepared_weights, args=(tiny.gguf, tiny.digest, tmp_path)) for _ in range(2)
+    ]
     for process in both:
         process.start()
     for process in both:
         process.join(200)
     assert [process.exitcode for process in both] == [0, 0]
     assert [path.name for path in tmp_path.iterdir() if path.name != ".lock"] == [
-        digest.removeprefix("sha256:")
+        tiny.digest.removeprefix("sha256:")
     ]
 
 
-def test_a_file_that_is_not_the_one_named_is_refused(gguf: Path, tmp_path: Path):
-    with pytest.raises(JobError, match="has changed: its sha256 is b179"):
-        prepared_weights(gguf, "sha256:" + "0" * 64, tmp_path)
+def test_a_file_that_is_not_the_one_named_is_refused(tiny: Base, tmp_path: Path):
+    found = tiny.digest.removeprefix("sha256:")
+    with pytest.raises(JobError, match=f"has changed: its sha256 is {found}"):
+        prepared_weights(tiny.gguf, "sha256:" + "0" * 64, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
 @pytest.mark.parametrize("digest", ["", "sha256:../../etc", "sha256:" + "0" * 63, "md5:" + "0" * 64])
-def test_a_digest_that_is_none_is_refused(gguf: Path, tmp_path: Path, digest: str):
+def test_a_digest_that_is_none_is_refused(tmp_path: Path, digest: str):
     with pytest.raises(JobError, match="expected sha256: and 64 hexadecimal digits"):
-        prepared_weights(gguf, digest, tmp_path)
+        prepared_weights(tmp_path / "base.gguf", digest, tmp_path)
 
 
 def test_a_missing_file_and_another_kind_of_file_are_refused(tmp_path: Path):
@@ -74,13 +78,13 @@ def test_a_missing_file_and_another_kind_of_file_are_refused(tmp_path: Path):
         prepared_weights(tmp_path / "gone.gguf", "sha256:" + "0" * 64, tmp_path / "cache")
 
 
-def test_a_directory_is_used_where_it_lies_if_it_is_safe(weights: Path, tmp_path: Path):
-    assert prepared_weights(weights, "", tmp_path / "cache") == weights
+def test_a_directory_is_used_where_it_lies_if_it_is_safe(tiny_weights: Path, tmp_path: Path):
+    assert prepared_weights(tiny_weights, "", tmp_path / "cache") == tiny_weights
     unsafe = tmp_path / "unsafe"
     unsafe.mkdir()
     with pytest.raises(JobError, match=r"no config\.json"):
         prepared_weights(unsafe, "", tmp_path / "cache")
-    shutil.copy(weights / "config.json", unsafe)
+    shutil.copy(tiny_weights / "config.json", unsafe)
     (unsafe / "pytorch_model.bin").write_bytes(b"a pickle")
     with pytest.raises(JobError, match="can run code and are refused"):
         prepared_weights(unsafe, "", tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""On the real small model."""
+"""On the tiny model."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ BF16_MEAN = 0.03
 
 
 @pytest.fixture(scope="module")
-def fresh(weights: Path) -> TorchPeftBackend:
+def fresh(tiny_weights: Path) -> TorchPeftBackend:
     """Not to be trained."""
-    return TorchPeftBackend(weights, None, CONFIG, seed=0)
+    return TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
 
 
 def replies(backend: TorchPeftBackend, count: int = 4) -> list[Rendered]:
@@ -76,8 +76,8 @@ def mean(logps: Logps) -> float:
     return sum(logps) / len(logps)
 
 
-def test_scores_are_those_of_the_bare_model_one_reply_at_a_time(fresh: TorchPeftBackend, weights: Path):
-    model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32)
+def test_scores_are_those_of_the_bare_model_one_reply_at_a_time(fresh: TorchPeftBackend, tiny_weights: Path):
+    model = AutoModelForCausalLM.from_pretrained(tiny_weights, dtype=torch.float32)
     tokens = replies(fresh)
     expected = []
     for reply in tokens:
@@ -98,8 +98,8 @@ def test_order_and_grouping_do_not_matter(fresh: TorchPeftBackend):
     assert difference(backwards, alone) < BF16_MEAN
 
 
-def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_model_alone(weights: Path):
-    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_model_alone(tiny_weights: Path):
+    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
     batch = rated(backend)
     tokens = [item.replies[0].tokens for item in batch]
     for _ in range(3):
@@ -115,8 +115,8 @@ def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_mode
     )
 
 
-def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(weights: Path, tmp_path: Path):
-    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(tiny_weights: Path, tmp_path: Path):
+    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
     batch = rated(backend)
     tokens = [item.replies[0].tokens for item in batch]
     backend.step(batch, CONFIG, 0.0)
@@ -125,7 +125,7 @@ def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(weights:
     assert difference(trained, [item.replies[0].reference_logps for item in batch]) > 0.05
     assert difference(backend.logps(tokens, tmp_path), trained) == 0
     assert difference(backend.logps(tokens, "trained"), trained) == 0
-    child = TorchPeftBackend(weights, tmp_path, CONFIG, seed=1)
+    child = TorchPeftBackend(tiny_weights, tmp_path, CONFIG, seed=1)
     assert difference(child.logps(tokens, "trained"), trained) == 0
     child.step(batch, CONFIG, 0.0)
     assert difference(child.logps(tokens, "trained"), trained) > 0.05
@@ -147,9 +147,9 @@ def test_replies_of_a_kind_are_alike(fresh: TorchPeftBackend, monkeypatch: pytes
     assert np.abs(fresh.likeness(tokens) - alike[:6, :6]).max() < 0.1
 
 
-def test_learning_one_reply_teaches_those_that_are_alike(weights: Path):
+def test_learning_one_reply_teaches_those_that_are_alike(tiny_weights: Path):
     """What likeness means: the first-order change of one reply by a step along another's gradient."""
-    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
     first, *others = replies(backend, 6)
     alike = backend.likeness([first, *others])[0, 1:]
     before = backend.logps(others, "bare")
@@ -161,13 +161,13 @@ def test_learning_one_reply_teaches_those_that_are_alike(weights: Path):
     assert min(alike[n] for n in short) > max(alike[n] for n in long)
 
 
-def test_the_change_of_the_weights_is_that_of_the_matrices(weights: Path, tmp_path: Path):
-    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+def test_the_change_of_the_weights_is_that_of_the_matrices(tiny_weights: Path, tmp_path: Path):
+    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
     backend.step(rated(backend), CONFIG, 0.0)
     backend.save(tmp_path, "smollm2")
     saved, stored = (
         load_file(tmp_path / "adapter_model.safetensors"),
-        load_file(weights / "model.safetensors"),
+        load_file(tiny_weights / "model.safetensors"),
     )
     changed = total = 0.0
     for name, a in saved.items():
@@ -182,9 +182,9 @@ def test_the_change_of_the_weights_is_that_of_the_matrices(weights: Path, tmp_pa
 
 
 def test_the_saved_adapter_is_safe_and_tells_nothing_of_this_machine(
-    fresh: TorchPeftBackend, weights: Path, tmp_path: Path
+    fresh: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
 ):
-    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
     backend.step(rated(backend, 2), CONFIG, 0.0)
     backend.save(tmp_path, "smollm2")
     check_adapter(tmp_path)
@@ -194,23 +194,23 @@ def test_the_saved_adapter_is_safe_and_tells_nothing_of_this_machine(
     assert set(config["target_modules"]) == {
         "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
     }  # fmt: skip
-    assert str(weights) not in text
+    assert str(tiny_weights) not in text
     assert str(Path.home()) not in text
 
 
-def test_the_seed_draws_the_adapter(weights: Path, tmp_path: Path):
+def test_the_seed_draws_the_adapter(tiny_weights: Path, tmp_path: Path):
     contents = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         (tmp_path / name).mkdir()
-        TorchPeftBackend(weights, None, CONFIG, seed=seed).save(tmp_path / name, "smollm2")
+        TorchPeftBackend(tiny_weights, None, CONFIG, seed=seed).save(tmp_path / name, "smollm2")
         contents.append((tmp_path / name / "adapter_model.safetensors").read_bytes())
     assert contents[0] == contents[1] != contents[2]
 
 
-def test_micro_batches_and_recomputed_layers_make_the_same_step(weights: Path):
-    together = TorchPeftBackend(weights, None, CONFIG, seed=0)
+def test_micro_batches_and_recomputed_layers_make_the_same_step(tiny_weights: Path):
+    together = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
     batch = rated(together, 2)
-    apart = TorchPeftBackend(weights, None, Hyperparameters(micro_batch_tokens=8), seed=0)
+    apart = TorchPeftBackend(tiny_weights, None, Hyperparameters(micro_batch_tokens=8), seed=0)
     left, right = together.step(batch, CONFIG, 0.0), apart.step(batch, CONFIG, 0.0)
     assert right["tokens"] == left["tokens"]
     # Attention is computed in two ways, in bf16.
@@ -219,8 +219,8 @@ def test_micro_batches_and_recomputed_layers_make_the_same_step(weights: Path):
 
 
 @pytest.mark.parametrize("advantage", [math.nan, math.inf])
-def test_a_loss_that_is_not_finite_changes_nothing(weights: Path, advantage: float):
-    backend = TorchPeftBackend(weights, None, CONFIG, seed=0)
+def test_a_loss_that_is_not_finite_changes_nothing(tiny_weights: Path, advantage: float):
+    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
     sound = rated(backend, 2)
     tokens = [item.replies[0].tokens for item in sound]
     broken = [lesson(item.replies[0].tokens, item.replies[0].reference_logps, advantage) for item in sound]
@@ -248,8 +248,8 @@ def test_a_damaged_adapter_is_refused_and_the_backend_stays_usable(fresh: TorchP
     assert fresh.logps(tokens, "trained") == before
 
 
-def test_a_damaged_base_model_is_refused(weights: Path, tmp_path: Path):
-    for path in weights.iterdir():
+def test_a_damaged_base_model_is_refused(tiny_weights: Path, tmp_path: Path):
+    for path in tiny_weights.iterdir():
         (tmp_path / path.name).write_bytes(
             path.read_bytes()[: 10_000 if path.suffix == ".safetensors" else None]
         )
@@ -336,9 +336,9 @@ def divergence(backend: TorchPeftBackend, reply: Rendered, teacher: Distribution
     return found
 
 
-def test_a_student_comes_to_go_on_as_its_teacher_does(weights: Path):
+def test_a_student_comes_to_go_on_as_its_teacher_does(tiny_weights: Path):
     config = Hyperparameters(learning_rate=1e-3)
-    backend = TorchPeftBackend(weights, None, config, seed=0)
+    backend = TorchPeftBackend(tiny_weights, None, config, seed=0)
 
     def answered(*comment: str) -> list[Rendered]:
         asked = [({"role": "user", "content": f"What is {topic.lower()}?"},) for topic in TOPICS[:2]]
