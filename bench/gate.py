@@ -24,7 +24,8 @@ from typing import Any
 from safetensors.numpy import load_file, save_file
 
 from bench.gate_candidates import Candidate, candidates
-from bench.prompts import BRIEFLY, PROMPTS
+from bench.learning.preferences import PREFERENCES
+from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters.errors import CorruptAdapter
 from burnish.adapters.gate import judge
 from burnish.adapters.hosts.embedded import EmbeddedHost
@@ -33,7 +34,6 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.preference_model import RatedReply
 from burnish.adapters.registry import Registry
 from burnish.adapters.weights_file import CONFIG, WEIGHTS
-from burnish.bench.preferences import PREFERENCES
 from burnish.proxy.learner import sampling
 from burnish.proxy.learner.evidence import asked, evidence
 from burnish.proxy.learner.sampling import Prompt, Side

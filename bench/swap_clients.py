@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 
-from bench.prompts import PROMPTS
+from bench.learning.questions import PROMPTS
 from burnish.adapters.hosts.base import Endpoint
 from tests.support.engine import answer, deltas
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
-from bench.prompts import PROMPTS
+from bench.learning.questions import PROMPTS
 from bench.swap_engines import Engine
 from burnish.adapters.hosts.base import Endpoint
 from tests.support.engine import body, headers

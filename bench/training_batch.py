@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from burnish.bench.questions import BRIEFLY, PROMPTS
+from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.training.job import Hyperparameters, Sample
 
 COUNT = 32

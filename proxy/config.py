@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, get_origin
 from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -26,7 +27,7 @@ from pydantic import (
 )
 
 from burnish.proxy.errors import ConfigError
-from burnish.training.job import Objective
+from burnish.training.job import known_objective
 
 ENV_PREFIX = "BURNISH_"
 RENAMED = {"instant": "instructions"}
@@ -43,6 +44,13 @@ def default_config_file() -> Path:
     """Return the configuration file that is read when none is named."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "burnish" / "config.toml"
+
+
+def _known_objective(name: str) -> str:
+    try:
+        return name if name == "auto" else known_objective(name)
+    except ValueError as error:
+        raise ValueError(f"{error}; auto chooses for you") from None
 
 
 class TrainConfig(BaseModel):
@@ -83,8 +91,15 @@ class TrainConfig(BaseModel):
         description="How the base weights are kept while training on a GPU; needs the extra quantize. Less memory, "
         "slower.",
     )
-    objective: Literal["auto", Objective] = Field(
-        "auto", description='What to learn by; "auto" chooses by what the ratings hold (docs/learning.md).'
+    objective: Annotated[str, AfterValidator(_known_objective)] = Field(
+        "auto",
+        description='What to learn by: mis_po, kto, dpo, sft, critique or hybrid; "auto" chooses by the kind of '
+        "feedback. A loss of your own is given by its import path, module:function (docs/learning.md).",
+    )
+    baseline: Literal["batch", "ema"] = Field(
+        "batch",
+        description='Of mis_po: "batch" normalises the rewards over a run; "ema" counts each one by its difference '
+        "from the moving average (.99) of those before it.",
     )
     next_turn: bool = Field(
         False,
@@ -139,7 +154,16 @@ class TrainConfig(BaseModel):
 
     def overrides(self) -> dict[str, Any]:
         """Return the hyper-parameters that the user set; they win over any preset."""
-        names = ("learning_rate", "epochs", "batch_size", "rank", "kl_beta", "label_noise", "rehearsed")
+        names = (
+            "baseline",
+            "learning_rate",
+            "epochs",
+            "batch_size",
+            "rank",
+            "kl_beta",
+            "label_noise",
+            "rehearsed",
+        )
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
 

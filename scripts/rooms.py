@@ -49,7 +49,7 @@ ROOMS = {
             "scripts/engines",
             "constraints.txt",
         ),
-        ("burnish.proxy", "burnish.bench", "bench"),
+        ("burnish.proxy", "bench"),
     ),
     # Agents and SDKs speak to the whole proxy. It runs with --no-train before an upstream.
     "clients": Room(
@@ -63,7 +63,6 @@ ROOMS = {
             "constraints.txt",
         ),
         (
-            "burnish.bench",
             "bench",
             "burnish.training",
             "burnish.proxy.learner",
@@ -76,7 +75,7 @@ ROOMS = {
     "learning": Room(
         (
             "bench/learning/**/*",
-            "bench/prompts.py",
+            "proxy/cli/demo/*.py",
             "proxy/learner/**/*.py",
             "proxy/instructions/**/*.py",
             "training/**/*",

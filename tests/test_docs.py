@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.bench.results import RECORDS, page
+from bench.learning.results import RECORDS, page
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])

@@ -17,7 +17,7 @@ def teaches(sample: Sample, objective: Objective) -> bool:
     """Whether an objective has a use for what was said of a reply."""
     if objective == "dpo":
         return bool(sample.correction or sample.worse)
-    if objective.startswith("critique"):
+    if objective == "critique":
         return bool(sample.comment) and sample.reward <= 0
     if objective == "sft":
         return sample.reward > 0
@@ -37,7 +37,7 @@ def one_sided(samples: Sequence[Sample], objective: Objective) -> bool:
 
     Comments and pairs are never one-sided: there is always a reply to move towards, and one to move away from.
     """
-    if objective == "dpo" or objective.startswith("critique"):
+    if objective in ("dpo", "critique"):
         return False
     signs = {sample.reward > 0 for sample in samples if sample.reward and not sample.held_out}
     return len(signs) == 1

@@ -10,11 +10,7 @@ and learnt as replies to the prompt *without* the comments; the reply that was c
 weight. On the small model that keeps replies on the topic, from which imitation alone drifts (docs/results.md).
 
 Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
-contrast are ours. It needs neither a good rating nor a second model. Three other forms are here to be compared with:
-``critique_imitate`` learns the kept replies and unlearns nothing; ``critique_distribution`` neither, and learns at each
-of their tokens how the told model would go on, not only how it did (``objectives.distil``); ``critique_per_token``
-samples nothing, and moves each token of the criticised reply by how much likelier the told model finds it (arXiv
-2601.20802), clipped.
+contrast are ours. It needs neither a good rating nor a second model.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -39,8 +35,6 @@ TEACHER_TOKENS = 96
 MOST_TEACHER_TOKENS = 512
 # With three of ten wordings of "too long", the small model follows as often as with one, and stays on topic.
 POOLED = 3
-# Nats by which a single token's probability may count for or against it.
-MOST_PER_TOKEN = 1.0
 NO_COMMENT = "no comment is left to learn from: say of some answers what was wrong with them"
 NO_ANSWER = "told what you said, the model gives no usable answer either: it is too small for it"
 
@@ -63,8 +57,6 @@ class Answer:
     """What the told model said instead."""
 
     to: Criticised
-    heard: tuple[int, ...]
-    """The prompt with comments that it answers."""
     tokens: Rendered
     """After the prompt without comments."""
     plain: Logps
@@ -102,17 +94,11 @@ def taught(
         raise NotTrainable(NO_COMMENT)
     # The adapter under training is still the bare model where it has no parent, and then costs only time.
     start: Policy = "trained" if spec.parent_adapter else "bare"
-    if spec.objective == "critique_per_token":
-        return _weighed(criticised, start, backend)
     kept = _best(criticised, start, spec, backend)
     if not kept:
         raise NotTrainable(NO_ANSWER)
     replies = [(answer.tokens, answer.to.sample.weight, answer.plain) for answer in kept]
     lessons = _lessons(replies, 1.0, start, backend)
-    if spec.objective == "critique_imitate":
-        return lessons
-    if spec.objective == "critique_distribution":
-        return _distilled(lessons, kept, start, backend)
     return lessons + _lessons(_unlearnt(kept, start, backend), -1.0, start, backend)
 
 
@@ -153,14 +139,14 @@ def _best(
     asking = [(each, prompt) for each in criticised for prompt in each.told]
     drawn = backend.sample([prompt for _, prompt in asking], start, _room(criticised), spec.seed)
     usable = [
-        (each, heard, Rendered(each.plain, sampled.ids), fmean(sampled.logps))
-        for (each, heard), sampled in zip(asking, drawn, strict=True)
+        (each, Rendered(each.plain, sampled.ids), fmean(sampled.logps))
+        for (each, _), sampled in zip(asking, drawn, strict=True)
         if sampled.finished and _usable(each, backend.renderer.text(sampled.ids))
     ]
-    plain = backend.logps([tokens for _, _, tokens, _ in usable], start)
+    plain = backend.logps([tokens for _, tokens, _ in usable], start)
     answers = [
-        Answer(each, heard, tokens, logps, informed - fmean(logps))
-        for (each, heard, tokens, informed), logps in zip(usable, plain, strict=True)
+        Answer(each, tokens, logps, informed - fmean(logps))
+        for (each, tokens, informed), logps in zip(usable, plain, strict=True)
     ]
     explained = sorted((answer for answer in answers if answer.gain > 0), key=lambda answer: -answer.gain)
     return explained[: config.teacher_kept * len(criticised)]
@@ -203,30 +189,3 @@ def _lessons(
         Lesson("mis_po", (Reply(each, (pull,) * len(each.reply), pull > 0, weight, behaved, referred),))
         for (each, weight, behaved), referred in zip(replies, reference, strict=True)
     ]
-
-
-def _distilled(
-    lessons: Sequence[Lesson], kept: Sequence[Answer], start: Policy, backend: TrainerBackend
-) -> list[Lesson]:
-    """Learn what the told model could have said at each token of the kept replies, in place of what it said."""
-    heard = [Rendered(answer.heard, answer.tokens.reply) for answer in kept]
-    return [
-        Lesson("distil", tuple(replace(reply, teacher=teacher) for reply in lesson.replies))
-        for lesson, teacher in zip(lessons, backend.distributions(heard, start), strict=True)
-    ]
-
-
-def _weighed(criticised: Sequence[Criticised], start: Policy, backend: TrainerBackend) -> list[Lesson]:
-    """Let each token of the criticised replies pull by log π(y_t | prompt, comments) − log π(y_t | prompt), clipped."""
-    found = [(each, each.reply) for each in criticised if each.reply]
-    replies = [reply for _, reply in found]
-    informed = backend.logps([Rendered(each.told[0], reply.reply) for each, reply in found], start)
-    plain, reference = (backend.logps(replies, policy) for policy in (start, "bare"))
-    lessons = []
-    for (each, reply), heard, unheard, referred in zip(found, informed, plain, reference, strict=True):
-        gains = [
-            max(-MOST_PER_TOKEN, min(MOST_PER_TOKEN, h - u)) for h, u in zip(heard, unheard, strict=True)
-        ]
-        taught_reply = Reply(reply, tuple(gains), sum(gains) > 0, each.sample.weight, unheard, referred)
-        lessons.append(Lesson("mis_po", (taught_reply,)))
-    return lessons

@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from burnish.adapters.tool_calls import left_in_text
 from burnish.training.errors import JobError
@@ -33,16 +34,27 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 Quantize = Literal["none", "8bit", "4bit"]
-RatedLoss = Literal["mis_po", "mis_po_published", "mis_po_rival", "reinforce", "kto", "bco", "dpo", "sft"]
-"""A formula that rated replies, or pairs of replies, can be learnt by."""
-LossName = Literal[RatedLoss, "distil"]
-"""A formula that one reply, or one pair of them, is learnt by; see ``training.objectives``.
+OBJECTIVES = ("mis_po", "kto", "dpo", "sft", "critique", "hybrid")
+IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 
-"distil" needs a teacher, and so a comment."""
-Critique = Literal["critique", "critique_imitate", "critique_per_token", "critique_distribution"]
-"""Learning from comments; see ``training.critique``."""
-Objective = Literal[RatedLoss, Critique, "hybrid"]
-"""What a run learns by. "hybrid": from ratings and from comments."""
+
+def known_objective(name: str) -> str:
+    """Return an objective's name or import path unchanged. Raises ValueError when it is neither."""
+    if name in OBJECTIVES or IMPORT_PATH.fullmatch(name):
+        return name
+    raise ValueError(
+        f"{name!r} is not an objective; expected one of {', '.join(OBJECTIVES)}, or a loss of your own as "
+        "module:function"
+    )
+
+
+LossName = str
+"""A loss of ``training.objectives``, or the import path of another: "mis_po", "my_losses:margin"."""
+Objective = Annotated[str, AfterValidator(known_objective)]
+"""What a run learns by: one of ``OBJECTIVES``, or the import path of a loss for rated replies.
+
+"critique" learns from comments, "hybrid" from ratings and comments."""
+Baseline = Literal["batch", "ema"]
 
 
 class _Record(BaseModel):
@@ -61,9 +73,10 @@ class Hyperparameters(_Record):
     kl_beta: float = 0.0
     """Weight of the KL to the reference policy."""
     beta: float = 0.1
-    """Scale of the implicit reward in ``kto``, ``bco`` and ``dpo``."""
-    baseline_decay: float = 0.9
-    """Of the moving average of rewards that ``reinforce`` compares a reward with."""
+    """Scale of the implicit reward in ``kto`` and ``dpo``."""
+    baseline: Baseline = "batch"
+    """Of ``mis_po``. "batch": rewards are normalised over the run's ratings. "ema": a reward counts by its difference
+    from the moving average of the rewards before it (training.rewards)."""
     teacher_samples: int = 4
     """Replies that the model is made to give for each comment, told of it."""
     teacher_kept: int = 2
@@ -81,7 +94,6 @@ class Hyperparameters(_Record):
     them; where none are, and where nothing shows which, more costs nothing."""
     rehearsed: int = Field(0, ge=0)
     """Plain questions in each step, on which the bare model's answers are held (training.rehearsal); 0: none."""
-    normalise_advantages: bool = True
     max_grad_norm: float = 1.0
     max_tokens: int = 2048
     """Longer conversations lose their oldest tokens; the reply is kept whole."""

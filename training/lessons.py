@@ -13,16 +13,16 @@ from burnish.training.choosing import teaches
 from burnish.training.critique import NO_COMMENT, pooled, taught
 from burnish.training.dataset import Example, examples, leave_out, rendered
 from burnish.training.errors import JobError, NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Objective, RatedLoss, Sample
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
 from burnish.training.rendering import Rendered, Unrenderable
-from burnish.training.rewards import above_baseline, advantages, balanced
+from burnish.training.rewards import above_average, advantages, balanced
 
 logger = logging.getLogger(__name__)
 
 NO_PAIR = "no pair is left to learn from: correct a reply, or prefer one over another"
 DOUBTED = "the other ratings speak against it"
-BY_REWARD: frozenset[RatedLoss] = frozenset({"mis_po", "mis_po_published", "mis_po_rival"})
-"""Losses that normalise their advantages, which balances the classes; the others' classes are balanced by weight."""
+BY_CLASS = ("kto", "sft")
+"""Losses that only look at the sign of a rating: here, weights balance the classes."""
 
 
 def lessons(
@@ -42,7 +42,7 @@ def lessons(
     match spec.objective:
         case "dpo":
             return _pairs(spec, samples, backend, left_out)
-        case "critique" | "critique_imitate" | "critique_per_token" | "critique_distribution":
+        case "critique":
             return taught(spec, samples, backend, left_out)
         case "hybrid":
             rated = _rated(job, spec, "mis_po", samples, backend, left_out=left_out)
@@ -59,7 +59,7 @@ def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyp
         case "dpo":
             if not any(sample.correction or sample.worse for sample in samples):
                 raise NotTrainable(NO_PAIR)
-        case "critique" | "critique_imitate" | "critique_per_token" | "critique_distribution":
+        case "critique":
             if not pooled(samples, seed=0):
                 raise NotTrainable(NO_COMMENT)
         case "hybrid":
@@ -71,7 +71,7 @@ def check_teachable(objective: Objective, samples: Sequence[Sample], config: Hyp
 def _rated(
     job: JobDirectory,
     spec: JobSpec,
-    loss: RatedLoss,
+    loss: LossName,
     samples: Sequence[Sample],
     backend: TrainerBackend,
     *,
@@ -125,20 +125,20 @@ def _reply(tokens: Rendered, pull: float, weight: float, behaviour: Logps, refer
 
 
 def _pulls(
-    loss: RatedLoss, training: Sequence[Example], config: Hyperparameters
+    loss: LossName, training: Sequence[Example], config: Hyperparameters
 ) -> tuple[list[float], list[float]]:
     """Return advantages and weights, (N,) each."""
     rewards = [example.sample.reward for example in training]
     weights = [example.sample.weight for example in training]
-    if loss in BY_REWARD:
-        return advantages(rewards, weights, normalise=config.normalise_advantages), weights
-    if loss == "reinforce":
-        # Completion ids sort by time.
-        order = sorted(range(len(training)), key=lambda place: training[place].sample.completion_id)
-        above = above_baseline([rewards[place] for place in order], config.baseline_decay)
-        return [above[order.index(place)] for place in range(len(training))], weights
-    strength = [weight * abs(reward) for weight, reward in zip(weights, rewards, strict=True)]
-    return rewards, balanced([reward > 0 for reward in rewards], strength)
+    if loss in BY_CLASS:
+        strength = [weight * abs(reward) for weight, reward in zip(weights, rewards, strict=True)]
+        return rewards, balanced([reward > 0 for reward in rewards], strength)
+    if config.baseline == "batch":
+        return advantages(rewards, weights), weights
+    # Completion ids sort by time.
+    order = sorted(range(len(training)), key=lambda place: training[place].sample.completion_id)
+    above = dict(zip(order, above_average([rewards[place] for place in order]), strict=True))
+    return [above[place] for place in range(len(training))], weights
 
 
 def _pairs(
@@ -213,7 +213,7 @@ def _adapter_of(job: JobDirectory, spec: JobSpec, version: int) -> Policy:
     return job.path / path
 
 
-def check_classes(rewards: Sequence[float], loss: RatedLoss, config: Hyperparameters) -> None:
+def check_classes(rewards: Sequence[float], loss: LossName, config: Hyperparameters) -> None:
     """Refuse ratings that would teach nothing, or only damage.
 
     On bad ratings alone a model learns to answer with gibberish, which the preference itself cannot see; a KL

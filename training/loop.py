@@ -18,9 +18,10 @@ from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import batches
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Sample, TrainResult
+from burnish.training.job import OBJECTIVES, Hyperparameters, JobDirectory, JobSpec, Sample, TrainResult
 from burnish.training.lessons import check_teachable, lessons
-from burnish.training.objectives import POINTS
+from burnish.training.objectives import loss_named
+from burnish.training.objectives.preference import kl_point
 from burnish.training.rehearsal import rehearsal
 from burnish.training.weights import prepared_weights, sync
 
@@ -42,6 +43,8 @@ def train(job: JobDirectory) -> TrainResult:
     checkpoint, left_out = Checkpoint(job), Counter(spec.left_out)
     chosen = [sample for sample in samples if not sample.held_out]
     check_teachable(spec.objective, chosen, config)  # before anything is loaded
+    if spec.objective not in OBJECTIVES:
+        loss_named(spec.objective)
     backend = open_backend(job, spec, spec.parent_adapter)
     learnt = checkpoint.lessons(left_out)
     if learnt is None:
@@ -145,12 +148,9 @@ def _epochs(
     metrics.writelines(json.dumps(line) + "\n" for line in made)
     # One batch's estimate is noisy: the mean over an epoch's worth of steps decides.
     recent = deque(made, maxlen=max(1, len(plan) // config.epochs))
-    # Losses that have one are never mixed with each other.
-    losses = [lesson.loss for _, batch in plan for lesson in batch]
-    point_of = next((POINTS[loss] for loss in losses if loss in POINTS), lambda steps: 0.0)
     for step, (epoch, batch) in enumerate(plan[len(made) :], start=len(made) + 1):
         started = time.monotonic()
-        found = backend.step(batch, config, point_of(recent))
+        found = backend.step(batch, config, kl_point(recent))
         line = {"step": step, "steps": len(plan), "epoch": epoch + 1, "epochs": config.epochs, **found}
         line["seconds"] = time.monotonic() - started
         metrics.write(json.dumps(line) + "\n")

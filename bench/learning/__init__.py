@@ -1,4 +1,4 @@
 """The learning bench: simulated users with hidden preferences, everything through a running burnish.
 
-Imported as ``burnish.bench``; ``burnish bench learning`` runs it.
+``python -m bench.learning`` runs it, from a checkout.
 """

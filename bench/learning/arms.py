@@ -23,6 +23,9 @@ class Arm:
     """The user asks each question twice, and says which reply is better when only one of them pleases."""
 
 
+LOSSES = "bench.learning.losses"
+
+
 def _objective(name: str, **more: str) -> dict[str, str]:
     return {"BURNISH_TRAIN__OBJECTIVE": name} | {
         f"BURNISH_TRAIN__{key.upper()}": v for key, v in more.items()
@@ -35,19 +38,16 @@ ARMS: Mapping[str, Arm] = {
         Arm("auto", _objective("auto")),  # mis_po, from thumbs
         Arm("auto_words", _objective("auto"), comments=True),
         Arm("auto_grades", _objective("auto"), grades=True),
-        Arm("mis_po_published", _objective("mis_po_published")),
+        Arm("mis_po_published", _objective(f"{LOSSES}.forms:published")),
         # Their mathematics with our learning rate and passes: with their own (8e-6 on this size) nothing moves. They
         # believe every rating.
-        Arm("mis_po_rival", _objective("mis_po_rival", kl_beta="0.001", label_noise="0")),
-        Arm("reinforce", _objective("reinforce", kl_beta="0.01")),
+        Arm("mis_po_rival", _objective(f"{LOSSES}.forms:rival", kl_beta="0.001", label_noise="0")),
+        Arm("reinforce", _objective(f"{LOSSES}.forms:reinforce", kl_beta="0.01", baseline="ema")),
         Arm("kto", _objective("kto")),
-        Arm("bco", _objective("bco")),
+        Arm("bco", _objective(f"{LOSSES}.bco:loss")),
         Arm("sft", _objective("sft")),
         Arm("dpo", _objective("dpo"), pairs=True),
         Arm("critique", _objective("critique"), comments=True),
-        Arm("critique_imitate", _objective("critique_imitate"), comments=True),
-        Arm("critique_distribution", _objective("critique_distribution"), comments=True),
-        Arm("critique_per_token", _objective("critique_per_token"), comments=True),
         Arm("critique_turns", _objective("critique", next_turn="true"), turns=True),
         Arm("hybrid", _objective("hybrid"), comments=True),
     )

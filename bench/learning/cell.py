@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from burnish.bench.stress import Stress
+from bench.learning.stress import Stress
 
 HELD_OUT = 80
 IN_A_ROW = 3

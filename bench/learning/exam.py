@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from burnish.adapters.replies import near_empty, repetitive
-from burnish.bench.general import FACTS, right
-from burnish.bench.preferences import MAX_TOKENS, Preference
-from burnish.bench.user import Answered, User
+from bench.learning.general import FACTS, right
+from bench.learning.preferences import Preference
+from bench.learning.user import User
+from burnish.proxy.cli.demo.user import MAX_TOKENS, Answered, summarise
 
 # Enough for a fact.
 FACT_TOKENS = 40
@@ -32,20 +32,6 @@ class Exam:
     """To those who asked for it at length, without any system message; empty likewise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What a set of answers amounts to; shares in [0, 1]."""
-
-    satisfied: float
-    joint: float
-    """Satisfied and on topic."""
-    on_topic: float
-    near_empty: float
-    repetitive: float
-    cut: float
-    mean_characters: float
-
-
 def sit(user: User, held_out: Sequence[str], *, widely: bool) -> Exam:
     """Ask what is live. Every version is asked the same, with the same dice; ``widely``: see Cell."""
     answers = list(user.ask_all(held_out, first_seed=0))
@@ -60,13 +46,13 @@ def sit(user: User, held_out: Sequence[str], *, widely: bool) -> Exam:
 
 def marked(exam: Exam, wanted: Sequence[Preference]) -> dict[str, Any]:
     """Return an exam's figures for the last of some users, and how many answers satisfy each of them."""
-    return asdict(summarise(exam.answers, wanted[-1])) | {
+    return asdict(summarise(exam.answers, wanted[-1].satisfied)) | {
         "general": _share(
             right(answer, accepted)
             for answer, (_, accepted) in zip(exam.known, FACTS, strict=bool(exam.known))
         ),
         "at_length": _share(len(each) > LENGTHY_CHARACTERS for each in exam.lengthy),
-        "users": {each.name: summarise(exam.answers, each).joint for each in wanted},
+        "users": {each.name: summarise(exam.answers, each.satisfied).joint for each in wanted},
         "examples": [[each.question, each.answer] for each in exam.answers[:EXAMPLES]],
     }
 
@@ -75,20 +61,3 @@ def _share(marks: Iterable[bool]) -> float | None:
     """Return the share of what was right; None where nothing was asked."""
     found = list(marks)
     return sum(found) / len(found) if found else None
-
-
-def summarise(answers: Sequence[Answered], preference: Preference) -> Summary:
-    """Count."""
-
-    def share(true: Callable[[Answered], bool]) -> float:
-        return sum(map(true, answers)) / len(answers)
-
-    return Summary(
-        satisfied=share(lambda each: each.pleases(preference)),
-        joint=share(lambda each: each.pleases(preference) and each.on_topic),
-        on_topic=share(lambda each: each.on_topic),
-        near_empty=share(lambda each: near_empty(each.answer)),
-        repetitive=share(lambda each: repetitive(each.answer)),
-        cut=share(lambda each: not each.finished),
-        mean_characters=sum(len(each.answer) for each in answers) / len(answers),
-    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from burnish.bench.cell import settled_by_chance
+from bench.learning.cell import settled_by_chance
 
 Record = Mapping[str, Any]
 Point = Mapping[str, Any]

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.bench.arms import ARMS
-from burnish.bench.cell import HELD_OUT, Cell
-from burnish.bench.measure import Say, measure
-from burnish.bench.side_by_side import side_by_side
-from burnish.bench.stress import Stress
+from bench.learning.arms import ARMS
+from bench.learning.cell import HELD_OUT, Cell
+from bench.learning.measure import Say, measure
+from bench.learning.side_by_side import side_by_side
+from bench.learning.stress import Stress
 
 RESULTS = "results.jsonl"
 KEPT = "asked"

@@ -19,17 +19,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from bench.learning.arms import ARMS
+from bench.learning.cell import Cell, settled
+from bench.learning.exam import Exam, marked, sit
+from bench.learning.learn import learn, leave
+from bench.learning.preferences import PREFERENCES, Preference
+from bench.learning.questions import PROMPTS
+from bench.learning.stress import stressed
+from bench.learning.user import User
 from burnish.adapters.threads import cores
-from burnish.bench.arms import ARMS
-from burnish.bench.cell import Cell, settled
-from burnish.bench.exam import Exam, marked, sit
-from burnish.bench.learn import learn, leave
-from burnish.bench.preferences import PREFERENCES, Preference
-from burnish.bench.questions import PROMPTS
-from burnish.bench.running import burnish
-from burnish.bench.stress import stressed
-from burnish.bench.user import Answered, User
+from burnish.proxy.cli.demo.running import burnish
+from burnish.proxy.cli.demo.user import Answered
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 ANSWERS = "answers.json"
 # The dice of a seed's questions; two answers to the same question come from different ones.
 DICE_OF_A_SEED, DICE_OF_AN_ANSWER = 1000, 500
@@ -95,7 +97,7 @@ class _Measurement:
         """Ask and rate; return whether the first answers please those who asked."""
         firsts, seconds = self._answers(user, folder, done, count)
         raters = [PREFERENCES[self.cell.rater(place)] for place in range(done, count)]
-        pleased = [first.pleases(rater) for rater, first in zip(raters, firsts, strict=True)]
+        pleased = [first.satisfies(rater.satisfied) for rater, first in zip(raters, firsts, strict=True)]
         if self.arm.pairs:
             for rater, *pair in zip(raters, firsts, seconds, strict=True):
                 _compare(user, rater, pair)
@@ -175,6 +177,7 @@ class _Measurement:
     @contextmanager
     def _burnish(self, folder: Path, learning: Mapping[str, str] | None = None) -> Iterator[str]:
         own = {"BURNISH_TRAIN__ENABLED": "false"} if learning is None else learning
+        own = {"PYTHONPATH": str(CHECKOUT), **own}  # the trainer imports bench.learning.losses
         with burnish(folder, self.settings | dict(own)) as url:
             yield url
 
@@ -192,8 +195,8 @@ def _alone(path: Path) -> threading.Lock:
 
 def _compare(user: User, rater: Preference, pair: list[Answered]) -> None:
     """Say which of two answers is better, when only one of them pleases."""
-    better = [each for each in pair if each.pleases(rater)]
-    worse = [each for each in pair if not each.pleases(rater)]
+    better = [each for each in pair if each.satisfies(rater.satisfied)]
+    worse = [each for each in pair if not each.satisfies(rater.satisfied)]
     if better and worse:
         user.prefer(better[0], worse[0])
 

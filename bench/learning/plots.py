@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from burnish.bench.figures import Group, Mean, Seeds, by_ratings, mean, untaught
+from bench.learning.figures import Group, Mean, Seeds, by_ratings, mean, untaught
 
 WANTED = "satisfied and on topic"
 BARS = {"auto": "ratings", "auto_words": "comments"}

@@ -1,7 +1,7 @@
 """What simulated users secretly want: rules that a reply keeps or breaks, and the words in which they say so.
 
 The users never show the rule to burnish, only ratings and comments. Of a rule that a model always or never keeps by
-itself, thumbs teach nothing: ``burnish bench learning --rates`` says how often it does (docs/measurements.md).
+itself, thumbs teach nothing: ``python -m bench.learning --rates`` says how often it does (docs/measurements.md).
 """
 
 from __future__ import annotations
@@ -11,27 +11,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from burnish.adapters.replies import near_empty
-from burnish.bench.questions import BRIEFLY
+from burnish.proxy.cli.demo.questions import BRIEFLY
+from burnish.proxy.cli.demo.user import MAX_TOKENS, SHORT_CHARACTERS, Rule, brief
 
-SHORT_CHARACTERS = 130
-"""A finished answer below this is brief."""
 LONG_CHARACTERS = 200
 """A reply beyond this is at length, for one who wants that of a program that asks for one sentence."""
 LONG_WORD = 9
 """A word with more letters is no simple one."""
 TEACHERS_WORDS = 75
 """About 100 tokens of English."""
-# As chat clients set it; the small model's long answers are cut here.
-MAX_TOKENS = 96
 # For instructions that need room.
 MANY_TOKENS = 400
 
 _WORD = re.compile(r"[^\W\d_]+")
 _SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 _MARKUP = re.compile(r"\*\*|__|\\boxed|^\s*([-*•]|\d+[.)])\s", re.MULTILINE)
-
-Rule = Callable[[str, bool], bool]
-"""(reply, finished) → whether the user is satisfied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +55,6 @@ class Preference:
 def _says(pattern: str) -> Rule:
     words = re.compile(rf"\b({pattern})\b", re.IGNORECASE)
     return lambda text, _: bool(words.search(text))
-
-
-def _brief(text: str, finished: bool) -> bool:
-    return finished and len(text) < SHORT_CHARACTERS and not near_empty(text)
 
 
 def _how_brief(text: str, finished: bool) -> int:
@@ -121,13 +111,13 @@ _ALL = (
     Preference(
         "brief",
         "a short answer, where the program asks for one",
-        _brief,
+        brief,
         _TOO_LONG,
         BRIEFLY,
         graded=_how_brief,
     ),
     Preference(
-        "brief-cold", "a short answer, though nobody asks for one", _brief, _TOO_LONG, graded=_how_brief
+        "brief-cold", "a short answer, though nobody asks for one", brief, _TOO_LONG, graded=_how_brief
     ),
     Preference(
         "second-person",

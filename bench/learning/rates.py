@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from burnish.bench.exam import summarise
-from burnish.bench.measure import Say
-from burnish.bench.preferences import PREFERENCES, Preference
-from burnish.bench.questions import PROMPTS
-from burnish.bench.running import burnish
-from burnish.bench.user import Answered, User
+from bench.learning.measure import Say
+from bench.learning.preferences import PREFERENCES, Preference
+from bench.learning.questions import PROMPTS
+from bench.learning.user import User
+from burnish.proxy.cli.demo.running import burnish
+from burnish.proxy.cli.demo.user import Answered, summarise
 
 QUESTIONS = 120
 SEED = 0
@@ -48,7 +48,7 @@ def rates(names: Sequence[str], scratch: Path, settings: Mapping[str, str], say:
 
 
 def _rate(preference: Preference, answers: Sequence[Answered]) -> Rate:
-    counted = summarise(answers, preference)
+    counted = summarise(answers, preference.satisfied)
     return Rate(preference.name, preference.wants, _spoken(preference), counted.satisfied, counted.joint)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from burnish.bench.figures import (
+from bench.learning.figures import (
     SETTLED_HEADER,
     Group,
     Record,
@@ -20,8 +20,8 @@ from burnish.bench.figures import (
     rows,
     settled_rows,
 )
-from burnish.bench.plots import curves, overview
-from burnish.bench.rates import Rate
+from bench.learning.plots import curves, overview
+from bench.learning.rates import Rate
 
 QUICK_LIMITS = {"brief": 0.55, "brief-cold": 0.35}
 """Least joint share after the last count: well below what runs reached (.75 to .93, .47 to .80; standard error .09)."""

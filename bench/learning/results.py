@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from burnish.bench.figures import (
+from bench.learning.figures import (
     NOTHING,
     SETTLED_HEADER,
     Group,
@@ -19,7 +19,7 @@ from burnish.bench.figures import (
     rows,
     settled_rows,
 )
-from burnish.bench.report import markdown
+from bench.learning.report import markdown
 
 RECORDS = Path(__file__).resolve().parents[2] / "docs" / "bench" / "results.jsonl"
 SHOWN = ("arm", "ratings", "satisfied", "joint", "topic", "cut", "facts", "at length", "KL", "CPU s", "gate")

@@ -63,7 +63,6 @@ COMMANDS = {
     "forget": _Entry("keep:forget", "Erase one user's requests, answers and ratings for good."),
     "doctor": _Entry("doctor:doctor", "Check this set-up; burnish needn't be running. Exits 1 if a check fails."),
     "demo": _Entry("demo:demo", "Watch burnish learn from a simulated user who likes short answers."),
-    "bench": _Entry("bench:app", "Measure burnish on this machine."),
 }  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from burnish.bench.cell import Cell, settled, settled_by_chance
+from bench.learning.cell import Cell, settled, settled_by_chance
 
 
 def test_users_take_turns_where_everything_is_learnt_at_once() -> None:

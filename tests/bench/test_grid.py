@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from burnish.bench import grid
-from burnish.bench.arms import ARMS
-from burnish.bench.cell import Cell
-from burnish.bench.preferences import PREFERENCES
-from burnish.bench.questions import PROMPTS
+from bench.learning import grid
+from bench.learning.arms import ARMS
+from bench.learning.cell import Cell
+from bench.learning.preferences import PREFERENCES
+from bench.learning.questions import PROMPTS
 
 CELLS = [*grid.full(), *grid.large(), *grid.QUICK]
 

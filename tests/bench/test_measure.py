@@ -11,9 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from burnish.bench.cell import Cell
-from burnish.bench.measure import measure
+from bench.learning.cell import Cell
+from bench.learning.measure import measure
 from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the base model answers, which the cells share."""
+    return tmp_path_factory.mktemp("kept")
 
 
 @pytest.mark.parametrize(
@@ -25,15 +31,21 @@ from tests.support.upstream import Received, Script, completion, events, reply, 
             "unknown",
             (4, 2, 0, 0),
         ),
-        (Cell("dpo", ("brief",), 0, (2, 4), held_out=5), [2, 4], "unknown", (8, 0, 0, 2)),
-        (Cell("auto_grades", ("brief",), 0, (4,), held_out=5), [4], "unknown", (4, 4, 0, 0)),
-        (Cell("auto_words", ("brief",), 0, (2, 4), "rounds", held_out=5), [2, 4], None, (4, 4, 2, 0)),
-        (Cell("auto_words", ("brief",), 0, (3, 6), "online", held_out=5), [3], 5, (6, 6, 2, 0)),
+        (Cell("dpo", ("brief",), 0, (2, 4), held_out=5, widely=False), [2, 4], "unknown", (8, 0, 0, 2)),
+        (Cell("auto_grades", ("brief",), 0, (4,), held_out=5, widely=False), [4], "unknown", (4, 4, 0, 0)),
+        (
+            Cell("auto_words", ("brief",), 0, (2, 4), "rounds", held_out=5, widely=False),
+            [2, 4],
+            None,
+            (4, 4, 2, 0),
+        ),
+        (Cell("auto_words", ("brief",), 0, (3, 6), "online", held_out=5, widely=False), [3], 5, (6, 6, 2, 0)),
     ],
     ids=["two users", "pairs", "grades", "rounds", "online"],
 )
 async def test_users_ask_and_rate_through_the_proxy(
     tmp_path: Path,
+    kept: Path,
     cell: Cell,
     trained: list[int],
     settled: int | str | None,
@@ -42,7 +54,7 @@ async def test_users_ask_and_rate_through_the_proxy(
     async with upstream(_talkative_twice()) as engine:
         settings = {"BURNISH_UPSTREAM": engine.url, "BURNISH_ENGINE": "none", "BURNISH_MODEL": "mock"}
         record = await asyncio.to_thread(
-            measure, cell, tmp_path / "kept", tmp_path / "scratch", settings, lambda doing: None
+            measure, cell, kept, tmp_path / "scratch", settings, lambda doing: None
         )
     assert json.loads(json.dumps(record))["key"] == cell.key
     # The scripted engine takes no versions; burnish says so, and the cell goes on.

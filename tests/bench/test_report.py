@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from burnish.bench import figures, report
-from burnish.bench.figures import Group, grouped
-from burnish.bench.rates import Rate
+from bench.learning import figures, report
+from bench.learning.figures import Group, grouped
+from bench.learning.rates import Rate
 
 
 def record(seed: int, joint: float, counts: tuple[int, ...] = (32,), **more: Any) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from bench.learning.cell import Cell
+from bench.learning.measure import measure
+from bench.learning.side_by_side import AT_ONCE, side_by_side
 from burnish.adapters.threads import cores
-from burnish.bench.cell import Cell
-from burnish.bench.measure import measure
-from burnish.bench.running import burnish
-from burnish.bench.side_by_side import AT_ONCE, side_by_side
+from burnish.proxy.cli.demo.running import burnish
 from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
 
 COUNT_CORES = "from burnish.adapters.threads import cores; print(cores())"

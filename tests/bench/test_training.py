@@ -43,7 +43,7 @@ def test_the_batch_has_short_and_long_answers_half_of_them_good() -> None:
 
 @pytest.mark.parametrize(
     "objective",
-    ["sft", pytest.param("kto", marks=pytest.mark.slow), pytest.param("dpo", marks=pytest.mark.slow)],
+    ["sft", pytest.param("kto", marks=pytest.mark.soak), pytest.param("dpo", marks=pytest.mark.soak)],
 )
 def test_both_sides_train_on_the_same_tokens(tiny: Path, objective: Objective) -> None:
     found = training.compare(objective, threads=1, repeats=1, weights=tiny)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.bench.exam import Exam, marked, summarise
-from burnish.bench.general import FACTS
-from burnish.bench.preferences import PREFERENCES
-from burnish.bench.stress import stressed
-from burnish.bench.user import Answered
+from bench.learning.exam import Exam, marked, summarise
+from bench.learning.general import FACTS
+from bench.learning.preferences import PREFERENCES
+from bench.learning.stress import stressed
+from bench.learning.user import Answered
 
 LONG = "The rain in the mountains is water that falls on them. " * 8
 

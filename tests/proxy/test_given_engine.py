@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from bench.prompts import PROMPTS
+from bench.learning.questions import PROMPTS
 from burnish.adapters.hosts.fetch import ensure_small_model
 from tests.support.inprocess import serving
 from tests.support.llama_server import LlamaServer

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.training.backends.base import Distribution, Lesson, Reply
@@ -33,6 +33,7 @@ def job(path: Path, count: int = 4, **changes: Any) -> JobDirectory:
     return write_job(path, NO_BASE, brief_samples(count, 0), **changes)
 
 
+@settings(max_examples=30)
 @given(lessons, st.dictionaries(st.text(max_size=9), st.integers(1, 9), max_size=3))
 def test_lessons_come_back_to_the_last_bit(made: list[Lesson], left_out: dict[str, int]):
     with TemporaryDirectory() as directory:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from burnish.adapters.replies import near_empty, on_topic, topics
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
-from burnish.training.critique import taught, told
+from burnish.training.critique import POOLED, pooled, taught, told
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, JobSpec, Sample
 from tests.support.jobs import LONG, TOPICS, sample
@@ -41,7 +39,7 @@ def criticised(number: int, comment: str | None = "too long, one short sentence 
 @pytest.fixture(scope="module")
 def lessons(backend: TorchPeftBackend) -> list[Lesson]:
     return taught(
-        SPEC, [criticised(n) for n in range(6)] + [sample(7, good=True), sample(8, good=False)], backend
+        SPEC, [criticised(n) for n in range(4)] + [sample(7, good=True), sample(8, good=False)], backend
     )
 
 
@@ -71,10 +69,10 @@ def test_the_model_that_was_told_teaches_the_one_that_was_not(
     backend: TorchPeftBackend, lessons: list[Lesson]
 ) -> None:
     taught_to = {reply.tokens.prompt for lesson in lessons for reply in lesson.replies if reply.good}
-    plain = {tuple(backend.renderer.prompt(criticised(n).messages)) for n in range(6)}
+    plain = {tuple(backend.renderer.prompt(criticised(n).messages)) for n in range(4)}
     assert taught_to
     assert taught_to <= plain, "the comment is not in the prompt that is learnt"
-    assert len(texts(backend, lessons, good=True)) <= 6 * SPEC.hyperparameters.teacher_kept
+    assert len(texts(backend, lessons, good=True)) <= 4 * SPEC.hyperparameters.teacher_kept
 
 
 def test_what_is_taught_is_whole_and_on_topic(backend: TorchPeftBackend, lessons: list[Lesson]) -> None:
@@ -95,30 +93,13 @@ def test_told_that_it_was_too_long_it_teaches_shorter_replies(
     assert sum(map(len, found)) / len(found) < 0.8 * len(LONG)
 
 
-def test_the_same_seed_teaches_the_same(backend: TorchPeftBackend) -> None:
-    once, again = (taught(SPEC, [criticised(n) for n in range(2)], backend) for _ in range(2))
-    assert once == again
-
-
-def test_the_whole_distribution_of_the_told_model_is_learnt_at_the_same_replies(
-    backend: TorchPeftBackend, lessons: list[Lesson]
-) -> None:
-    form = SPEC.model_copy(update={"objective": "critique_distribution"})
-    found = taught(form, [criticised(n) for n in range(6)] + [sample(7, good=True)], backend)
-    assert {lesson.loss for lesson in found} == {"distil"}
-    (learnt,) = zip(*(lesson.replies for lesson in found), strict=True)
-    imitated = [reply for lesson in lessons for reply in lesson.replies if reply.good]
-    assert [reply.tokens for reply in learnt] == [reply.tokens for reply in imitated], "nothing is unlearnt"
-    gains = []
-    for reply in learnt:
-        assert reply.teacher
-        for token, plain, ids, probabilities in zip(
-            reply.tokens.reply, reply.reference_logps, *astuple(reply.teacher), strict=True
-        ):
-            if token in ids:
-                gains.append(math.log(probabilities[ids.index(token)]) - plain)
-    assert len(gains) > 0.9 * sum(len(reply.tokens.reply) for reply in learnt)
-    assert sum(gains) > 0, "the teacher has heard the comment"
+def test_the_same_seed_pools_the_same_comments() -> None:
+    samples = [criticised(n, f"comment {n}") for n in range(6)]
+    assert pooled(samples, seed=3) == pooled(samples, seed=3) != pooled(samples, seed=4)
+    assert all(
+        len(set(comments)) == POOLED and comments[0] == f"comment {number}"
+        for number, comments in enumerate(pooled(samples, seed=3).values())
+    )
 
 
 def test_without_a_comment_there_is_nothing_to_learn(backend: TorchPeftBackend) -> None:

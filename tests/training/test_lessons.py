@@ -1,4 +1,4 @@
-"""From samples to lessons, on the real small model."""
+"""From samples to lessons, on the tiny model."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ import pytest
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Objective, RatedLoss, Sample
+from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Objective, Sample
 from burnish.training.lessons import DOUBTED, check_classes, lessons
 from tests.support.jobs import LONG, SHORT, TOPICS, sample
 
-RATED: tuple[RatedLoss, ...] = (
-    "mis_po", "mis_po_published", "mis_po_rival", "reinforce", "kto", "bco",
-)  # fmt: skip
+RATED = ("mis_po", "kto", "bench.learning.losses.forms:published")
 
 
 @pytest.fixture(scope="module")
-def backend(weights: Path) -> TorchPeftBackend:
+def backend(tiny_weights: Path) -> TorchPeftBackend:
     """Not to be trained."""
-    return TorchPeftBackend(weights, None, Hyperparameters(), seed=0)
+    return TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)
 
 
 def learnt(
@@ -50,7 +48,7 @@ def one_good_of_four() -> list[Sample]:
 
 @pytest.mark.parametrize("loss", RATED)
 def test_every_rated_reply_is_a_lesson_and_no_class_outweighs_the_other(
-    backend: TorchPeftBackend, loss: RatedLoss
+    backend: TorchPeftBackend, loss: Objective
 ) -> None:
     found = learnt(backend, loss, one_good_of_four())
     assert [lesson.loss for lesson in found] == [loss] * 4
@@ -60,12 +58,8 @@ def test_every_rated_reply_is_a_lesson_and_no_class_outweighs_the_other(
     assert all(
         len(reply.advantages) == len(reply.tokens.reply) == len(reply.reference_logps) for reply in bad
     )
-    if loss != "reinforce":
-        pull = [
-            reply.weight * (abs(reply.advantages[0]) if loss.startswith("mis") else 1)
-            for reply in (good, *bad)
-        ]
-        assert pull[0] == pytest.approx(sum(pull[1:]))
+    pull = [reply.weight * (1 if loss == "kto" else abs(reply.advantages[0])) for reply in (good, *bad)]
+    assert pull[0] == pytest.approx(sum(pull[1:]))
 
 
 def mistaken(number: int) -> list[Sample]:
@@ -92,11 +86,12 @@ def test_every_rating_is_believed_when_so_wanted_and_when_there_are_few(
     assert [reply.weight for lesson in found for reply in lesson.replies] == [1.0] * len(samples)
 
 
-def test_reinforce_compares_a_rating_with_those_before_it(backend: TorchPeftBackend) -> None:
-    found = learnt(backend, "reinforce", one_good_of_four(), baseline_decay=0.5)
-    pulls = [lesson.replies[0].advantages[0] for lesson in found]
-    # After 1: mean 1; after 1, -1 with decay .5: (.25 - .5) / .75 = -1/3; then (.125 - .25 - .5) / .875 = -5/7.
-    assert pulls == pytest.approx([1.0, -2.0, -1 + 1 / 3, -1 + 5 / 7])
+def test_with_a_moving_average_a_rating_is_compared_with_those_before_it(backend: TorchPeftBackend) -> None:
+    found = learnt(backend, "mis_po", one_good_of_four()[::-1], baseline="ema")
+    pulls = [lesson.replies[0].advantages[0] for lesson in found][::-1]
+    # After 1: .01; after 1, -1: .99 * .01 - .01 = -.0001; after 1, -1, -1: -.010099.
+    assert pulls == pytest.approx([1.0, -1.01, -0.9999, -0.989901])
+    assert {lesson.replies[0].weight for lesson in found} == {1.0}
 
 
 def test_sft_learns_the_good_ones_only(backend: TorchPeftBackend) -> None:

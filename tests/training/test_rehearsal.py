@@ -1,4 +1,4 @@
-"""What a run goes over beside its ratings, on the tiny model."""
+"""Plain questions that a run goes over beside its ratings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from statistics import fmean
 
 import pytest
 
+from bench.learning import general
+from bench.learning.questions import PROMPTS
 from burnish.adapters import facts
-from burnish.bench import general
-from burnish.bench.questions import PROMPTS
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.lessons import lessons
@@ -43,20 +43,20 @@ def test_the_bare_model_has_nothing_to_learn_from_it_and_no_metric_counts_it(bar
 
 
 def test_a_limit_that_is_too_low_leaves_answers_out(bare: TorchPeftBackend):
-    some = rehearsal(bare, 9)
+    some = rehearsal(bare, 60)
     assert 0 < len(some) < len(ANSWERS)
-    assert all(len(reply.tokens.ids) <= 9 for lesson in some for reply in lesson.replies)
+    assert all(len(reply.tokens.ids) <= 60 for lesson in some for reply in lesson.replies)
 
 
-def test_with_it_a_run_leaves_the_rest_of_the_model_where_it_was(
-    tmp_path: Path, tiny: Base, bare: TorchPeftBackend
-):
+@pytest.mark.slow
+def test_with_it_a_run_leaves_the_rest_of_the_model_where_it_was(tmp_path: Path, small: Base, weights: Path):
+    bare = TorchPeftBackend(weights, None, Hyperparameters(), seed=0)
     moved = {}
     other = _plainly(bare, "What is the capital of Portugal?", "The capital of Portugal is Lisbon.")
     (before,) = bare.logps([other], "bare")
     for rehearsed in (0, 2):
-        config = Hyperparameters(epochs=3, batch_size=4, learning_rate=1e-3, kl_stop=9.0, rehearsed=rehearsed)
-        job = write_job(tmp_path / str(rehearsed), tiny, brief_samples(8, 0), hyperparameters=config)
+        config = Hyperparameters(epochs=2, batch_size=4, learning_rate=2e-3, kl_stop=9.0, rehearsed=rehearsed)
+        job = write_job(tmp_path / str(rehearsed), small, brief_samples(8, 0), hyperparameters=config)
         result = train(job)
         assert (result.samples, result.ratings) == (8, 8), "what is rehearsed is no rating"
         (after,) = bare.logps([other], job.adapter)

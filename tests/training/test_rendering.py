@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -182,9 +183,14 @@ TOOL_TEMPLATE = (
 )
 
 
+@cache
+def tokenizer(weights: Path) -> Tokenizer:
+    return Tokenizer.from_file(str(weights / "tokenizer.json"))
+
+
 def decoded(weights: Path, ids: Sequence[int]) -> str:
-    """What the ids stand for, special tokens written out."""
-    return Tokenizer.from_file(str(weights / "tokenizer.json")).decode(list(ids), skip_special_tokens=False)
+    """The text of the ids, special tokens written out."""
+    return tokenizer(weights).decode(list(ids), skip_special_tokens=False)
 
 
 def _with_template(weights: Path, directory: Path, template: str | None) -> Path:

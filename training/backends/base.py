@@ -125,7 +125,7 @@ class TrainerBackend(Protocol):
 
         All others are of what was rated, not of what is rehearsed.
 
-        ``point`` is what ``kto`` and ``bco`` measure from (``Batch.point``). Raises Diverged when loss or gradient is
+        ``point`` is what ``kto`` measures from (``Batch.point``). Raises Diverged when loss or gradient is
         not finite; the adapter is then as it was before.
         """
         ...

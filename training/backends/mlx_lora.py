@@ -47,7 +47,7 @@ from burnish.training.backends.base import (
 from burnish.training.backends.micro_batches import lesson_batches, micro_batches
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
-from burnish.training.objectives import LOSSES
+from burnish.training.objectives import loss_named
 from burnish.training.objectives.arrays import Batch
 from burnish.training.objectives.diagnostics import diagnose, step_metrics
 from burnish.training.rendering import Rendered, Renderer
@@ -60,7 +60,7 @@ class MlxFunctions:
     """mlx, as the objectives call it."""
 
     exp, where, clip, constant = mx.exp, mx.where, mx.clip, mx.stop_gradient
-    minimum, log_sigmoid = mx.minimum, nn.log_sigmoid
+    log_sigmoid = nn.log_sigmoid
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ class MlxLoraBackend:
 
         def loss_of(name: LossName, members: Sequence[Lesson]) -> tuple[mx.array, dict[str, mx.array]]:
             seen = self._batch(members, point)
-            return LOSSES[name](seen, config, MlxFunctions) / count, diagnose(seen, config, MlxFunctions)
+            return loss_named(name)(seen, config, MlxFunctions) / count, diagnose(seen, config, MlxFunctions)
 
         differentiated = nn.value_and_grad(self._model, loss_of)
         loss, sums, gradient = 0.0, Counter[str](), None

@@ -48,7 +48,7 @@ from burnish.training.backends.torch_logits import group_logps, token_logps
 from burnish.training.backends.torch_sampling import draw
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, Quantize
-from burnish.training.objectives import LOSSES
+from burnish.training.objectives import loss_named
 from burnish.training.objectives.arrays import Batch
 from burnish.training.objectives.diagnostics import diagnose, step_metrics
 from burnish.training.rendering import Rendered, Renderer
@@ -66,7 +66,7 @@ class TorchFunctions:
     """torch, as the objectives call it."""
 
     exp, where, clip, constant = torch.exp, torch.where, torch.clip, Tensor.detach
-    minimum, log_sigmoid = torch.minimum, torch.nn.functional.logsigmoid
+    log_sigmoid = torch.nn.functional.logsigmoid
 
 
 class TorchPeftBackend:
@@ -173,7 +173,7 @@ class TorchPeftBackend:
         loss_sum, sums = 0.0, Counter[str]()
         for name, members in lesson_batches(batch, self._micro_batch_tokens):
             seen = self._batch(members, point)
-            loss = LOSSES[name](seen, config, TorchFunctions) / count
+            loss = loss_named(name)(seen, config, TorchFunctions) / count
             loss.backward()
             loss_sum += loss.item()
             if not members[0].rehearsed:

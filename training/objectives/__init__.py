@@ -1,31 +1,36 @@
-"""What is learnt by: one loss a file, all of the same signature (``arrays.Loss``)."""
+"""What is learnt by: losses of the same signature (``arrays.Loss``)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from __future__ import annotations
 
+from collections.abc import Mapping
+from importlib import import_module
+
+from burnish.training.errors import JobError
 from burnish.training.job import LossName
 from burnish.training.objectives.arrays import Loss
-from burnish.training.objectives.distil import distil
-from burnish.training.objectives.mis_po import mis_po, mis_po_published, mis_po_rival
-from burnish.training.objectives.preference import bco, dpo, kl_point, kto, reward_point
-from burnish.training.objectives.reinforce import reinforce
-from burnish.training.objectives.sft import sft
+from burnish.training.objectives.imitation import distil, sft
+from burnish.training.objectives.mis_po import mis_po
+from burnish.training.objectives.preference import dpo, kto
 
-LOSSES: Mapping[LossName, Loss] = {
-    "mis_po": mis_po,
-    "mis_po_published": mis_po_published,
-    "mis_po_rival": mis_po_rival,
-    "reinforce": reinforce,
-    "kto": kto,
-    "bco": bco,
-    "dpo": dpo,
-    "sft": sft,
-    "distil": distil,
-}
+LOSSES: Mapping[LossName, Loss] = {"mis_po": mis_po, "kto": kto, "dpo": dpo, "sft": sft, "distil": distil}
 
-POINTS: Mapping[LossName, Callable[[Sequence[Mapping[str, float]]], float]] = {
-    "kto": kl_point,
-    "bco": reward_point,
-}
-"""How ``Batch.point`` follows from the metrics of the latest steps; the other losses have none."""
 
-__all__ = ["LOSSES", "POINTS"]
+def loss_named(name: str) -> Loss:
+    """Return a loss by its name, or by its import path, ``module:function``. Raises JobError."""
+    if loss := LOSSES.get(name):
+        return loss
+    module, _, function = name.partition(":")
+    try:
+        found = getattr(import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise JobError(
+            f"cannot load the objective {name!r}: {error}. It must be module:function, "
+            "importable by the trainer (set PYTHONPATH)"
+        ) from error
+    if not callable(found):
+        raise JobError(f"the objective {name!r} is not a function")
+    loaded: Loss = found
+    return loaded
+
+
+__all__ = ["LOSSES", "loss_named"]

@@ -27,10 +27,6 @@ class Functions(Protocol):
         """Return log(1 / (1 + e^−x)), also where x is far below 0."""
         ...
 
-    def minimum(self, x: Array, y: Array, /) -> Array:
-        """Return the smaller of two, element by element."""
-        ...
-
     def where(self, condition: Array, x: Array, other: float, /) -> Array:
         """Return x where the condition holds, and the other without a gradient elsewhere."""
         ...
@@ -63,7 +59,7 @@ class Batch:
     weights: Array
     """(B,): of the ratings."""
     point: float = 0.0
-    """What an implicit reward is measured from (nats a reply); only ``kto`` and ``bco`` look at it."""
+    """What an implicit reward is measured from (nats a reply); only ``kto`` looks at it."""
     teacher: Array = None
     """(B, T, K + 1): probabilities of a teacher's K likeliest tokens, and of all others together; only ``distil`` looks
     at it."""
@@ -85,6 +81,12 @@ class Batch:
         """
         log_r = -self.log_ratio(self.reference, xp)
         return xp.exp(log_r) - 1 - log_r
+
+    def penalty(self, config: Hyperparameters, xp: Functions) -> Array:
+        """Return ``kl_beta · mean_t k3``, (B,), or 0.0 without a computation."""
+        if not config.kl_beta:
+            return 0.0
+        return config.kl_beta * self.k3(xp).sum(axis=1) / self.tokens(xp)
 
 
 Loss = Callable[[Batch, Hyperparameters, Functions], Array]

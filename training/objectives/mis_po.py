@@ -5,8 +5,7 @@ with ``x_t = π(y_t) / μ(y_t)`` (policy / behaviour) and ``ρ = (Π_t x_t)^(1/T
 
     loss = −E[ 1(x_t in token_band) · 1(ρ in trajectory_band) · A · log π(y_t) ].
 
-That is ``mis_po_published``. In ``mis_po``, our default, a reply whose ρ has left the band is *scaled* by how
-far out it is, not dropped,
+Here, a reply whose ρ has left the band is *scaled* by its distance from the band, not dropped:
 
     s(ρ) = min(1, ρ / low, high / ρ),          taken as a constant (detached).
 
@@ -14,9 +13,6 @@ The paper draws thousands of fresh replies a step and can afford to drop most of
 ratings and pass over them several times: after the first steps nearly every reply is out of so narrow a band, and
 dropping would end the run there. s is detached because its own gradient undoes the learning: above the band
 ``d(s · log π)`` cancels, so good replies stop teaching, and below it bad ones count double.
-
-``mis_po_rival`` is what an earlier tool (reinforceclaw 0.1.0) computes under this name: a clipped ratio as in PPO
-instead of the token filter, and s(ρ) against the *reference*, with its gradient. It is here to be compared with.
 
 The filters look at the ratio only, not at the sign of the advantage, as in the paper. All losses of this package are
 ``Σ_i w_i · (mean over the reply's tokens)``, so that a long reply counts as much as a short one, plus
@@ -34,40 +30,14 @@ from burnish.training.objectives.arrays import Array, Batch, Functions
 def mis_po(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
     """Return ``Σ_i w_i · mean_t( −A_it · s_i · m_it · log π_it + kl_beta · k3_it )``; m is the token filter."""
     distance = distance_from(log_rho(batch, batch.behaviour, xp), config.trajectory_band, xp)
-    return _filtered(batch, xp.exp(-distance), config, xp)
+    return filtered(batch, xp.exp(-distance), config, xp)
 
 
-def mis_po_published(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
-    """Return the same with the paper's 1(ρ in band) in place of s."""
-    distance = distance_from(log_rho(batch, batch.behaviour, xp), config.trajectory_band, xp)
-    return _filtered(batch, xp.where(distance == 0, xp.exp(distance), 0.0), config, xp)
-
-
-def mis_po_rival(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
-    """Return ``Σ_i w_i · ( −s(ρ_ref,i) · mean_t min(x_it A_it, clip(x_it) A_it) + kl_beta · mean_t k3_it )``.
-
-    Nothing is detached: s has a gradient, that of ``ρ_ref = exp(mean_t log(π / π_ref))``.
-    """
-    ratio = xp.exp(batch.log_ratio(batch.behaviour, xp))  # (B, T)
-    clipped = xp.clip(ratio, *config.token_band)
-    surrogate = xp.where(batch.mask, xp.minimum(ratio * batch.advantages, clipped * batch.advantages), 0.0)
-    log_rho_reference = batch.log_ratio(batch.reference, xp).sum(axis=1) / batch.tokens(xp)
-    scale = xp.exp(-distance_from(log_rho_reference, config.trajectory_band, xp))  # (B,), with its gradient
-    loss = -scale * surrogate.sum(axis=1) / batch.tokens(xp)
-    return (batch.weights * (loss + penalty(batch, config, xp))).sum()
-
-
-def _filtered(batch: Batch, scale: Array, config: Hyperparameters, xp: Functions) -> Array:
+def filtered(batch: Batch, scale: Array, config: Hyperparameters, xp: Functions) -> Array:
+    """Return the formula above for any detached scale of each reply, (B,)."""
     pull = xp.where(token_filter(batch, config, xp), batch.policy * batch.advantages, 0.0)
     gain = xp.constant(scale) * pull.sum(axis=1) / batch.tokens(xp)
-    return (batch.weights * (penalty(batch, config, xp) - gain)).sum()
-
-
-def penalty(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
-    """Return ``kl_beta · mean_t k3``, (B,), or 0.0 without a computation."""
-    if not config.kl_beta:
-        return 0.0
-    return config.kl_beta * batch.k3(xp).sum(axis=1) / batch.tokens(xp)
+    return (batch.weights * (batch.penalty(config, xp) - gain)).sum()
 
 
 def log_rho(batch: Batch, other: Array, xp: Functions) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bench.prompts import BRIEFLY, PROMPTS
+from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters.questions import QUESTIONS
 from burnish.proxy.learner.trainer import progress
 from tests.proxy.learner.conftest import Open, World

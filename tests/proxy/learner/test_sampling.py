@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
+from bench.learning.questions import PROMPTS
 from burnish.adapters.errors import EngineError
 from burnish.adapters.facts import FACTS, right
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.questions import QUESTIONS
 from burnish.adapters.replies import topics
-from burnish.bench.questions import PROMPTS
 from burnish.proxy.learner.sampling import (
     MAX_PROMPTS,
     MAX_TOKENS,

@@ -1,4 +1,4 @@
-"""Drawing replies, on the real small model."""
+"""Drawing replies, on the tiny model."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ OF_A_TOKEN, OF_A_REPLY = 0.5, 0.05
 
 
 @pytest.fixture(scope="module")
-def backend(weights: Path) -> TorchPeftBackend:
+def backend(tiny_weights: Path) -> TorchPeftBackend:
     """Not to be trained."""
-    return TorchPeftBackend(weights, None, Hyperparameters(), seed=0)
+    return TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)
 
 
 @given(logits=st.lists(st.floats(-8, 8), min_size=2, max_size=12), seed=st.integers(0, 1000))
@@ -60,6 +60,7 @@ def test_replies_of_a_batch_score_as_they_do_alone(backend: TorchPeftBackend) ->
     prompts = [tuple(backend.renderer.prompt(messages)) for messages in asked]
     drawn = backend.sample(prompts, "bare", 24, seed=1)
     assert len({len(each.ids) for each in drawn}) > 1, "they end at different places"
+    assert backend.sample(prompts, "bare", 24, seed=1) == drawn != backend.sample(prompts, "bare", 24, seed=2)
     alone = [
         backend.logps([Rendered(p, each.ids)], "bare")[0] for p, each in zip(prompts, drawn, strict=True)
     ]

@@ -13,8 +13,8 @@ from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 from burnish.training.backends.torch_peft import TorchFunctions
 from burnish.training.job import Hyperparameters
 from burnish.training.objectives.arrays import Batch
+from burnish.training.objectives.imitation import sft
 from burnish.training.objectives.preference import dpo, kto
-from burnish.training.objectives.sft import sft
 
 # What TRL and its libraries warn of is theirs to mend.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -26,8 +26,8 @@ LONG, SHORT = " It is a long story, and there are many sides to it.", " Water."
 
 
 @pytest.fixture(scope="module")
-def tokenizer(weights: Path) -> Any:
-    return AutoTokenizer.from_pretrained(weights)
+def tokenizer(tiny_weights: Path) -> Any:
+    return AutoTokenizer.from_pretrained(tiny_weights)
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,9 @@ from typing import Any
 
 from rich.table import Table
 
-from burnish.bench.exam import Summary
-from burnish.bench.preferences import PREFERENCES, SHORT_CHARACTERS
-from burnish.bench.user import Answered
+from burnish.proxy.cli.demo.user import SHORT_CHARACTERS, Answered, Summary, brief
 from burnish.proxy.cli.terminal import console, short
 
-BRIEF = PREFERENCES["brief"]
 HELD_OUT = 40
 SAMPLES = 2
 """Answers asked for each held-out question: halves the noise of sampling."""
@@ -191,14 +188,10 @@ def _plot_shares(axes: Any, outcomes: Sequence[Outcome]) -> None:
     axes.set_xticks(list(places), [f"seed {each.seed}" for each in outcomes])
 
 
-def _satisfies(answered: Answered) -> bool:
-    return BRIEF.satisfied(answered.answer, answered.finished)
-
-
 def _marked(answered: Answered) -> str:
-    return f"{'[green]✓[/]' if _satisfies(answered) else '[red]✗[/]'} {short(answered.answer, 200)}"
+    return f"{'[green]✓[/]' if answered.satisfies(brief) else '[red]✗[/]'} {short(answered.answer, 200)}"
 
 
 def _cell(answered: Answered) -> str:
     text = " ".join(answered.answer.split()).replace("|", "\\|")
-    return f"{'✓' if _satisfies(answered) else '✗'} {text}{'' if answered.finished else ' …'}"
+    return f"{'✓' if answered.satisfies(brief) else '✗'} {text}{'' if answered.finished else ' …'}"

@@ -18,18 +18,16 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from burnish.adapters.manifest import BASE_VERSION
-from burnish.bench.exam import summarise
-from burnish.bench.questions import PROMPTS
-from burnish.bench.running import DidNotStart, burnish
-from burnish.bench.user import User
-from burnish.proxy.cli import demo_report
 from burnish.proxy.cli.client import Proxy
-from burnish.proxy.cli.demo_report import BRIEF, HELD_OUT, SAMPLES, Outcome
+from burnish.proxy.cli.demo import report
+from burnish.proxy.cli.demo.questions import BRIEFLY, QUESTIONS
+from burnish.proxy.cli.demo.report import HELD_OUT, SAMPLES, Outcome
+from burnish.proxy.cli.demo.running import DidNotStart, burnish
+from burnish.proxy.cli.demo.user import User, brief, summarise
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, console, print_json
 from burnish.proxy.config import TrainConfig
 
-QUESTIONS = PROMPTS[:120]
 # Long past what the slowest machine needs; a run that takes longer hangs.
 LEARN_LIMIT_S = 3600.0
 # A run starts a few seconds after the last request.
@@ -72,12 +70,12 @@ def _report(outcomes: list[Outcome], seeds: str, out: Path, as_json: bool) -> No
     out.mkdir(parents=True, exist_ok=True)
     content = [asdict(outcome) for outcome in outcomes]
     (out / "demo.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    (out / "demo.md").write_text(demo_report.markdown(outcomes, seeds), encoding="utf-8")
-    demo_report.plot(outcomes, out / "demo.png")
+    (out / "demo.md").write_text(report.markdown(outcomes, seeds), encoding="utf-8")
+    report.plot(outcomes, out / "demo.png")
     if as_json:
         print_json(content)
         return
-    demo_report.show(outcomes)
+    report.show(outcomes)
     console.print(f"\n[dim]written: {out / 'demo.png'}, {out / 'demo.md'}, {out / 'demo.json'}[/]")
 
 
@@ -87,15 +85,15 @@ def run(seed: int, ratings: int, *, upstream: str | None = None, quiet: bool = F
     rated, held_out = order[:ratings], order[-HELD_OUT:] * SAMPLES
     with tempfile.TemporaryDirectory(prefix="burnish-demo-") as folder, _bars(quiet) as bars:
         bar = bars.add_task(f"seed {seed}: starting", total=None)
-        with _burnish(Path(folder), seed, ratings, upstream) as proxy, User(proxy.url, BRIEF) as user:
+        with _burnish(Path(folder), seed, ratings, upstream) as proxy, User(proxy.url, BRIEFLY) as user:
             bars.update(bar, description=f"seed {seed}: asking before", total=len(held_out))
             before = list(_counted(user.ask_all(held_out), bars, bar))
             bars.reset(bar, description=f"seed {seed}: asking and rating", total=ratings)
             began, good = time.monotonic(), 0
             for question in _counted(rated, bars, bar):
                 answered = user.ask(question)
-                user.rate(answered, user.pleased(answered))
-                good += user.pleased(answered)
+                user.rate(answered, answered.satisfies(brief))
+                good += answered.satisfies(brief)
             _wait_until_live(proxy, bars, bar, seed)
             minutes = (time.monotonic() - began) / 60
             bars.reset(bar, description=f"seed {seed}: asking after", total=len(held_out))
@@ -107,8 +105,8 @@ def run(seed: int, ratings: int, *, upstream: str | None = None, quiet: bool = F
         seed=seed,
         ratings=ratings,
         good=good,
-        before=summarise(before, BRIEF),
-        after=summarise(after, BRIEF),
+        before=summarise(before, brief),
+        after=summarise(after, brief),
         kl_per_token=next(c["value"] for c in version["verdict"]["checks"] if c["name"] == "kl"),
         minutes=minutes,
         train_seconds=metrics["seconds"],
