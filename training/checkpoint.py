@@ -1,4 +1,4 @@
-"""Where a run stands, on the disk, so that one that was killed goes on from there. Knows no framework.
+"""A run's progress on disk, so that a killed run resumes. Knows no framework.
 
 ::
 
@@ -52,7 +52,7 @@ _Kept = TypeVar("_Kept", _Lessons, _Progress)
 
 
 class Checkpoint:
-    """That of one job. What was left by other inputs, or is damaged, is as if it were not there."""
+    """That of one job. A checkpoint of other inputs, or a damaged one, is ignored."""
 
     def __init__(self, job: JobDirectory) -> None:
         self._path = job.checkpoint
@@ -88,7 +88,7 @@ class Checkpoint:
         return list(kept.steps)
 
     def due(self) -> bool:
-        """Whether it is time for the next one, in the middle of an epoch."""
+        """Return True when the next checkpoint is due within an epoch."""
         return time.monotonic() - self._saved_at > INTERVAL_S
 
     def save(self, backend: TrainerBackend, steps: Sequence[dict[str, float]]) -> None:

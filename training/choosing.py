@@ -1,4 +1,4 @@
-"""Which objective fits what the data holds. Importable without torch; docs/results.md has the figures."""
+"""Choose the objective that fits the feedback. Importable without torch; docs/results.md has the figures."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from burnish.training.job import Objective, Sample
 SYSTEM_ROLES = ("system", "developer")
 # Fewer good ones among the ratings than this, and thumbs alone teach next to nothing (brief-cold: 2 of 40).
 RARE = 0.2
-# Below, what the model says when it is told is too little to learn from.
+# With fewer comments, the model's corrected answers are too few to learn from.
 MIN_COMMENTS = 4
 
 
 def teaches(sample: Sample, objective: Objective) -> bool:
-    """Whether an objective has a use for what was said of a reply."""
+    """Return whether an objective can learn from the feedback on a reply."""
     if objective == "dpo":
         return bool(sample.correction or sample.worse)
     if objective == "critique":
@@ -25,17 +25,18 @@ def teaches(sample: Sample, objective: Objective) -> bool:
 
 
 def instructed(samples: Sequence[Sample]) -> bool:
-    """Whether all prompts have a system message: then a plain question is something else, and nobody has complained.
+    """Return whether all prompts have a system message.
 
-    Of who asks plainly, rehearsing plain questions would hold the very answers that they want otherwise.
+    If so, plain questions can be rehearsed: no feedback is about them. Otherwise rehearsing would preserve the very
+    answers that users want changed.
     """
     return all(sample.messages and sample.messages[0].get("role") in SYSTEM_ROLES for sample in samples)
 
 
 def one_sided(samples: Sequence[Sample], objective: Objective) -> bool:
-    """Whether an objective has nothing but good or nothing but bad replies to pull at; held-out ones don't count.
+    """Return whether all replies are good, or all are bad, for an objective; held-out ones don't count.
 
-    Comments and pairs are never one-sided: there is always a reply to move towards, and one to move away from.
+    Comments and pairs are never one-sided: they name a reply to move towards, and one to move away from.
     """
     if objective in ("dpo", "critique"):
         return False
@@ -44,7 +45,7 @@ def one_sided(samples: Sequence[Sample], objective: Objective) -> bool:
 
 
 def choose(samples: Sequence[Sample]) -> Objective:
-    """Return what to learn these samples by; held-out ones don't count.
+    """Return the objective for these samples; held-out ones don't count.
 
     Comments where good replies are rare or missing → ``critique``. Corrections and preferences without a rating among
     them → ``dpo``. Anything else → ``mis_po``.

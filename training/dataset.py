@@ -29,11 +29,11 @@ class Example:
 
 
 class HasClass(Protocol):
-    """What batching looks at."""
+    """All that batching needs."""
 
     @property
     def good(self) -> bool:
-        """Whether it is to be made likelier."""
+        """True: the step makes it likelier."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Where training runs, and whether there is room for it.
+"""Pick a device with enough memory.
 
 The GPU may be shared with the engine that serves: a trainer that takes memory which is not free would fail half-way,
 or make the engine fail. So the need is estimated from above before anything is loaded.
@@ -83,7 +83,7 @@ def needed_bytes(weights: Path, config: Hyperparameters, quantize: Quantize = "n
 
 
 def parameters(weights: Path) -> int:
-    """Count the parameters in the headers of a directory's safetensors files. Raises JobError."""
+    """Count the parameters in the safetensors headers of a directory. Raises JobError."""
     return sum(
         math.prod(tensor["shape"])
         for path in weights.glob("*.safetensors")

@@ -1,4 +1,4 @@
-"""What can go wrong in training.
+"""The errors of training.
 
 - TrainingError
     - JobError (ValueError)              the job directory is incomplete or damaged

@@ -1,4 +1,4 @@
-"""What only a model can measure of a candidate; ``adapters.gate`` judges the figures."""
+"""Measure a candidate with the model; ``adapters.gate`` judges the figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GGUF says of the function that its weights compute, and transformers leaves out when it reads the file.
+"""Settings of a GGUF that transformers ignores when it reads the file.
 
 transformers (5.23) takes over the sizes and the base of the rope. It drops how the rope is scaled, Gemma's scale of
 queries and caps, and the width of Qwen 3's heads, and computes on with its defaults: a silently different model. Here
@@ -41,7 +41,7 @@ _DEFAULT_THETA = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """What a GGUF says besides its weights; parsing one with a large vocabulary takes seconds."""
+    """The settings in a GGUF; parsing a file with a large vocabulary takes seconds."""
 
     path: Path
     architecture: str
@@ -67,7 +67,7 @@ class GgufFile:
 
 
 def complete(config: Any, file: GgufFile) -> None:
-    """Put into transformers' configuration of a GGUF what transformers left out of it.
+    """Add the settings that transformers ignored to its configuration.
 
     Raises JobError when the file tells the engine to compute what transformers cannot.
     """

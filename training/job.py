@@ -62,7 +62,7 @@ class _Record(BaseModel):
 
 
 class Hyperparameters(_Record):
-    """What the user may set for a run; a preset fills the rest (training.presets)."""
+    """The settings of a run; a preset fills those that the user leaves out (training.presets)."""
 
     learning_rate: float = 4e-4
     epochs: int = 8
@@ -102,7 +102,7 @@ class Hyperparameters(_Record):
 
 
 class ModelSize(_Record):
-    """What of a base model the hyper-parameters depend on."""
+    """The properties of a base model that determine hyper-parameters."""
 
     hidden: int
     """Width of the residual stream."""
@@ -302,7 +302,7 @@ class JobDirectory:
 
     @property
     def adapter(self) -> Path:
-        """Where training leaves the adapter."""
+        """The output directory of the adapter."""
         return self.path / "adapter"
 
     @property
@@ -312,7 +312,7 @@ class JobDirectory:
 
     @property
     def checkpoint(self) -> Path:
-        """Where training notes how far it is; gone when it is done."""
+        """The progress of an unfinished run; removed at the end."""
         return self.path / "checkpoint"
 
     def inputs(self) -> str:

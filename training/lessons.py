@@ -1,4 +1,4 @@
-"""Rated completions → lessons: what is learnt, by which formula, how strongly. Knows no framework."""
+"""Rated completions → lessons: replies, their formula, and their strength. Knows no framework."""
 
 from __future__ import annotations
 

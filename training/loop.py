@@ -26,7 +26,7 @@ from burnish.training.rehearsal import rehearsal
 from burnish.training.weights import prepared_weights, sync
 
 PLACE = ("step", "steps", "epoch", "epochs", "seconds")
-"""Of a line of metrics, what says where it stands."""
+"""The keys of a line of metrics that locate the step."""
 
 
 def train(job: JobDirectory) -> TrainResult:
@@ -88,7 +88,7 @@ def open_backend(job: JobDirectory, spec: JobSpec, parent: str | None) -> Traine
 
 
 def _mlx_backend(weights: Path, start: Path | None, spec: JobSpec, missing: ImportError) -> TrainerBackend:
-    """What trains where torch is not installed. Raises MissingDependency, JobError."""
+    """Return the trainer for a machine without torch. Raises MissingDependency, JobError."""
     try:
         from burnish.training.backends.mlx_lora import MlxLoraBackend
     except ImportError:
@@ -102,7 +102,7 @@ def _mlx_backend(weights: Path, start: Path | None, spec: JobSpec, missing: Impo
 
 
 def clear_outputs(job: JobDirectory, *names: str) -> None:
-    """Remove what an earlier try left, so that an output that is there is this run's."""
+    """Remove the outputs of an earlier attempt."""
     for name in names:
         path = job.path / name
         if path.is_dir():
@@ -112,7 +112,7 @@ def clear_outputs(job: JobDirectory, *names: str) -> None:
 
 
 def peak_rss_bytes() -> int:
-    """Return the most memory that this process has held at once."""
+    """Return the peak memory of this process."""
     try:
         # On Linux, ru_maxrss of a new program begins with what its parent held when it started it.
         status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -182,7 +182,7 @@ def _plan(
 
 
 def _save(backend: TrainerBackend, job: JobDirectory, base_model: str) -> None:
-    """Write adapter/ so that it is there whole or not at all."""
+    """Write adapter/ atomically."""
     partial = job.path / ".adapter.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700)

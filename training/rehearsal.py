@@ -1,4 +1,4 @@
-"""What a run goes over beside its ratings, so that the model still knows and says what nobody complained about.
+"""Plain questions that a run rehearses beside its ratings, to preserve what the base model knows.
 
 A few dozen ratings of short answers teach a small model to say "Norway is Norway" of the capital of Norway, and to be
 brief whoever asks for detail. So each step also learns how the bare model would go on at each token of a few plain
@@ -45,7 +45,7 @@ ANSWERS: tuple[tuple[str, str], ...] = tuple(
 
 
 def rehearsal(backend: TrainerBackend, max_tokens: int) -> list[Lesson]:
-    """Return a lesson a question: how the bare model would go on at each token of the answer."""
+    """Return one lesson per question: the base model's next-token probabilities along the answer."""
     answers = list(_rendered(backend.renderer, max_tokens))
     logps, teachers = backend.logps(answers, "bare"), backend.distributions(answers, "bare")
     return [
@@ -59,7 +59,7 @@ def rehearsal(backend: TrainerBackend, max_tokens: int) -> list[Lesson]:
 
 
 def _rendered(renderer: Renderer, max_tokens: int) -> Iterator[Rendered]:
-    """Those that are too long for a limit that somebody set very low are left out."""
+    """Yield the answers that fit into the limit."""
     for question, answer in ANSWERS:
         asked = [{"role": "user", "content": question}]
         with suppress(Unrenderable):

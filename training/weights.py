@@ -2,8 +2,9 @@
 
 A GGUF file is dequantised once into ``<weights_cache>/<digest>/`` (bf16, safetensors, Hugging Face layout), so
 what is trained is what is served; a Hugging Face directory is used where it lies. Only safetensors are read and
-no code of a model's directory ever runs. Does not download anything. What else than weights a GGUF holds of its model:
-training.gguf_config.
+no code of a model's directory ever runs. Downloads nothing.
+
+``training.gguf_config`` reads the other settings of a GGUF.
 """
 
 from __future__ import annotations
@@ -23,8 +24,7 @@ from burnish.training.gguf_config import check_weights, complete, read_gguf
 
 DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 GGUF_MAGIC = b"GGUF"
-# Says by which rules a directory was made. Before there was such a file, transformers' configuration was kept as it
-# was: some models were trained with another rope than the engine's.
+# Version of the rules that made a directory. Directories without this file may have another rope than the engine.
 MARKER = "burnish.json"
 FORMAT = '{"format": 2}\n'
 
@@ -81,7 +81,7 @@ def _check_gguf(path: Path) -> None:
         raise JobError(f"cannot read the base weights {path}: {error}") from error
     if magic != GGUF_MAGIC:
         raise JobError(
-            f"{path} is no GGUF file: name the GGUF file or Hugging Face directory that the engine serves"
+            f"{path} is not a GGUF file: name the GGUF file or Hugging Face directory that the engine serves"
         )
 
 
@@ -105,7 +105,7 @@ def _check_digest(gguf: Path, digest: str) -> None:
 
 
 def _is_still_right(gguf: Path, target: Path) -> bool:
-    """Whether a directory of an older burnish has the configuration that it would get today."""
+    """Return whether a directory of an older version has today's configuration."""
     with _reading(gguf):
         from transformers import AutoConfig
 
@@ -119,7 +119,7 @@ def _is_still_right(gguf: Path, target: Path) -> bool:
 
 
 def _mark(target: Path) -> None:
-    """Say that a directory was made by today's rules; last, so that a torn one is never taken for whole."""
+    """Mark a directory as complete; the last step, so that an incomplete one has no mark."""
     marker = target / MARKER
     marker.touch(mode=0o600)
     marker.write_text(FORMAT, encoding="utf-8")

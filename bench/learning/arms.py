@@ -1,4 +1,4 @@
-"""What is compared: an objective, its settings, and what the users tell it."""
+"""The arms of the comparison: an objective, its settings, and the kind of feedback."""
 
 from __future__ import annotations
 

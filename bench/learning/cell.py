@@ -21,7 +21,7 @@ online: the same until the user is settled, and the gate decides what goes live;
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is to be measured."""
+    """The setup of one measurement."""
 
     arm: str
     users: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a version is examined by: held-out questions, facts, and whether it still answers at length when asked to."""
+"""The exam of a version: held-out questions, facts, and whether it still answers at length when asked to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXAMPLES = 6
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """What a version answered."""
+    """The answers of a version."""
 
     answers: list[Answered]
     """To the held-out questions, as its users ask them."""

@@ -1,4 +1,4 @@
-"""Figures of the grid's records: means over seeds with their intervals, as rows of tables."""
+"""Figures from the records: means over seeds with their intervals, as rows of tables."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def by_ratings(seeds: Seeds) -> dict[int, list[Point]]:
 
 
 def header(group: Group) -> list[str]:
-    """Return the columns of a group's table."""
+    """Return the columns of the table."""
     others = [f"for {name}" for name in group.users[:-1]]
     return ["arm", "ratings", "seeds", *(column.name for column in COLUMNS), *others, "gate"]
 

@@ -71,5 +71,5 @@ FACTS = read(_FACTS)
 
 
 def right(answer: str, accepted: tuple[str, ...]) -> bool:
-    """Whether an answer holds an accepted word."""
+    """Return whether an answer holds an accepted word."""
     return any(word in answer.lower() for word in accepted)

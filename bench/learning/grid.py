@@ -43,9 +43,9 @@ QUICK = (
 
 
 def full() -> Iterator[Cell]:
-    """Return what is to be measured, what matters most first, so that a grid that is stopped has said most of it.
+    """Return the cells, the most important first.
 
-    What burnish claims comes with every seed, all else with the first.
+    The claims of the documentation come with every seed, all else with the first.
     """
     for seed in SEEDS:
         yield from _claims(seed)
@@ -120,7 +120,7 @@ def _online(seed: int) -> Iterator[Cell]:
 
 
 def records(out: Path) -> dict[str, dict[str, Any]]:
-    """Return what was measured so far, by key; a line that was cut off is measured anew."""
+    """Return the finished records by key; a line that was cut off doesn't count."""
     path = out / RESULTS
     found = {}
     for line in path.read_text(encoding="utf-8").split("\n") if path.exists() else ():

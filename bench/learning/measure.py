@@ -1,7 +1,7 @@
 """Measure one cell: users ask and rate, burnish learns, and what it learnt is examined.
 
-What the bare model answers is asked once a seed and program, and kept: all arms learn from the same ratings of the same
-answers. An exam is held on a copy of the data directory: it leaves no trace in the log by which burnish learns and
+The base model answers once per seed and program, and its answers are kept: all arms learn from the same ratings of the
+same answers. An exam is held on a copy of the data directory: it leaves no trace in the log by which burnish learns and
 judges, and no cell depends on what was asked for another.
 """
 

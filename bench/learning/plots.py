@@ -1,4 +1,4 @@
-"""Plots of the grid's records. Readable on white and on black: transparent, and the ink between the two."""
+"""Plots of the records. Readable on white and on black: transparent, and the ink between the two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What simulated users secretly want: rules that a reply keeps or breaks, and the words in which they say so.
+"""The hidden preferences of simulated users: rules that a reply keeps or breaks, and the words in which they say so.
 
 The users never show the rule to burnish, only ratings and comments. Of a rule that a model always or never keeps by
 itself, thumbs teach nothing: ``python -m bench.learning --rates`` says how often it does (docs/measurements.md).
@@ -30,7 +30,7 @@ _MARKUP = re.compile(r"\*\*|__|\\boxed|^\s*([-*•]|\d+[.)])\s", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What one kind of user wants."""
+    """The wish of one kind of user."""
 
     name: str
     wants: str

@@ -1,4 +1,4 @@
-"""What the grid's records say: tables for the terminal and in Markdown, and the limits of ``--quick``."""
+"""The report: tables for the terminal and in Markdown, and the limits of ``--quick``."""
 
 from __future__ import annotations
 

@@ -101,7 +101,6 @@ SECTIONS = (
 
 
 def page(records: Iterable[Record]) -> str:
-    """Return the page."""
     groups = grouped(records)
     lines = HEAD.splitlines()
     for section in SECTIONS:

@@ -16,41 +16,37 @@ from bench.learning.measure import measure
 from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
 
 
+Counts = tuple[int, int, int, int]
+BRIEF = ("brief",)
+CELLS = {
+    "two users": Cell("auto", ("at-length", "brief"), 0, (4,), stress="only_bad", held_out=5),
+    "pairs": Cell("dpo", BRIEF, 0, (2, 4), held_out=5, widely=False),
+    "grades": Cell("auto_grades", BRIEF, 0, (4,), held_out=5, widely=False),
+    "rounds": Cell("auto_words", BRIEF, 0, (2, 4), "rounds", held_out=5, widely=False),
+    "online": Cell("auto_words", BRIEF, 0, (3, 6), "online", held_out=5, widely=False),
+}
+
+
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the base model answers, which the cells share."""
+    """The answers of the base model, which the cells share."""
     return tmp_path_factory.mktemp("kept")
 
 
 @pytest.mark.parametrize(
-    ("cell", "trained", "settled", "heard"),
+    ("name", "trained", "expected"),
     [
-        (
-            Cell("auto", ("at-length", "brief"), 0, (4,), stress="only_bad", held_out=5),
-            [4],
-            "unknown",
-            (4, 2, 0, 0),
-        ),
-        (Cell("dpo", ("brief",), 0, (2, 4), held_out=5, widely=False), [2, 4], "unknown", (8, 0, 0, 2)),
-        (Cell("auto_grades", ("brief",), 0, (4,), held_out=5, widely=False), [4], "unknown", (4, 4, 0, 0)),
-        (
-            Cell("auto_words", ("brief",), 0, (2, 4), "rounds", held_out=5, widely=False),
-            [2, 4],
-            None,
-            (4, 4, 2, 0),
-        ),
-        (Cell("auto_words", ("brief",), 0, (3, 6), "online", held_out=5, widely=False), [3], 5, (6, 6, 2, 0)),
+        ("two users", [4], ("unknown", (4, 2, 0, 0))),
+        ("pairs", [2, 4], ("unknown", (8, 0, 0, 2))),
+        ("grades", [4], ("unknown", (4, 4, 0, 0))),
+        ("rounds", [2, 4], (None, (4, 4, 2, 0))),
+        ("online", [3], (5, (6, 6, 2, 0))),
     ],
-    ids=["two users", "pairs", "grades", "rounds", "online"],
 )
 async def test_users_ask_and_rate_through_the_proxy(
-    tmp_path: Path,
-    kept: Path,
-    cell: Cell,
-    trained: list[int],
-    settled: int | str | None,
-    heard: tuple[int, int, int, int],
+    tmp_path: Path, kept: Path, name: str, trained: list[int], expected: tuple[int | str | None, Counts]
 ) -> None:
+    cell = CELLS[name]
     async with upstream(_talkative_twice()) as engine:
         settings = {"BURNISH_UPSTREAM": engine.url, "BURNISH_ENGINE": "none", "BURNISH_MODEL": "mock"}
         record = await asyncio.to_thread(
@@ -62,8 +58,7 @@ async def test_users_ask_and_rate_through_the_proxy(
     assert {point["outcome"] for point in record["points"]} == {"not trained"}
     assert record["before"]["satisfied"] == 0.0
     assert ("mean_characters" in record["points"][-1]) is (cell.way != "online")
-    assert record.get("settled", "unknown") == settled
-    assert log(tmp_path / "scratch" / "cell") == heard
+    assert (record.get("settled", "unknown"), log(tmp_path / "scratch" / "cell")) == expected
 
 
 def _talkative_twice() -> Script:
@@ -84,7 +79,7 @@ def _talkative_twice() -> Script:
     return script
 
 
-def log(data: Path) -> tuple[int, int, int, int]:
+def log(data: Path) -> Counts:
     """Return how many questions were asked, answers rated, comments made, and pairs compared."""
     with closing(sqlite3.connect(data / "burnish.db")) as db:
         (asked,) = db.execute("SELECT count(*) FROM completion").fetchone()

@@ -72,7 +72,7 @@ def test_a_digest_that_is_none_is_refused(tmp_path: Path, digest: str):
 def test_a_missing_file_and_another_kind_of_file_are_refused(tmp_path: Path):
     other = tmp_path / "model.bin"
     other.write_bytes(b"PK\x03\x04 a pickle in a zip")
-    with pytest.raises(JobError, match="is no GGUF file"):
+    with pytest.raises(JobError, match="is not a GGUF file"):
         prepared_weights(other, "sha256:" + "0" * 64, tmp_path / "cache")
     with pytest.raises(JobError, match="cannot read the base weights"):
         prepared_weights(tmp_path / "gone.gguf", "sha256:" + "0" * 64, tmp_path / "cache")

@@ -1,4 +1,4 @@
-"""What a framework must do to train: score replies, make a step, save the adapter. Importable without one."""
+"""The interface of a training framework: score replies, make a step, save the adapter. Importable without one."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from burnish.training.job import Hyperparameters, LossName
 from burnish.training.rendering import Rendered, Renderer
 
 Policy = Path | Literal["bare", "trained"]
-"""Whose probabilities: an adapter in PEFT layout, the bare model, or the adapter under training."""
+"""A source of probabilities: an adapter in PEFT layout, the base model, or the adapter under training."""
 
-# What sampling is like in a chat: without it even the bare small model sometimes babbles.
+# As chat clients sample: without a nucleus even the small base model sometimes babbles.
 TEMPERATURE, TOP_P = 0.8, 0.95
 
 LIKENESS_BYTES = 2**29
-"""Of gradients in memory at once: those of 100 replies by the small model, in 16 bits."""
+"""Gradients in memory at once: those of 100 replies by the small model, in 16 bits."""
 
 LIKELIEST = 32
-"""Of a teacher's tokens at each place; what is noted down of a reply of 96 tokens is then some 85 kB."""
+"""Tokens kept of a teacher at each place: about 85 kB for a reply of 96 tokens."""
 
 Logps = tuple[float, ...]
 """Log-probability of each reply token, nats, (R,)."""
@@ -31,7 +31,7 @@ Logps = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """How a policy would go on at each token of a reply: its likeliest tokens, and all others as one group."""
+    """A policy's next-token probabilities along a reply: its likeliest tokens, and all others as one group."""
 
     ids: tuple[tuple[int, ...], ...]
     """(R, K)"""
@@ -47,27 +47,27 @@ class Reply:
     advantages: Logps
     """How strongly each of its tokens pulls, and in which direction, (R,)."""
     good: bool
-    """One to be made likelier."""
+    """True: the step makes it likelier."""
     weight: float
     behaviour_logps: Logps
     reference_logps: Logps
     teacher: Distribution | None = None
-    """For "distil", which learns this and not the tokens themselves."""
+    """For "distil": learnt in place of the tokens themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What is learnt together, and by which formula."""
+    """Replies that are learnt together, and the formula."""
 
     loss: LossName
     replies: tuple[Reply, ...]
     """One; for "dpo" two to the same context, the preferred one first."""
     rehearsed: bool = False
-    """Nothing that was rated: what the bare model says, and is to go on saying. No metric counts it."""
+    """An unrated answer of the base model that the run preserves. No metric counts it."""
 
     @property
     def good(self) -> bool:
-        """Whether its first reply is to be made likelier."""
+        """True when the step makes its first reply likelier."""
         return self.replies[0].good
 
 
@@ -100,7 +100,7 @@ class TrainerBackend(Protocol):
         ...
 
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
-        """Return how a policy would go on at each token of the replies, ``LIKELIEST`` tokens each.
+        """Return a policy's next-token probabilities along the replies, ``LIKELIEST`` tokens each.
 
         Raises JobError as ``logps``.
         """
@@ -123,10 +123,8 @@ class TrainerBackend(Protocol):
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         """Make one optimiser step over the batch and return its metrics, ``loss`` and ``grad_norm`` among them.
 
-        All others are of what was rated, not of what is rehearsed.
-
-        ``point`` is what ``kto`` measures from (``Batch.point``). Raises Diverged when loss or gradient is
-        not finite; the adapter is then as it was before.
+        All other metrics cover rated replies only, not rehearsed ones. ``point`` is ``Batch.point``. Raises Diverged
+        when loss or gradient is not finite; the adapter is then unchanged.
         """
         ...
 

@@ -20,7 +20,7 @@ def micro_batches(sequences: Sequence[Rendered], tokens: int) -> list[list[int]]
 def lesson_batches(batch: Sequence[Lesson], tokens: int) -> list[tuple[LossName, list[Lesson]]]:
     """Group lessons that are learnt by the same loss in the same way; the replies of a lesson stay together.
 
-    What is rehearsed stays apart: no metric counts it.
+    Rehearsed lessons stay apart, because no metric counts them.
     """
     pieces: list[tuple[LossName, list[Lesson]]] = []
     for loss, rehearsed in dict.fromkeys((lesson.loss, lesson.rehearsed) for lesson in batch):

@@ -1,10 +1,11 @@
 """LoRA on MLX, without torch: for Apple's processors. (On Linux it runs too, slowly.)
 
-One base model in memory, in the number format of its file, with every linear layer of its blocks wrapped once in
-mlx-lm's LoRALinear; an adapter is a set of factors put into these, and the bare model is a scale of 0. What is trained
-is what the torch backend trains: same rendering, same objective, fp32 factors, AdamW with bias correction and without
-decay. Memory is bounded by micro-batches as there; sequences are padded on the right, where causal attention never
-looks. Tried on Linux only.
+One base model is in memory, in the number format of its file. Each linear layer of its blocks is wrapped once in
+mlx-lm's LoRALinear. An adapter is a set of factors for these layers; the base model is a scale of 0.
+
+It trains as the torch backend does: same rendering, same objective, fp32 factors, AdamW with bias correction and
+without decay, memory bounded by micro-batches. Sequences are padded on the right, which causal attention never sees.
+Tested on Linux only.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class MlxFunctions:
 
 @dataclass(frozen=True, slots=True)
 class _Factors:
-    """What is in one LoRALinear."""
+    """The LoRA of one layer."""
 
     lora_a: mx.array
     """(in, r)"""
@@ -109,7 +110,7 @@ class MlxLoraBackend:
         return [found[place] for place in range(len(sequences))]
 
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
-        """Say how a policy would go on; see TrainerBackend."""
+        """See TrainerBackend."""
         found: dict[int, Distribution] = {}
         with self._acting(policy):
             for places in micro_batches(sequences, self._micro_batch_tokens):
@@ -264,7 +265,7 @@ class MlxLoraBackend:
 
     @contextmanager
     def _acting(self, policy: Policy) -> Iterator[None]:
-        """Let the model answer as a policy, and as the adapter under training again afterwards."""
+        """Switch the model to a policy, and back to the adapter under training afterwards."""
         if policy == "trained":
             yield
             return
@@ -331,7 +332,7 @@ def _load_base(weights: Path) -> Any:
 
 
 def _with_lora(model: Any, config: Hyperparameters) -> dict[str, Any]:
-    """Wrap every linear layer of the model's blocks, not its output head, and return the wrapped ones by name."""
+    """Wrap each linear layer except the output head; return the wrapped layers by name."""
     wrapped = {
         name: LoRALinear.from_base(module, r=config.rank, scale=config.alpha / config.rank, dropout=0.0)
         for name, module in model.named_modules()

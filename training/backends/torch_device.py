@@ -1,4 +1,4 @@
-"""Where torch trains, and in which number format."""
+"""The device and the number format for torch."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """LoRA on torch and peft: one base model in memory, adapters switched on it.
 
-Memory is what limits a laptop. So logits are computed for reply tokens only (sequences are padded on the left, the
-replies then end at the same column), turned into log-probabilities in slices, and a batch is worked off in
-micro-batches of at most ``micro_batch_tokens``; a single conversation longer than that recomputes its layers in
-the backward pass instead of keeping them.
+Memory limits a laptop. So logits are computed for reply tokens only: sequences are padded on the left, and all replies
+end at the same column. Log-probabilities are computed in slices, and a batch in micro-batches of at most
+``micro_batch_tokens``. A longer conversation recomputes its layers in the backward pass instead of keeping them.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ class TorchPeftBackend:
         return [found[place] for place in range(len(sequences))]
 
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
-        """Say how a policy would go on; see TrainerBackend."""
+        """See TrainerBackend."""
         found: dict[int, Distribution] = {}
         with self._acting(policy), torch.no_grad():
             for places in micro_batches(sequences, self._micro_batch_tokens):
@@ -258,7 +257,7 @@ class TorchPeftBackend:
 
     @contextmanager
     def _acting(self, policy: Policy) -> Iterator[None]:
-        """Let the model answer as a policy, and as the adapter under training again afterwards."""
+        """Switch the model to a policy, and back to the adapter under training afterwards."""
         if isinstance(policy, Path):
             with self._loaded(policy):
                 yield
@@ -289,7 +288,7 @@ class TorchPeftBackend:
         return _leftwards(token_logps(logits, targets), sequences), mask
 
     def _logits(self, sequences: Sequence[Rendered]) -> Tensor:
-        """Return what the reply tokens are predicted by, (B, R, V), replies at the right."""
+        """Return the logits that predict the reply tokens, (B, R, V), replies at the right."""
         ids = self._padded([s.ids for s in sequences], left=True, fill=self.renderer.pad_id)  # (B, T + 1)
         seen = ids[:, :-1]  # (B, T): the last token is predicted, and predicts nothing
         attended = self._padded([[1] * (len(s.ids) - 1) for s in sequences], left=True)  # (B, T)

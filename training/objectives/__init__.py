@@ -1,4 +1,4 @@
-"""What is learnt by: losses of the same signature (``arrays.Loss``)."""
+"""The losses, all of the same signature (``arrays.Loss``)."""
 
 from __future__ import annotations
 

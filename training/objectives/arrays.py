@@ -1,4 +1,4 @@
-"""What an objective is written in, so that each framework computes and differentiates it itself.
+"""The array functions that a loss may use; each framework computes and differentiates the loss itself.
 
 Arithmetic, comparisons, ``&``, ``~``, slices and ``x.sum(axis=…)`` are the same for torch and for mlx; the functions
 here are not.
@@ -59,7 +59,7 @@ class Batch:
     weights: Array
     """(B,): of the ratings."""
     point: float = 0.0
-    """What an implicit reward is measured from (nats a reply); only ``kto`` looks at it."""
+    """Reference point of the implicit reward (nats per reply); only ``kto`` looks at it."""
     teacher: Array = None
     """(B, T, K + 1): probabilities of a teacher's K likeliest tokens, and of all others together; only ``distil`` looks
     at it."""

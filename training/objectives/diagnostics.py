@@ -1,4 +1,4 @@
-"""What a step's replies tell of the run, whatever is learnt by: sums that micro-batches add up, and their means."""
+"""Metrics of a step, the same for all losses: sums over micro-batches, and their means."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from burnish.training.objectives.mis_po import distance_from, log_rho, token_fil
 
 
 def diagnose(batch: Batch, config: Hyperparameters, xp: Functions) -> dict[str, Array]:
-    """Return sums over a batch, from which ``step_metrics`` makes means."""
+    """Return sums over a batch; ``step_metrics`` turns them into means."""
     log_ratio = xp.constant(batch.log_ratio(batch.behaviour, xp))  # (B, T)
     moved = log_rho(batch, batch.behaviour, xp)  # (B,)
     # Of KL(π ‖ π_ref): k3, importance-weighted because the replies are the behaviour's, not the policy's. The

@@ -1,4 +1,4 @@
-"""What the demo shows: a table, side-by-side answers, a plot, and the same as Markdown."""
+"""The output of the demo: a table, side-by-side answers, a plot, and the same as Markdown."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Outcome:
     train_seconds: float
     peak_rss_bytes: int
     reason: str
-    """Why the gate let it pass."""
+    """The verdict of the gate."""
     answers_before: list[Answered]
     answers_after: list[Answered]
 
@@ -128,7 +128,7 @@ def markdown(outcomes: Sequence[Outcome], seeds: str) -> str:
     ]
     for before, after in examples(outcomes[0]):
         lines.append(f"| {before.question} | {_cell(before)} | {_cell(after)} |")
-    lines += ["", "What the gate said:", ""]
+    lines += ["", "Verdicts of the gate:", ""]
     lines += [f"- seed {each.seed}: {each.reason}" for each in outcomes]
     return "\n".join(lines) + "\n"
 

@@ -18,7 +18,7 @@ import httpx
 BOOT_LIMIT_S = 900.0
 STOP_LIMIT_S = 30.0
 POLL_S = 0.2
-# What of the person's own settings says where things are, and nothing else.
+# The user's own settings that name places.
 KEPT = ("BURNISH_CACHE_DIR", "BURNISH_UPSTREAM_API_KEY", "BURNISH_MODELS_PRESET", "BURNISH_TRAIN__BASE")
 SERVER_FILE = "server.json"
 
@@ -33,7 +33,7 @@ class DidNotStart(RuntimeError):
 def burnish(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
     """Run ``burnish up`` on a data directory and yield its URL; ``settings`` are environment variables.
 
-    The person's own configuration has no say. Raises DidNotStart with what it printed.
+    The user's own configuration is ignored. Raises DidNotStart with what it printed.
     """
     own = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
     own |= {name: os.environ[name] for name in KEPT if name in os.environ}
@@ -64,7 +64,7 @@ def burnish(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
 
 
 def stop_all() -> None:
-    """Stop each burnish that this process runs: whoever waits for one finds it gone."""
+    """Stop each burnish that this process runs."""
     while _running:
         _running.pop().send_signal(signal.SIGINT)
 

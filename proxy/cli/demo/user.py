@@ -42,7 +42,7 @@ class Answered:
 
     @property
     def on_topic(self) -> bool:
-        """Whether a word of the question comes back, or the question has none to look for."""
+        """True when the answer repeats a word of the question, or the question has none to repeat."""
         stems = topics(self.question)
         return not stems or on_topic(self.answer, stems)
 
