@@ -15,7 +15,6 @@ from bench.learning.cell import Cell
 from bench.learning.measure import measure
 from tests.support.upstream import Received, Script, completion, events, reply, stream, upstream
 
-
 Counts = tuple[int, int, int, int]
 BRIEF = ("brief",)
 CELLS = {

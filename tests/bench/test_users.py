@@ -102,4 +102,4 @@ def test_an_exam_is_marked_for_the_last_user_and_told_for_all() -> None:
     assert (figures["near_empty"], figures["repetitive"], figures["cut"]) == (0.25, 0.25, 0.0)
     assert (figures["general"], figures["at_length"]) == (0.5, 0.5)
     assert figures["users"] == {"second-person": 0.0, "brief": 0.25}
-    assert summarise(answers, PREFERENCES["second-person"]).satisfied == 0.25
+    assert summarise(answers, PREFERENCES["second-person"].satisfied).satisfied == 0.25

@@ -191,7 +191,7 @@ def test_the_saved_adapter_is_safe_and_tells_nothing_of_this_machine(
     text = (tmp_path / "adapter_config.json").read_text()
     config = json.loads(text)
     assert (config["base_model_name_or_path"], config["r"], config["lora_alpha"]) == ("smollm2", 16, 16)
-    assert set(config["target_modules"]) == {
+    assert {name.rpartition(".")[2] for name in config["target_modules"]} == {
         "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj",
     }  # fmt: skip
     assert str(tiny_weights) not in text
@@ -214,7 +214,7 @@ def test_micro_batches_and_recomputed_layers_make_the_same_step(tiny_weights: Pa
     left, right = together.step(batch, CONFIG, 0.0), apart.step(batch, CONFIG, 0.0)
     assert right["tokens"] == left["tokens"]
     # Attention is computed in two ways, in bf16.
-    assert right["loss"] == pytest.approx(left["loss"], rel=0.05)
+    assert right["loss"] == pytest.approx(left["loss"], abs=BF16_MEAN)
     assert right["grad_norm"] == pytest.approx(left["grad_norm"], rel=0.05)
 
 
@@ -310,7 +310,8 @@ def test_a_distribution_is_what_each_of_its_tokens_scores(fresh: TorchPeftBacken
         assert len(each.ids) == len(each.probabilities) == len(reply.reply)
         assert {len(set(row)) for row in each.ids} == {LIKELIEST}
         assert np.sum(each.probabilities, axis=1) == pytest.approx(1, abs=1e-4)
-        assert np.mean([row[-1] for row in each.probabilities]) < 0.5, "they are the likeliest"
+        share = 1 - np.mean([row[-1] for row in each.probabilities])
+        assert share > 4 * LIKELIEST / 2048, "they are the likeliest"
     place = 3
     scored = odds(fresh, tokens[0], place, found[0].ids[place])
     assert scored == pytest.approx(found[0].probabilities[place][:-1], abs=BF16_MEAN)
