@@ -1,13 +1,13 @@
-"""Learning from words: the model, told what was wanted, answers anew and teaches the model that isn't told.
+"""Learning from comments: the model answers again with the comments in its prompt, and learns its own answers.
 
-For each comment the policy at the start of the run is sampled with the comment in its prompt, and with a few others'
-beside it: people say the same thing in many ways, and a small model understands some of them. Of all that it says, the
-replies that the comments explain best are kept – by pointwise mutual information a token,
+For each comment, the policy at the start of the run is sampled with the comment and a few others in the prompt: people
+say the same thing in many ways, and a small model understands some of them. The samples that the comments explain best
+are kept, by pointwise mutual information per token,
 
     PMI = mean_t [ log π(y_t | prompt, comments) − log π(y_t | prompt) ],
 
-and learnt as replies to the prompt *without* the comments; the reply that was criticised is unlearnt with the same
-weight. On the small model that keeps replies on the topic, from which imitation alone drifts (docs/results.md).
+and learnt as replies to the prompt *without* the comments. The criticised reply is unlearnt with the same weight. On
+the small model that keeps replies on topic; imitation alone drifts (docs/results.md).
 
 Source: self-distillation from textual feedback, arXiv 2603.10165 and 2603.12273; the choice among samples and the
 contrast are ours. It needs neither a good rating nor a second model.
@@ -29,32 +29,32 @@ from burnish.training.errors import NotTrainable
 from burnish.training.job import JobSpec, Sample
 from burnish.training.rendering import Rendered, Unrenderable, asked, flattened
 
-# A reply that doesn't finish is not learnt from, so there is room for one as long as those that were criticised …
+# Unfinished samples are dropped, so a sample may get as long as the longest criticised reply, within these limits.
 TEACHER_TOKENS = 96
-# … as far as sampling some sixty of them is bearable.
+# About sixty samples are drawn; longer ones take too long.
 MOST_TEACHER_TOKENS = 512
 # With three of ten wordings of "too long", the small model follows as often as with one, and stays on topic.
 POOLED = 3
-NO_COMMENT = "no comment is left to learn from: say of some answers what was wrong with them"
-NO_ANSWER = "told what you said, the model gives no usable answer either: it is too small for it"
+NO_COMMENT = "no comment is left to learn from: comment on some bad answers"
+NO_ANSWER = "the model is too small: even with your comments in its prompt, it gives no usable answer"
 
 
 @dataclass(frozen=True, slots=True)
 class Criticised:
-    """A reply that somebody said something about."""
+    """A reply with a comment."""
 
     sample: Sample
     plain: tuple[int, ...]
     """The prompt that the reply was given to."""
-    told: tuple[tuple[int, ...], ...]
-    """The same with what was said about the reply, beside other comments each time."""
+    commented: tuple[tuple[int, ...], ...]
+    """The prompt with the comment and other ones, differently pooled each time."""
     reply: Rendered | None
-    """None when there is none to render, e.g. an empty one."""
+    """None when it can't be rendered, e.g. because it is empty."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the told model said instead."""
+class Revision:
+    """A sample that was drawn with comments in the prompt."""
 
     to: Criticised
     tokens: Rendered
@@ -65,7 +65,7 @@ class Answer:
     """PMI of answer and comments (nats per token)."""
 
 
-def told(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> list[dict[str, Any]]:
+def with_comments(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]) -> list[dict[str, Any]]:
     """Return a context whose last user message ends with comments. Raises Unrenderable when there is none."""
     found = [flattened(message) for message in messages]
     last = max((place for place, message in enumerate(found) if message.get("role") == "user"), default=None)
@@ -85,10 +85,10 @@ def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
     return found
 
 
-def taught(
+def lessons_from_comments(
     spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: Counter[str] | None = None
 ) -> list[Lesson]:
-    """Return what the comments teach. Raises NotTrainable when there is none, or the model can't follow any."""
+    """Return the lessons. Raises NotTrainable without comments, or when the model can't follow any."""
     criticised = list(_criticised(samples, spec, backend, left_out))
     if not criticised:
         raise NotTrainable(NO_COMMENT)
@@ -115,13 +115,16 @@ def _criticised(
             check_text(sample)
             if sample.tools:
                 raise Unrenderable("a comment on an answer with tools at hand")
-            heard = [render(told(sample.messages, comments[sample.completion_id])) for comments in wordings]
+            commented = [
+                render(with_comments(sample.messages, comments[sample.completion_id]))
+                for comments in wordings
+            ]
             plain = render(sample.messages)
         except Unrenderable as error:
             leave_out(f"the comment on completion {sample.completion_id}", error, left_out)
         else:
             reply = _reply_to(sample, config.max_tokens, backend)
-            yield Criticised(sample, tuple(plain), tuple(map(tuple, heard)), reply)
+            yield Criticised(sample, tuple(plain), tuple(map(tuple, commented)), reply)
 
 
 def _reply_to(sample: Sample, max_tokens: int, backend: TrainerBackend) -> Rendered | None:
@@ -133,10 +136,10 @@ def _reply_to(sample: Sample, max_tokens: int, backend: TrainerBackend) -> Rende
 
 def _best(
     criticised: Sequence[Criticised], start: Policy, spec: JobSpec, backend: TrainerBackend
-) -> list[Answer]:
-    """Sample a reply to each told prompt, and keep those that the comments explain best, whomever they answer."""
+) -> list[Revision]:
+    """Sample a reply to each prompt with comments, and keep those that the comments explain best over all prompts."""
     config = spec.hyperparameters
-    asking = [(each, prompt) for each in criticised for prompt in each.told]
+    asking = [(each, prompt) for each in criticised for prompt in each.commented]
     drawn = backend.sample([prompt for _, prompt in asking], start, _room(criticised), spec.seed)
     usable = [
         (each, Rendered(each.plain, sampled.ids), fmean(sampled.logps))
@@ -145,7 +148,7 @@ def _best(
     ]
     plain = backend.logps([tokens for _, tokens, _ in usable], start)
     answers = [
-        Answer(each, tokens, logps, informed - fmean(logps))
+        Revision(each, tokens, logps, informed - fmean(logps))
         for (each, tokens, informed), logps in zip(usable, plain, strict=True)
     ]
     explained = sorted((answer for answer in answers if answer.gain > 0), key=lambda answer: -answer.gain)
@@ -163,7 +166,7 @@ def _usable(each: Criticised, text: str) -> bool:
 
 
 def _unlearnt(
-    kept: Sequence[Answer], start: Policy, backend: TrainerBackend
+    kept: Sequence[Revision], start: Policy, backend: TrainerBackend
 ) -> list[tuple[Rendered, float, Logps]]:
     """Return the criticised replies, each with the weight of what was said instead of it."""
     answered = Counter(answer.to.sample.completion_id for answer in kept)
@@ -181,7 +184,7 @@ def _lessons(
 ) -> list[Lesson]:
     """Make replies, with their weights and how they score at the start, likelier or less so.
 
-    What it said when told is no sample of any version that wasn't: the start of the run is its behaviour policy.
+    No version drew these samples without the comments, so the start of the run counts as their behaviour policy.
     """
     tokens = [each for each, _, _ in replies]
     reference = [logps for _, _, logps in replies] if start == "bare" else backend.logps(tokens, "bare")

@@ -11,7 +11,7 @@ from typing import Any
 
 from burnish.adapters.replies import on_topic, topics
 from burnish.training.backends.base import Logps, Policy, TrainerBackend
-from burnish.training.critique import pooled, told
+from burnish.training.critique import pooled, with_comments
 from burnish.training.dataset import examples
 from burnish.training.errors import JobError
 from burnish.training.job import (
@@ -120,7 +120,7 @@ def _words(
         # By prompt: both replies to it are told the same.
         said = own.get(rollout.prompt_id) or comments[prompts.index(rollout.prompt_id) % len(comments)]
         try:
-            contexts = (rollout.messages, told(rollout.messages, said))
+            contexts = (rollout.messages, with_comments(rollout.messages, said))
             plain, informed = (
                 _rendered(rollout, each, bare.backend.renderer, max_tokens) for each in contexts
             )

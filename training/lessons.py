@@ -10,7 +10,7 @@ from dataclasses import replace
 from burnish.training.agreement import DISBELIEVED, enough, trust
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
 from burnish.training.choosing import teaches
-from burnish.training.critique import NO_COMMENT, pooled, taught
+from burnish.training.critique import NO_COMMENT, lessons_from_comments, pooled
 from burnish.training.dataset import Example, examples, leave_out, rendered
 from burnish.training.errors import JobError, NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
@@ -43,11 +43,13 @@ def lessons(
         case "dpo":
             return _pairs(spec, samples, backend, left_out)
         case "critique":
-            return taught(spec, samples, backend, left_out)
+            return lessons_from_comments(spec, samples, backend, left_out)
         case "hybrid":
             rated = _rated(job, spec, "mis_po", samples, backend, left_out=left_out)
             # What was criticised was rated bad as well, and is among the rated.
-            return rated + [lesson for lesson in taught(spec, samples, backend, left_out) if lesson.good]
+            return rated + [
+                lesson for lesson in lessons_from_comments(spec, samples, backend, left_out) if lesson.good
+            ]
         case loss:
             return _rated(job, spec, loss, samples, backend, left_out=left_out)
 

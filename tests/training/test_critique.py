@@ -9,7 +9,7 @@ import pytest
 from burnish.adapters.replies import near_empty, on_topic, topics
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
-from burnish.training.critique import POOLED, pooled, taught, told
+from burnish.training.critique import POOLED, lessons_from_comments, pooled, with_comments
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, JobSpec, Sample
 from tests.support.jobs import LONG, TOPICS, sample
@@ -38,7 +38,7 @@ def criticised(number: int, comment: str | None = "too long, one short sentence 
 
 @pytest.fixture(scope="module")
 def lessons(backend: TorchPeftBackend) -> list[Lesson]:
-    return taught(
+    return lessons_from_comments(
         SPEC, [criticised(n) for n in range(4)] + [sample(7, good=True), sample(8, good=False)], backend
     )
 
@@ -55,7 +55,7 @@ def test_a_comment_goes_to_the_end_of_the_question_and_the_original_stays_as_it_
         {"role": "assistant", "content": "Water."},
         {"role": "user", "content": "And snow?"},
     ]
-    found = told(messages, ["too long", "shorter!"])
+    found = with_comments(messages, ["too long", "shorter!"])
     assert [message["content"] for message in found] == [
         "Be kind.",
         "What is\nrain?",
@@ -104,4 +104,4 @@ def test_the_same_seed_pools_the_same_comments() -> None:
 
 def test_without_a_comment_there_is_nothing_to_learn(backend: TorchPeftBackend) -> None:
     with pytest.raises(NotTrainable, match="no comment is left"):
-        taught(SPEC, [criticised(0, comment=None), sample(1, good=True)], backend)
+        lessons_from_comments(SPEC, [criticised(0, comment=None), sample(1, good=True)], backend)

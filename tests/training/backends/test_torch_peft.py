@@ -20,7 +20,7 @@ from burnish.training.backends import base
 from burnish.training.backends.base import LIKELIEST, Distribution, Lesson, Logps, Reply
 from burnish.training.backends.torch_device import faster_dtype
 from burnish.training.backends.torch_peft import TorchPeftBackend, targets
-from burnish.training.critique import told
+from burnish.training.critique import with_comments
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.rendering import Rendered
@@ -343,7 +343,9 @@ def test_a_student_comes_to_go_on_as_its_teacher_does(tiny_weights: Path):
 
     def answered(*comment: str) -> list[Rendered]:
         asked = [({"role": "user", "content": f"What is {topic.lower()}?"},) for topic in TOPICS[:2]]
-        prompts = [backend.renderer.prompt(told(each, comment) if comment else each) for each in asked]
+        prompts = [
+            backend.renderer.prompt(with_comments(each, comment) if comment else each) for each in asked
+        ]
         return [
             Rendered(tuple(prompt), reply.reply)
             for prompt, reply in zip(prompts, replies(backend, 2), strict=True)
