@@ -96,9 +96,9 @@ def test_a_run_that_was_not_examined_misses_every_limit() -> None:
 
 def test_the_report_is_written_with_its_plots_and_its_command(tmp_path: Path) -> None:
     records = [record(0, 0.5, (16, 32)), record(1, 0.7, (16, 32)), record(0, 0.5, way="online", settled=3)]
-    report.write(records, tmp_path, "burnish bench learning")
+    report.write(records, tmp_path, "python -m bench.learning")
     page = (tmp_path / "learning.md").read_text()
-    assert "`burnish bench learning`" in page
+    assert "`python -m bench.learning`" in page
     assert "| auto | 32 | 2 | 0.30 ±0.00 | 0.60 ±1.27 |" in page
     assert "| brief-online | auto | 3 | 3 |" in page
     plots = sorted(tmp_path.glob("*.png"))
@@ -110,24 +110,26 @@ def test_the_report_is_written_with_its_plots_and_its_command(tmp_path: Path) ->
 
 def test_a_single_number_of_ratings_makes_no_curve(tmp_path: Path) -> None:
     report.write(
-        [record(0, 0.5), record(0, 0.6, arm="sft", users=["number"])], tmp_path, "burnish bench learning"
+        [record(0, 0.5), record(0, 0.6, arm="sft", users=["number"])], tmp_path, "python -m bench.learning"
     )
     assert [path.name for path in tmp_path.glob("*.png")] == ["overview.png"]
 
 
 def test_where_nothing_can_be_drawn_there_is_no_plot(tmp_path: Path) -> None:
-    report.write([record(0, 0.5, way="online", settled=3)], tmp_path, "burnish bench learning")
+    report.write([record(0, 0.5, way="online", settled=3)], tmp_path, "python -m bench.learning")
     assert list(tmp_path.glob("*.png")) == []
 
 
 def test_a_point_without_figures_breaks_no_table_and_no_plot(tmp_path: Path) -> None:
     untrained = record(0, 0.9) | {"points": [{"ratings": 32, "outcome": "not trained"}]}
-    report.write([untrained], tmp_path, "burnish bench learning")
+    report.write([untrained], tmp_path, "python -m bench.learning")
     assert "1 not trained" in (tmp_path / "learning.md").read_text()
 
 
 def test_base_rates_are_written(tmp_path: Path) -> None:
-    report.write_rates([Rate("brief", "a short answer", "nothing", 0.345, 0.3)], tmp_path, "burnish bench")
+    report.write_rates(
+        [Rate("brief", "a short answer", "nothing", 0.345, 0.3)], tmp_path, "python -m bench.learning"
+    )
     assert "| brief | a short answer | nothing | 0.34 | 0.30 |" in (tmp_path / "rates.md").read_text()
 
 
