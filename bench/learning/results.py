@@ -93,8 +93,8 @@ SECTIONS = (
     ),
     Section(
         "Objectives, on the same ratings of the same answers",
-        "What `auto` chooses stays on topic and passes the gate. Published alternatives satisfy more often, but move "
-        "too far.",
+        "The objectives that `auto` chooses stay on topic and pass the gate. Published alternatives satisfy more "
+        "often, but move too far.",
         ("brief", "brief-cold"),
     ),
 )

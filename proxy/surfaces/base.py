@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
+from burnish.proxy.surfaces.decoding import Undecodable, decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,16 @@ class OpenAI:
 
     def path_naming(self, path: str, model: str) -> str | None:
         return None
+
+
+def decoded_reply(read: Callable[[bytes], Reply], chunks: Sequence[bytes], content_encoding: str) -> Reply:
+    """Decode a body and read a reply from it. Never raises."""
+    try:
+        return read(decode(b"".join(chunks), content_encoding))
+    except Undecodable as error:
+        return Reply(error=str(error), readable=False)
+    except RecursionError:
+        return Reply(error="JSON nested too deeply", readable=False)
 
 
 def without_items(items: Sequence[Any], request: ChatRequest, cut: Set[int]) -> list[Any]:

@@ -8,8 +8,7 @@ from typing import Any
 
 import orjson
 
-from burnish.proxy.surfaces.base import Reply
-from burnish.proxy.surfaces.decoding import Undecodable, decode
+from burnish.proxy.surfaces.base import Reply, decoded_reply
 from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
 from burnish.proxy.surfaces.merging import ChoiceMerger
 from burnish.proxy.surfaces.sse import DONE, Event, JsonEvents, is_streamed, plain_data, windows
@@ -25,11 +24,10 @@ AsChat = Callable[[dict[str, Any]], dict[str, Any]]
 def reassemble(
     chunks: Sequence[bytes], content_type: str, content_encoding: str, as_chat: AsChat = lambda choice: choice
 ) -> Reply:
-    try:
-        body = decode(b"".join(chunks), content_encoding)
-    except Undecodable as error:
-        return Reply(error=str(error), readable=False)
-    return _streamed(body, as_chat) if is_streamed(body, content_type) else _whole(body, as_chat)
+    def read(body: bytes) -> Reply:
+        return _streamed(body, as_chat) if is_streamed(body, content_type) else _whole(body, as_chat)
+
+    return decoded_reply(read, chunks, content_encoding)
 
 
 def _whole(body: bytes, as_chat: AsChat) -> Reply:

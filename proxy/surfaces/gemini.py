@@ -12,9 +12,8 @@ from urllib.parse import quote, unquote
 import orjson
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces.base import ChatRequest, Reply, without_items
+from burnish.proxy.surfaces.base import ChatRequest, Reply, decoded_reply, without_items
 from burnish.proxy.surfaces.chat import NO_USAGE
-from burnish.proxy.surfaces.decoding import Undecodable, decode
 from burnish.proxy.surfaces.gemini_contents import (
     Part,
     assistant,
@@ -112,13 +111,15 @@ class Gemini:
         return {**body, spelt: {**(system or {}), "parts": [*parts_of(system), {"text": text}]}}
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        try:
-            body = decode(b"".join(chunks), content_encoding).removeprefix(BYTE_ORDER_MARK).strip()
-        except Undecodable as undecodable:
-            return Reply(error=str(undecodable), readable=False)
-        collector = _Collector()
-        damage = collector.read(body)
-        return collector.reply(damage) if collector.found else Reply(error=as_text(body), readable=not body)
+        def read(body: bytes) -> Reply:
+            collector = _Collector()
+            body = body.removeprefix(BYTE_ORDER_MARK).strip()
+            damage = collector.read(body)
+            return (
+                collector.reply(damage) if collector.found else Reply(error=as_text(body), readable=not body)
+            )
+
+        return decoded_reply(read, chunks, content_encoding)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str

@@ -27,7 +27,7 @@ class ChoiceMerger:
 
     @property
     def finished(self) -> bool:
-        """Whether every choice has a finish reason."""
+        """True if every choice has a finish reason."""
         return self.found and all(choice["finish_reason"] for choice in self._choices.values())
 
     def choices(self) -> list[dict[str, Any]]:

@@ -11,8 +11,7 @@ import orjson
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces import messages_blocks
-from burnish.proxy.surfaces.base import ChatRequest, Reply, model_of, wants_stream
-from burnish.proxy.surfaces.decoding import Undecodable, decode
+from burnish.proxy.surfaces.base import ChatRequest, Reply, decoded_reply, model_of, wants_stream
 from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
 from burnish.proxy.surfaces.messages_stream import MessageMerger
 from burnish.proxy.surfaces.messages_writer import MessageWriter
@@ -82,14 +81,10 @@ class Messages:
         return {**body, "system": f"{system}\n\n{text}" if system else text}
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        try:
-            body = decode(b"".join(chunks), content_encoding)
-        except Undecodable as error:
-            return Reply(error=str(error), readable=False)
-        try:
+        def read(body: bytes) -> Reply:
             return _streamed(body) if is_streamed(body, content_type) else _whole(body)
-        except RecursionError:
-            return Reply(error="JSON nested too deeply", readable=False)
+
+        return decoded_reply(read, chunks, content_encoding)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str

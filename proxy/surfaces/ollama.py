@@ -12,10 +12,9 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces.base import ChatRequest, Reply, with_suffix
+from burnish.proxy.surfaces.base import ChatRequest, Reply, decoded_reply, with_suffix
 from burnish.proxy.surfaces.catalogue import plain
 from burnish.proxy.surfaces.chat import NO_USAGE, Chat
-from burnish.proxy.surfaces.decoding import Undecodable, decode
 from burnish.proxy.surfaces.lenient import Damage, as_text, dumps, error_in, loads, storable
 from burnish.proxy.surfaces.ollama_writer import OllamaWriter, as_message, as_response, error_of
 from burnish.proxy.surfaces.writing import Piece
@@ -57,13 +56,14 @@ class _Ollama(ABC):
         """Return the members of an answer for a message in the form of /api/chat."""
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        try:
-            body = decode(b"".join(chunks), content_encoding)
-        except Undecodable as undecodable:
-            return Reply(error=str(undecodable), readable=False)
-        collector = _Collector(self._message_in)
-        damage = collector.read(body)
-        return collector.reply(damage) if collector.found else Reply(error=as_text(body), readable=not body)
+        def read(body: bytes) -> Reply:
+            collector = _Collector(self._message_in)
+            damage = collector.read(body)
+            return (
+                collector.reply(damage) if collector.found else Reply(error=as_text(body), readable=not body)
+            )
+
+        return decoded_reply(read, chunks, content_encoding)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str

@@ -9,8 +9,15 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
-from burnish.proxy.surfaces.base import ChatRequest, OpenAI, Reply, model_of, wants_stream, without_items
-from burnish.proxy.surfaces.decoding import Undecodable, decode
+from burnish.proxy.surfaces.base import (
+    ChatRequest,
+    OpenAI,
+    Reply,
+    decoded_reply,
+    model_of,
+    wants_stream,
+    without_items,
+)
 from burnish.proxy.surfaces.items import ReadItems, messages_of, read_items
 from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
 from burnish.proxy.surfaces.responses_answer import answer, answer_events, is_ours, previous_of
@@ -71,22 +78,10 @@ class Responses(OpenAI):
         return {**body, "instructions": f"{instructions}\n\n{text}" if instructions else text}
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        try:
-            body = decode(b"".join(chunks), content_encoding)
-        except Undecodable as error:
-            return Reply(error=str(error), readable=False)
-        if is_streamed(body, content_type):
-            read = streamed(body)
-            reply = _reply(read.response, ended=read.ended, error=read.error)
-            return replace(reply, readable=read.damage is None)
-        try:
-            response = loads(body)
-        except ValueError:
-            return Reply(error=as_text(body), readable=not body)
-        if not isinstance(response, dict):
-            return Reply(error=as_text(body), readable=False)
-        failed = "output" not in response and error_in(response)
-        return _reply(response, ended=True, error=as_text(body) if failed else None)
+        def read(body: bytes) -> Reply:
+            return _streamed(body) if is_streamed(body, content_type) else _whole(body)
+
+        return decoded_reply(read, chunks, content_encoding)
 
     def answer(
         self, text: str, request: ChatRequest, completion_id: str, model: str
@@ -125,6 +120,23 @@ def _tools(body: dict[str, Any]) -> dict[str, Any]:
     elif choice is not None:
         params["tool_choice" if isinstance(choice, str) else "other_tool_choice"] = choice
     return params
+
+
+def _streamed(body: bytes) -> Reply:
+    read = streamed(body)
+    reply = _reply(read.response, ended=read.ended, error=read.error)
+    return replace(reply, readable=read.damage is None)
+
+
+def _whole(body: bytes) -> Reply:
+    try:
+        response = loads(body)
+    except ValueError:
+        return Reply(error=as_text(body), readable=not body)
+    if not isinstance(response, dict):
+        return Reply(error=as_text(body), readable=False)
+    failed = "output" not in response and error_in(response)
+    return _reply(response, ended=True, error=as_text(body) if failed else None)
 
 
 def _reply(response: dict[str, Any], *, ended: bool, error: str | None) -> Reply:

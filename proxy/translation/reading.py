@@ -38,7 +38,7 @@ class ChatReader:
 
     @property
     def ended(self) -> bool:
-        """Whether the answer declared that it is complete."""
+        """True if the answer declared that it is complete."""
         return self.done or self.finish_reason is not None
 
     def feed(self, data: bytes) -> list[Piece]:

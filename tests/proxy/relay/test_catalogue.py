@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ import openai
 import pytest
 from google.genai import errors
 
-from tests.proxy.relay.test_translated import World
-from tests.proxy.relay.test_translated_natives import natives
+from tests.support.chat_only import World, world
 from tests.support.upstream import Script, reply
 
 # Google's client inherits from a class of aiohttp which does not like that.
@@ -30,22 +28,11 @@ MODELS = [
 MADE = datetime.fromtimestamp(1760000000, UTC)
 
 
-@dataclass
-class Asking:
-    world: World
-    ollama: ollama.AsyncClient
-    google: Any
-
-    @property
-    def seen(self) -> list[tuple[str, str]]:
-        return [(request.method, request.target) for request in self.world.upstream.requests]
-
-
 @asynccontextmanager
-async def asking(tmp_path: Path, *says: Script | dict[str, Any], **flags: Any) -> AsyncIterator[Asking]:
-    async with natives(tmp_path, *says, **flags) as here:
-        here.world.models = MODELS
-        yield Asking(here.world, here.ollama, here.google)
+async def asking(tmp_path: Path, *says: Script | dict[str, Any], **flags: Any) -> AsyncIterator[World]:
+    async with world(tmp_path, *says, **flags) as here:
+        here.models = MODELS
+        yield here
 
 
 async def test_ollamas_clients_find_the_models_with_a_tag_and_may_ask_with_it(tmp_path: Path) -> None:
@@ -57,8 +44,8 @@ async def test_ollamas_clients_find_the_models_with_a_tag_and_may_ask_with_it(tm
         assert len({each.digest[:12] for each in found if each.digest}) == 3
         for name in names[:2]:
             assert (await here.ollama.chat(name, [{"role": "user", "content": "Hello?"}])).message.content
-        assert [asked["model"] for asked in here.world.asked()] == ["qwen", "qwen"]
-        assert (await here.world.http.get("/api/version")).json() == {"version": "0.33.0"}
+        assert [asked["model"] for asked in here.asked()] == ["qwen", "qwen"]
+        assert (await here.http.get("/api/version")).json() == {"version": "0.33.0"}
 
 
 async def test_ollamas_clients_see_how_much_a_model_takes(tmp_path: Path) -> None:
@@ -81,9 +68,9 @@ async def test_a_model_is_loaded_and_freed_without_asking_it_anything(
         assert (await here.ollama.generate("qwen", keep_alive=keep_alive)).done_reason == reason
         parts = await here.ollama.chat("qwen", [], stream=True, keep_alive=keep_alive)
         assert [part.done_reason async for part in parts] == [reason]
-        assert here.world.asked() == []
-        assert [each["reply"] for each in await here.world.logged()] == [None, None]
-        last = await here.world.http.post("/v1/feedback", json={"last": True, "rating": "good"})
+        assert here.asked() == []
+        assert [each["reply"] for each in await here.logged()] == [None, None]
+        last = await here.http.post("/v1/feedback", json={"last": True, "rating": "good"})
         assert last.status_code == 404
 
 
@@ -103,20 +90,20 @@ async def test_googles_clients_find_the_models(tmp_path: Path) -> None:
 async def test_anthropics_clients_find_the_models(tmp_path: Path) -> None:
     own = {"type": "model", "id": "claude", "display_name": "Claude", "created_at": "2026-01-01T00:00:00Z"}
     async with asking(tmp_path) as here:
-        here.world.models = [*MODELS, {**own, "max_input_tokens": 200000}]
-        found = [each async for each in here.world.anthropic.models.list()]
+        here.models = [*MODELS, {**own, "max_input_tokens": 200000}]
+        found = [each async for each in here.anthropic.models.list()]
         assert [each.id for each in found] == ["default", "qwen", "org/llama:8b", "claude"]
         assert [each.display_name for each in found[1:]] == ["qwen", "org/llama:8b", "Claude"]
         assert (found[1].created_at, found[3].max_input_tokens) == (MADE, 200000)
-        one = await here.world.anthropic.models.retrieve("default")
+        one = await here.anthropic.models.retrieve("default")
         assert (one.type, one.id) == ("model", "default")
         with pytest.raises(anthropic.NotFoundError):
-            await here.world.anthropic.models.retrieve("nobody")
+            await here.anthropic.models.retrieve("nobody")
 
 
 async def test_openais_clients_find_one_model(tmp_path: Path) -> None:
     async with asking(tmp_path) as here:
-        gpt = here.world.openai
+        gpt = here.openai
         assert (await gpt.models.retrieve("default")).owned_by == "burnish"
         assert (await gpt.models.retrieve("org/llama:8b")).id == "org/llama:8b"
         with pytest.raises(openai.NotFoundError) as caught:
@@ -127,29 +114,31 @@ async def test_openais_clients_find_one_model(tmp_path: Path) -> None:
 async def test_what_the_upstream_says_itself_passes_through(tmp_path: Path) -> None:
     said = b'{"models": [ ]}'
     async with asking(tmp_path) as here:
-        here.world.unknown = reply(said)
+        here.unknown = reply(said)
         for path in ("/api/tags", "/api/version", "/v1beta/models", "/v1/models/qwen"):
-            assert (await here.world.http.get(path)).content == said
-        assert (await here.world.http.post("/api/show", json={"model": "qwen"})).content == said
-        assert ("GET", "/v1/models") not in here.seen
+            assert (await here.http.get(path)).content == said
+        assert (await here.http.post("/api/show", json={"model": "qwen"})).content == said
+        assert ("GET", "/v1/models") not in [
+            (request.method, request.target) for request in here.upstream.requests
+        ]
 
 
 async def test_an_upstream_that_lists_none_is_not_spoken_for(tmp_path: Path) -> None:
     async with asking(tmp_path) as here:
-        here.world.models = []
+        here.models = []
         for path in ("/api/tags", "/v1beta/models", "/v1/models/qwen"):
-            answer = await here.world.http.get(path)
+            answer = await here.http.get(path)
             assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
 
 
 async def test_default_is_shown_as_the_model_that_it_is(tmp_path: Path) -> None:
     async with asking(tmp_path) as here:
-        here.world.unknown = reply(b'{"model_info": {}}')
+        here.unknown = reply(b'{"model_info": {}}')
         await here.ollama.show("default:latest")
-        (request,) = [each for each in here.world.upstream.requests if each.target == "/api/show"]
+        (request,) = [each for each in here.upstream.requests if each.target == "/api/show"]
         assert request.json() == {"model": "qwen"}
 
 
 async def test_a_key_is_wanted_for_the_list_as_for_all_else(tmp_path: Path) -> None:
     async with asking(tmp_path, api_key="sk-burnish") as here, httpx.AsyncClient() as nobody:
-        assert (await nobody.get(f"{here.world.url}/api/tags")).status_code == 401
+        assert (await nobody.get(here.http.base_url.join("/api/tags"))).status_code == 401

@@ -1,0 +1,266 @@
+"""Promises of every surface: no JSON and no bytes break it, wrong fields are named, its own answers are readable."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from typing import Any
+
+import openai
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.log.tree import path, step
+from burnish.proxy.surfaces import SURFACES, ChatRequest, Reply, Surface
+from burnish.proxy.surfaces.lenient import loads_storable
+from tests.support.upstream import Received, reply, upstream
+
+Json = dict[str, Any]
+
+SSE, NDJSON, JSON = "text/event-stream", "application/x-ndjson", "application/json"
+every_surface = pytest.mark.parametrize("surface", SURFACES.values(), ids=SURFACES)
+
+# The words of each format: members of its objects, and values that it reacts to.
+CHAT = (
+    "id index delta message role content reasoning_content tool_calls function name arguments finish_reason logprobs "
+    "function_call usage error detail text choices custom input type",
+    "stop assistant function custom",
+)
+OLLAMA = (
+    "message response role content thinking images tool_calls function name arguments done done_reason error logprobs "
+    "eval_count",
+    "stop load assistant",
+)
+WORDS = {
+    "chat": CHAT,
+    "completions": CHAT,
+    "responses": (
+        "type id role content text refusal summary call_id name arguments input output output_index content_index "
+        "delta item part response status error message incomplete_details reason usage input_tokens annotations",
+        "message reasoning function_call custom_tool_call local_shell_call shell_call_output web_search_call "
+        "output_text input_text refusal response.created response.completed response.failed response.incomplete "
+        "response.output_item.added response.output_item.done response.output_text.delta response.output_text.done "
+        "response.refusal.delta response.function_call_arguments.delta response.reasoning_summary_text.delta error "
+        "incomplete completed max_output_tokens assistant",
+    ),
+    "messages": (
+        "type index message content delta content_block usage text thinking error partial_json citation citations "
+        "stop_reason id input source input_tokens role name tool_use_id",
+        "message_start content_block_start content_block_delta content_block_stop message_delta message_stop error "
+        "ping text thinking tool_use tool_result image text_delta input_json_delta citations_delta compaction_delta",
+    ),
+    "ollama_chat": OLLAMA,
+    "ollama_generate": OLLAMA,
+    "gemini": (
+        "role parts text thought functionCall functionResponse inlineData mimeType name args content index "
+        "finishReason functionDeclarations parameters type candidates usageMetadata error promptFeedback responseId",
+        "STOP model user",
+    ),
+}
+ENVELOPES: dict[str, Any] = {
+    "chat": lambda value: {"choices": [{"delta": value, "message": value}]},
+    "completions": lambda value: {"choices": [value]},
+    "responses": lambda value: {"output": [value]},
+    "messages": lambda value: {"type": "content_block_start", "content_block": value},
+    "ollama_chat": lambda value: {"message": value},
+    "ollama_generate": lambda value: value,
+    "gemini": lambda value: {"candidates": [{"content": {"parts": [value]}}]},
+}
+
+
+def values(surface: str) -> st.SearchStrategy[Any]:
+    """Any JSON, mostly in the words of a format."""
+    members, words = (each.split() for each in WORDS[surface])
+    return st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats()
+        | st.text(max_size=3)
+        | st.sampled_from(words),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(members), inner, max_size=5)
+        ),
+        max_leaves=15,
+    )
+
+
+VALUES = {name: values(name) for name in SURFACES}
+
+
+def check(reply: Reply) -> None:
+    """A reply can be stored."""
+    orjson.dumps([reply.message, reply.usage, reply.choices])
+    if reply.message is not None:
+        step(reply.message, None)
+
+
+@every_surface
+@given(data=st.data(), rest=st.binary(max_size=20))
+def test_no_json_breaks_the_reassembly(surface: Surface, data: st.DataObject, rest: bytes) -> None:
+    any_part = VALUES[surface.name] | VALUES[surface.name].map(ENVELOPES[surface.name])
+    parts = data.draw(st.lists(any_part, max_size=4))
+    written = [json.dumps(part).encode() for part in parts]
+    events = b"".join(b"data: " + each + b"\n\n" for each in written)
+    lines = b"".join(each + b"\n" for each in written)
+    bodies = [
+        (events, SSE),
+        (events + rest, SSE),
+        (lines + rest, NDJSON),
+        (b"[" + b",".join(written) + b"]" + rest, JSON),
+    ]
+    for body, content_type in [*bodies, *((each, JSON) for each in written)]:
+        check(surface.reassemble([body], content_type, ""))
+
+
+@every_surface
+@given(chunks=st.lists(st.binary(max_size=60), max_size=5), encoding=st.sampled_from(["", "gzip"]))
+def test_no_bytes_break_the_reassembly(surface: Surface, chunks: list[bytes], encoding: str) -> None:
+    for content_type in (SSE, NDJSON, JSON, ""):
+        surface.reassemble(chunks, content_type, encoding)
+
+
+@every_surface
+@pytest.mark.parametrize("depth", [200, 900, 1010, 1200, 100_000])
+def test_deep_json_breaks_no_reassembly(surface: Surface, depth: int) -> None:
+    deep = json.dumps(ENVELOPES[surface.name]({"type": "new", "deep": 0})).encode()
+    deep = deep.replace(b": 0}", b": " + b"[" * depth + b"]" * depth + b"}")
+    surface.reassemble([deep], JSON, "")
+    surface.reassemble([b"data: " + deep + b"\n\n"], SSE, "")
+
+
+REQUESTS: dict[str, Any] = {
+    "chat": ("messages", "tools"),
+    "completions": ("prompt",),
+    "responses": ("input", "instructions", "tools", "tool_choice", "previous_response_id"),
+    "messages": ("messages", "system", "tools", "tool_choice", "stop_sequences"),
+    "ollama_chat": ("messages", "options"),
+    "ollama_generate": ("prompt", "system", "images", "options", "suffix"),
+    "gemini": ("contents", "systemInstruction", "generationConfig", "tools"),
+}
+"""Members of a request."""
+ROLES = st.sampled_from(["user", "assistant", "model", "system", "tool"])
+
+
+@every_surface
+@given(data=st.data())
+def test_any_request_is_read_or_refused(surface: Surface, data: st.DataObject) -> None:
+    anything = VALUES[surface.name]
+    item = st.fixed_dictionaries(
+        {"role": ROLES},
+        optional={
+            "content": st.lists(anything, max_size=3) | anything,
+            "parts": st.lists(anything, max_size=3),
+        },
+    )
+    drawn = st.lists(item | anything, max_size=4) | anything | st.text(max_size=4)
+    body = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(REQUESTS[surface.name], drawn)))
+    body = loads_storable(json.dumps(body))  # as the log reads it
+    try:
+        request = surface.read(body)
+    except InvalidRequest as error:
+        assert error.param
+        return
+    path(request.messages)
+    if request.origins is not None:
+        assert len(request.origins) == len(request.messages)
+    if request.messages and not request.after_command:
+        assert surface.without(body, request, set()) == body
+    surface.with_system(body, "Be brief.")
+
+
+HI: Json = {"role": "user", "content": "hi"}
+BLOCK: Json = {"type": "text", "text": "hi"}
+WRONG: list[tuple[str, Json, str]] = [
+    *[(name, {"messages": value}, field)
+      for name in ("chat", "messages", "ollama_chat")
+      for value, field in [("hi", "messages"), ([HI, "hi"], "messages[1]"), ([{"content": "hi"}], "messages[0].role")]],
+    *[(name, {"messages": None}, "messages") for name in ("chat", "messages")],
+    *[(name, {"model": 5, "messages": [HI]}, "model") for name in SURFACES if name != "gemini"],
+    *[(name, {"stream": "yes", "messages": [HI]}, "stream") for name in SURFACES if name != "gemini"],
+    ("completions", {"prompt": {"a": 1}}, "prompt"),
+    ("responses", {"input": 5}, "input"),
+    ("responses", {"input": [HI, "hi"]}, "input[1]"),
+    ("responses", {"input": [{"type": "message", "content": "hi"}]}, "input[0].role"),
+    ("messages", {"messages": [{"role": "user"}]}, "messages[0].content"),
+    ("messages", {"messages": [HI | {"content": 5}]}, "messages[0].content"),
+    ("messages", {"messages": [HI | {"content": ["hi"]}]}, "messages[0].content[0]"),
+    ("messages", {"messages": [HI | {"content": [{"text": "hi"}]}]}, "messages[0].content[0].type"),
+    ("messages", {"messages": [HI | {"content": [BLOCK, {"type": "text"}]}]}, "messages[0].content[1].text"),
+    ("messages", {"messages": [HI], "system": 5}, "system"),
+    ("messages", {"messages": [HI], "system": [{"type": "image"}]}, "system[0].type"),
+    ("ollama_generate", {"prompt": ["hi"]}, "prompt"),
+    ("ollama_generate", {"prompt": "hi", "system": 5}, "system"),
+    ("gemini", {"contents": "Hi"}, "contents"),
+    ("gemini", {"contents": [{"parts": []}, "b"]}, "contents[1]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "body", "field"), WRONG)
+def test_names_the_field_that_is_wrong(name: str, body: Json, field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        SURFACES[name].read(body)
+    assert caught.value.param == field
+    assert caught.value.message.startswith(field)
+
+
+@every_surface
+@pytest.mark.parametrize("stream", [False, True])
+def test_our_own_answers_can_be_read(surface: Surface, stream: bool) -> None:
+    said = "rated good – “Paris”"
+    content_type, parts = surface.answer(said, ChatRequest([], stream=stream), "cmpl_1A", "m")
+    body = b"".join(parts)
+    for packed, encoding in ((body, ""), (gzip.compress(body), "gzip")):
+        found = surface.reassemble([packed], content_type, encoding)
+        assert found.message is not None
+        assert {name: value for name, value in found.message.items() if value} == {
+            "role": "assistant",
+            "content": said,
+        }
+        assert (found.finish_reason, found.ended, found.readable, found.error) == ("stop", True, True, None)
+    assert not surface.reassemble([body], content_type, "gzip").readable
+
+
+@every_surface
+@pytest.mark.parametrize("content_type", [JSON, SSE, "text/html", ""])
+def test_bodies_without_an_answer_are_kept_as_the_error(surface: Surface, content_type: str) -> None:
+    page = b"<html>Bad Gateway</html>"
+    assert surface.reassemble([page], content_type, "") == Reply(error=page.decode(), readable=False)
+    assert surface.reassemble([], content_type, "").message is None
+    for error in ({"error": {"message": "slow down"}}, {"error": "slow down"}, {"detail": "slow down"}):
+        reply = surface.reassemble([orjson.dumps(error)], content_type, "")
+        assert reply.message is None
+        assert "slow down" in (reply.error or "")
+
+
+@pytest.mark.parametrize("kind", ["chat", "completions"])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_official_client_accepts_our_own_answers(kind: str, stream: bool) -> None:
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        content_type, parts = SURFACES[kind].answer(
+            "rated good", SURFACES[kind].read(request.json()), "cmpl_1", "m"
+        )
+        await reply(b"".join(parts), headers=f"content-type: {content_type}\r\n")(request, writer)
+
+    more: Json = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
+    async with (
+        upstream(script) as server,
+        openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="x") as client,
+    ):
+        if kind == "chat":
+            answer: Any = await client.chat.completions.create(model="m", messages=[HI], **more)  # type: ignore[list-item]
+        else:
+            answer = await client.completions.create(model="m", prompt="/rl good", **more)
+        parts = [part async for part in answer] if stream else [answer]
+    choices = [choice for part in parts for choice in part.choices]
+    assert choices[-1].finish_reason == "stop"
+    texts = [
+        (choice.delta if stream else choice.message).content if kind == "chat" else choice.text
+        for choice in choices
+    ]
+    assert "".join(text or "" for text in texts) == "rated good"
+    assert (parts[-1].usage.total_tokens, parts[-1].id) == (0, "cmpl_1")
