@@ -30,7 +30,7 @@ from typing import Any
 import aiohttp
 
 from bench.proxy.traffic import build, environment, free_port, upstream, wait_for
-from burnish.proxy.log.writer import WINDOW_S
+from burnish.proxy.log.queue import WINDOW_S
 
 CLIENTS = 8
 RATED_EVERY = 5

@@ -33,7 +33,7 @@ from burnish.proxy.log.reading import ReadConnection
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Spill
 from burnish.proxy.log.tally import RatingCounts, RatingTally
-from burnish.proxy.log.writer import Backlog, Writer, nobody
+from burnish.proxy.log.writer import STOPPING, Backlog, Writer, ignore
 from burnish.proxy.records import (
     Completion,
     Feedback,
@@ -83,7 +83,7 @@ class Log:
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path, on_stored: Callable[[Stored], None] = nobody) -> Log:
+    def open(cls, path: Path, on_stored: Callable[[Stored], None] = ignore) -> Log:
         """Open the file, creating it and its folder for their owner only. Raises ConfigError.
 
         ``on_stored`` is told of each completion that is on the disk, on the writer thread; it must not raise.
@@ -365,5 +365,5 @@ class Log:
 
     async def _query(self, query: Query[Result], connection: ReadConnection | None = None) -> Result:
         if self._closed:
-            raise Unavailable("burnish is stopping: try again when it is back")
+            raise Unavailable(STOPPING)
         return await (connection or self._listings).run(query)

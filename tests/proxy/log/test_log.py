@@ -277,7 +277,7 @@ async def test_after_closing_nothing_is_pretended(tmp_path: Path):
     with pytest.raises(Unavailable):
         await log.completion(made)
     capture(log, [user("too late")])
-    assert "1 completions were not logged" in (log.healthy() or "")
+    assert "1 requests were not logged" in (log.healthy() or "")
 
 
 async def test_capturing_costs_the_event_loop_little(tmp_path: Path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from burnish.proxy.log import Keep, Log
-from burnish.proxy.log.writer import WINDOW_S
+from burnish.proxy.log.queue import WINDOW_S
 from burnish.proxy.records import Passthrough
 from tests.proxy.log.exchanges import capture, opened, pass_on, user
 

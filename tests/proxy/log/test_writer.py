@@ -17,7 +17,8 @@ import pytest
 
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.log import Log
-from burnish.proxy.log.writer import BATCH_ROWS, SPILL_BYTES
+from burnish.proxy.log.relief import SPILL_BYTES
+from burnish.proxy.log.writer import BATCH_ROWS
 from burnish.proxy.records import FeedbackDraft
 from tests.proxy.log.exchanges import capture, exchange, opened, user
 
@@ -189,7 +190,7 @@ BOTH_FULL = """
     import asyncio, resource, sys
     from pathlib import Path
     from burnish.proxy.log import Log
-    from burnish.proxy.log.writer import QUEUE_LIMIT_BYTES
+    from burnish.proxy.log.queue import QUEUE_LIMIT_BYTES
     from tests.proxy.log.exchanges import capture, exchange, user
 
     async def main():
@@ -215,7 +216,7 @@ BOTH_FULL = """
 
 def test_the_newest_are_dropped_and_counted_only_when_disk_and_memory_are_full(tmp_path: Path):
     lines = ran(BOTH_FULL, tmp_path / "log.sqlite3")
-    assert "1 completions were not logged" in lines[0]
+    assert "1 requests were not logged" in lines[0]
     assert lines[1:] == ["the newest was dropped: True", "stored: 5"]
 
 
