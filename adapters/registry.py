@@ -23,6 +23,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from burnish.adapters import durable
 from burnish.adapters.errors import CorruptAdapter, IllegalTransition, PrunedVersion, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event, Manifest, State
 from burnish.adapters.weights_file import ALLOWED, check_adapter, check_names
@@ -158,10 +159,10 @@ class Registry:
                 metrics=metrics,
                 checksums=checksums,
             )
-            _write(partial / MANIFEST, manifest.model_dump_json(indent=1).encode())
-            _sync_directory(partial)
+            durable.create(partial / MANIFEST, manifest.model_dump_json(indent=1).encode())
+            durable.sync(partial)
             partial.rename(self._path(number))
-            _sync_directory(self.root)
+            durable.sync(self.root)
             self._append(number, "candidate", f"trained by {run_id}", {})
         return self.get(number)
 
@@ -265,7 +266,7 @@ class Registry:
                 raise
         finally:
             os.close(descriptor)
-        _sync_directory(self.root)
+        durable.sync(self.root)
         return event
 
 
@@ -302,37 +303,13 @@ def _copy(source: Path, target: Path) -> str:
     """Copy a regular file durably (0600) and return its sha256; a link in its place is not followed."""
     digest = hashlib.sha256()
     descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
-    with os.fdopen(descriptor, "rb") as reader, _create(target) as writer:
+    with os.fdopen(descriptor, "rb") as reader, durable.created(target) as writer:
         while chunk := reader.read(_COPY_BYTES):
             digest.update(chunk)
             writer.write(chunk)
     return digest.hexdigest()
 
 
-def _write(path: Path, content: bytes) -> None:
-    with _create(path) as file:
-        file.write(content)
-
-
-@contextmanager
-def _create(path: Path) -> Iterator[Any]:
-    """Open a new file for its owner only, whatever the umask; it is on the disk when the block ends."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(descriptor, 0o600)
-        yield file
-        file.flush()
-        os.fsync(descriptor)
-
-
 def _write_all(descriptor: int, content: bytes) -> None:
     while content:
         content = content[os.write(descriptor, content) :]
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import uvloop
 
+from burnish.adapters import durable
 from burnish.proxy.app import running
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
@@ -24,7 +25,6 @@ from burnish.proxy.http.listener import tune_interpreter
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.workers import crew
 from burnish.proxy.workers.hub import Hub
-from burnish.training.job import write_atomically
 
 # A stream needs two, and many systems give a program 1024 unless it asks for more.
 DESCRIPTORS = 65_536
@@ -49,7 +49,7 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
 
     def ready() -> None:
         tune_interpreter()
-        write_atomically(config.server_file, json.dumps({"url": url, "pid": os.getpid()}))
+        durable.replace(config.server_file, json.dumps({"url": url, "pid": os.getpid()}))
         on_ready(url)
 
     try:

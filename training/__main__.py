@@ -19,8 +19,9 @@ import traceback
 import warnings
 from pathlib import Path
 
+from burnish.adapters import durable
 from burnish.training.errors import TrainingError
-from burnish.training.job import JobDirectory, write_atomically
+from burnish.training.job import JobDirectory
 
 FAULT, KNOWN, ORPHANED = 1, 2, 3
 # Gives way to the server without starving: at 19 a busy two-core machine never finished a run.
@@ -107,7 +108,7 @@ def _shortage(error: Exception) -> str | None:
 
 def _fail(job: JobDirectory, name: str, message: str, code: int) -> int:
     try:
-        write_atomically(job.path / "error.json", json.dumps({"error": name, "message": message}) + "\n")
+        durable.replace(job.path / "error.json", json.dumps({"error": name, "message": message}) + "\n")
     except OSError as error:
         message = f"{message} (and error.json could not be written: {error})"
     sys.stderr.write(f"{name}: {message}\n")

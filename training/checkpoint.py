@@ -20,10 +20,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from burnish.adapters import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.errors import JobError
-from burnish.training.job import JobDirectory, write_atomically
-from burnish.training.weights import sync
+from burnish.training.job import JobDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Checkpoint:
         shutil.rmtree(self._path, ignore_errors=True)
         self._path.mkdir(mode=0o700)
         kept = _Lessons(inputs=self._inputs, lessons=tuple(lessons), left_out=dict(left_out))
-        write_atomically(self._path / LESSONS, kept.model_dump_json())
+        durable.replace(self._path / LESSONS, kept.model_dump_json())
 
     def restore(self, backend: TrainerBackend) -> list[dict[str, float]]:
         """Put the backend where the earlier try stood; return the metrics of the steps that it has made."""
@@ -96,9 +96,9 @@ class Checkpoint:
         state = self._path / f"state-{len(steps)}"
         backend.checkpoint(state)
         state.chmod(0o600)
-        sync(state)
+        durable.sync(state)
         kept = _Progress(inputs=self._inputs, state=state.name, steps=tuple(steps))
-        write_atomically(self._path / PROGRESS, kept.model_dump_json())
+        durable.replace(self._path / PROGRESS, kept.model_dump_json())
         for older in self._path.glob("state-*"):
             if older != state:
                 older.unlink()

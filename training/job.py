@@ -20,13 +20,13 @@ Importable without torch.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from burnish.adapters import durable
 from burnish.adapters.tool_calls import left_in_text
 from burnish.training.errors import JobError
 
@@ -283,17 +283,6 @@ class Evaluation(_Record):
     peak_rss_bytes: int
 
 
-def write_atomically(path: Path, content: str) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new, never half."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
 class JobDirectory:
     """Typed access to one job directory."""
 
@@ -327,7 +316,7 @@ class JobDirectory:
         """Create the directory (0700) with its inputs; job.json last, so that a torn job has none."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._write_lines("samples.jsonl", samples)
-        write_atomically(self.path / "job.json", spec.model_dump_json(indent=1))
+        durable.replace(self.path / "job.json", spec.model_dump_json(indent=1))
 
     def write_rollouts(self, rollouts: list[Rollout]) -> None:
         """Add the replies that the engine sampled."""
@@ -356,10 +345,10 @@ class JobDirectory:
     def finish(self, record: TrainResult | Evaluation) -> None:
         """Write the output file that says: this step is complete."""
         name = "result.json" if isinstance(record, TrainResult) else "evaluation.json"
-        write_atomically(self.path / name, record.model_dump_json(indent=1))
+        durable.replace(self.path / name, record.model_dump_json(indent=1))
 
     def _write_lines(self, name: str, records: list[Sample] | list[Rollout]) -> None:
-        write_atomically(self.path / name, "".join(record.model_dump_json() + "\n" for record in records))
+        durable.replace(self.path / name, "".join(record.model_dump_json() + "\n" for record in records))
 
     def _text(self, name: str) -> str:
         try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TextIO
 
+from burnish.adapters import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import batches
@@ -23,7 +24,7 @@ from burnish.training.lessons import check_teachable, lessons
 from burnish.training.objectives import loss_named
 from burnish.training.objectives.preference import kl_point
 from burnish.training.rehearsal import rehearsal
-from burnish.training.weights import prepared_weights, sync
+from burnish.training.weights import prepared_weights
 
 PLACE = ("step", "steps", "epoch", "epochs", "seconds")
 """The keys of a line of metrics that locate the step."""
@@ -189,6 +190,6 @@ def _save(backend: TrainerBackend, job: JobDirectory, base_model: str) -> None:
     backend.save(partial, base_model)
     for path in partial.iterdir():
         path.chmod(0o600)
-        sync(path)
+        durable.sync(path)
     partial.rename(job.adapter)
-    sync(job.path)
+    durable.sync(job.path)

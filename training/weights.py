@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from burnish.adapters import durable
 from burnish.training.errors import JobError, MissingDependency
 from burnish.training.gguf_config import check_weights, complete, read_gguf
 
@@ -123,8 +124,8 @@ def _mark(target: Path) -> None:
     marker = target / MARKER
     marker.touch(mode=0o600)
     marker.write_text(FORMAT, encoding="utf-8")
-    sync(marker)
-    sync(target)
+    durable.sync(marker)
+    durable.sync(target)
 
 
 def _fill(gguf: Path, target: Path) -> None:
@@ -135,10 +136,10 @@ def _fill(gguf: Path, target: Path) -> None:
     _dequantise(gguf, partial)
     for file_path in partial.iterdir():
         file_path.chmod(0o600)
-        sync(file_path)
+        durable.sync(file_path)
     _mark(partial)
     partial.rename(target)
-    sync(target.parent)
+    durable.sync(target.parent)
 
 
 def _dequantise(gguf: Path, target: Path) -> None:
@@ -178,12 +179,3 @@ def _reading(gguf: Path) -> Iterator[None]:
     # RuntimeError: the weights have other shapes than the keys say.
     except (ValueError, KeyError, NotImplementedError, ImportError, RuntimeError) as error:
         raise JobError(f"transformers cannot read {gguf}: {error}") from error
-
-
-def sync(path: Path) -> None:
-    """Make a file, or the names in a directory, survive a power loss."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,13 +6,13 @@ are dropped. Needs no torch.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from burnish.adapters import durable
 from burnish.adapters.convert.gguf_layout import (
     BaseLayout,
     check_shape,
@@ -70,9 +70,7 @@ def _float32(alpha: float) -> float:
 def _write(target: Path, architecture: str, alpha: float, tensors: dict[str, Array]) -> None:
     import gguf
 
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
-    try:
+    with durable.replacing(target) as temporary:
         writer = gguf.GGUFWriter(temporary, architecture)
         writer.add_string("general.type", "adapter")
         writer.add_string("adapter.type", "lora")
@@ -88,11 +86,6 @@ def _write(target: Path, architecture: str, alpha: float, tensors: dict[str, Arr
             with suppress(OSError):  # on a full disk what is buffered cannot be written either
                 writer.close()
             raise
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def from_gguf(adapter: Path, base: BaseLayout, target: Path, base_model: str) -> None:

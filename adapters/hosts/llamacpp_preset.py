@@ -8,13 +8,12 @@ sections may ever differ.
 from __future__ import annotations
 
 import fcntl
-import os
 import re
-import shutil
-import tempfile
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from burnish.adapters import durable
 from burnish.adapters.errors import EngineError
 
 _HEADER = re.compile(r"\s*\[(?P<name>[^\]]+)\]")
@@ -93,7 +92,8 @@ def edit(preset: Path, change: Callable[[str], str]) -> None:
             before = preset.read_bytes().decode()
             after = change(before)
             if after != before:
-                _replace(preset.resolve(), after.encode())
+                target = preset.resolve()
+                durable.replace(target, after, stat.S_IMODE(target.stat().st_mode))
     except EngineError as error:
         raise EngineError(f"{preset}: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -119,16 +119,3 @@ def _lock_file(preset: Path) -> Path:
     """The lock lies beside the preset, which itself is replaced by every edit."""
     preset = preset.resolve()
     return preset.with_name(f".{preset.name}.lock")
-
-
-def _replace(target: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        shutil.copymode(target, name)
-        os.replace(name, target)
-    finally:
-        Path(name).unlink(missing_ok=True)

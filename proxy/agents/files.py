@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+from burnish.adapters import durable
 
 OWNER_ONLY = 0o600
 """Of files that we make: settings hold keys."""
@@ -31,18 +31,7 @@ def write(path: Path, text: str, mode: int = OWNER_ONLY) -> None:
     """Replace a file, or the one that a link leads to, with the folders above it. Raises OSError."""
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(descriptor)
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+    durable.replace(path, text, mode)
 
 
 def missing_folders(path: Path) -> list[Path]:

@@ -8,6 +8,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+from burnish.adapters import durable
 from burnish.proxy.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.log.files import OWNER_ONLY
 
@@ -32,9 +33,9 @@ def back_up(log: Path, target: Path) -> int:
     try:
         _new_file(target, unfinished)
         completions = _copy(log, unfinished)
-        _sync(unfinished)
+        durable.sync(unfinished)
         os.link(unfinished, target)  # unlike a rename it replaces nothing
-        _sync(target.parent)
+        durable.sync(target.parent)
     except FileExistsError as error:
         raise Conflict(f"{target} exists already: name a new file", code="file_exists") from error
     except (OSError, sqlite3.Error) as error:
@@ -70,11 +71,3 @@ def _copy(log: Path, target: Path) -> int:
         if found != "ok":
             raise sqlite3.DatabaseError(f"the copy is damaged, as the log may be: {found}")
         return int(copy.execute("SELECT count(*) FROM completion").fetchone()[0])
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish.adapters import durable
 from burnish.training.errors import JobError
-from burnish.training.job import JobDirectory, JobSpec, Rollout, Sample, write_atomically
+from burnish.training.job import JobDirectory, JobSpec, Rollout, Sample
 from tests.support.jobs import NO_BASE, brief_samples, write_job
 
 
@@ -73,7 +74,7 @@ def test_unknown_fields_are_refused(job: JobDirectory):
 
 def test_a_write_that_fails_leaves_the_old_content(tmp_path: Path):
     path = tmp_path / "f"
-    write_atomically(path, "old")
+    durable.replace(path, "old")
     with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "new \ud800")
+        durable.replace(path, "new \ud800")
     assert path.read_text() == "old"
