@@ -36,7 +36,6 @@ SYSTEM = {"role": "system", "content": "You are a helpful assistant."}
 
 
 def main() -> None:
-    """Measure, print, and exit 1 when the limit is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--completions", type=int, default=10_000)
     sys.exit(asyncio.run(run(parser.parse_args().completions)))
@@ -98,7 +97,6 @@ def streamed(count: int, chance: random.Random) -> Iterator[Completion]:
 
 
 def event(delta: dict[str, Any], finish: str | None = None) -> bytes:
-    """Return one event of a stream."""
     chunk = {
         "id": "chatcmpl-mock-0123456789abcdef",
         "object": "chat.completion.chunk",
@@ -116,7 +114,6 @@ def made(messages: list[dict[str, Any]], answer: dict[str, Any]) -> Completion:
 
 
 def reply(chance: random.Random) -> dict[str, Any]:
-    """Return an answer of 700 bytes."""
     return {"role": "assistant", "content": prose(chance, 100)}
 
 

@@ -37,7 +37,6 @@ Message = dict[str, Any]
 
 
 def main() -> None:
-    """Run, print, and exit 1 when the limit is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
@@ -107,7 +106,6 @@ def conversation(turns: int, chance: random.Random) -> tuple[list[bytes], list[M
 
 
 def tool(number: int, chance: random.Random) -> dict[str, Any]:
-    """Return the definition of a tool, as long as those of coding agents."""
     properties = {
         name: {"type": "string", "description": prose(chance, 20)} for name in ("path", "pattern", "mode")
     }

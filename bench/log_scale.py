@@ -35,7 +35,6 @@ PAGE = 50
 
 
 def main() -> None:
-    """Fill, measure, print, and exit 1 when the limit is broken."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--completions", type=int, default=1_000_000)
     parser.add_argument("--keep", type=Path, help="where the log is left; filled up if there is one already")

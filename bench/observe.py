@@ -23,7 +23,6 @@ CHUNKS = 40
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--completions", type=int, default=20000)
     completions = parser.parse_args().completions

@@ -56,11 +56,9 @@ class Watch:
     """Bytes."""
 
     def descriptors(self) -> int:
-        """How many are open."""
         return int(self.process.num_fds())
 
     async def look(self) -> None:
-        """Take samples until it is cancelled."""
         while True:
             self.resident.append(self.process.memory_info().rss)
             await asyncio.sleep(1)
@@ -182,7 +180,6 @@ def _mb(size: float) -> str:
 
 
 def main() -> int:
-    """Run and report; exits 1 when something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument(
         "--minutes", type=float, default=10.0, help="of mixed load; two more for idle streams"

@@ -196,7 +196,6 @@ async def swap_under_load(kind: Kind, turns: int, clients: int) -> tuple[Figures
 
 
 def main() -> int:
-    """Run, print, judge."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -106,12 +106,10 @@ class Clients:
 
 
 def live(url: str) -> Endpoint:
-    """Whatever is live behind a burnish."""
     return Endpoint(url, "default", 0)
 
 
 async def said(url: str) -> list[str]:
-    """What the live version answers to each question."""
     return [await answer(live(url), question, TOKENS) for question in ASKED]
 
 

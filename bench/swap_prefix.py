@@ -73,7 +73,6 @@ async def fresh(
 
 
 def noise(truth: dict[int, list[Candidates]]) -> float:
-    """How far the same version lies from itself."""
     return max(apart(one, other) for each in truth.values() for one in each for other in each)
 
 

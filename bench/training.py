@@ -58,12 +58,10 @@ class Compared:
 
     @property
     def ratio(self) -> float:
-        """The median of ``ratios``."""
         return statistics.median(self.ratios)
 
 
 def speed(taken: Taken) -> float:
-    """Return trained reply tokens a second."""
     return taken.reply_tokens / taken.seconds
 
 
@@ -130,7 +128,6 @@ def train_ratings(weights: Path, threads: int = 1, **changes: object) -> TrainRe
 
 
 def table(compared: Sequence[Compared]) -> str:
-    """Return the comparison in lines."""
     lines = [
         f"{'objective':<10}{'threads':>8}{'side':>9}{'dtype':>10}{'reply tok/s':>13}{'all tok/s':>11}"
         f"{'CPU s':>8}{'peak GB':>9}  burnish / TRL: a second, a CPU second"
@@ -153,7 +150,6 @@ def _spread(ratios: Sequence[float]) -> str:
 
 
 def main() -> int:
-    """Measure, print, and fail when a limit is broken."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -37,7 +37,6 @@ class Answer:
 
 
 def answers() -> list[Answer]:
-    """Return the 32 answers."""
     return [Answer(**json.loads(line)) for line in FILE.read_text(encoding="utf-8").splitlines()]
 
 
@@ -49,7 +48,6 @@ def rated() -> list[Sample]:
 
 
 def praised() -> list[Sample]:
-    """Return them all as good."""
     return [_sample(place, answer, good=True) for place, answer in enumerate(answers())]
 
 

@@ -161,7 +161,6 @@ def peak_flops(name: str) -> float | None:
 
 
 def report(run: Run, card: str) -> str:
-    """Say what was measured."""
     peak, rate = peak_flops(card), run.flops / run.seconds
     share = f"{rate / peak:.1%} of the peak ({peak / 1e12:.0f})" if peak else "peak unknown"
     return (
@@ -172,7 +171,6 @@ def report(run: Run, card: str) -> str:
 
 
 def main() -> int:
-    """Measure, print, and fail when the limit is broken by the default settings."""
     import torch
 
     if not torch.cuda.is_available():

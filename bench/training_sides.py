@@ -195,7 +195,6 @@ def _batches(items: Sequence[Any], size: int) -> list[list[Any]]:
 
 
 def main() -> None:
-    """Measure one side."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

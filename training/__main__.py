@@ -30,7 +30,6 @@ STDIN = 0
 
 
 def main() -> int:
-    """Run one step and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m burnish.training")
     parser.add_argument("step", choices=("train", "evaluate"))
     parser.add_argument("directory", type=Path, metavar="DIR")

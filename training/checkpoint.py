@@ -60,7 +60,6 @@ class Checkpoint:
         self._saved_at = time.monotonic()
 
     def lessons(self, left_out: Counter[str]) -> list[Lesson] | None:
-        """Return the lessons of an earlier try, and what was left out of them."""
         kept = self._read(LESSONS, _Lessons)
         if kept is None:
             return None
@@ -88,11 +87,9 @@ class Checkpoint:
         return list(kept.steps)
 
     def due(self) -> bool:
-        """Return True when the next checkpoint is due within an epoch."""
         return time.monotonic() - self._saved_at > INTERVAL_S
 
     def save(self, backend: TrainerBackend, steps: Sequence[dict[str, float]]) -> None:
-        """Write down where the backend stands after these steps."""
         state = self._path / f"state-{len(steps)}"
         backend.checkpoint(state)
         state.chmod(0o600)

@@ -68,7 +68,6 @@ def examples(
 
 
 def leave_out(what: str, error: Unrenderable, left_out: Counter[str] | None) -> None:
-    """Log and count something that is not learnt from."""
     logger.warning("%s is left out: %s", what, error)
     if left_out is not None:
         left_out[error.why] += 1

@@ -182,7 +182,6 @@ def _kl(bare: _Bare, own: Iterable[Rollout], policy: Policy, max_tokens: int) ->
 def _rendered(
     rollout: Rollout, messages: Sequence[Mapping[str, Any]], renderer: Renderer, max_tokens: int
 ) -> Rendered:
-    """Render a reply after a context. Raises Unrenderable."""
     if rollout.error or (rollout.tool_calls and not rollout.finished):
         raise Unrenderable(
             "the tool call is cut, or the engine could not read it: how it was written is not known"
@@ -199,6 +198,5 @@ def _general(renderer: Renderer) -> Rendered:
 
 
 def _mean(scored: Iterable[Logps]) -> float:
-    """Return the mean over all tokens of all replies."""
     flat = [logp for logps in scored for logp in logps]
     return sum(flat) / len(flat)

@@ -291,12 +291,10 @@ class JobDirectory:
 
     @property
     def adapter(self) -> Path:
-        """The output directory of the adapter."""
         return self.path / "adapter"
 
     @property
     def metrics(self) -> Path:
-        """The live metrics."""
         return self.path / "metrics.jsonl"
 
     @property

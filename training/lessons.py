@@ -79,7 +79,6 @@ def _rated(
     *,
     left_out: Counter[str],
 ) -> list[Lesson]:
-    """Each rated reply is a lesson."""
     config = spec.hyperparameters
     training = examples([s for s in samples if s.reward], backend.renderer, config.max_tokens, left_out)
     check_classes([example.sample.reward for example in training], loss, config)

@@ -103,7 +103,6 @@ def _mlx_backend(weights: Path, start: Path | None, spec: JobSpec, missing: Impo
 
 
 def clear_outputs(job: JobDirectory, *names: str) -> None:
-    """Remove the outputs of an earlier attempt."""
     for name in names:
         path = job.path / name
         if path.is_dir():
@@ -113,7 +112,6 @@ def clear_outputs(job: JobDirectory, *names: str) -> None:
 
 
 def peak_rss_bytes() -> int:
-    """Return the peak memory of this process."""
     try:
         # On Linux, ru_maxrss of a new program begins with what its parent held when it started it.
         status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -183,7 +181,6 @@ def _plan(
 
 
 def _save(backend: TrainerBackend, job: JobDirectory, base_model: str) -> None:
-    """Write adapter/ atomically."""
     partial = job.path / ".adapter.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700)

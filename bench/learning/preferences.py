@@ -46,7 +46,6 @@ class Preference:
     """(reply, finished) → 1 to 5, for an instruction that can be fulfilled more or less."""
 
     def grade(self, text: str, finished: bool) -> int:
-        """Return what a user who grades answers gives, 1 to 5."""
         if self.graded:
             return self.graded(text, finished)
         return 4 if self.satisfied(text, finished) else 2

@@ -57,7 +57,6 @@ def checks(records: Sequence[Record]) -> list[Check]:
 
 
 def rate_rows(rates: Sequence[Rate]) -> Rows:
-    """Return a row a preference."""
     return [
         [each.preference, each.wants, each.program, f"{each.satisfied:.2f}", f"{each.joint:.2f}"]
         for each in rates
@@ -65,7 +64,6 @@ def rate_rows(rates: Sequence[Rate]) -> Rows:
 
 
 def tables(records: Sequence[Record]) -> list[Table]:
-    """Return the tables for the terminal."""
     groups = grouped(records)
     found = [_short(group, arms) for group, arms in groups.items() if group.way != "online"]
     if settled := settled_rows(groups):
@@ -81,7 +79,6 @@ def _short(group: Group, arms: Mapping[str, Seeds]) -> Table:
 
 
 def table(title: str, columns: Sequence[str], content: Rows) -> Table:
-    """Return a table for the terminal."""
     found = Table(*columns, title=title, title_style="bold", box=box.SIMPLE)
     for row in content:
         found.add_row(*row)
@@ -112,7 +109,6 @@ def write(records: Sequence[Record], out: Path, command: str) -> None:
 
 
 def write_rates(rates: Sequence[Rate], out: Path, command: str) -> None:
-    """Write ``rates.md``."""
     lines = ["# Base rates, as measured", "", f"Written by `{command}`.", ""]
     lines += [*markdown(RATES_HEADER, rate_rows(rates)), ""]
     out.mkdir(parents=True, exist_ok=True)
@@ -120,7 +116,6 @@ def write_rates(rates: Sequence[Rate], out: Path, command: str) -> None:
 
 
 def markdown(columns: Sequence[str], content: Rows) -> list[str]:
-    """Return a table's lines."""
     return [
         "| " + " | ".join(columns) + " |",
         "|---" + "|---:" * (len(columns) - 1) + "|",

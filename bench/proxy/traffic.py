@@ -38,7 +38,6 @@ def build(folder: Path) -> None:
 
 
 def pinned(command: list[str], core: int) -> list[str]:
-    """Keep a command to a core."""
     return ["taskset", "-c", str(core), *command]
 
 
@@ -118,7 +117,6 @@ class Used(NamedTuple):
 
 
 def used(pid: int) -> Used:
-    """Return what a process has used so far."""
     whole = 0.0
     for process in ((first := psutil.Process(pid)), *first.children(recursive=True)):
         try:

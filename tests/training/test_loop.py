@@ -16,7 +16,7 @@ from burnish.training.errors import Diverged, JobError, NotTrainable
 from burnish.training.evaluate import evaluate
 from burnish.training.job import Evaluation, Hyperparameters, JobDirectory, Rollout, TrainResult
 from burnish.training.loop import train
-from tests.support.jobs import LONG, SHORT, TOPICS, Base, brief_samples, context, sample, write_job
+from tests.support.jobs import LONG, NO_BASE, SHORT, TOPICS, Base, brief_samples, context, sample, write_job
 
 MEMORY_LIMIT = 2_500_000_000
 
@@ -106,6 +106,19 @@ def test_a_diverging_run_leaves_no_adapter(make):
         train(job)
     assert not job.adapter.exists()
     assert not (job.path / "result.json").exists()
+
+
+@pytest.mark.parametrize("loss", ["bco:loss", "forms:published", "forms:rival", "forms:reinforce"])
+def test_a_loss_of_somebody_elses_is_loaded_by_its_import_path(make, loss: str):
+    job = make(brief_samples(4, 0), objective=f"bench.learning.losses.{loss}")
+    assert train(job).steps == 1
+    check_adapter(job.adapter)
+
+
+def test_a_loss_that_cannot_be_imported_is_named_before_anything_is_loaded(make):
+    job = make(brief_samples(4, 0), base=NO_BASE, objective="no.such.room:loss")
+    with pytest.raises(JobError, match=r"cannot load the objective 'no\.such\.room:loss'.*PYTHONPATH"):
+        train(job)
 
 
 def test_a_version_without_its_adapter_is_a_damaged_job(make):

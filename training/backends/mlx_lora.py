@@ -100,7 +100,6 @@ class MlxLoraBackend:
         self._optimizer = AdamW(config.learning_rate, weight_decay=0.0, bias_correction=True)
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
-        """Score replies; see TrainerBackend."""
         found: dict[int, Logps] = {}
         with self._acting(policy):
             for places in micro_batches(sequences, self._micro_batch_tokens):
@@ -110,7 +109,6 @@ class MlxLoraBackend:
         return [found[place] for place in range(len(sequences))]
 
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
-        """See TrainerBackend."""
         found: dict[int, Distribution] = {}
         with self._acting(policy):
             for places in micro_batches(sequences, self._micro_batch_tokens):
@@ -123,7 +121,6 @@ class MlxLoraBackend:
         return [found[place] for place in range(len(sequences))]
 
     def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
-        """Compare replies by their gradients; see TrainerBackend."""
         factors = [self._layers[module].lora_b for module in self._trained]  # (r, out) each
         rank = factors[0].shape[0]
         kept = directions(len(sequences), rank, sum(each.shape[1] for each in factors))
@@ -150,7 +147,6 @@ class MlxLoraBackend:
     def sample(
         self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
     ) -> list[Sampled]:
-        """Draw one reply to each prompt; see TrainerBackend."""
         mx.random.seed(seed)
         draw, end, found = make_sampler(temp=TEMPERATURE, top_p=TOP_P), self.renderer.end_id, []
         with self._acting(policy):
@@ -168,7 +164,6 @@ class MlxLoraBackend:
         return found
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
-        """Accumulate the gradient over micro-batches, clip it, step; see TrainerBackend."""
         count = sum(len(lesson.replies) for lesson in batch)
 
         def loss_of(name: LossName, members: Sequence[Lesson]) -> tuple[mx.array, dict[str, mx.array]]:
@@ -221,7 +216,6 @@ class MlxLoraBackend:
         )
 
     def weight_change(self, adapter: Path) -> float:
-        """Return ‖ΔW‖ / ‖W‖; see TrainerBackend."""
         changed = total = 0.0
         with self._acting(adapter):
             for layer in self._layers.values():
@@ -234,13 +228,11 @@ class MlxLoraBackend:
         return math.sqrt(changed / total)
 
     def checkpoint(self, path: Path) -> None:
-        """Write adapter and optimiser; see TrainerBackend."""
         state = {"trained": self._model.trainable_parameters(), "optimizer": self._optimizer.state}
         with path.open("wb") as file:
             mx.save_safetensors(file, dict(tree_flatten(state)))
 
     def restore(self, path: Path) -> None:
-        """Read them; see TrainerBackend."""
         try:
             with path.open("rb") as file:
                 state = tree_unflatten(list(mx.load(file, format="safetensors").items()))

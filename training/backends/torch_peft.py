@@ -107,7 +107,6 @@ class TorchPeftBackend:
         self._optimizer = torch.optim.AdamW(self._trained, lr=config.learning_rate, weight_decay=0.0)
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
-        """Score replies; see TrainerBackend."""
         found: dict[int, Logps] = {}
         with self._acting(policy), torch.no_grad():
             for places in micro_batches(sequences, self._micro_batch_tokens):
@@ -117,7 +116,6 @@ class TorchPeftBackend:
         return [found[place] for place in range(len(sequences))]
 
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
-        """See TrainerBackend."""
         found: dict[int, Distribution] = {}
         with self._acting(policy), torch.no_grad():
             for places in micro_batches(sequences, self._micro_batch_tokens):
@@ -130,7 +128,6 @@ class TorchPeftBackend:
         return [found[place] for place in range(len(sequences))]
 
     def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
-        """Compare replies by their gradients; see TrainerBackend."""
         learnt = [p for name, p in self._model.named_parameters() if p.requires_grad and ".lora_B." in name]
         projections = _projections(len(sequences), learnt)
         rows = []
@@ -153,7 +150,6 @@ class TorchPeftBackend:
     def sample(
         self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
     ) -> list[Sampled]:
-        """Draw one reply to each prompt; see TrainerBackend."""
         found: dict[int, Sampled] = {}
         torch.manual_seed(seed)
         end = self.renderer.end_id
@@ -166,7 +162,6 @@ class TorchPeftBackend:
         return [found[place] for place in range(len(prompts))]
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
-        """Accumulate the gradient over micro-batches, clip it, step; see TrainerBackend."""
         self._optimizer.zero_grad(set_to_none=True)
         count = sum(len(lesson.replies) for lesson in batch)
         loss_sum, sums = 0.0, Counter[str]()
@@ -213,7 +208,6 @@ class TorchPeftBackend:
         )
 
     def weight_change(self, adapter: Path) -> float:
-        """Return ‖ΔW‖ / ‖W‖; see TrainerBackend."""
         changed = total = 0.0
         with self._loaded(adapter), torch.no_grad():
             for module in self._model.modules():
@@ -232,7 +226,6 @@ class TorchPeftBackend:
         torch.save({"trained": self._trained, "optimizer": self._optimizer.state_dict()}, path)
 
     def restore(self, path: Path) -> None:
-        """Read them; see TrainerBackend."""
         with _loading("checkpoint", path), torch.no_grad():
             state = torch.load(path, map_location=self._device, weights_only=True)
             self._optimizer.load_state_dict(state["optimizer"])

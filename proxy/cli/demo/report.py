@@ -75,7 +75,6 @@ def rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
 
 
 def header(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return the table's columns."""
     return ["", *(f"seed {each.seed}" for each in outcomes), *(["mean"] if len(outcomes) > 1 else [])]
 
 
@@ -86,7 +85,6 @@ def examples(outcome: Outcome) -> list[tuple[Answered, Answered]]:
 
 
 def show(outcomes: Sequence[Outcome]) -> None:
-    """Print both tables."""
     title = f"{HELD_OUT} held-out questions, {SAMPLES} answers each, before → after"
     table = Table(title=title, title_style="bold")
     for column in header(outcomes):

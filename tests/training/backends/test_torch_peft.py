@@ -17,10 +17,9 @@ from transformers import AutoModelForCausalLM
 
 from burnish.adapters.weights_file import check_adapter
 from burnish.training.backends import base
-from burnish.training.backends.base import LIKELIEST, Distribution, Lesson, Logps, Reply
+from burnish.training.backends.base import LIKELIEST, Lesson, Logps, Reply
 from burnish.training.backends.torch_device import faster_dtype
 from burnish.training.backends.torch_peft import TorchPeftBackend, targets
-from burnish.training.critique import with_comments
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.rendering import Rendered
@@ -315,51 +314,3 @@ def test_a_distribution_is_what_each_of_its_tokens_scores(fresh: TorchPeftBacken
     place = 3
     scored = odds(fresh, tokens[0], place, found[0].ids[place])
     assert scored == pytest.approx(found[0].probabilities[place][:-1], abs=BF16_MEAN)
-
-
-def distilled(reply: Rendered, logps: Logps, teacher: Distribution) -> Lesson:
-    return Lesson("distil", (Reply(reply, (1.0,) * len(reply.reply), True, 1.0, logps, logps, teacher),))
-
-
-def entropy(teachers: Sequence[Distribution]) -> float:
-    """Mean of the replies' means over their tokens: below it no loss gets."""
-    rows = [np.array(each.probabilities) for each in teachers]
-    return float(np.mean([-(row * np.log(row)).sum(axis=1).mean() for row in rows]))
-
-
-def divergence(backend: TorchPeftBackend, reply: Rendered, teacher: Distribution) -> float:
-    """KL(teacher ‖ student) of the first four tokens, with all but the teacher's eight likeliest as one."""
-    found = 0.0
-    for place in range(4):
-        p, q = teacher.probabilities[place][:8], odds(backend, reply, place, teacher.ids[place][:8])
-        groups = zip((*p, 1 - sum(p)), (*q, 1 - sum(q)), strict=True)
-        found += sum(one * math.log(one / other) for one, other in groups)
-    return found
-
-
-def test_a_student_comes_to_go_on_as_its_teacher_does(tiny_weights: Path):
-    config = Hyperparameters(learning_rate=1e-3)
-    backend = TorchPeftBackend(tiny_weights, None, config, seed=0)
-
-    def answered(*comment: str) -> list[Rendered]:
-        asked = [({"role": "user", "content": f"What is {topic.lower()}?"},) for topic in TOPICS[:2]]
-        prompts = [
-            backend.renderer.prompt(with_comments(each, comment) if comment else each) for each in asked
-        ]
-        return [
-            Rendered(tuple(prompt), reply.reply)
-            for prompt, reply in zip(prompts, replies(backend, 2), strict=True)
-        ]
-
-    plain = answered()
-    teachers = backend.distributions(answered("one short sentence please"), "bare")
-    logps = backend.logps(plain, "bare")
-    lessons = [distilled(*each) for each in zip(plain, logps, teachers, strict=True)]
-    before = divergence(backend, plain[0], teachers[0])
-    steps = [backend.step(lessons, config, 0.0) for _ in range(6)]
-    assert divergence(backend, plain[0], teachers[0]) < 0.8 * before
-    left = [step["loss"] - entropy(teachers) for step in steps]
-    assert 0.7 * left[0] > left[-1] > 0
-    own = backend.distributions(plain, "trained")
-    still = backend.step([distilled(*each) for each in zip(plain, logps, own, strict=True)], config, 0.0)
-    assert still["grad_norm"] < 0.1 * steps[0]["grad_norm"], "it has nothing to learn from itself"
