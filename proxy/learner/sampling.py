@@ -1,4 +1,4 @@
-"""Replies of candidate and incumbent to the same prompts, sampled from the engine that serves them."""
+"""Samples replies of candidate and live version to the same prompts, from the engine that serves them."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from burnish.training.job import Rollout
 
 logger = logging.getLogger(__name__)
 
-# Two versions answer each: some 100 replies, two minutes on two busy cores. With 24, four more faults than before
-# were chance; with 48 they are half as many of all (`python -m bench.gate_power`).
+# Two versions answer each: some 100 replies, two minutes on two busy cores. With 24 prompts, chance alone made four
+# more faults; 48 halve that share (`python -m bench.gate_power`).
 MAX_PROMPTS = 48
-# Looked through for prompts that were not learnt from; an agent's are long.
+# Latest completions, searched for prompts that no version has learnt from.
 RECENT = 96
-# An agent's prompts are long: of those with tools, a quarter. `python -m bench.gate_power` says what that shows.
+# Prompts with tools are long, so they are a quarter at most (`python -m bench.gate_power` shows the effect).
 MAX_WITH_TOOLS = 12
-# What shows a reply's character at a bearable price; both versions are cut alike.
+# Enough to judge a reply, and cheap enough. Both versions are cut alike.
 MAX_TOKENS = 192
-# Above it even a sound model babbles, and the gate would judge the dice.
+# Above it even a sound model babbles, and the gate would judge chance.
 MAX_TEMPERATURE = 1.0
-# For each version; the engine's other slots are left to the users.
+# Requests at once for each version; users get the other slots of the engine.
 AT_ONCE = 2
-# One reply, on a machine that is busy with everything else.
+# For one reply, on a busy machine.
 REPLY_TIMEOUT_S = 180.0
 SEED = 20_000
-"""Sent with each request: the same prompt is sampled with the same dice from both versions."""
+"""Seed of the first prompt; each next prompt adds one. Both versions get the same seed for a prompt."""
 _FACT, _ORDINARY = "fact_", "ordinary_"
-"""Their ids begin so, as no completion's does."""
+"""Prefixes of prompt IDs that no completion has."""
 
 _PASSED_ON = (
     "temperature",
@@ -56,21 +56,20 @@ _PASSED_ON = (
     "frequency_penalty",
 )
 _WITH_TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
-"""Passthrough on as they are; engines refuse the others where there is no tool."""
+"""Sent unchanged, and only with tools: engines refuse the others without them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is asked, and how."""
+    """Messages and parameters of one request to both versions."""
 
     id: str
     messages: tuple[dict[str, Any], ...]
     params: dict[str, Any]
-    """Bounded already; goes into the request as it is."""
+    """Result of ``bounded``."""
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
-        """What the model may call."""
         return tuple(self.params.get("tools", ()))
 
 
@@ -79,9 +78,9 @@ def prompts(
 ) -> list[Prompt]:
     """Return ``MAX_PROMPTS`` distinct prompts that were not learnt from, at most ``MAX_WITH_TOOLS`` of them with tools.
 
-    First those of held-out ratings, then the latest, then ordinary questions, asked as the user's own are. Nothing
-    ordinary stands for a prompt with tools, so of these the latest may have been learnt from. ``rated`` is whatever may
-    have been learnt from, now or before, the held-out ones among it.
+    First come those of held-out ratings, then the latest, then ordinary questions with the user's parameters. An
+    ordinary question can't replace a prompt with tools, so the latest of these may have been learnt from. ``rated``
+    holds everything that a version may have learnt from, held-out ratings included.
     """
     learnt = {_key(each.messages) for each in rated}
     first, latest = ([_prompt(each) for each in some if each.messages] for some in (held_out, recent))
@@ -98,7 +97,7 @@ def prompts(
 
 
 def ordinary(own: Iterable[Prompt]) -> list[Prompt]:
-    """Return ordinary questions, each asked as one of the user's own prompts is that come without tools."""
+    """Return ordinary questions, with the system prompts and parameters of prompts in ``own`` without tools."""
     manners = [
         (tuple(takewhile(_instructs, prompt.messages)), prompt.params) for prompt in own if not prompt.tools
     ]
@@ -123,7 +122,7 @@ def _key(messages: Sequence[dict[str, Any]]) -> bytes:
 
 
 def fact_prompts() -> list[Prompt]:
-    """Return what both versions are asked of the world, plainly and without dice."""
+    """Return questions about facts, at temperature 0."""
     return [
         Prompt(
             f"{_FACT}{place}",
@@ -135,7 +134,7 @@ def fact_prompts() -> list[Prompt]:
 
 
 def known(rollouts: Sequence[Rollout]) -> tuple[tuple[Known, ...], list[Rollout]]:
-    """Take the answers to ``fact_prompts`` out of what was sampled; return what they show, and all other replies."""
+    """Separate the answers to ``fact_prompts`` from the other replies; return both, the answers graded."""
     replies = {(each.policy, each.prompt_id): each.reply for each in rollouts}
     found = []
     for place, (question, accepted) in enumerate(facts.FACTS):
@@ -146,7 +145,7 @@ def known(rollouts: Sequence[Rollout]) -> tuple[tuple[Known, ...], list[Rollout]
 
 
 def bounded(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the sampling parameters of a request, within our bounds, and its tools."""
+    """Return the tools of a request, and its sampling parameters within the limits above."""
     passed_on = (*_PASSED_ON, *_WITH_TOOLS) if params.get("tools") else _PASSED_ON
     kept = {name: params[name] for name in passed_on if params.get(name) is not None}
     if isinstance(kept.get("temperature"), int | float):
@@ -157,9 +156,9 @@ def bounded(params: dict[str, Any]) -> dict[str, Any]:
 
 
 async def sample(prompts: Sequence[Prompt], candidate: Endpoint, incumbent: Endpoint) -> list[Rollout]:
-    """Ask both versions everything. Raises EngineError.
+    """Send all prompts to both versions. Raises EngineError.
 
-    Prompts that either refuses (4xx) are left out, and those of which the engine can make no reply with either.
+    A prompt is left out if either version refuses it (4xx), or if both replies can't be parsed by the engine.
     """
     sides = (Side("candidate", candidate, prompts), Side("incumbent", incumbent, prompts))
     await ask(sides)
@@ -169,7 +168,7 @@ async def sample(prompts: Sequence[Prompt], candidate: Endpoint, incumbent: Endp
 
 
 async def ask(sides: Sequence[Side]) -> None:
-    """Ask each side everything, ``AT_ONCE`` at a time. Raises EngineError."""
+    """Send every side its prompts, ``AT_ONCE`` at a time. Raises EngineError."""
     async with engine_client() as client:
         try:
             async with asyncio.TaskGroup() as group:
@@ -180,7 +179,7 @@ async def ask(sides: Sequence[Side]) -> None:
 
 
 class Side:
-    """One version, what it has yet to be asked, and what it answered."""
+    """One version, its waiting prompts and its replies."""
 
     def __init__(
         self, policy: Literal["candidate", "incumbent"], endpoint: Endpoint, prompts: Sequence[Prompt]
@@ -191,7 +190,6 @@ class Side:
         self.answered: dict[str, Rollout] = {}
 
     async def work(self, client: httpx.AsyncClient) -> None:
-        """Ask one prompt after the other until none is left."""
         while self.waiting:
             seed, prompt = self.waiting.pop()
             answer = await _ask(client, prompt, seed, self.endpoint)
@@ -210,7 +208,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What an engine answered; see Rollout."""
+    """See Rollout."""
 
     reply: str = ""
     tool_calls: tuple[dict[str, Any], ...] = ()
@@ -219,7 +217,7 @@ class _Answer:
 
 
 async def _ask(client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: Endpoint) -> _Answer | None:
-    """Return the answer; None when the prompt is refused. Raises EngineError."""
+    """Return None if the prompt is refused. Raises EngineError."""
     body = {
         **prompt.params,
         "model": endpoint.model,
@@ -237,10 +235,10 @@ async def _ask(client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: E
             response = await client.post(url, content=orjson.dumps(body), headers=headers)
     except (*FAULTS, TimeoutError) as error:
         reason = str(error) or type(error).__name__
-        raise EngineError(f"{endpoint.model} did not answer while it was being sampled: {reason}") from error
+        raise EngineError(f"{endpoint.model} did not answer a sampling request: {reason}") from error
     status, content = response.status_code, response.content
     if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        logger.info("%s refuses the prompt of %s: %s", endpoint.model, prompt.id, content[:200])
+        logger.info("%s refused the prompt of %s: %s", endpoint.model, prompt.id, content[:200])
         return None
     if prompt.tools and status == HTTPStatus.INTERNAL_SERVER_ERROR:
         # llama.cpp, when it cannot parse the call that the model wrote: "Failed to parse input at pos 8: <tool_call>…".
@@ -249,15 +247,15 @@ async def _ask(client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: E
         return _read(content)
     except (ValueError, LookupError, TypeError) as error:
         raise EngineError(
-            f"{endpoint.model} answered {status} with what is no completion: {content[:200]!r}"
+            f"{endpoint.model} answered {status}, and not with a completion: {content[:200]!r}"
         ) from error
 
 
 def _read(content: bytes) -> _Answer:
-    """Raises ValueError, LookupError, TypeError when it is no completion."""
+    """Raises ValueError, LookupError, TypeError if it isn't a completion."""
     choice = orjson.loads(content)["choices"][0]
     message = choice["message"]
     calls = tuple(dict(call) for call in message["tool_calls"] or ()) if "tool_calls" in message else ()
-    # Beside calls, some engines leave it out.
+    # Some engines leave it out beside calls.
     text = message.get("content") if calls else message["content"]
     return _Answer(text or "", calls, choice["finish_reason"] != "length")

@@ -1,14 +1,14 @@
-"""The client's side of a request: its body, its answer, and its going away."""
+"""The client's side of a request: reads its body, sends its answer, notices that it left."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.errors import BodyTooLarge, InvalidRequest, UpstreamTimeout
 from burnish.proxy.http.connection import Sink
@@ -20,55 +20,44 @@ from burnish.proxy.surfaces.lenient import loads_storable
 BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
 
 
-class Noted(Protocol):
-    """What takes note of an answer that goes through."""
+class Observer(Protocol):
+    """Records an answer that goes through."""
 
     outcome: Outcome
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
-        """Take note of the head of the answer; return the headers that burnish adds to it."""
+        """Record the head of the answer; return the headers that burnish adds to it."""
         ...
 
     def tee(self, chunk: bytes) -> None:
-        """Take note of a chunk that goes through."""
+        """Record a chunk."""
         ...
 
 
 class Client:
-    """Cancels the block when the client goes away, and swallows that cancellation."""
+    """Context manager that cancels its block when the client leaves, and swallows that cancellation."""
 
     def __init__(self, receive: Receive, *, watch: bool = True) -> None:
         self._receive = receive
         self._watch_at_once = watch
-        self._listening: Coroutine[Any, Any, Message] | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self.gone = False
         self.begun = False
-        """Set when the head of the answer is on its way: no other can be given then."""
+        """True once the head of the answer was sent."""
         self.finished = False
-        """Set when the answer is complete: a disconnect after that is no abort."""
+        """True once the answer is complete. A client that leaves later has all of it."""
 
     def watch(self) -> None:
-        """Listen for the disconnect; call it when the request's body has been read."""
-        self._listening = cast("Coroutine[Any, Any, Message]", self._receive())
-        self._listen()
+        """Wait for the client to leave; call it after the whole body was read."""
+        self._watcher = asyncio.get_running_loop().create_task(self._watch())
 
-    def _listen(self, _: object = None) -> None:
-        """Go on with ``receive()`` by hand, from future to future: a task of its own costs as much as all else here."""
-        if self._listening is None:  # the answer ended just now
-            return
-        try:
-            waits_for = self._listening.send(None)
-        except StopIteration as heard:
-            if heard.value["type"] != "http.disconnect":
-                self.watch()
-            else:
-                self.leaves()
-        else:
-            waits_for._asyncio_future_blocking = False  # as a task would, which it marks itself for
-            waits_for.add_done_callback(self._listen)
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.leave()
 
-    def leaves(self) -> None:
-        """Take note that it is gone."""
+    def leave(self) -> None:
+        """Cancel the block, unless the answer is complete."""
         if not self.finished:
             self.gone = True
             self._task.cancel()
@@ -85,9 +74,8 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self.finished = True
-        if self._listening:
-            self._listening.close()
-            self._listening = None
+        if self._watcher:
+            self._watcher.cancel()
         return self.gone and kind is asyncio.CancelledError and self._task.uncancel() == 0
 
 
@@ -109,19 +97,19 @@ async def read_body(receive: Receive, headers: Named, limit: int) -> bytes:
 
 
 def _too_large(limit: int) -> BodyTooLarge:
-    return BodyTooLarge(f"the body exceeds {limit} bytes; raise max_body_bytes if that is wanted")
+    return BodyTooLarge(f"the body is longer than {limit} bytes. If you need that, raise max_body_bytes")
 
 
 async def _body_part(receive: Receive) -> tuple[bytes, bool]:
-    """Return the next part of a body, and whether there are more."""
+    """Return the next part of a body, and True if there are more."""
     message = await receive()
     if message["type"] == "http.disconnect":
-        raise InvalidRequest("the client went away before its request was complete")
+        raise InvalidRequest("the client left before its request was complete")
     return message.get("body", b""), message.get("more_body", False)
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Return a body's JSON object. Raises InvalidRequest."""
+    """Return the JSON object in a body. Raises InvalidRequest."""
     try:
         parsed = loads_storable(body)
     except (ValueError, RecursionError) as error:
@@ -132,11 +120,11 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def request_body(
-    receive: Receive, headers: Named, client: Client, note: Callable[[bytes], None]
+    receive: Receive, headers: Named, client: Client, record: Callable[[bytes], None]
 ) -> AsyncIterator[bytes] | None:
-    """Stream a body; None when the request has none. Watches the client once the body is through.
+    """Stream a body, or return None if there is none. Watches the client after the last part.
 
-    ``note`` is told of each part.
+    ``record`` gets each part.
     """
     if (first(headers, b"content-length") or "0") == "0" and first(headers, b"transfer-encoding") is None:
         return None
@@ -146,53 +134,54 @@ def request_body(
         try:
             while more:
                 part, more = await _body_part(receive)
-                note(part)
+                record(part)
                 yield part
         except InvalidRequest:
-            client.leaves()
-            raise  # so that nobody takes what was sent of it for the whole
+            client.leave()
+            raise  # what was sent must not be taken for the whole body
         client.watch()
 
     return parts()
 
 
-async def stream(response: UpstreamResponse, scope: Scope, send: Send, client: Client, noted: Noted) -> None:
-    """Pass an answer on as it comes. Raises UpstreamCut."""
+async def stream(
+    response: UpstreamResponse, scope: Scope, send: Send, client: Client, observer: Observer
+) -> None:
+    """Pass an answer on as it arrives. Raises UpstreamCut."""
     headers = to_client(response.headers)
-    if (
-        response.status in BODILESS
-    ):  # it may say how long the body would be, which the server takes at its word
+    # A length would be that of the body that isn't there, and the server would insist on it.
+    if response.status in BODILESS:
         headers = [header for header in headers if header[0].lower() != b"content-length"]
-    headers += noted.head(response)
+    headers += observer.head(response)
     client.begun = True
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    sink = _teeing(noted, scope.get("extensions", {}).get(WRITE))
+    sink = _teeing(observer, scope.get("extensions", {}).get(WRITE))
     more = True
     while more:
         chunk = await response.read(sink)
         more = not response.finished
         if chunk:
-            noted.tee(chunk)
+            observer.tee(chunk)
         if not more:
             client.finished = True
-            noted.outcome = "complete"
+            observer.outcome = "complete"
         await send({"type": "http.response.body", "body": chunk, "more_body": more})
 
 
-def _teeing(noted: Noted, write: Sink | None) -> Sink | None:
-    """Return what sends a part of a body at once and has it noted; None before a server that takes none so."""
+def _teeing(observer: Observer, write: Sink | None) -> Sink | None:
+    """Return a sink that records a piece and sends it at once; None if the server has no WRITE extension."""
     if write is None:
         return None
 
     def sink(part: bytes) -> bool:
-        noted.tee(part)
+        observer.tee(part)
         return write(part)
 
     return sink
 
 
 async def in_time(answering: Awaitable[None], client: Client, seconds: float) -> None:
-    """Wait no longer than ``total_timeout_s``. Raises UpstreamTimeout, UpstreamCut besides what it raises."""
+    """Limit an answer to ``seconds``. Raises UpstreamTimeout or UpstreamCut after that."""
     try:
         async with asyncio.timeout(seconds):
             await answering

@@ -1,4 +1,4 @@
-"""A request on its way out: which headers it takes along, whose key, and to which address."""
+"""Sends requests to targets: with which headers, whose key, and to which address."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from burnish.proxy.relay.routing import Target, join
 from burnish.proxy.relay.splice import append_members, splice_model
 from burnish.proxy.surfaces import Surface, surface_at
 
-# They take what stands in Authorization for a login, and refuse a key there.
+# They take Authorization for a login, and refuse a key there.
 NO_BEARER = ("api.anthropic.com", "generativelanguage.googleapis.com")
-# Google's clients may put their key into the query, too.
+# Clients of Google may also put their key into the query.
 GOOGLE_KEY_HEADER, GOOGLE_PATHS, QUERY_KEY = (
     b"x-goog-api-key",
     ("/v1beta/", "/v1alpha/", "/ws/google."),
@@ -29,30 +29,27 @@ SWITCH = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 
 
 class Outbound:
-    """Sends clients' requests to targets."""
-
     def __init__(self, pool: Pool, guard: Guard) -> None:
         self._pool = pool
         self._guard = guard
 
     async def send(self, scope: Scope, target: Target, body: Body, raw_path: bytes) -> UpstreamResponse:
-        """Send a request and wait for the head of its answer. Raises as the pool does."""
+        """Send a request and wait for the head of its answer. Raises what the pool raises."""
         headers, url = self._addressed(scope, target, raw_path)
         if not isinstance(body, bytes) and (length := named_headers(scope).get(b"content-length")):
             headers.append((b"content-length", length))
         return await self._pool.send(scope["method"], url, headers, body, reuse=target.reuse_connections)
 
     async def switch(self, scope: Scope, target: Target) -> DirectResponse:
-        """Ask for a websocket and wait for the head of the answer. Raises as the pool does."""
+        """Ask for a websocket and wait for the head of the answer. Raises what the pool raises."""
         headers, url = self._addressed(scope, target, scope["raw_path"])
         return await self._pool.switch(url, headers + SWITCH)
 
     def _addressed(self, scope: Scope, target: Target, raw_path: bytes) -> tuple[RawHeaders, str]:
-        """Return the headers that go along, and the address."""
         headers, query = self._guard.without_key(to_upstream(scope["headers"], PREFIX)), scope["query_string"]
         ours = target.authorization
         if ours and target.keep_caller_authorization:
-            headers = [header for header in headers if not _stands_for_none(header)]
+            headers = [header for header in headers if not _holds_no_key(header)]
             if _brings_key(headers):
                 ours = None
         if ours:
@@ -68,7 +65,7 @@ class Outbound:
 
 
 def naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """Return path and body as they ask a target for its model."""
+    """Return path and body with the model's name at the target."""
     if target.model is not None:
         named = surface.path_naming(path.decode("latin-1"), target.model)
         if named is None:
@@ -79,18 +76,18 @@ def naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[
 
 
 def _brings_key(headers: RawHeaders) -> bool:
-    """Whether a caller has a key of its own for the upstream."""
+    """Check whether a caller brings a key of its own."""
     given = by_name(headers)
     return any(given.get(name) for name in CREDENTIALS)
 
 
-def _stands_for_none(header: tuple[bytes, bytes]) -> bool:
-    """Whether a header holds a key that a client was given only because it insists on one."""
+def _holds_no_key(header: tuple[bytes, bytes]) -> bool:
+    """Check for a key that stands for none: the client was given it because it insists on one."""
     return header[0].lower() in CREDENTIALS and header[1].rpartition(b" ")[2] in _NO_KEYS
 
 
 def _key_header(path: str) -> bytes | None:
-    """Where upstreams look for a key that are asked for a path, if not only in Authorization."""
+    """Return the header beside Authorization that may take the key of a request, by its path."""
     if path.startswith(GOOGLE_PATHS):
         return GOOGLE_KEY_HEADER
     surface = surface_at(path)
@@ -98,7 +95,7 @@ def _key_header(path: str) -> bytes | None:
 
 
 def _our_credentials(target: Target, authorization: bytes, own_header: bytes | None) -> RawHeaders:
-    """Return the headers that hold our own key for an upstream, in all the places where it may look for one."""
+    """Return burnish's own key in every header in which the upstream may look for it."""
     bearer = (b"authorization", authorization)
     if own_header is None:
         return [bearer]

@@ -1,8 +1,7 @@
-"""A request's way to the engine and back: bytes in, bytes out, with a copy for the log.
+"""The way of a request to the engine and back: bytes in, bytes out, with a copy for the log.
 
-The relay parses a completion's body once and shallowly, forwards the original bytes, and hands what came
-back to the log when the last byte is through. It knows no wire format (that is ``surfaces``) and stores
-nothing.
+The relay parses the body of a completion once and shallowly, and forwards the original bytes. After the last byte of
+the answer it hands a copy to the log. It knows no wire format (``surfaces`` does) and stores nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
 
 # How many targets one request may find gone before it fails.
 MAX_TRIES = 3
-# What an engine answers to a system message that its template does not have, or to a context that is too long.
+# Answers to a system message that the chat template doesn't have, or to a context that is too long.
 REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
@@ -52,30 +51,30 @@ class Answer(Protocol):
         session: str | None,
         previous: str | None,
     ) -> Awaitable[str]:
-        """``messages`` is the whole request, the command included; ``previous`` the response that it goes on from."""
+        """``messages`` holds the whole request with the command; ``previous`` is the response that it continues."""
         ...
 
 
 class Log(Captures, Protocol):
-    """Keeps what was said, and knows it."""
+    """Stores completions, and finds them by response."""
 
     async def held(self, name: str, caller: str, session: str | None) -> list[dict[str, Any]] | None:
-        """Return the messages up to a response of a caller's, and the response; None when there is none such."""
+        """Return the messages up to a response, and the response; None if the caller has no such response."""
         ...
 
 
 class Instructions(Protocol):
-    """Knows what callers asked for before."""
+    """Finds the instructions of a caller."""
 
     on: bool
 
     async def addition(self, caller: str, version: int | None) -> Addition | None:
-        """Return what to add to a caller's system prompt where a version answers."""
+        """Return the addition to the system prompt of a caller that a version answers."""
         ...
 
 
 class Relay:
-    """The ASGI application behind every path that is no route of ours."""
+    """The ASGI application for every path that isn't one of our own routes."""
 
     def __init__(
         self,
@@ -108,12 +107,12 @@ class Relay:
         self._translator = Translator(self._outbound.send, guard, log.held)
         self._total_s = total_timeout_s
         self.in_flight = 0
-        """Completions that are being answered right now."""
+        """Completions that are being answered now."""
         self.last_active = time.monotonic()
-        """When the last completion began or ended, on the monotonic clock."""
+        """Start or end of the latest completion, on the monotonic clock."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass one request through; errors before the first byte are raised as BurnishError."""
+        """Answer one request. Errors before the first byte are raised as BurnishError."""
         surface = surface_at(scope["path"], scope["query_string"]) if scope["method"] == "POST" else None
         if surface is None:
             await self._passthrough(scope, receive, send)
@@ -167,21 +166,21 @@ class Relay:
             traceparent=first(headers, b"traceparent") if self._traced else None,
         )
         try:
-            await self._fly(flight, scope, receive, send)
+            await self._relay(flight, scope, receive, send)
         except BurnishError as error:
             error.headers.append((COMPLETION_ID, flight.id.encode()))
             raise
         finally:
             self._log.capture(flight.finish())
 
-    async def _fly(self, flight: Flight, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _relay(self, flight: Flight, scope: Scope, receive: Receive, send: Send) -> None:
         async with Client(receive) as client:
             try:
                 attempt = self._attempt(flight, scope, send, client)
                 await (in_time(attempt, client, self._total_s) if self._total_s else attempt)
             except UpstreamCut as error:
-                # Returning without the last chunk makes the server drop the client's connection, so that
-                # the client sees a cut stream as a cut stream.
+                # After a return without the last chunk the server drops the connection, so the client sees that the
+                # stream was cut.
                 flight.fail("cut", str(error))
             except BurnishError as error:
                 flight.fail("failed", error.message)
@@ -201,8 +200,8 @@ class Relay:
                     if self._instructions.on
                     else flight.body
                 )
-                with await self._asked(flight, scope, target, body) as response:
-                    # 404: the engine was restarted and has forgotten the version; reconciling loads it again.
+                with await self._send(flight, scope, target, body) as response:
+                    # 404: the engine was restarted without the version; reconciling loads it again.
                     forgotten = response.status == HTTPStatus.NOT_FOUND and target.version
                     if forgotten and len(tried) == 1 and self._upstream.lost(target):
                         continue
@@ -218,8 +217,8 @@ class Relay:
             finally:
                 target.release()
 
-    async def _asked(self, flight: Flight, scope: Scope, target: Target, body: bytes) -> UpstreamResponse:
-        """Ask a target as the client asks, or in chat where it understands nothing else."""
+    async def _send(self, flight: Flight, scope: Scope, target: Target, body: bytes) -> UpstreamResponse:
+        """Send the request as the client did, or translated into chat if the target lacks the format."""
         translator = self._translator
         response = None
         if not translator.needed(target, flight.asked.surface):
@@ -230,9 +229,9 @@ class Relay:
         return await translator.answer(response, flight, scope, target, body)
 
     async def _with_instructions(self, flight: Flight, scope: Scope, target: Target) -> bytes:
-        """Return the body with what its caller asked for before in the system prompt; untouched where it can't be.
+        """Return the body with the caller's instructions in the system prompt; unchanged if its format takes none.
 
-        The body is written anew, so that the addition stands in it whatever its shape: the same JSON, other bytes.
+        The body is serialised again: the same JSON, other bytes.
         """
         flight.instructions = None
         addition = await self._instructions.addition(flight.asked.caller, target.version)

@@ -1,4 +1,4 @@
-"""Which upstream answers a request, and under which name the model is known there."""
+"""Picks the upstream of a request, and the name of the model there."""
 
 from __future__ import annotations
 
@@ -24,75 +24,73 @@ from burnish.proxy.http.pool import Pool
 from burnish.proxy.surfaces.catalogue import WINDOWS, plain
 
 DEFAULT_MODEL = "default"
-"""Always the upstream's own model, whatever it is called there."""
+"""Model name that always means the upstream's own model."""
 DEFAULT = {"id": DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "burnish"}
-"""How it is listed."""
+"""Its entry in the list of models."""
 
 FOR_A_LIST = (*CREDENTIALS, b"anthropic-version")
-"""Those of a caller's headers without which clouds do not list their models."""
+"""Headers of a caller that clouds need before they list their models."""
 
-# A replica that did not accept a connection gets no request for this long, unless it is the only one left.
+# A replica that accepted no connection gets no request for this long, unless all are down.
 DOWN_S = 5.0
-# A restarted engine is back within two seconds; longer means that something is wrong.
+# A restarted engine is back within two seconds. Much longer means that something is wrong.
 ENGINE_WAIT_S = 15.0
 
 
-# llama.cpp streams Responses without members that OpenAI's SDKs insist on, and keeps none to go on from.
+# llama.cpp streams Responses without members that OpenAI's SDKs insist on, and stores none to continue.
 EMBEDDED_LACKS = frozenset({"responses"})
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where one request goes. ``release`` must be called when its last byte is through."""
+    """Destination of one request. Call ``release`` after its last byte."""
 
     url: str
     """Root of the API, no trailing slash; see ``join``."""
     release: Callable[[], None]
     model: str | None
-    """What ``model`` must say there; None leaves the request as it is."""
+    """Name of the model there; None leaves the request as it is."""
     version: int | None
-    """Adapter version (0 = bare); None = not a model that burnish trains."""
+    """Adapter version (0 = base model); None: a model that burnish doesn't train."""
     authorization: str | None = None
-    """Credentials that burnish holds for this target."""
+    """Value of the header with burnish's own key for this target."""
     keep_caller_authorization: bool = True
-    """True: the caller's own Authorization goes first, ours is only the fallback."""
+    """True: burnish's own key is only sent if the caller has none."""
     reuse_connections: bool = True
     fields: tuple[tuple[str, Any], ...] = ()
-    """Members that the body must have there."""
+    """Further members of the body, e.g. for the adapter."""
     leased: bool = False
-    """It is a version that reconciling brings back when it is lost."""
+    """True: a version, which reconciling restores when it is lost."""
     base_digest: str | None = None
-    """Of the base weights that the version is served on."""
+    """Digest of the base weights under the version."""
     lacks: frozenset[str] = frozenset()
-    """Formats that it is asked in chat instead."""
+    """Formats that must be translated into chat for it."""
 
 
 class Upstream(Protocol):
-    """Whatever answers completions."""
-
     @property
     def name(self) -> str:
-        """URL or name for the log, without credentials."""
+        """URLs or name for the log, without credentials."""
         ...
 
     async def target(self, model: str | None, headers: RawHeaders) -> Target:
         """Pick the target for a model name (None: the request names none). Raises NotFound, Unavailable, Unauthorized.
 
-        ``headers`` are the caller's, whose key it may take to learn what ``default`` means.
+        It may use the caller's key in ``headers`` to find the model behind ``default``.
         """
         ...
 
     def lost(self, target: Target) -> bool:
-        """Take note that nothing listens there; True when it is worth asking for a target again."""
+        """Record that nothing listens there; return True if another target may be found."""
         ...
 
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        """Return the models that a caller may name, ``default`` first, in the shape of ``GET /v1/models``."""
+        """Return the models that a caller may name, ``default`` first, in the form of ``GET /v1/models``."""
         ...
 
 
 class RemoteUpstream:
-    """Any OpenAI-compatible server, or equal replicas of one, by URL, with the caller's own credentials or ours."""
+    """Any OpenAI-compatible server, or equal replicas of one, with the caller's credentials or burnish's own."""
 
     def __init__(self, config: Config, pool: Pool, own_model: str | None = None) -> None:
         self._urls = config.upstreams
@@ -101,18 +99,17 @@ class RemoteUpstream:
         self._down_until: dict[str, float] = {}
         self._own_model = own_model or config.model
         self._targets: dict[tuple[str, str | None], Target] = {}
-        """By URL and by what ``model`` must say there."""
+        """By URL and by name of the model there."""
         key = config.upstream_api_key
         self._authorization = f"Bearer {key.get_secret_value()}" if key else None
         self._guard = Guard(config)
 
     @property
     def name(self) -> str:
-        """The upstream's URLs."""
         return ",".join(self._urls)
 
     async def target(self, model: str | None, headers: RawHeaders) -> Target:
-        """Every model goes there; ``default`` becomes the upstream's own."""
+        """Send every model there; ``default`` becomes the upstream's own."""
         wants_default = model is not None and plain(model) == DEFAULT_MODEL
         name = await self._default(headers) if wants_default else None
         url = self._balance.pick(self._up())
@@ -123,26 +120,25 @@ class RemoteUpstream:
         return target
 
     def lost(self, target: Target) -> bool:
-        """A server that is not ours is not ours to bring back; but a replica may answer instead."""
+        """Take the server out for a while. Only a replica can answer instead."""
         self._down_until[target.url] = time.monotonic() + DOWN_S
         return len(self._urls) > 1
 
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        """Ask the upstream, with the caller's key where burnish has none; of replicas the first that answers."""
+        """Ask the upstream, with the caller's key if burnish has none; the first replica that answers counts."""
         return [DEFAULT, *await self._offered(headers)]
 
     async def _offered(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        said = self._listing(headers)
+        own = self._headers_for_list(headers)
         *others, last = sorted(self._urls, key=lambda url: url not in self._up())
         for url in others:
             try:
-                return await self._models(url, said)
+                return await self._models(url, own)
             except UpstreamUnreachable:
                 continue
-        return await self._models(last, said)
+        return await self._models(last, own)
 
-    def _listing(self, headers: RawHeaders) -> RawHeaders:
-        """Return the headers that the upstream is asked with for its models."""
+    def _headers_for_list(self, headers: RawHeaders) -> RawHeaders:
         if self._authorization:
             return [(b"authorization", self._authorization.encode())]
         given = self._guard.without_key(headers)
@@ -153,26 +149,24 @@ class RemoteUpstream:
         with response:
             content = await response.whole()
         if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-            raise Unauthorized(
-                f"{url} {self._refusal(headers)} (asked for its models, it answered {response.status})"
-            )
+            raise Unauthorized(f"{url} {self._refusal(headers)} (GET /v1/models answered {response.status})")
         try:
             listed = list(orjson.loads(content)["data"])
             return [each for each in listed if isinstance(each["id"], str)]
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise UpstreamUnreachable(
-                f"{url} does not list its models (status {response.status}); set `model` to the name that "
-                "default should mean"
+                f"{url} does not list its models (status {response.status}). Set `model` in the configuration to the "
+                "model that `default` should mean"
             ) from error
 
     def _refusal(self, headers: RawHeaders) -> str:
         if self._authorization:
             return "refuses burnish's upstream_api_key"
         given = any(name.lower() in CREDENTIALS for name, _ in headers)
-        return f"{'refuses the key that' if given else 'wants a key, and none'} came with the request"
+        return f"{'refuses the key that' if given else 'needs a key, and none'} came with the request"
 
     def _up(self) -> tuple[str, ...]:
-        """Those that may answer; when none is known to, the one that failed longest ago."""
+        """Return the URLs that may answer; if all are down, the one that failed longest ago."""
         if not self._down_until:
             return self._urls
         now = time.monotonic()
@@ -189,27 +183,30 @@ class RemoteUpstream:
 
 
 class LearningUpstream:
-    """An engine whose adapter versions burnish swaps: requests for the model get the live version.
+    """An engine whose versions burnish swaps: requests for its model get the live version.
 
-    ``elsewhere`` is the same engine as a plain upstream when it is not ours alone: requests for its other models pass
-    untouched, and so do those for the base while no version can be had. Without it, only versions are served.
+    ``plain_upstream`` is the same engine as an upstream, if burnish doesn't own it. It answers requests
+    for other models, and those for the base model while no version is served. Without it, only versions are served.
     """
 
     def __init__(
-        self, base_model: str, base_digest: str, route: LiveRoute, elsewhere: RemoteUpstream | None = None
+        self,
+        base_model: str,
+        base_digest: str,
+        route: LiveRoute,
+        plain_upstream: RemoteUpstream | None = None,
     ) -> None:
         self._base = base_model
         self._base_digest = base_digest
         self._route = route
-        self._elsewhere = elsewhere
+        self._plain = plain_upstream
 
     @property
     def name(self) -> str:
-        """The engine, for the log."""
-        return self._elsewhere.name if self._elsewhere else f"embedded:{self._base}"
+        return self._plain.name if self._plain else f"embedded:{self._base}"
 
     async def target(self, model: str | None, headers: RawHeaders) -> Target:
-        """``default`` and the base name mean the live version; ``name@v3`` and ``name@base`` mean just that one."""
+        """Pick the live version for ``default`` and the base name; ``name@v3`` and ``name@base`` name one version."""
         await self._route.awake()
         name = DEFAULT_MODEL if model is None else plain(model)
         if name in (DEFAULT_MODEL, self._base):
@@ -217,26 +214,26 @@ class LearningUpstream:
         try:
             return self._leased(self._route.lease_version(self._version(name)))
         except (UnknownVersion, ValueError) as error:
-            if self._elsewhere and name == f"{self._base}@base":
-                return await self._bare(self._elsewhere, headers)
-            if self._elsewhere and not name.startswith(f"{self._base}@"):
-                return await self._elsewhere.target(model, headers)
+            if self._plain and name == f"{self._base}@base":
+                return await self._bare(self._plain, headers)
+            if self._plain and not name.startswith(f"{self._base}@"):
+                return await self._plain.target(model, headers)
             raise NotFound(
-                f"there is no model {model!r} here; use {DEFAULT_MODEL!r} or {self._base!r}, or one of GET /v1/models",
+                f"there is no model {model!r}. Use {DEFAULT_MODEL!r} or {self._base!r}, or one of GET /v1/models",
                 code="model_not_found",
                 param="model",
             ) from error
 
     def lost(self, target: Target) -> bool:
-        """The engine is brought back by reconciling; asking again waits for that."""
-        if not target.leased:  # passed through, perhaps after just such a wait
-            return self._elsewhere is not None and self._elsewhere.lost(target)
+        """Report a lost version to reconciling; the next ``target`` waits until it is back."""
+        if not target.leased:  # it went to the plain upstream
+            return self._plain is not None and self._plain.lost(target)
         self._route.lost(target.url)
         return True
 
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        """List what the engine offers besides, the base, and what is loaded."""
-        others = await self._elsewhere.models(headers) if self._elsewhere else []
+        """List ``default``, the base model, the loaded versions, and the engine's other models."""
+        others = await self._plain.models(headers) if self._plain else []
         loaded = sorted(self._route.resident())
         served = {
             DEFAULT_MODEL,
@@ -245,7 +242,7 @@ class LearningUpstream:
         }
         versions = (f"{self._base}@{'base' if n == BASE_VERSION else f'v{n}'}" for n in loaded)
         base = {"max_model_len": EMBEDDED_CONTEXT_TOKENS}
-        if self._elsewhere:
+        if self._plain:
             base = next((each for each in others if plain(each["id"]) == self._base), {})
         window = {name: base[name] for name in WINDOWS if name in base}
         ours = [{**DEFAULT, "id": name, **window} for name in (DEFAULT_MODEL, self._base, *versions)]
@@ -255,16 +252,17 @@ class LearningUpstream:
         try:
             await self._route.wait_live(ENGINE_WAIT_S)
         except TimeoutError as error:
-            if self._elsewhere:
-                return await self._bare(self._elsewhere, headers)
+            if self._plain:
+                return await self._bare(self._plain, headers)
             raise Unavailable(
-                "the engine is not running and did not come back; see `burnish doctor`", code="engine_down"
+                "the engine stopped and did not come back. Run `burnish doctor` to see why",
+                code="engine_down",
             ) from error
         return self._leased(self._route.lease())
 
-    async def _bare(self, elsewhere: RemoteUpstream, headers: RawHeaders) -> Target:
-        """The bare model, which an engine that is not ours serves whether we have asked for it or not."""
-        target = await elsewhere.target(DEFAULT_MODEL, headers)
+    async def _bare(self, plain_upstream: RemoteUpstream, headers: RawHeaders) -> Target:
+        """Pick the base model, which an engine that isn't ours serves in any case."""
+        target = await plain_upstream.target(DEFAULT_MODEL, headers)
         return replace(target, version=BASE_VERSION, base_digest=self._base_digest)
 
     def _version(self, model: str) -> int:
@@ -276,7 +274,7 @@ class LearningUpstream:
     def _leased(self, lease: Lease) -> Target:
         endpoint = lease.endpoint
         key = f"Bearer {endpoint.api_key}" if endpoint.api_key else None
-        shared = self._elsewhere is not None
+        shared = self._plain is not None
         return Target(
             endpoint.url,
             lease.release,
@@ -293,7 +291,7 @@ class LearningUpstream:
 
 
 def join(base: str, path_and_query: str) -> str:
-    """Append a client's path to an upstream's URL, whose own path stands for the client's ``/v1``.
+    """Append the path of a request to the URL of an upstream, whose own path replaces ``/v1``.
 
     ``http://host`` + ``/v1/x`` → ``http://host/v1/x``; ``http://host/v1`` + ``/v1/x`` → the same;
     ``http://host/api/openai`` + ``/v1/x`` → ``http://host/api/openai/x``. Paths outside ``/v1`` go to the root

@@ -1,6 +1,6 @@
-"""Replace the ``model`` of a JSON request and nothing else: the one byte change of the pass-through path.
+"""Changes a JSON request without parsing it: replaces ``model``, appends members. All other bytes stay.
 
-Few engines want a version named by further members of the body; those are appended.
+A few engines need further members in the body that name a version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def splice_model(body: bytes, model: str) -> bytes:
 
 
 def append_members(body: bytes, members: Sequence[tuple[str, Any]]) -> bytes:
-    """Return the body with members added at its end, where a later one of the same name wins; all other bytes stay.
+    """Return the body with members added at its end; there they win over earlier ones of the same name.
 
     ``body`` must be valid JSON with an object that is not empty at its top.
     """
@@ -47,7 +47,7 @@ def append_members(body: bytes, members: Sequence[tuple[str, Any]]) -> bytes:
 
 
 def _top_level_values(body: bytes) -> list[tuple[int, int]]:
-    """Spans of the string values of top-level keys that spell "model" (escapes included)."""
+    """Return the spans of the values of all top-level keys that spell "model" (escapes included)."""
     spans: list[tuple[int, int]] = []
     depth = 0
     value_at = -1

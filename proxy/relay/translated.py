@@ -1,7 +1,7 @@
-"""Upstreams that lack a format: found out, remembered, and asked in chat, so that the client need not know.
+"""Detects upstreams that lack a format, and translates requests for them into chat.
 
-An upstream that answers 404 may lack the path or the model, and each says so in words of its own. So it is asked twice
-more, on the client's path and on chat's, with nothing in the request: a path that is there finds fault with that.
+An upstream that answers 404 may lack the path or the model, and each words that differently. So it gets two more
+requests without content, on the client's path and on the path of chat: a path that exists refuses such a request.
 """
 
 from __future__ import annotations
@@ -34,50 +34,47 @@ from burnish.proxy.surfaces.references import completion_named, references, reso
 from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, with_history
 
 UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
-# An engine that was updated knows more: it is asked anew now and then.
+# An engine may be updated, so its formats are looked up again after this time.
 REMEMBERED_S = 600.0
 NOT_IN_CHAT = (b"accept-encoding", b"content-type", *CREDENTIALS)
 OF_THE_BODY = (b"content-length", b"content-type", b"content-encoding", b"transfer-encoding")
-"""Headers that say how an answer's body is written."""
+"""Headers that describe the body of an answer."""
 LIMIT = "max_tokens"
 NEW_LIMIT = "max_completion_tokens"
-"""OpenAI refuses the old name where a model reasons; old engines know no other."""
+"""OpenAI's reasoning models refuse the old name; old engines know no other."""
 NOT_FOUND = {
     "input": ("Item", "item_not_found"),
     "previous_response_id": ("Previous response", "previous_response_not_found"),
 }
-"""What a member of a request names, and the code of the error where that is not found, in OpenAI's words."""
+"""OpenAI's name and error code for something that a member of a request refers to and that isn't found."""
 OPENAI = (".openai.com", ".openai.azure.com")
 
 
 class Ask(Protocol):
-    """Sends a request to a target."""
-
     def __call__(
         self, scope: Scope, target: Target, body: bytes, raw_path: bytes
     ) -> Awaitable[UpstreamResponse]:
-        """The scope says what the client sent."""
+        """Send a request to a target."""
         ...
 
 
 Held = Callable[[str, str, str | None], Awaitable[list[dict[str, Any]] | None]]
-"""Returns the messages up to a response, and the response, for a caller and a session; None where nobody knows it. Its
-id is given, or that of an item of it."""
+"""Finds the messages up to a response, and the response, by its ID or that of an item, caller and session."""
 
 
 class Translator:
-    """Asks in chat what upstreams do not understand otherwise."""
+    """Translates requests into chat for upstreams that lack their format."""
 
     def __init__(self, ask: Ask, guard: Guard, held: Held) -> None:
         self._ask = ask
         self._guard = guard
         self._held = held
         self._lacking: dict[tuple[str, str], float] = {}
-        """Until when an upstream (URL) is believed to lack a format (name)."""
+        """Upstream (URL) and format (name) → until when the upstream is believed to lack it."""
         self._has: dict[tuple[str, str], float] = {}
 
     def needed(self, target: Target, surface: str) -> bool:
-        """Whether a target is known to lack a format."""
+        """Check whether a target is known to lack a format."""
         if surface in target.lacks:
             return True
         return bool(self._lacking) and self._lacking.get((target.url, surface), 0.0) > time.monotonic()
@@ -85,9 +82,9 @@ class Translator:
     async def answer(
         self, response: UpstreamResponse | None, flight: Flight, scope: Scope, target: Target, body: bytes
     ) -> UpstreamResponse:
-        """Return the answer of an upstream that lacks a format; None or 404 is what it answered in that.
+        """Return a translated answer if the upstream lacks the format, else ``response``.
 
-        The response that was given comes back where it lacks nothing.
+        ``response`` is its answer to the original request, such as 404, or None if that was not sent.
         """
         surface = surface_at(scope["path"], scope["query_string"])
         assert surface is not None
@@ -97,7 +94,7 @@ class Translator:
         if response is not None:
             with ExitStack() as answered:
                 answered.enter_context(response)
-                # Where the path names the model, it is the one that was not found, if any.
+                # If the path names the model, it must name the one at the target.
                 path, _ = naming(surface, target, scope["raw_path"], body)
                 if not await self._lacks(surface.name, scope, target, path):
                     answered.pop_all()
@@ -112,19 +109,19 @@ class Translator:
             self._has[which] = until
             return False
         if not await self._knows(self._as_chat(scope, target), target, CHAT_PATH.encode()):
-            return False  # no engine, or none that is up behind its gateway yet
+            return False  # not an engine, or a gateway whose engine isn't up yet
         self._lacking[which] = until
         return True
 
     async def _knows(self, scope: Scope, target: Target, path: bytes) -> bool:
-        """Whether an upstream has a path. None takes an empty list for a request, and none looks further into it."""
+        """Check whether an upstream has a path: it refuses an empty list there, without a look at the model."""
         try:
             with await self._ask(scope, target, b"[]", path) as response:
                 return response.status not in UNKNOWN_PATH
         except ConnectFailed:
             raise
         except (UpstreamUnreachable, UpstreamTimeout):
-            return True  # some fall over an empty request, but none over a path that they do not have
+            return True  # some crash on an empty request, but none on a path that it doesn't have
 
     async def _in_chat(
         self, surface: Surface, flight: Flight, scope: Scope, target: Target, body: bytes
@@ -147,13 +144,13 @@ class Translator:
         return translated
 
     def _as_chat(self, scope: Scope, target: Target) -> Scope:
-        """Return the request as one to chat's path, with the key where chat has it; what answers it is not packed."""
+        """Return the scope of a request to the path of chat: key in Authorization, no compression."""
         given = self._guard.without_key(scope["headers"])
         headers = [header for header in given if header[0].lower() not in NOT_IN_CHAT]
         headers += [(b"accept-encoding", b"identity"), (b"content-type", b"application/json")]
         named = by_name(given)
         bearer, *keys = (named.get(name) for name in CREDENTIALS)
-        if target.authorization is None:  # as on Google's own paths, where ours goes first
+        if target.authorization is None:  # else burnish's own key is used
             said = scope["query_string"].split(b"&")
             keys += [unquote_to_bytes(each[len(QUERY_KEY) :]) for each in said if each.startswith(QUERY_KEY)]
         if found := bearer or next((b"Bearer " + key for key in keys if key), None):
@@ -161,7 +158,7 @@ class Translator:
         return {**scope, "path": CHAT_PATH, "query_string": b"", "headers": headers, NAMED: by_name(headers)}
 
     async def _complete(self, request: ChatRequest, flight: Flight) -> ChatRequest:
-        """Return a request with all that it stands on. Raises InvalidRequest."""
+        """Return a request with the messages that it refers to. Raises InvalidRequest."""
         names = dict.fromkeys(name for message in request.messages for name in references(message))
         replies = {completion_named(name): (await self._before(name, flight, "input"))[-1] for name in names}
         request = replace(request, messages=resolved(request.messages, replies))
@@ -170,17 +167,17 @@ class Translator:
         return with_history(request, await self._before(request.previous, flight, "previous_response_id"))
 
     async def _before(self, name: str, flight: Flight, param: str) -> list[dict[str, Any]]:
-        """Return the messages up to what a member of a request names. Raises InvalidRequest."""
+        """Return the messages up to a response that a member of a request names. Raises InvalidRequest."""
         held = await self._held(name, flight.asked.caller, flight.asked.session)
         if held is None:
             what, code = NOT_FOUND[param]
-            why = "the upstream keeps none, and burnish has not logged it"
+            why = "the upstream stores none, and burnish has no such completion of this caller"
             raise InvalidRequest(f"{what} with id {name!r} not found: {why}.", param=param, code=code)
         return held
 
 
 class WholeAnswer(UpstreamResponse):
-    """An answer of burnish's own words, to what an upstream answered, if it was asked."""
+    """An answer with a body that burnish wrote; ``response`` is the upstream's, if it was asked."""
 
     def __init__(self, response: UpstreamResponse | None, status: int, content: bytes) -> None:
         self._response = response
@@ -191,13 +188,12 @@ class WholeAnswer(UpstreamResponse):
         self._content = content
 
     async def read(self, sink: Sink | None = None) -> bytes:
-        """Return the body, and b"" after it; nothing goes into the sink."""
+        """Return the whole body, then b""."""
         content, self._content = self._content, b""
         return content
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will come than what the next ``read`` returns."""
         return True
 
     def __exit__(
@@ -208,7 +204,7 @@ class WholeAnswer(UpstreamResponse):
 
 
 class StreamedAnswer(UpstreamResponse):
-    """An answer that is written while the upstream's comes."""
+    """An answer that is translated while the upstream's arrives."""
 
     def __init__(self, response: UpstreamResponse, reader: ChatReader, writer: Writer) -> None:
         self._response = response
@@ -219,20 +215,21 @@ class StreamedAnswer(UpstreamResponse):
         self._begun = self._over = self._cut = False
 
     async def read(self, sink: Sink | None = None) -> bytes:
-        """Return the next events; b"" at the end; nothing goes into the sink. Raises UpstreamCut."""
-        told = b""
-        while not told and not self._over:
+        """Return the next events; b"" at the end. Raises UpstreamCut."""
+        events = b""
+        while not events and not self._over:
             if self._cut:
                 raise UpstreamCut("the upstream's answer ended without a finish_reason")
-            told = b"".join(self._next(await self._response.read()))
-        if not told:
-            with suppress(UpstreamCut):  # all was said; read to its end, the connection can be used again
+            events = b"".join(self._next(await self._response.read()))
+        if not events:
+            with suppress(
+                UpstreamCut
+            ):  # nothing is missing; the connection can be used again after its end was read
                 await self._response.whole()
-        return told
+        return events
 
     @property
     def finished(self) -> bool:
-        """Whether nothing more will come than what the next ``read`` returns."""
         return self._over and self._response.finished
 
     def __exit__(
@@ -260,7 +257,7 @@ class StreamedAnswer(UpstreamResponse):
 async def _translated(
     response: UpstreamResponse, translation: Translation, writer: Writer, *, stream: bool
 ) -> UpstreamResponse:
-    """Return an answer of chat's in the client's format. Raises UpstreamCut."""
+    """Translate an answer of chat into the client's format. Raises UpstreamCut."""
     headers = by_name(response.headers)
     reader = ChatReader(first(headers, b"content-type") or "", first(headers, b"content-encoding") or "")
     status = response.status
@@ -275,7 +272,7 @@ async def _translated(
 
 
 def _whole(body: bytes, reader: ChatReader, writer: Writer) -> tuple[int, bytes]:
-    """Return status and body of an answer that was not streamed; of one that says nothing, status and what it is."""
+    """Return status and body of an answer that was not streamed; 502 and the original if it can't be translated."""
     for piece in [*reader.feed(body), *reader.close()]:
         deque(writer.take(piece), maxlen=0)
     if reader.error or not reader.ended:

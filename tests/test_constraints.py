@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# scripts/install picks its build.
+UNPINNED = {"torch"}
+
+
+def test_every_package_that_the_development_profile_names_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    named = [
+        *project["project"]["dependencies"],
+        *(requirement for extra in ("engine", "train", "demo") for requirement in extras[extra]),
+        *project["dependency-groups"]["dev"],
+    ]
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = {line.partition("==")[0] for line in lines}
+    assert {re.split(r"[^\w.-]", each)[0] for each in named} - UNPINNED <= pinned
+    assert all(re.fullmatch(r"#.*|[\w.-]+==[\w.]+( ; python_full_version .*)?", line) for line in lines)
