@@ -72,10 +72,3 @@ def test_of_several_choices_the_first_is_the_message_and_all_are_kept():
     reply = completions.reassemble([whole("a", "b")], "application/json", "")
     assert reply.message == {"role": "assistant", "content": "a"}
     assert [choice["message"]["content"] for choice in reply.choices] == ["a", "b"]
-
-
-def test_errors_are_told():
-    body = b'{"error":{"message":"slow down"}}'
-    assert completions.reassemble([body], "application/json", "").error == body.decode()
-    streamed = completions.reassemble([*events("a")[:1], b"data: " + body + b"\n\n"], "text/event-stream", "")
-    assert (streamed.error, streamed.ended) == ("slow down", False)

@@ -208,6 +208,41 @@ def test_names_the_field_that_is_wrong(name: str, body: Json, field: str) -> Non
     assert caught.value.message.startswith(field)
 
 
+KIND: Json = {"role": "system", "content": "Be kind."}
+BOTH = "Be kind.\n\nBe brief."
+PARTS: Json = {"parts": [{"text": "Be kind."}]}
+MORE_PARTS: Json = {"parts": [*PARTS["parts"], {"text": "Be brief."}]}
+BRIEFLY: Json = {"type": "text", "text": "Be brief."}
+SYSTEM: list[tuple[str, Json, Json | None]] = [
+    ("chat", {"messages": [HI]}, {"messages": [KIND | {"content": "Be brief."}, HI]}),
+    ("chat", {"messages": [KIND, HI]}, {"messages": [KIND | {"content": BOTH}, HI]}),
+    ("completions", {"prompt": "Hi"}, None),
+    ("responses", {"input": "hi"}, {"input": "hi", "instructions": "Be brief."}),
+    ("responses", {"instructions": "Be kind."}, {"instructions": BOTH}),
+    ("responses", {"instructions": [1]}, None),
+    ("messages", {"messages": [HI]}, {"messages": [HI], "system": "Be brief."}),
+    ("messages", {"system": ""}, {"system": "Be brief."}),
+    ("messages", {"system": "Be kind."}, {"system": BOTH}),
+    ("messages", {"system": [BLOCK]}, {"system": [BLOCK, BRIEFLY]}),
+    ("ollama_chat", {"messages": [HI]}, {"messages": [KIND | {"content": "Be brief."}, HI]}),
+    ("ollama_chat", {"messages": [KIND, HI]}, {"messages": [KIND | {"content": BOTH}, HI]}),
+    ("ollama_generate", {"prompt": "Hi"}, {"prompt": "Hi", "system": "Be brief."}),
+    ("ollama_generate", {"prompt": "Hi", "system": "Be kind."}, {"prompt": "Hi", "system": BOTH}),
+    ("ollama_generate", {"prompt": "[INST] Hi", "raw": True}, None),
+    ("gemini", {"contents": [PARTS]}, {"contents": [PARTS], "systemInstruction": {"parts": [{"text": "Be brief."}]}}),
+    *[("gemini", {"contents": [PARTS], name: PARTS}, {"contents": [PARTS], name: MORE_PARTS})
+      for name in ("systemInstruction", "system_instruction")],
+    ("gemini", {"contents": []}, None),
+    ("gemini", {"contents": [PARTS], "cachedContent": "c"}, None),
+    ("gemini", {"contents": [PARTS], "systemInstruction": "Be kind."}, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "body", "extended"), SYSTEM)
+def test_a_text_goes_to_the_end_of_the_system_prompt(name: str, body: Json, extended: Json | None) -> None:
+    assert SURFACES[name].with_system(body, "Be brief.") == extended
+
+
 @every_surface
 @pytest.mark.parametrize("stream", [False, True])
 def test_our_own_answers_can_be_read(surface: Surface, stream: bool) -> None:
@@ -222,7 +257,10 @@ def test_our_own_answers_can_be_read(surface: Surface, stream: bool) -> None:
             "content": said,
         }
         assert (found.finish_reason, found.ended, found.readable, found.error) == ("stop", True, True, None)
-    assert not surface.reassemble([body], content_type, "gzip").readable
+    for encoding in ("gzip", "deflate", "br", "zstd", "rot13"):
+        damaged = surface.reassemble([body], content_type, encoding)
+        assert damaged.error
+        assert not damaged.readable
 
 
 @every_surface
@@ -235,6 +273,8 @@ def test_bodies_without_an_answer_are_kept_as_the_error(surface: Surface, conten
         reply = surface.reassemble([orjson.dumps(error)], content_type, "")
         assert reply.message is None
         assert "slow down" in (reply.error or "")
+    whole = b"".join(surface.answer("Hi.", ChatRequest([]), "cmpl_1", "m")[1])
+    assert surface.reassemble([whole], content_type, "").ended
 
 
 @pytest.mark.parametrize("kind", ["chat", "completions"])

@@ -215,26 +215,6 @@ def test_contents_are_cut_and_everything_else_stays():
     assert gemini.without(body, request, {3, 4})["contents"] == [*contents[:3], user("d")]
 
 
-@pytest.mark.parametrize("spelling", ["systemInstruction", "system_instruction"])
-def test_a_text_goes_to_the_end_of_the_system_prompt(spelling: str):
-    body = {"contents": [user("Hi")], spelling: {"role": "user", "parts": [{"text": "Be kind."}]}}
-    asked = gemini.with_system(body, "Be brief.")
-    assert asked is not None
-    assert asked[spelling] == {"role": "user", "parts": [{"text": "Be kind."}, {"text": "Be brief."}]}
-    assert asked.keys() == body.keys()
-
-
-def test_a_system_prompt_is_made_where_there_is_none_and_a_place_for_it():
-    body = {"contents": [user("Hi")]}
-    assert gemini.with_system(body, "Be brief.") == {
-        **body,
-        "systemInstruction": {"parts": [{"text": "Be brief."}]},
-    }
-    assert gemini.with_system({"contents": []}, "Be brief.") is None
-    assert gemini.with_system({**body, "cachedContent": "c"}, "Be brief.") is None
-    assert gemini.with_system({**body, "systemInstruction": "Be kind."}, "Be brief.") is None
-
-
 # Reassembly
 
 
@@ -318,32 +298,7 @@ def test_sources_are_kept_and_safety_ratings_are_not():
     assert choice["groundingMetadata"] == {"webSearchQueries": ["q"]}
 
 
-def test_errors_are_told_in_the_upstreams_words():
-    error = {"error": {"code": 429, "message": "slow down", "status": "RESOURCE_EXHAUSTED"}}
-    for body in (error, [error]):
-        reply = gemini.reassemble([json.dumps(body, indent=1).encode()], "application/json", "")
-        assert (reply.error, reply.message, reply.readable) == ("slow down", None, True)
-    midway = streamed(chunk("Hel"), error)
-    assert midway.error == "slow down"
-    assert midway.message == {"role": "assistant", "content": "Hel"}
-    assert not midway.ended
-    page = gemini.reassemble([b"<html>502</html>"], "text/html", "")
-    assert (page.error, page.readable) == ("<html>502</html>", False)
-    assert gemini.reassemble([], "", "") == Reply()
-
-
 words = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), min_size=1, max_size=5)
-
-
-@given(words, st.data())
-def test_of_a_cut_answer_there_is_what_had_come(pieces: list[str], data: st.DataObject):
-    chunks = [chunk(piece) for piece in pieces] + [chunk(finish="STOP")]
-    for body in (events(*chunks), json.dumps(chunks).encode(), orjson.dumps(chunks)):
-        cut = body[: data.draw(st.integers(0, len(body) - 1))]
-        reply = gemini.reassemble([cut], "", "")
-        said = (reply.message or {"content": ""})["content"]
-        assert "".join(pieces).startswith(said)
-        assert reply.ended is (b"STOP" in cut and said == "".join(pieces) and reply.finish_reason == "stop")
 
 
 args = st.dictionaries(st.text(max_size=4), st.none() | st.integers(-9, 9) | st.text(max_size=4), max_size=3)

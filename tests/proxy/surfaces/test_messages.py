@@ -186,23 +186,6 @@ def test_a_history_of_nothing_but_a_command_is_not_left_empty():
     assert messages.without(body, request, exchanges(request.messages)) == body
 
 
-# The system prompt
-
-
-@pytest.mark.parametrize(
-    ("given", "becomes"),
-    [
-        (None, "Say please."),
-        ("", "Say please."),
-        ("Be brief.", "Be brief.\n\nSay please."),
-        ([text("Be brief.") | {"cache_control": {}}], [text("Be brief.") | {"cache_control": {}}, text("Say please.")]),
-    ],
-)  # fmt: skip
-def test_a_text_is_put_at_the_end_of_the_system_prompt(given: Any, becomes: Any):
-    body = {"model": "m", "messages": [user("hi")]} | ({} if given is None else {"system": given})
-    assert messages.with_system(body, "Say please.") == body | {"system": becomes}
-
-
 # Reassembly
 
 CONTENT = (
@@ -310,12 +293,6 @@ def test_an_error_inside_a_stream_is_told_and_the_stream_has_not_ended():
     assert streamed(b"event: error\ndata: out of memory\n\n") == Reply(error="out of memory")
 
 
-def test_whole_and_streamed_answers_are_known_whatever_their_content_type_says():
-    assert messages.reassemble([message(text("a"))], "text/event-stream", "") == whole(message(text("a")))
-    events = message_events(text("a"))
-    assert messages.reassemble(events, "application/json", "") == streamed(*events)
-
-
 def test_an_emoji_escaped_in_two_events_is_one_character_again():
     def piece(escaped: str) -> bytes:
         delta = b'{"type":"text_delta","text":"%b"}' % escaped.encode()
@@ -371,14 +348,6 @@ def test_any_message_can_be_cut_from_a_body(items: list[Any]):
 
 
 # Local answers and errors
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_our_own_answers_are_read_back_by_ourselves(stream: bool):
-    content_type, parts = messages.answer("done – “ok”", ChatRequest([], stream=stream), "cmpl_1A", "m")
-    reply = messages.reassemble(list(parts), content_type, "")
-    assert reply.message == assistant("done – “ok”")
-    assert (reply.response_id, reply.finish_reason, reply.ended) == ("msg_1A", "stop", True)
 
 
 @pytest.mark.parametrize(

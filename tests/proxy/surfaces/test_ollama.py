@@ -161,23 +161,6 @@ def test_messages_are_cut_and_everything_else_stays():
     assert generate.without(prompted, generate.read(prompted), set()) == prompted
 
 
-def test_a_text_goes_to_the_end_of_the_system_prompt():
-    asks = {"role": "user", "content": "Hi"}
-    system = {"role": "system", "content": "Be kind."}
-    assert chat.with_system({"messages": [asks]}, "Be brief.") == {
-        "messages": [{"role": "system", "content": "Be brief."}, asks]
-    }
-    assert chat.with_system({"messages": [system, asks]}, "Be brief.") == {
-        "messages": [{"role": "system", "content": "Be kind.\n\nBe brief."}, asks]
-    }
-    assert generate.with_system({"prompt": "Hi"}, "Be brief.") == {"prompt": "Hi", "system": "Be brief."}
-    assert generate.with_system({"prompt": "Hi", "system": "Be kind."}, "Be brief.") == {
-        "prompt": "Hi",
-        "system": "Be kind.\n\nBe brief.",
-    }
-    assert generate.with_system({"prompt": "[INST] Hi", "raw": True}, "Be brief.") is None
-
-
 # Reassembly
 
 
@@ -243,18 +226,6 @@ def test_loading_a_model_is_no_reply(reason: str):
                           (generate, line(response="", done=True, done_reason=reason))):  # fmt: skip
         reply = surface.reassemble([said], "application/json", "")
         assert (reply.message, reply.finish_reason, reply.ended, reply.error) == (None, reason, True, None)
-
-
-def test_errors_are_told_in_the_upstreams_words():
-    whole = chat.reassemble([b'{"error":"model \'m\' not found"}'], "application/json", "")
-    assert (whole.error, whole.message, whole.ended) == ("model 'm' not found", None, False)
-    midway = streamed(says({"content": "Hel"}), b'{"error":"out of memory"}\n')
-    assert midway.error == "out of memory"
-    assert midway.message == {"role": "assistant", "content": "Hel"}
-    assert not midway.ended
-    page = chat.reassemble([b"<html>502</html>"], "text/html", "")
-    assert (page.error, page.readable) == ("<html>502</html>", False)
-    assert chat.reassemble([], "", "") == Reply()
 
 
 def test_how_likely_tokens_were_is_kept():

@@ -299,14 +299,6 @@ def test_an_error_in_a_stream_is_told_and_the_stream_has_not_ended(said: dict[st
     assert reply.message == {"role": "assistant", "content": "Half an "}
 
 
-def test_an_error_body_keeps_its_text():
-    body = {"error": {"message": "no such model", "type": "invalid_request_error"}}
-    reply = whole(body)
-    assert (reply.message, reply.error, reply.ended) == (None, orjson.dumps(body).decode(), True)
-    page = responses.reassemble([b"<html>Bad Gateway</html>"], "text/html", "")
-    assert (page.error, page.readable) == ("<html>Bad Gateway</html>", False)
-
-
 def test_an_answer_in_the_background_has_no_reply_yet():
     reply = whole(response(status="queued"))
     assert (reply.message, reply.finish_reason, reply.ended) == (None, None, True)
@@ -383,16 +375,6 @@ def test_items_that_nobody_counts_are_told_apart_by_their_names():
     assert streamed(*uncounted).message == whole(body).message
 
 
-@given(outputs, st.integers(1, 50), st.integers(0, 4), st.sampled_from([b"\n", b"\r\n", b"\r"]))
-def test_however_the_network_cuts_a_stream_the_reply_is_the_same(
-    output: list[Any], size: int, done: int, newline: bytes
-):
-    body = b"".join(events(response(*output))) + b"data: [DONE]\n\n" * (done % 2)
-    body = body.replace(b"\n", newline)
-    chunks = [body[start : start + size] for start in range(0, len(body), size)]
-    assert streamed(*chunks) == whole(response(*output))
-
-
 @given(outputs.filter(bool))
 def test_what_comes_back_as_input_is_the_logged_reply(output: list[Any]):
     asked = user("Go.")
@@ -423,10 +405,3 @@ def test_our_own_answers_are_read_back_by_ourselves(stream: bool):
     assert (reply.message, reply.ended) == ({"role": "assistant", "content": "done"}, True)
     assert reply.response_id
     assert responses.read({"previous_response_id": reply.response_id}).previous == "resp_1"
-
-
-def test_instructions_are_extended():
-    assert responses.with_system({"input": "hi"}, "Be kind.") == {"input": "hi", "instructions": "Be kind."}
-    extended = responses.with_system({"instructions": "Be brief."}, "Be kind.")
-    assert extended == {"instructions": "Be brief.\n\nBe kind."}
-    assert responses.with_system({"instructions": [1]}, "Be kind.") is None
