@@ -35,13 +35,13 @@ RENAMED = {"instant": "instructions"}
 
 
 def default_data_dir() -> Path:
-    """Return the folder where the log, the versions and the jobs live unless told otherwise."""
+    """Return the default directory for the log, the versions and the jobs."""
     base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
     return Path(base) / "burnish"
 
 
 def default_config_file() -> Path:
-    """Return the configuration file that is read when none is named."""
+    """Return the configuration file that is read by default."""
     base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
     return Path(base) / "burnish" / "config.toml"
 
@@ -54,20 +54,20 @@ def _known_objective(name: str) -> str:
 
 
 class TrainConfig(BaseModel):
-    """The table ``[train]``: when and how ratings become a new version."""
+    """The table ``[train]``: when and how to train."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    enabled: bool = Field(True, description="Train in the background at all (--no-train: off).")
-    min_ratings: int = Field(32, ge=2, description="New ratings before a run starts by itself.")
+    enabled: bool = Field(True, description="Train in the background (off: --no-train).")
+    min_ratings: int = Field(32, ge=2, description="New ratings needed to start a run automatically.")
     min_comments: int = Field(
         16,
         ge=4,
-        description="Or so many of them with a comment that says what was wrong, good ones or not; or so many "
-        "corrections and preferences, where nothing was rated.",
+        description="A run also starts after this many ratings with a comment, or after this many corrections and "
+        "preferences.",
     )
-    min_good: int = Field(8, ge=1, description="Good ratings among the ready ones before a run may start.")
-    min_bad: int = Field(4, ge=1, description="Bad ratings among the ready ones before a run may start.")
+    min_good: int = Field(8, ge=1, description="Good ratings needed to start a run.")
+    min_bad: int = Field(4, ge=1, description="Bad ratings needed to start a run.")
     schedule: str = Field(
         "auto",
         pattern=r"^(auto|manual|([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d)$",
@@ -75,69 +75,66 @@ class TrainConfig(BaseModel):
     )
     base: str | None = Field(
         None,
-        description="Base weights to train on: a GGUF file, a Hugging Face directory, or a name on the Hugging Face "
-        "hub such as Qwen/Qwen3-0.6B (downloaded if need be), of the very model that the upstream serves. Unset: where "
-        "the upstream says that they lie.",
+        description="Weights of the model that the upstream serves, to train on: a GGUF file, a Hugging Face "
+        "directory, or a name on the Hugging Face hub such as Qwen/Qwen3-0.6B, which is downloaded. Unset: the path "
+        "that the upstream reports.",
     )
     device: str = Field(
         "auto",
         pattern=r"^(auto|cpu|cuda(:\d{1,2})?|shared)$",
-        description='"auto" (the GPU with most free memory, which must have room; the CPU where there is no '
-        'GPU), "shared" (the same, but never the CPU), "cuda" or "cuda:1" (that GPU, without asking for room), or '
-        '"cpu".',
+        description='"auto" (the GPU with the most free memory, if it is enough; without a GPU the CPU), "shared" '
+        '(like "auto", but never the CPU), "cuda" or "cuda:1" (that GPU, without checking its memory), or "cpu".',
     )
     quantize: Literal["none", "8bit", "4bit"] = Field(
         "none",
-        description="How the base weights are kept while training on a GPU; needs the extra quantize. Less memory, "
-        "slower.",
+        description="Quantize the base weights while training on a GPU: less memory, but slower. Needs the extra "
+        "quantize.",
     )
     objective: Annotated[str, AfterValidator(_known_objective)] = Field(
         "auto",
-        description='What to learn by: mis_po, kto, dpo, sft, critique or hybrid; "auto" chooses by the kind of '
-        "feedback. A loss of your own is given by its import path, module:function (docs/learning.md).",
+        description='Training objective: mis_po, kto, dpo, sft, critique or hybrid; "auto" chooses by the kind of '
+        "feedback. For a loss of your own, give its import path, module:function (docs/learning.md).",
     )
     baseline: Literal["batch", "ema"] = Field(
         "batch",
-        description='Of mis_po: "batch" normalises the rewards over a run; "ema" counts each one by its difference '
-        "from the moving average (.99) of those before it.",
+        description='Baseline of mis_po: "batch" normalises the rewards over a run; "ema" subtracts the moving average '
+        "(.99) of earlier rewards from each one.",
     )
     next_turn: bool = Field(
         False,
-        description="Take what a user writes right after an answer that was rated bad as the comment on it, where "
-        "there is no other. For users who say what they want in the chat; of one who just asks the next thing it "
-        "teaches nonsense.",
+        description="Use the next user message after a bad answer as the comment on it, if there is no other comment. "
+        "Only for users who react to the answer in the chat; otherwise it teaches nonsense.",
     )
     preset: Literal["careful", "balanced", "aggressive"] = Field(
-        "balanced", description="Hyper-parameters to start from."
+        "balanced", description="Default hyperparameters."
     )
     rater_weights: dict[str, Annotated[float, Field(ge=0, le=100)]] = Field(
         default_factory=dict,
-        description="How much raters count, by the name in their feedback, e.g. { alice = 2.0, judge-1 = 0.3 }; others "
-        "count 1, and 0 is not heard.",
+        description="Weights of raters by name, e.g. { alice = 2.0, judge-1 = 0.3 }. Others have weight 1; ratings "
+        "with weight 0 are ignored.",
     )
     label_noise: float | None = Field(
         None,
         ge=0,
         le=0.45,
-        description="Overrides .3: the share of ratings that may be mistaken. Each counts as far as the others bear "
-        "it out; 0: all are believed.",
+        description="Expected share of wrong ratings (default .3). Ratings that others contradict count less. 0: all "
+        "ratings count fully.",
     )
     rehearsed: int | None = Field(
         None,
         ge=0,
         le=64,
-        description="Overrides 2, and 0 where a rated prompt has no system message: plain questions that each step "
-        "goes over beside the ratings, so that the model still knows and says what nobody complained about.",
+        description="Plain questions that each training step repeats, so the model keeps its other knowledge. Default: "
+        "2, or 0 if a rated prompt has no system message.",
     )
     replay: float = Field(
         0.5,
         ge=0,
         le=1,
-        description="Ratings that the live version has learnt and a run goes over again, so that they are not "
-        "forgotten: so many for each new one.",
+        description="Older ratings that a run repeats for each new one, so they aren't forgotten.",
     )
     learning_rate: float | None = Field(
-        None, gt=0, lt=1, description="Overrides the preset, which falls with the width of the model."
+        None, gt=0, lt=1, description="Overrides the preset, which is lower for wider models."
     )
     epochs: int | None = Field(None, ge=1, le=100, description="Overrides the preset.")
     batch_size: int | None = Field(None, ge=1, le=512, description="Overrides the preset.")
@@ -146,14 +143,14 @@ class TrainConfig(BaseModel):
     keep_versions: int = Field(
         20,
         ge=1,
-        description="How many versions keep their weights: the latest ones, besides what is live, what undoing leads "
-        "to, and what is in use. What a version was and how it was judged stays known.",
+        description="How many of the latest versions keep their weights. The live version, versions in use and the "
+        "target of a rollback always keep them; metadata and verdicts are always kept.",
     )
     threads: int | None = Field(None, ge=1, description="Threads of the trainer (default: half the cores).")
     seed: int = Field(0, description="Seed of a run.")
 
     def overrides(self) -> dict[str, Any]:
-        """Return the hyper-parameters that the user set; they win over any preset."""
+        """Return the hyperparameters that the user set; they override the preset."""
         names = (
             "baseline",
             "learning_rate",
@@ -168,19 +165,19 @@ class TrainConfig(BaseModel):
 
 
 class LogConfig(BaseModel):
-    """The table ``[log]``: how long what was said is kept. Nothing is taken out unless one of them is set."""
+    """The table ``[log]``: how long completions are kept. By default, forever."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     keep_days: float | None = Field(
-        None, gt=0, description="Take completions out of the log when they are older. Unset: never."
+        None, gt=0, description="Delete completions that are older. Unset: never."
     )
     keep_completions: int | None = Field(
-        None, ge=1, description="Take the oldest out when there are more. Unset: never."
+        None, ge=1, description="Delete the oldest completions if there are more. Unset: never."
     )
     keep_rated: bool = Field(
         True,
-        description="Keep completions with feedback that counts whatever their age: training learns from them.",
+        description="Keep completions with feedback, however old: training uses them.",
     )
 
 
@@ -191,72 +188,77 @@ class Config(BaseModel):
     port: int = Field(8787, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
     upstream: str | None = Field(
         None,
-        description="URL of an OpenAI-compatible server, or several with commas between them: replicas that serve the "
-        "same model. Unset: the embedded engine.",
+        description="URL of an OpenAI-compatible server, or several URLs separated by commas for replicas of the same "
+        "model. Unset: the embedded engine.",
     )
     upstream_api_key: SecretStr | None = Field(
         None,
-        description="Key for the upstream, used when the caller sends none of its own; `burnish` and `-` stand for "
-        "none.",
+        description="Key for the upstream, used if the caller sends none; `burnish` and `-` count as none.",
     )
     model: str | None = Field(
         None,
-        description="Embedded engine: a GGUF file (default: the small model). Upstream: what `default` means there.",
+        description="Embedded engine: a GGUF file (default: the small model). Upstream: the model that `default` "
+        "stands for.",
     )
     engine: Literal["auto", "none"] = Field(
         "auto",
-        description='"auto": find out which engine the upstream is, and swap versions in it if it can; "none": never.',
+        description='"auto": detect the engine behind the upstream, and swap versions in it if possible; "none": '
+        "never.",
     )
     models_preset: Path | None = Field(
         None,
-        description="llama.cpp as upstream: the file that llama-server was given with --models-preset.",
+        description="llama.cpp as upstream: the file passed to llama-server with --models-preset.",
     )
     workers: int = Field(
         1,
         ge=1,
         le=64,
-        description="Processes that answer requests. One is enough for thousands of requests a second; more are for "
-        "machines with cores to spare, and hundreds of streams at once.",
+        description="Processes that answer requests. One handles thousands of requests per second; use more for "
+        "hundreds of streams at once, if there are cores to spare.",
     )
-    data_dir: Path = Field(default_factory=default_data_dir, description="Where log, versions and jobs live.")
+    data_dir: Path = Field(
+        default_factory=default_data_dir, description="Directory for the log, versions and jobs."
+    )
     api_key: SecretStr | None = Field(
         None, description="Key that callers must send (Authorization: Bearer … or x-burnish-key)."
     )
-    allowed_hosts: tuple[str, ...] = Field((), description="Host names accepted besides loopback's own.")
+    allowed_hosts: tuple[str, ...] = Field((), description="Host names to accept besides those of loopback.")
     allowed_origins: tuple[str, ...] = Field(
         (), description='Web pages that may call, e.g. "http://localhost:3000".'
     )
     max_body_bytes: int = Field(
         64 * 1024 * 1024, ge=1024, description="Largest request body of a completion."
     )
-    connect_timeout_s: float = Field(10, gt=0, description="Until the upstream accepts a connection.")
-    first_byte_timeout_s: float = Field(600, gt=0, description="Until the upstream begins to answer.")
-    idle_timeout_s: float = Field(300, gt=0, description="Longest silence inside an answer.")
+    connect_timeout_s: float = Field(
+        10, gt=0, description="Time limit for the upstream to accept a connection."
+    )
+    first_byte_timeout_s: float = Field(600, gt=0, description="Time limit for the first byte of an answer.")
+    idle_timeout_s: float = Field(300, gt=0, description="Longest pause within an answer.")
     total_timeout_s: float | None = Field(
         None,
         gt=0,
-        description="Until the last byte of an answer, from when the request came. Unset: no limit.",
+        description="Time limit for the whole request. Unset: no limit.",
     )
     max_connections: int = Field(
         10_000,
         ge=1,
-        description="Requests that one upstream server is given at a time; more wait for their turn.",
+        description="Requests that one upstream server gets at a time; others wait in a queue.",
     )
-    queue_timeout_s: float = Field(60, gt=0, description="Longest that they wait.")
+    queue_timeout_s: float = Field(60, gt=0, description="Longest wait in that queue.")
     request_timeout_s: float = Field(
         60,
         gt=0,
-        description="How long a client may be silent in the middle of its request; a slow one has that long, and a "
-        "second for each KiB.",
+        description="Longest pause of a client within its request. A slow client gets this time for the whole request, "
+        "plus a second per KiB.",
     )
     owners: tuple[str, ...] = Field(
         (),
-        description="Who may type /rl train, /rl rollback, /rl on and /rl off: names as in x-burnish-user; `local` are "
-        "those who send none. Unset: nobody.",
+        description="Users who may type /rl train, /rl rollback, /rl on and /rl off: names in x-burnish-user, or "
+        "`local` for requests without it. Unset: no users.",
     )
     instructions: bool = Field(
         False,
-        description="Add what a caller said of earlier answers to the system prompt, until a version has learnt it "
+        description="Add a caller's comments on earlier answers to the system prompt, until a version has learnt them "
         "(burnish instructions).",
     )
     log: LogConfig = LogConfig()
@@ -264,17 +266,17 @@ class Config(BaseModel):
 
     @property
     def log_file(self) -> Path:
-        """The database with all that was said, and what people thought of it."""
+        """The database with completions and feedback."""
         return self.data_dir / "burnish.db"
 
     @property
     def server_file(self) -> Path:
-        """While burnish runs: {"url", "pid"}, so that the commands find it."""
+        """Exists while burnish runs: {"url", "pid"}, for the commands."""
         return self.data_dir / "server.json"
 
     @property
     def upstreams(self) -> tuple[str, ...]:
-        """The URLs in ``upstream``; more than one are replicas."""
+        """The URLs in ``upstream``."""
         return tuple(self.upstream.split(",")) if self.upstream else ()
 
     @field_validator("upstream")
@@ -290,7 +292,7 @@ class Config(BaseModel):
             if parts.username or parts.password:
                 raise ValueError("must not contain a password; set upstream_api_key instead")
         if len(set(urls)) < len(urls):
-            raise ValueError("names the same server twice")
+            raise ValueError("must not contain the same server twice")
         return ",".join(urls)
 
     @field_validator("data_dir", "models_preset")
@@ -302,7 +304,7 @@ class Config(BaseModel):
     def _open_address_needs_a_key(self) -> Config:
         if not is_loopback(self.host) and self.api_key is None:
             raise ValueError(
-                f"host {self.host!r} can be reached from other machines: set api_key, or listen on 127.0.0.1"
+                f"other machines can reach host {self.host!r}: set api_key, or listen on 127.0.0.1"
             )
         return self
 

@@ -1,7 +1,7 @@
-"""Agents that burnish knows how to connect, and how their settings are changed without harm."""
+"""Agents that burnish can connect, and safe changes of their settings."""
 
 from burnish.proxy.agents import connection
-from burnish.proxy.agents.base import Agent, Change, Home, Place
+from burnish.proxy.agents.base import Agent, Change, Home, Place, is_own
 from burnish.proxy.agents.by_hand import Aider, OpenWebUI
 from burnish.proxy.agents.claude_code import ClaudeCode
 from burnish.proxy.agents.cline import Cline
@@ -10,7 +10,6 @@ from burnish.proxy.agents.continue_dev import Continue
 from burnish.proxy.agents.llm import Llm
 from burnish.proxy.agents.openclaw import OpenClaw
 from burnish.proxy.agents.opencode import OpenCode
-from burnish.proxy.agents.places import is_own
 from burnish.proxy.agents.qwen_code import QwenCode
 
 _ALL: tuple[Agent, ...] = (
@@ -26,6 +25,6 @@ _ALL: tuple[Agent, ...] = (
     OpenWebUI(),
 )
 AGENTS: dict[str, Agent] = {agent.name: agent for agent in _ALL}
-"""By the name that people type."""
+"""All agents by their names on the command line."""
 
 __all__ = ["AGENTS", "Agent", "Change", "Home", "Place", "connection", "is_own"]

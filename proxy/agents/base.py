@@ -1,98 +1,112 @@
-"""What an agent is to burnish: the files that decide where it asks, and what they must say."""
+"""The interface of an agent: the settings that make it use burnish."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from typing import ClassVar, Protocol
+from urllib.parse import urlsplit
 
 Keys = tuple[str | int, ...]
-"""A way through settings."""
+"""A path through nested settings."""
 OPENAI_KEY = "OPENAI_API_KEY"
-"""Where most agents look for the key of what answers."""
+"""Environment variable in which most agents look for the upstream's key."""
 BURNISH_KEY = "BURNISH_API_KEY"
-"""Where burnish's own commands look for the key of burnish."""
+"""Environment variable in which burnish's commands look for burnish's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where burnish is, and what an agent is to ask there."""
+    """The settings that an agent needs in order to use burnish."""
 
     url: str
-    """Its root, without a slash at the end."""
+    """Root of burnish, without a trailing slash."""
     model: str = "default"
     renames: bool = True
-    """Whether the agent must ask for ``model``, since what answers knows none of the names that it uses by itself."""
+    """Whether the agent must request ``model``, because the upstream doesn't know the agent's default models."""
     own_credentials: bool = False
-    """Whether the agent must bring a key for what answers; else none is needed, or burnish has one."""
+    """Whether the agent must send the upstream's key itself, because burnish has none."""
     key: str | None = None
-    """burnish's own api_key, where it wants one."""
+    """burnish's api_key, if one is set."""
     hook: str = "burnish hook"
-    """The shell command that carries out ``/rl``."""
+    """The shell command that runs ``/rl`` commands."""
 
     @property
     def api(self) -> str:
-        """The root of its OpenAI-compatible API."""
+        """Root of the OpenAI-compatible API."""
         return f"{self.url}/v1"
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where a person's files are."""
+    """The user's home directory and environment."""
 
     path: Path = field(default_factory=Path.home)
     env: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def named(self, variable: str, default: str) -> Path:
-        """Return the folder or file that a variable names, else one below the home folder (unless it is absolute)."""
+        """Return the path in a variable, else ``default``, relative to the home directory."""
         value = self.env.get(variable)
         return Path(value).expanduser() if value else self.path / default
 
     def config(self, name: str) -> Path:
-        """Return a program's folder below ``XDG_CONFIG_HOME``."""
+        """Return a program's directory in ``XDG_CONFIG_HOME``."""
         return self.named("XDG_CONFIG_HOME", ".config") / name
 
 
 class Change(Protocol):
-    """What is to become of one file."""
+    """A change of one file."""
 
     @property
-    def path(self) -> Path:
-        """The file."""
-        ...
+    def path(self) -> Path: ...
 
     @property
     def kind(self) -> str:
-        """How it is taken back: a key of ``KINDS``."""
+        """How to undo it: a key of ``KINDS``."""
         ...
 
     @property
     def units(self) -> Collection[Keys]:
-        """Tables of settings that are all ours."""
+        """Tables of settings that belong to burnish as a whole."""
         ...
 
     def made(self, text: str | None) -> str:
-        """Return the file's text with the change; None: there is no file. Raises ValueError."""
+        """Apply the change to the text of the file (None: no file). Raises ValueError."""
         ...
 
 
 class Agent(Protocol):
-    """A program that asks models."""
+    """A program that uses models."""
 
     name: ClassVar[str]
-    """As people type it."""
+    """Name on the command line."""
     title: ClassVar[str]
     rating: ClassVar[str]
-    """How an answer is rated in it."""
-    own_key: ClassVar[str] = f"{OPENAI_KEY} where it runs"
-    """Whence it takes a key of its own."""
+    """The text that rates an answer in this agent."""
+    own_key: ClassVar[str] = f"{OPENAI_KEY} in its environment"
+    """Where the agent gets its own key from."""
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Return what must change so that it asks burnish; nothing where that can only be done by hand."""
+        """Return the changes that make the agent use burnish; none if the user must make them by hand."""
         return ()
 
     def by_hand(self, place: Place) -> str:
-        """Return what a person has to do besides, or instead; "" where nothing is left."""
-        return f"It brings its own key: {self.own_key}" if place.own_credentials else ""
+        """Return instructions for the steps that the user must do by hand; "" if there are none."""
+        return f"It uses its own key: {self.own_key}" if place.own_credentials else ""
+
+
+OWN_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa")
+
+
+def is_own(upstream: str) -> bool:
+    """Whether an upstream is on this machine or its network: it then has no vendor's models and needs no key."""
+    if upstream.startswith("embedded:"):
+        return True
+    host = urlsplit(upstream.partition(",")[0]).hostname or ""
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return "." not in host or host.endswith(OWN_SUFFIXES)

@@ -1,4 +1,4 @@
-"""Agents that are told by environment variables or in their own interface: what to set there."""
+"""Agents that the user sets up by hand, with environment variables or in their interface."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from typing import ClassVar
 from burnish.proxy.agents.base import OPENAI_KEY, Agent, Place
 from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
-WHOSE = (
+USER_VARIABLES = (
     "ENABLE_FORWARD_USER_INFO_HEADERS=true",
     "FORWARD_USER_INFO_HEADER_USER_ID=x-burnish-user",
     "FORWARD_SESSION_INFO_HEADER_CHAT_ID=x-burnish-session",
 )
-"""What makes Open WebUI say whose request it is, and in which chat."""
+"""Make Open WebUI send the user and the chat of each request."""
 
 
 class Aider(Agent):
-    """``aider``, which has a file of settings in each project."""
+    """``aider``: it has a settings file in each project."""
 
     name: ClassVar[str] = "aider"
     title: ClassVar[str] = "aider"
     rating: ClassVar[str] = "a space, then /rl good"
 
     def by_hand(self, place: Place) -> str:
-        """Return how it is started."""
         key = "" if place.own_credentials else f"{OPENAI_KEY}={place.key or ANY_KEY} "
         command = f"OPENAI_API_BASE={place.api} {key}aider --model openai/{place.model}"
         if not (place.own_credentials and place.key):
@@ -36,21 +35,20 @@ class Aider(Agent):
 
 
 class OpenWebUI(Agent):
-    """Open WebUI, whose settings are in its database."""
+    """Open WebUI: its settings are in its database."""
 
     name: ClassVar[str] = "open-webui"
     title: ClassVar[str] = "Open WebUI"
     rating: ClassVar[str] = "/rl good"
 
     def by_hand(self, place: Place) -> str:
-        """Return what to set."""
         key = f"your {OPENAI_KEY}" if place.own_credentials else place.key or ANY_KEY
         both = place.own_credentials and place.key
         header = f'  headers  {{"{KEY_HEADER}": "{place.key}"}}\n' if both else ""
         return (
             "In Open WebUI: Admin Panel → Settings → Connections → OpenAI API → +, with\n"
             f"  URL  {place.api}\n  key  {key}\n{header}"
-            f"or before its first start: OPENAI_API_BASE_URL={place.api} {OPENAI_KEY}={key}\n"
-            "Where several people use it, so that each one's ratings are their own:\n"
-            f"  {' '.join(WHOSE)}"
+            f"or, before its first start, in its environment: OPENAI_API_BASE_URL={place.api} {OPENAI_KEY}={key}\n"
+            "If several people use it, also set these, to keep their ratings apart:\n"
+            f"  {' '.join(USER_VARIABLES)}"
         )

@@ -1,4 +1,4 @@
-"""Kinds of changes: entries in settings, and files that are all ours. How each is made, and taken back."""
+"""Kinds of changes: entries in settings, and files of burnish's own. How to make and undo each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from burnish.proxy.agents.yaml_items import YamlItem, without_item
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings that are to say our entries as well."""
+    """Entries to add to a settings file."""
 
     path: Path
     format: Format
@@ -23,22 +23,19 @@ class Settings:
 
     @property
     def kind(self) -> str:
-        """The format's name."""
         return self.format.name
 
     @property
     def units(self) -> Collection[Keys]:
-        """The tables among the entries."""
         return units_of(self.entries)
 
     def made(self, text: str | None) -> str:
-        """Return the settings with our entries. Raises ValueError."""
         return with_entries(self.format, text or "", self.entries)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnFile:
-    """A file that is all ours."""
+    """A file that belongs to burnish."""
 
     path: Path
     text: str
@@ -46,31 +43,29 @@ class OwnFile:
     units: ClassVar[Collection[Keys]] = ()
 
     def made(self, text: str | None) -> str:
-        """Return our text. Raises ValueError where somebody else's stands."""
+        """Raises ValueError if the file has another content."""
         if text not in (None, self.text):
-            raise ValueError("somebody else's file has this name")
+            raise ValueError("a file of another program has this name")
         return self.text
 
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A file for a program of ours to write into: whatever it says, it goes."""
+    """A file that a plugin of burnish writes; undoing deletes it, whatever its content."""
 
     path: Path
     kind: ClassVar[str] = "scratch"
     units: ClassVar[Collection[Keys]] = ()
 
     def made(self, text: str | None) -> str:
-        """Return what it says already."""
         return text or ""
 
 
-TakeBack = Callable[[str, str, str, Collection[Keys]], str]
-"""From a file's text as it is now, as it was before, as we made it, and our tables: its text without ours. Raises
-ValueError."""
+Undo = Callable[[str, str, str, Collection[Keys]], str]
+"""(text now, text before, text after our change, our tables) → text without our change. Raises ValueError."""
 
 
-def _settings(how: Format) -> TakeBack:
+def _settings(how: Format) -> Undo:
     return lambda now, before, after, units: without_entries(how, now, before, after, units)
 
 
@@ -83,14 +78,14 @@ def _nothing(now: str, before: str, after: str, units: Collection[Keys]) -> str:
 
 
 def _file(now: str, before: str, after: str, units: Collection[Keys]) -> str:
-    raise ValueError("somebody changed it since; delete it by hand if it is not needed")
+    raise ValueError("the file was changed since; delete it by hand if you don't need it")
 
 
-KINDS: Mapping[str, TakeBack] = {
+KINDS: Mapping[str, Undo] = {
     Json.name: _settings(Json()),
     Toml.name: _settings(Toml()),
     YamlItem.kind: _item,
     OwnFile.kind: _file,
     Scratch.kind: _nothing,
 }
-"""How changes are taken back where the file was changed since."""
+"""How to undo each kind of change in a file that was changed since."""

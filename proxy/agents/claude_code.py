@@ -12,15 +12,15 @@ from burnish.proxy.agents.json_text import END
 from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
 MODELS = ("ANTHROPIC_MODEL", *(f"ANTHROPIC_DEFAULT_{name}_MODEL" for name in ("OPUS", "SONNET", "HAIKU")))
-"""Which model answers, and what its short names mean: sub-agents and titles go by those."""
+"""The model, and the models for its short names, which sub-agents and titles use."""
 OWN_KEY, TOKEN = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
-"""Claude Code wants a login, a key or a token before it asks anybody; it sends a key beside a token."""
+"""Claude Code needs a login, a key or a token. It sends a key along with a token."""
 
-# Without this file Claude Code knows no /rl, and the hook is never asked. Should it not be asked all the same, what
-# the file says goes to the model as a message, and burnish finds the command there.
+# Claude Code runs the hook only if this file defines /rl. If the hook doesn't run, the text of the file is sent to the
+# model as a message, and burnish finds the command in it.
 COMMAND = """\
 ---
-description: Rate the answer before (burnish)
+description: Rate the last answer (burnish)
 argument-hint: good | bad [why] | 1…5 | fix <the reply you wanted> | undo | status | help
 disable-model-invocation: true
 ---
@@ -34,16 +34,16 @@ class ClaudeCode(Agent):
     name: ClassVar[str] = "claude-code"
     title: ClassVar[str] = "Claude Code"
     rating: ClassVar[str] = "/rl good"
-    own_key: ClassVar[str] = f"its login, or {OWN_KEY} where it runs"
+    own_key: ClassVar[str] = f"its login, or {OWN_KEY} in its environment"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Point it at burnish; a hook answers ``/rl`` without asking the model."""
+        """A hook answers ``/rl`` without the model."""
         folder = home.named("CLAUDE_CONFIG_DIR", ".claude")
         env = {"ANTHROPIC_BASE_URL": place.url}
         if place.renames:
             env |= dict.fromkeys(MODELS, place.model)
         if not place.own_credentials:
-            # A key in the shell is Anthropic's, and no business of what answers here.
+            # A key in the shell is for Anthropic; don't send it to another upstream.
             env |= {TOKEN: place.key or ANY_KEY, OWN_KEY: ""}
         elif place.key:
             env["ANTHROPIC_CUSTOM_HEADERS"] = f"{KEY_HEADER}: {place.key}"

@@ -12,9 +12,9 @@ from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
 PROVIDER = "openai-compatible"
 VERSION = 1
-"""Of the file's form."""
-LONG_AGO = "2026-01-01T00:00:00.000Z"
-"""Cline wants to know when a provider was set, and writes that anew each time it is used."""
+"""Version of the file format."""
+UPDATED_AT = "2026-01-01T00:00:00.000Z"
+"""Cline requires a date, and updates it at each use."""
 
 
 class Cline(Agent):
@@ -25,14 +25,13 @@ class Cline(Agent):
     rating: ClassVar[str] = "/rl good"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Set the provider, and pick it."""
         data = home.named("CLINE_DATA_DIR", str(home.named("CLINE_DIR", ".cline") / "data"))
         settings: dict[str, Any] = {"provider": PROVIDER, "model": place.model, "baseUrl": place.api}
         if not place.own_credentials:
             settings["apiKey"] = place.key or ANY_KEY
         elif place.key:
             settings["headers"] = {KEY_HEADER: place.key}
-        provider = {"settings": settings, "updatedAt": LONG_AGO, "tokenSource": "manual"}
+        provider = {"settings": settings, "updatedAt": UPDATED_AT, "tokenSource": "manual"}
         entries: list[tuple[tuple[str, ...], Any]] = [
             (("version",), VERSION),
             (("lastUsedProvider",), PROVIDER),

@@ -1,4 +1,4 @@
-"""Codex: a provider in ``config.toml``. Its terminal interface keeps what begins with a slash, hence the space."""
+"""Codex: a provider in ``config.toml``. Its terminal doesn't send text that begins with a slash, hence the space."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ class Codex(Agent):
     name: ClassVar[str] = "codex"
     title: ClassVar[str] = "Codex"
     rating: ClassVar[str] = "a space, then /rl good"
-    own_key: ClassVar[str] = f"{OPENAI_KEY} where it runs, or that of codex login --with-api-key before this"
+    own_key: ClassVar[str] = (
+        f"{OPENAI_KEY} in its environment, or the key of an earlier codex login --with-api-key"
+    )
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Make burnish its provider, over the Responses API, which is all that it speaks."""
+        """Codex speaks only the Responses API."""
         folder = home.named("CODEX_HOME", ".codex")
         provider: dict[str, Any] = {"name": "burnish", "base_url": place.api, "wire_api": "responses"}
-        if place.own_credentials and not home.env.get(OPENAI_KEY) and _was_told_a_key(folder):
+        if place.own_credentials and not home.env.get(OPENAI_KEY) and _has_stored_key(folder):
             provider["requires_openai_auth"] = True
         elif place.own_credentials:
-            provider["env_key"] = OPENAI_KEY  # where it looks for no other
+            provider["env_key"] = OPENAI_KEY
         if place.key:
             provider["http_headers"] = {KEY_HEADER: place.key}
         entries = [(("model",), place.model), (("model_provider",), "burnish"), (PROVIDER, provider)]
         return (Settings(folder / "config.toml", Toml(), entries),)
 
 
-def _was_told_a_key(folder: Path) -> bool:
-    """Whether ``codex login --with-api-key`` has left one there; a login at ChatGPT opens nothing else."""
+def _has_stored_key(folder: Path) -> bool:
+    """Whether ``codex login --with-api-key`` stored a key. A ChatGPT login works only at OpenAI."""
     try:
         now = files.read(folder / "auth.json")
         return bool(now and Json().parse(now[0]).get(OPENAI_KEY))

@@ -1,4 +1,4 @@
-"""Connecting an agent and taking that back, with a record of what its files were and what was made of them."""
+"""Connect and disconnect an agent, with a record of its files before and after."""
 
 from __future__ import annotations
 
@@ -15,27 +15,26 @@ from burnish.proxy.agents.changes import KINDS
 from burnish.proxy.errors import ConfigError
 
 FOLDER = "connections"
-"""In the data directory: a record for each connected agent."""
+"""Directory in the data directory, with a record for each connected agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was made of one file."""
+    """The change of one file, as recorded."""
 
     path: str
     kind: str
-    """That of the change."""
     mode: int
-    """Permission bits before; of a new file, those that it was given."""
+    """Permission bits before the change; of a new file, its first ones."""
     before: str | None
-    """Its text, less what an earlier connection had put there; None: there was no file."""
+    """Text before the change and without earlier connections; None: there was no file."""
     after: str
     folders: tuple[str, ...]
-    """Those that were made for it, innermost first."""
+    """Directories created for it, innermost first."""
     units: tuple[Keys, ...] = ()
-    """Tables of settings that are all ours."""
+    """Tables of settings that belong to burnish as a whole."""
     private: bool = False
-    """Whether nobody but its owner may read it, now that a key stands in it."""
+    """Whether only its owner may read it, because it contains a key."""
 
     @property
     def mode_made(self) -> int:
@@ -45,7 +44,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What is to be made of one file, and what it is now."""
+    """The change of one file, and its present state."""
 
     written: Written
     now: str | None
@@ -53,30 +52,29 @@ class Planned:
 
     @property
     def changes(self) -> bool:
-        """Whether anything is left to do."""
         return self.written.after != self.now or self.written.mode_made != self.mode
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What became of one file."""
+    """The result for one file."""
 
     path: Path
     what: Literal["changed", "unchanged", "restored", "removed", "left"]
-    """restored: it says what it said before; removed: it was burnish's; left: it still says what burnish put there."""
+    """restored: its old content is back; removed: it belonged to burnish; left: burnish's change couldn't be undone."""
     why: str = ""
-    """Of left."""
+    """The reason for "left"."""
 
 
 def connect(changes: Sequence[Change], record: Path, *, private: bool = False) -> list[Done]:
-    """Make an agent's changes, all or none; where they were made before, anew. Raises ConfigError.
+    """Make all changes of an agent, or none. Repeats earlier ones. Raises ConfigError.
 
-    ``private``: a key is among them, so nobody but their owner may read the files while they are connected.
+    ``private``: the changes contain a key, so only the owner may read the files while the agent is connected.
     """
     earlier = {written.path: written for written in recorded(record)}
     plan = [_planned(change, earlier.get(str(change.path)), private) for change in changes]
     replaced = {each.written.path for each in plan}
-    # The record first: whatever happens between here and the last file, it can be taken back.
+    # The record comes first: even after a crash in the middle, everything can be undone.
     kept = [written for path, written in earlier.items() if path not in replaced]
     _record(record, [*kept, *(each.written for each in plan)])
     for index, each in enumerate(plan):
@@ -89,38 +87,36 @@ def connect(changes: Sequence[Change], record: Path, *, private: bool = False) -
                 with suppress(OSError):
                     _put_back(done.written, done.now, done.mode)
             _record(record, list(earlier.values()))
-            raise ConfigError(f"{written.path} cannot be written: {error.strerror}") from error
+            raise ConfigError(f"can't write {written.path}: {error.strerror}") from error
     return [Done(Path(each.written.path), "changed" if each.changes else "unchanged") for each in plan]
 
 
 def disconnect(record: Path) -> list[Done]:
-    """Take back what a record says, byte for byte where nobody changed a file since. Raises ConfigError."""
-    done = {written: _taken_back(written) for written in recorded(record)}
-    # What is left can be taken back once it is mended.
+    """Undo a record; byte for byte in files that are unchanged since. Raises ConfigError."""
+    done = {written: _undone(written) for written in recorded(record)}
+    # Files that are left can be undone later, once they are fixed.
     _record(record, [written for written, each in done.items() if each.what == "left"])
     return list(done.values())
 
 
 def recorded(record: Path) -> list[Written]:
-    """Return what was made of an agent's files; nothing when it is not connected. Raises ConfigError."""
+    """Return the recorded changes; none if the agent isn't connected. Raises ConfigError."""
     try:
-        said = json.loads(record.read_text(encoding="utf-8"))["files"]
-        return [_written(each) for each in said]
+        content = json.loads(record.read_text(encoding="utf-8"))["files"]
+        return [_written(each) for each in content]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise ConfigError(
-            f"{record}, where burnish keeps what it changed, cannot be read: {error}"
-        ) from error
+        raise ConfigError(f"can't read {record}, the record of the changed files: {error}") from error
 
 
-def _written(said: dict[str, Any]) -> Written:
-    lists = {"folders": tuple(said["folders"]), "units": tuple(map(tuple, said["units"]))}
-    return Written(**said | lists)
+def _written(content: dict[str, Any]) -> Written:
+    lists = {"folders": tuple(content["folders"]), "units": tuple(map(tuple, content["units"]))}
+    return Written(**content | lists)
 
 
 def _planned(change: Change, earlier: Written | None, private: bool) -> Planned:
-    """Return what is to be made of a file. Raises ConfigError."""
+    """Work out the change of a file. Raises ConfigError."""
     path = change.path
     try:
         now, mode = files.read(path) or (None, files.OWNER_ONLY)
@@ -128,7 +124,7 @@ def _planned(change: Change, earlier: Written | None, private: bool) -> Planned:
         after = change.made(before)
     except (ValueError, RecursionError) as error:
         raise ConfigError(
-            f"{path} was left as it is: {error}. To write it there yourself: burnish connect … --print"
+            f"{path} wasn't changed: {error}. To see the settings and add them yourself: burnish connect … --print"
         ) from error
     folders = earlier.folders if earlier else tuple(map(str, files.missing_folders(path)))
     mode_before = _mode_before(earlier, mode) if earlier else mode
@@ -138,7 +134,7 @@ def _planned(change: Change, earlier: Written | None, private: bool) -> Planned:
     return Planned(written, now, mode)
 
 
-def _taken_back(written: Written) -> Done:
+def _undone(written: Written) -> Done:
     path = Path(written.path)
     try:
         now, mode = files.read(path) or (None, written.mode)
@@ -147,14 +143,14 @@ def _taken_back(written: Written) -> Done:
             return Done(path, "unchanged")
         _put_back(written, rest, _mode_before(written, mode))
     except OSError as error:
-        return Done(path, "left", f"it cannot be written: {error.strerror}")
+        return Done(path, "left", f"can't write it: {error.strerror}")
     except (ValueError, RecursionError) as error:
         return Done(path, "left", str(error))
     return Done(path, "removed" if rest is None else "restored")
 
 
 def _mode_before(written: Written, now: int) -> int:
-    """Return the permission bits that a file had before, unless somebody changed them since."""
+    """Return the old permission bits, or the present ones if they were changed since."""
     return written.mode if now == written.mode_made else now
 
 
@@ -167,7 +163,7 @@ def _put_back(written: Written, text: str | None, mode: int) -> None:
 
 
 def _without(written: Written, now: str) -> str | None:
-    """Return a file's text less what was put there; None: there is nothing left of it. Raises ValueError."""
+    """Return the text of a file without our change; None if nothing is left. Raises ValueError."""
     if now in (written.before, written.after):
         return written.before
     rest = KINDS[written.kind](now, written.before or "", written.after, written.units)
@@ -183,6 +179,4 @@ def _record(record: Path, written: list[Written]) -> None:
         content = {"files": [asdict(each) for each in written]}
         files.write(record, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
-        raise ConfigError(
-            f"{record}, where burnish keeps what it changes, cannot be written: {error}"
-        ) from error
+        raise ConfigError(f"can't write {record}, the record of the changed files: {error}") from error

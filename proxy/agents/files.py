@@ -20,11 +20,11 @@ def read(path: Path) -> tuple[str, int] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ValueError(f"it cannot be read: {error.strerror}") from error
+        raise ValueError(f"can't read it: {error.strerror}") from error
     try:
         return content.decode(), mode & 0o7777
     except UnicodeDecodeError as error:
-        raise ValueError("it is not UTF-8") from error
+        raise ValueError("it isn't UTF-8") from error
 
 
 def write(path: Path, text: str, mode: int = OWNER_ONLY) -> None:

@@ -65,7 +65,7 @@ class Toml:
                 table[name] = tomlkit.table(is_super_table=depth + 1 < len(tables))
             table = table[name]
             if not isinstance(table, dict):
-                raise ValueError(f"{'.'.join(map(str, path[: depth + 1]))} is not a table")
+                raise ValueError(f"{'.'.join(map(str, path[: depth + 1]))} isn't a table")
         table[key] = value
         return tomlkit.dumps(document)
 

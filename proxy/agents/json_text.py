@@ -40,7 +40,7 @@ def parse(text: str) -> dict[str, Any]:
         return {}
     parsed = json.loads(text)
     if not isinstance(parsed, dict):
-        raise ValueError(f"it holds {type(parsed).__name__}, not an object")
+        raise ValueError(f"it contains {type(parsed).__name__}, not an object")
     return parsed
 
 
@@ -165,4 +165,4 @@ def _refuse_other(text: str, start: int, path: Path, depth: int) -> None:
     """Refuse a path that goes through something else than it says."""
     bracket, wanted = ("[", "a list") if path[depth] == END else ("{", "an object")
     if text[start] != bracket:
-        raise ValueError(f"{'.'.join(map(str, path[:depth])) or 'it'} is not {wanted}")
+        raise ValueError(f"{'.'.join(map(str, path[:depth])) or 'it'} isn't {wanted}")

@@ -17,28 +17,28 @@ from burnish.proxy.agents.formats import Format
 from burnish.proxy.agents.json_text import END
 
 Entries = Sequence[tuple[Path, Any]]
-"""What settings are to say: paths and values; a path that ends in END is an element of a list."""
+"""Paths and values to set. A path that ends in END adds an element to a list."""
 
 
 class _Nothing:
-    """What stands where nothing does."""
+    """Marks a missing value."""
 
 
 NOTHING = _Nothing()
 
 
 class Difference(NamedTuple):
-    """One thing that two settings say differently."""
+    """One difference between two settings."""
 
     path: Path
     before: Any
-    """NOTHING: it was not there."""
+    """NOTHING: it wasn't there."""
     after: Any
-    """NOTHING: it is no longer there, since a table of ours stands where it was a part of another."""
+    """NOTHING: it is gone, because a table of ours replaced the one that it was in."""
 
 
 def with_entries(how: Format, text: str, entries: Entries) -> str:
-    """Return settings that say our entries as well. Raises ValueError when they cannot."""
+    """Add entries to settings. Raises ValueError if that isn't possible."""
     wanted = how.parse(text)
     new = text
     for path, value in entries:
@@ -47,19 +47,18 @@ def with_entries(how: Format, text: str, entries: Entries) -> str:
         new = how.put(new, path, value)
         _set(wanted, path, value)
     if how.parse(new) != wanted:
-        raise ValueError("it is written in a way that burnish cannot change safely")
+        raise ValueError("burnish can't safely change a file that is written like this")
     return new
 
 
 def units_of(entries: Entries) -> frozenset[Path]:
-    """Return the paths of the tables among some entries."""
     return frozenset(path for path, value in entries if isinstance(value, dict) and path[-1] != END)
 
 
 def without_entries(
     how: Format, text: str, before: str, after: str, units: Collection[Path] = frozenset()
 ) -> str:
-    """Return settings as they are now, less what made ``after`` of ``before``. Raises ValueError."""
+    """Undo in ``text`` the change from ``before`` to ``after``. Raises ValueError."""
     for path, old, ours in differences(how.parse(before), how.parse(after), units):
         now = _at(how.parse(text), path[:-1] if path[-1] == END else path)
         if path[-1] == END:
@@ -73,7 +72,7 @@ def without_entries(
 def differences(
     before: Mapping[str, Any], after: Mapping[str, Any], units: Collection[Path], path: Path = ()
 ) -> Iterator[Difference]:
-    """Yield what was set, a unit before what is in it; any other container that was made comes last, empty by then."""
+    """Yield the differences: a unit comes before its contents, any other new container after them."""
     for key, value in after.items():
         here, old = (*path, key), before.get(key, NOTHING)
         made = old is NOTHING
@@ -92,7 +91,7 @@ def differences(
 
 
 def _holds(now: Any, ours: Any) -> bool:
-    """Whether all that we wrote is still there, and something was added at most."""
+    """Whether all that we wrote is still there, possibly with additions."""
     if isinstance(now, dict) and isinstance(ours, dict) and ours:
         return all(key in now and _holds(now[key], value) for key, value in ours.items())
     return bool(now == ours)
@@ -107,7 +106,7 @@ def _at(settings: Any, path: Path) -> Any:
 
 
 def _set(settings: dict[str, Any], path: Path, value: Any) -> None:
-    """Do with values what ``put`` does with text."""
+    """Like ``put``, but on parsed settings."""
     here: Any = settings
     for key, inner in pairwise(path):
         here = here.setdefault(key, [] if inner == END else {})

@@ -1,6 +1,6 @@
 """OpenClaw: a provider in ``openclaw.json``, and a plugin for reactions in channels.
 
-What begins with ``/rl`` goes through it as a message.
+It sends ``/rl`` commands as messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
 PLUGIN = Path(__file__).parent / "openclaw_plugin"
 SENT = "sent.json"
-"""Where the plugin remembers which answers are in which messages."""
+"""The plugin's record of the answers in each message."""
 
 
 class OpenClaw(Agent):
@@ -29,7 +29,7 @@ class OpenClaw(Agent):
     rating: ClassVar[str] = "/rl good"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Make burnish its provider, the model there its first choice, and have it load the plugin."""
+        """Make burnish the provider, its model the first choice, and load the plugin."""
         settings = _file(home)
         folder = settings.parent / "burnish"
         provider: dict[str, Any] = {"baseUrl": place.api, "api": "openai-completions"}
@@ -55,12 +55,12 @@ def _allows_only_some(settings: Path) -> bool:
         now = files.read(settings)
         return bool(now and Json().parse(now[0]).get("plugins", {}).get("allow"))
     except (ValueError, AttributeError):
-        return False  # whoever changes the file says what is wrong with it
+        return False  # changing the file will raise the error
 
 
 def _plugin(place: Place) -> dict[str, Any]:
     config = {"url": place.url} | ({"key": place.key} if place.key else {})
-    # To know which answer is in which message, it sees what the model says, and who is answered.
+    # The plugin reads replies and recipients to match answers with messages.
     return {"enabled": True, "hooks": {"allowConversationAccess": True}, "config": config}
 
 

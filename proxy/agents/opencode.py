@@ -19,10 +19,10 @@ class OpenCode(Agent):
     name: ClassVar[str] = "opencode"
     title: ClassVar[str] = "opencode"
     rating: ClassVar[str] = "/rl good"
-    own_key: ClassVar[str] = f"{OPENAI_KEY} where it runs, or that of opencode auth login for burnish"
+    own_key: ClassVar[str] = f"{OPENAI_KEY} in its environment, or the key of opencode auth login for burnish"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Make burnish its provider; the text of its command ``/rl`` is a message, which burnish answers itself."""
+        """The command ``/rl`` sends a message, which burnish answers itself."""
         options: dict[str, Any] = {"baseURL": place.api}
         if place.key:
             options["headers"] = {KEY_HEADER: place.key}
@@ -33,17 +33,17 @@ class OpenCode(Agent):
             "models": {place.model: {"name": place.model}},
         }
         if place.own_credentials:
-            provider["env"] = [OPENAI_KEY]  # or what `opencode auth login` was told
-        command = {"template": "/rl $ARGUMENTS", "description": "Rate the answer before (burnish)"}
+            provider["env"] = [OPENAI_KEY]  # or the key of `opencode auth login`
+        command = {"template": "/rl $ARGUMENTS", "description": "Rate the last answer (burnish)"}
         model = f"burnish/{place.model}"
         entries = [
-            (("$schema",), SCHEMA),  # which it adds itself otherwise
+            (("$schema",), SCHEMA),  # opencode would add it
             (("provider", "burnish"), provider),
             (("model",), model),
             (("command", "rl"), command),
         ]
         folder = home.config("opencode")
-        # Of two files in one folder, opencode lets the one that may hold comments decide.
+        # If both files exist, opencode prefers the one with comments.
         with_comments = folder / "opencode.jsonc"
         usual = with_comments if with_comments.exists() else folder / "opencode.json"
         return (Settings(home.named("OPENCODE_CONFIG", str(usual)), Json(), entries),)

@@ -11,11 +11,11 @@ from burnish.proxy.agents.formats import Json
 from burnish.proxy.agents.json_text import END
 from burnish.proxy.client_headers import ANY_KEY, KEY_HEADER
 
-# The text is a message, which burnish answers itself.
+# The command sends a message, which burnish answers itself.
 NO_KEY = "BURNISH_ANY_KEY"
 COMMAND = """\
 ---
-description: Rate the answer before (burnish)
+description: Rate the last answer (burnish)
 ---
 /rl {{args}}
 """
@@ -29,11 +29,10 @@ class QwenCode(Agent):
     rating: ClassVar[str] = "/rl good"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Add burnish to its models, and pick it."""
         folder = home.named("QWEN_HOME", ".qwen")
         model: dict[str, Any] = {"id": place.model, "name": "burnish", "baseUrl": place.api}
-        # It asks nobody without a key, which it takes from a variable; one that opens nothing is not to be taken for
-        # the key of a burnish that is started in its shell.
+        # Qwen Code requires a key, in a variable. A placeholder must not be in BURNISH_API_KEY, because a burnish that
+        # is started in the same shell would use it.
         variable = BURNISH_KEY if place.key else NO_KEY
         model["envKey"] = OPENAI_KEY if place.own_credentials else variable
         if place.own_credentials and place.key:

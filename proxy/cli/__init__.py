@@ -1,4 +1,4 @@
-"""What a person types. One file a group of commands; all but ``up`` and ``doctor`` are clients of a running burnish."""
+"""The command line. One file per group of commands; most commands are clients of a running burnish."""
 
 from burnish.proxy.cli.commands import app, main
 

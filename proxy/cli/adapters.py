@@ -1,4 +1,4 @@
-"""``burnish adapters``: the versions, why they are (not) live, and changing that."""
+"""``burnish adapters``: list, show, promote and roll back versions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from rich.table import Table
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.explain import explain
-from burnish.proxy.cli.terminal import Json, Url, console, print_json, short
+from burnish.proxy.cli.terminal import Json, Url, console, print_json, short, version_name
 
 
 class Format(StrEnum):
-    """Formats of adapters."""
-
     peft = "peft"
     gguf = "gguf"
     mlx = "mlx"
@@ -27,9 +25,9 @@ class Format(StrEnum):
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 Number = Annotated[
-    str, typer.Argument(metavar="N", help='A version, e.g. 7 or v7; "base" is the bare model.')
+    str, typer.Argument(metavar="N", help='A version such as 7 or v7; "base" is the base model.')
 ]
-Reason = Annotated[str | None, typer.Option(help="Why, for the history.")]
+Reason = Annotated[str | None, typer.Option(help="Reason to keep in the history.")]
 
 STYLES = {"live": "bold green", "rejected": "red", "retired": "dim", "pruned": "dim", "candidate": "yellow"}
 
@@ -44,14 +42,14 @@ def list_(url: Url = None, as_json: Json = False) -> None:
     table = Table(box=None, header_style="dim", pad_edge=False)
     for column in ("version", "state", "from", "ratings", "why"):
         table.add_column(column)
-    base = "[bold green]live[/]" if found["live"] == 0 else "[dim]there[/]"
-    table.add_row("base", base, "", "", "[dim]the bare model[/]")
+    base = "[bold green]live[/]" if found["live"] == 0 else "[dim]available[/]"
+    table.add_row("base", base, "", "", "[dim]the base model[/]")
     for each in found["adapters"]:
         style = STYLES.get(each["state"], "")
         table.add_row(
             f"v{each['version']}",
             f"[{style}]{each['state']}[/]",
-            spoken(each["parent"]),
+            version_name(each["parent"]),
             str(each["ratings"]),
             short(each["reason"], 100),
         )
@@ -60,7 +58,7 @@ def list_(url: Url = None, as_json: Json = False) -> None:
 
 @app.command()
 def show(number: Number, url: Url = None, as_json: Json = False) -> None:
-    """Show where a version came from, why the gate let it pass or not, and what it answers now and before."""
+    """Show the origin of a version, the verdict of the gate, and replies before and after."""
     version = Proxy(url).get(f"/burnish/adapters/{read_number(number)}")
     if as_json:
         print_json(version)
@@ -69,7 +67,7 @@ def show(number: Number, url: Url = None, as_json: Json = False) -> None:
     if manifest := version["manifest"]:
         metrics = manifest["metrics"]
         console.print(
-            f"[dim]made {manifest['created_at']} by {manifest['run_id']} from {spoken(manifest['parent'])}, "
+            f"[dim]made {manifest['created_at']} by {manifest['run_id']} from {version_name(manifest['parent'])}, "
             f"{len(manifest['feedback_ids'])} ratings, {manifest['objective']}, {metrics.get('seconds', 0):.0f} s, "
             f"{metrics.get('peak_rss_bytes', 0) / 1e9:.2f} GB[/]"
         )
@@ -85,7 +83,7 @@ def show(number: Number, url: Url = None, as_json: Json = False) -> None:
 @app.command()
 def promote(
     number: Number,
-    force: Annotated[bool, typer.Option("--force", help="Even if the gate rejected it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Promote it even if the gate rejected it.")] = False,
     reason: Reason = None,
     url: Url = None,
     as_json: Json = False,
@@ -100,13 +98,14 @@ def promote(
 @app.command()
 def rollback(
     number: Annotated[
-        str | None, typer.Argument(metavar="[N|base]", help="Where to; else one step back.")
+        str | None,
+        typer.Argument(metavar="[N|base]", help="Version to go back to; default: the previous one."),
     ] = None,
     reason: Reason = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Go back to an earlier version or to the bare model, at once."""
+    """Go back to an earlier version or to the base model at once."""
     to = None if number is None else read_number(number)
     _changed(Proxy(url).post("/burnish/adapters/rollback", {"to": to, "reason": reason}), as_json)
 
@@ -118,29 +117,27 @@ def import_(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Take an adapter from elsewhere as a version; `promote` makes it live."""
+    """Add an adapter that was trained elsewhere; `promote` makes it live."""
     body = {"path": str(path.expanduser().absolute()), "reason": reason}
     made = Proxy(url).post("/burnish/adapters", {key: value for key, value in body.items() if value})
     if as_json:
         print_json(made)
         return
-    name = spoken(made["version"])
+    name = version_name(made["version"])
     console.print(f"imported as [bold]{name}[/]; make it live: burnish adapters promote {name}")
 
 
 @app.command()
 def export(
     number: Number,
-    path: Annotated[
-        Path, typer.Argument(help="The file (gguf) or directory (peft, mlx) to write; must not exist.")
-    ],
+    path: Annotated[Path, typer.Argument(help="The file (gguf) or directory (peft, mlx) to create.")],
     form: Annotated[
         Format, typer.Option("--as", help="peft (vLLM, SGLang), gguf (llama.cpp, Ollama, LM Studio) or mlx.")
     ] = Format.peft,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Write a version in the format of another engine."""
+    """Write a version to disk in the format of another engine."""
     body = {"path": str(path.expanduser().absolute()), "format": form.value}
     written = Proxy(url).post(f"/burnish/adapters/{read_number(number)}/export", body)
     if as_json:
@@ -150,7 +147,7 @@ def export(
 
 
 def read_number(text: str) -> int:
-    """Read a version as people write it. Raises WrongUsage."""
+    """Parse a version such as 7, v7 or base. Raises WrongUsage."""
     if text == "base":
         return 0
     digits = text.removeprefix("v")
@@ -159,13 +156,8 @@ def read_number(text: str) -> int:
     return int(digits)
 
 
-def spoken(number: int) -> str:
-    """Return a version as people say it."""
-    return f"v{number}" if number else "base"
-
-
 def _changed(answer: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(answer)
     else:
-        console.print(f"live now: [bold]{spoken(answer['live'])}[/]")
+        console.print(f"live now: [bold]{version_name(answer['live'])}[/]")

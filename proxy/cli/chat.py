@@ -19,8 +19,8 @@ from burnish.proxy.surfaces.sse import SseParser
 
 QUESTION = "[dim]rate ([/][green]g[/][dim]ood, [/][red]b[/][dim]ad, 1–5, c comment, u undo, q quit, enter skips):[/] "
 HELP = (
-    "[dim]type a message; /new starts over, /undo takes the last rating back, /quit (or Ctrl-D) ends, "
-    "Ctrl-C cuts an answer short[/]"
+    "[dim]type a message; /new starts over, /undo takes back the last rating, /quit (or Ctrl-D) ends, "
+    "Ctrl-C stops an answer[/]"
 )
 SHORT = {"g": "good", "b": "bad", "+": "good", "-": "bad"}
 COMMENT = frozenset({"c", "comment"})
@@ -47,13 +47,13 @@ def chat(
     system: Annotated[str | None, typer.Option(help="System message of the conversation.")] = None,
     max_tokens: Annotated[
         int | None,
-        typer.Option(min=1, help="Tokens of an answer at most; a small model may never come to an end."),
+        typer.Option(min=1, help="Longest answer, in tokens. A small model may never stop by itself."),
     ] = None,
     url: Url = None,
 ) -> None:
     talk = _Talk(Proxy(url), model, system, max_tokens)
     talk.restart()
-    talk.proxy.get("/burnish/status")  # say at once when nobody is there
+    talk.proxy.get("/burnish/status")  # fail at once if burnish isn't running
     console.print(HELP)
     while (text := _read("\n[bold cyan]you ›[/] ")) not in (None, "/quit", "/q"):
         if text == "/new":
@@ -65,7 +65,7 @@ def chat(
 
 
 def _turn(talk: _Talk, text: str) -> bool:
-    """Say something, show the answer and ask for a rating; False when the person leaves."""
+    """Send a message, show the answer and ask for a rating; False when the user quits."""
     talk.messages.append({"role": "user", "content": text})
     try:
         completion = _answer(talk)
@@ -75,16 +75,16 @@ def _turn(talk: _Talk, text: str) -> bool:
         talk.messages.pop()
         _complain(error)
         return True
-    except KeyboardInterrupt:  # before there was any answer
+    except KeyboardInterrupt:  # before any text
         talk.messages.pop()
-        console.print("[dim](cut)[/]")
+        console.print("[dim](stopped)[/]")
         return True
     return text.startswith("/rl") or _rate(talk, completion)
 
 
 def _answer(talk: _Talk) -> str | None:
-    """Stream the answer to the terminal; return its completion id. Ctrl-C keeps what was said so far."""
-    said: list[str] = []
+    """Stream the answer to the terminal; return its completion ID. Ctrl-C keeps the text so far."""
+    texts: list[str] = []
     body: dict[str, Any] = {"model": talk.model, "messages": talk.messages, "stream": True}
     if talk.max_tokens:
         body["max_tokens"] = talk.max_tokens
@@ -93,22 +93,22 @@ def _answer(talk: _Talk) -> str | None:
         try:
             console.print("[bold]model ›[/] ", end="")
             for part in _parts(talk.proxy.chunks(response)):
-                said.append(part)
+                texts.append(part)
                 console.out(plain(part), end="", highlight=False)
                 if pressed.is_set():
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
-            if not said:
+            if not texts:
                 raise
-            console.print(" [dim](cut)[/]", end="")
+            console.print(" [dim](stopped)[/]", end="")
         finally:
             console.print()
-    talk.messages.append({"role": "assistant", "content": "".join(said)})
+    talk.messages.append({"role": "assistant", "content": "".join(texts)})
     return completion
 
 
 def _parts(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Read the texts of an event stream as they come. Raises CommandFailed for an error in mid-stream."""
+    """Read the texts of an event stream as they arrive. Raises CommandFailed for an error in the stream."""
     parser = SseParser()
     for chunk in chunks:
         for event in parser.feed(chunk):
@@ -124,11 +124,11 @@ def _content(text: str) -> str:
         choices = event.get("choices") or [{}]
         return str(choices[0].get("delta", {}).get("content") or "")
     except (ValueError, AttributeError, LookupError) as error:
-        raise CommandFailed(f"this is no piece of a chat completion: {text[:80]}") from error
+        raise CommandFailed(f"expected a chunk of a chat completion, got: {text[:80]}") from error
 
 
 def _rate(talk: _Talk, completion: str | None) -> bool:
-    """Ask for a rating until it is understood or skipped; False when the person leaves."""
+    """Ask until the rating is valid or skipped; False when the user quits."""
     while completion is not None:
         typed = _read(QUESTION)
         if typed is None or typed in QUIT:
@@ -139,7 +139,7 @@ def _rate(talk: _Talk, completion: str | None) -> bool:
             _undo(talk)
             continue
         try:
-            record = talk.proxy.post("/v1/feedback", {"completion_id": completion, **_said(typed)})
+            record = talk.proxy.post("/v1/feedback", {"completion_id": completion, **_feedback(typed)})
         except NotRunning:
             raise
         except CommandFailed as error:
@@ -147,26 +147,28 @@ def _rate(talk: _Talk, completion: str | None) -> bool:
             continue
         talk.last_rating = record["id"]
         console.print(
-            f"[dim]rated[/] {verdict(record['reward'])}" if record["reward"] is not None else "[dim]noted[/]"
+            f"[dim]rated[/] {verdict(record['reward'])}"
+            if record["reward"] is not None
+            else "[dim]comment saved[/]"
         )
         return True
     return True
 
 
-def _said(typed: str) -> dict[str, Any]:
-    """Turn an answer to the question for a rating into fields of a feedback request. Raises WrongUsage."""
+def _feedback(typed: str) -> dict[str, Any]:
+    """Turn a typed rating into fields of a feedback request. Raises WrongUsage."""
     word, _, rest = typed.partition(" ")
     comment = rest.strip() or None
     if word not in COMMENT:
         return read_rating(SHORT.get(word, word)) | {"comment": comment}
     if comment is None:
-        raise WrongUsage("a comment needs words: c too long")
+        raise WrongUsage("a comment needs words, for example: c too long")
     return {"comment": comment}
 
 
 def _undo(talk: _Talk) -> None:
     if talk.last_rating is None:
-        console.print("[dim]nothing to take back[/]")
+        console.print("[dim]there is no rating to take back[/]")
         return
     talk.proxy.delete(f"/v1/feedback/{talk.last_rating}")
     talk.last_rating = None
@@ -184,6 +186,6 @@ def _read(prompt: str) -> str | None:
     except EOFError:
         console.print()
         return None
-    if not sys.stdin.isatty():  # no terminal has shown it yet
+    if not sys.stdin.isatty():  # a terminal would have shown it
         console.print(escape(plain(line)))
     return line

@@ -1,4 +1,4 @@
-"""``burnish connect | disconnect``: point an agent at burnish, and take exactly that back."""
+"""``burnish connect | disconnect``: point an agent at burnish, and undo exactly that."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from burnish.proxy.cli.errors import NotRunning, WrongUsage
 from burnish.proxy.cli.terminal import Url, console
 from burnish.proxy.config import Config
 
-Name = Annotated[str | None, typer.Argument(metavar="AGENT", help="Which; without it, all are listed.")]
+Name = Annotated[
+    str | None, typer.Argument(metavar="AGENT", help="The agent's name; leave it out to list all agents.")
+]
 
 
 def connect(
     agent: Name = None,
     model: Annotated[
         str | None,
-        typer.Option(help="What the agent is to ask for (default: whatever answers behind burnish)."),
+        typer.Option(help="Model that the agent requests (default: the model that burnish serves)."),
     ] = None,
     only_print: Annotated[
-        bool, typer.Option("--print", help="Print what its settings would say, and change nothing.")
+        bool, typer.Option("--print", help="Print the settings instead of changing the agent's files.")
     ] = False,
     url: Url = None,
 ) -> None:
@@ -45,27 +47,29 @@ def connect(
     _say(connection.connect(changes, _record(config, known), private=place.key is not None))
     if changes:
         console.print(
-            f"{known.title} asks {place.url} now. Back again: [cyan]burnish disconnect {known.name}[/]",
+            f"{known.title} now uses {place.url}. To undo: [cyan]burnish disconnect {known.name}[/]",
             soft_wrap=True,
         )
-        console.print(f"To rate the answer before, type into it: [cyan]{escape(known.rating)}[/]")
+        console.print(f"To rate an answer, type into the agent: [cyan]{escape(known.rating)}[/]")
     if left := known.by_hand(place):
         console.print(escape(left), soft_wrap=True)
     if not running:
-        console.print(f"[yellow]No burnish answers at {escape(place.url)} yet: burnish up[/]")
+        console.print(
+            f"[yellow]burnish isn't running at {escape(place.url)} yet. Start it with: burnish up[/]"
+        )
 
 
-def disconnect(agent: Annotated[str, typer.Argument(metavar="AGENT", help="Which.")]) -> None:
+def disconnect(agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name.")]) -> None:
     known = _known(agent)
     done = connection.disconnect(_record(read_settings(), known))
     if not done:
-        console.print(f"{known.title} is not connected: nothing to take back")
+        console.print(f"{known.title} isn't connected: there is nothing to undo")
     _say(done)
 
 
 def _known(name: str) -> Agent:
     if name not in AGENTS:
-        raise WrongUsage(f"burnish knows no agent {name!r}; it knows {', '.join(AGENTS)}")
+        raise WrongUsage(f"{name!r} isn't an agent that burnish knows; use one of: {', '.join(AGENTS)}")
     return AGENTS[name]
 
 
@@ -74,7 +78,7 @@ def _record(config: Config, agent: Agent) -> Path:
 
 
 def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, bool]:
-    """Return where burnish is and what an agent must know of it, and whether it answers there."""
+    """Return what an agent must know about burnish, and whether burnish is running."""
     try:
         status = proxy.get("/burnish/status")
         upstream, has_key, running = str(status["upstream"]), bool(status["upstream_api_key"]), True
@@ -94,7 +98,7 @@ def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, bool
 
 
 def _program() -> list[str]:
-    """Return how this very burnish is started, wherever that is done."""
+    """Return the command that starts this installation of burnish from any directory."""
     started = Path(sys.argv[0])
     if started.name == "burnish":
         return [str(started.absolute())]

@@ -1,4 +1,4 @@
-"""``burnish doctor``: what is wrong with this set-up, and what to do about it."""
+"""``burnish doctor``: check this set-up, and say how to fix each fault."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def doctor(url: Url = None, as_json: Json = False) -> None:
     if as_json:
         print_json([asdict(finding) for finding in findings])
     if failed := [finding.what for finding in findings if finding.level == "fail"]:
-        raise CommandFailed(f"something has to be mended: {', '.join(failed)}")
+        raise CommandFailed(f"fix these first: {', '.join(failed)}")
 
 
 def examine(url: str | None) -> Iterator[Finding]:
-    """Look at everything; one fault hides no other."""
+    """Run every check, whatever the others find."""
     yield machine.python()
     try:
         config = read_settings()

@@ -1,4 +1,4 @@
-"""What the doctor looks at on this machine: Python, packages, model, memory, disk, clock."""
+"""Checks of this machine: Python, packages, model, memory, disk, clock."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ GIB = 1024**3
 MEMORY_NEEDED = 4 * GIB
 # Weights for training, a few versions, and a log that grows.
 DISK_NEEDED = 2 * GIB
-# Below this the next version, or the next day's log, does not fit.
+# With less, the next version or the next day's log doesn't fit.
 DISK_LEAST = GIB // 4
 OLDEST_PYTHON = (3, 11)
 # torch takes seconds to import on a cold disk.
 IMPORT_LIMIT_S = 120.0
-# Of a file's time before the clock must be wrong: file systems and clocks disagree by less.
+# A file further in the future means a wrong clock; file systems and clocks disagree by less.
 CLOCK_SLACK_S = 60.0
 
 
@@ -51,7 +51,6 @@ class Finding:
 
 
 def python() -> Finding:
-    """Is this Python recent enough?"""
     text = f"{platform.python_version()}, burnish {burnish.__version__}"
     if sys.version_info >= OLDEST_PYTHON:
         return Finding("ok", "python", text)
@@ -59,7 +58,7 @@ def python() -> Finding:
 
 
 def data_dir(config: Config) -> Finding:
-    """Can the data directory be made, written, and kept from others?"""
+    """Check that the data directory can be created, written, and closed to other users."""
     try:
         prepare_data_dir(config.data_dir)
     except BurnishError as error:
@@ -68,7 +67,6 @@ def data_dir(config: Config) -> Finding:
 
 
 def disk(config: Config) -> Finding:
-    """Is there room for what is going to be kept?"""
     existing = next(path for path in (config.data_dir, *config.data_dir.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     text = f"{free / GIB:.1f} GiB free for {config.data_dir}"
@@ -82,7 +80,7 @@ def disk(config: Config) -> Finding:
 
 
 def clock(config: Config) -> Finding:
-    """Does the clock run ahead of what was written before? Ids and ratings are ordered by it."""
+    """Check that no file is newer than the clock, because IDs and ratings are ordered by time."""
     now = time.time()
     written = [path.stat().st_mtime for path in (*config.data_dir.glob("burnish.db*"), Path(__file__))]
     shown = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
@@ -92,25 +90,24 @@ def clock(config: Config) -> Finding:
     return Finding(
         "warn",
         "clock",
-        f"{shown}, but files are of {latest:%Y-%m-%d %H:%M}: set the clock; answers sort by time",
+        f"{shown}, but there are files from {latest:%Y-%m-%d %H:%M}: set the clock, because answers are sorted by time",
     )
 
 
 def memory(config: Config) -> Finding:
-    """Is there room for engine and trainer?"""
     free = available_bytes()
     if free is None:
-        return Finding("ok", "memory", "cannot be told on this system; training takes up to 2.5 GB")
+        return Finding("ok", "memory", "unknown on this system; training takes up to 2.5 GB")
     text = f"{free / GIB:.1f} GiB available"
     if free >= MEMORY_NEEDED:
         return Finding("ok", "memory", text)
     return Finding(
-        "warn", "memory", f"{text}: training with the small model takes 2.5 GB; close something first"
+        "warn", "memory", f"{text}: training with the small model takes 2.5 GB; close other programs first"
     )
 
 
 def available_bytes() -> int | None:
-    """Return how much memory a new process can have, caches that the system gives back included; None = unknown."""
+    """Return the memory available to a new process, including reclaimable caches; None if unknown."""
     try:
         for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -124,30 +121,29 @@ def available_bytes() -> int | None:
 
 
 def model(config: Config) -> Finding:
-    """Is the model file there, and whole?"""
     path = Path(config.model).expanduser() if config.model else small_model_path()
     if not path.is_file():
         if config.model:
-            return Finding("fail", "model", f"there is no {path}: name a GGUF file that exists")
-        return Finding("warn", "model", "the small model (98 MB) is not here yet: `burnish up` fetches it")
+            return Finding("fail", "model", f"{path} doesn't exist: set model to a GGUF file")
+        return Finding("warn", "model", "the small model (98 MB) isn't downloaded yet: `burnish up` does it")
     try:
         digest = file_digest(path)
     except AdapterError as error:
         return Finding("fail", "model", str(error))
     if config.model is None and digest != SMALL_MODEL_DIGEST:
-        return Finding("warn", "model", f"{path} is damaged ({digest[:19]}…): `burnish up` fetches it again")
+        return Finding(
+            "warn", "model", f"{path} is damaged ({digest[:19]}…): `burnish up` downloads it again"
+        )
     return Finding("ok", "model", f"{path.name}, {digest[:19]}…")
 
 
 def engine(config: Config) -> Finding:
-    """Is the embedded engine installed, and does it load?"""
     return _extra("engine", "engine", ("xllamacpp", "gguf"), "xllamacpp")
 
 
 def trainer(config: Config) -> Finding:
-    """Is all that training needs installed, and does torch load?"""
     if not config.train.enabled:
-        return Finding("ok", "training", "switched off")
+        return Finding("ok", "training", "turned off")
     return _extra("training", "train", ("torch", "transformers", "peft", "gguf", "accelerate"), "torch")
 
 
@@ -157,12 +153,14 @@ def _extra(what: str, extra: str, modules: tuple[str, ...], native: str) -> Find
     if missing:
         return Finding("fail", what, f"{', '.join(missing)} not installed: {remedy}")
     if fault := _import_fault(native):
-        return Finding("fail", what, f"{native} is installed, but does not load ({fault}): {remedy} anew")
+        return Finding(
+            "fail", what, f"{native} is installed but doesn't load ({fault}). Reinstall it: {remedy}"
+        )
     return Finding("ok", what, ", ".join(f"{name} {_version(name)}".strip() for name in modules))
 
 
 def _import_fault(module: str) -> str | None:
-    """Import a compiled package in a process of its own: one built for another processor ends the process."""
+    """Import a compiled package in a child process, because one built for another processor would crash this one."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", f"import {module}"],

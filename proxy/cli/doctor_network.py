@@ -1,4 +1,4 @@
-"""What the doctor asks others: the upstream, a running burnish, whoever holds the port."""
+"""Checks of the network: the upstream, a running burnish, the port."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHOWN_MODELS = 3
 
 
 def upstream(config: Config) -> Finding:
-    """Does the upstream answer, all its replicas, and do they speak the OpenAI API?"""
+    """Check that the upstream and all its replicas answer and speak the OpenAI API."""
     found = [_upstream(url, config) for url in config.upstreams]
     worst = min(found, key=lambda finding: ("fail", "warn", "ok").index(finding.level))
     return worst if worst.level != "ok" else replace(worst, text="; ".join(each.text for each in found))
@@ -37,15 +37,17 @@ def _upstream(url: str, config: Config) -> Finding:
     try:
         answer = httpx.get(join(url, "/v1/models"), headers=headers, timeout=ASK_TIMEOUT_S, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        return Finding("fail", "upstream", f"{url} does not answer ({error}): is it running?")
+        return Finding("fail", "upstream", f"{url} doesn't answer ({error}): check that it is running")
     if answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return Finding("warn", "upstream", f"{url} wants a key: callers send theirs, or set upstream_api_key")
+        return Finding(
+            "warn", "upstream", f"{url} needs a key: set upstream_api_key, or have callers send theirs"
+        )
     models = _json(answer).get("data")
     if not answer.is_success or not isinstance(models, list):
         return Finding(
             "warn",
             "upstream",
-            f"{url} does not list its models (/v1/models: {answer.status_code}): is the URL right?",
+            f"{url} doesn't list its models (/v1/models answered {answer.status_code}): check the URL",
         )
     names = [str(each.get("id")) for each in models[:SHOWN_MODELS] if isinstance(each, dict)]
     more = [f"and {len(models) - SHOWN_MODELS} more"] if len(models) > SHOWN_MODELS else []
@@ -53,14 +55,16 @@ def _upstream(url: str, config: Config) -> Finding:
 
 
 def engine(config: Config) -> Finding:
-    """Can versions be swapped in the engine behind the upstream? If not, what does it still need?"""
+    """Check that burnish can swap versions in the upstream."""
     if config.engine == "none":
-        return Finding("ok", "engine", "is left alone (engine = none): burnish logs and takes ratings")
+        return Finding(
+            "ok", "engine", "engine = none: burnish logs and takes ratings, but doesn't swap versions"
+        )
     try:
-        said = asyncio.run(_engine(config))
+        text = asyncio.run(_engine(config))
     except AdapterError as error:
-        return Finding("warn", "engine", f"versions cannot be swapped: {error}")
-    return Finding("ok", "engine", said)
+        return Finding("warn", "engine", f"burnish can't swap versions: {error}")
+    return Finding("ok", "engine", text)
 
 
 async def _engine(config: Config) -> str:
@@ -69,11 +73,11 @@ async def _engine(config: Config) -> str:
         await host.check()
     finally:
         await host.close()
-    return f"takes versions of {host.base_model}, trained on {weights}"
+    return f"swaps versions of {host.base_model}, trained on {weights}"
 
 
 def proxy(url: str, config: Config) -> Iterator[Finding]:
-    """Is a burnish running, and is it well? If none: could it start?"""
+    """Check the running burnish; if there is none, check that the port is free."""
     try:
         answer = httpx.get(
             url + "/healthz", headers=key_header(config), timeout=ASK_TIMEOUT_S, trust_env=False
@@ -83,11 +87,9 @@ def proxy(url: str, config: Config) -> Iterator[Finding]:
         return
     health = _json(answer)
     if answer.status_code == HTTPStatus.UNAUTHORIZED:
-        yield Finding("warn", "proxy", f"running at {url}, but wants its key: set BURNISH_API_KEY")
+        yield Finding("warn", "proxy", f"running at {url}, but it needs its key: set BURNISH_API_KEY")
     elif not isinstance(health.get("trouble"), list):
-        yield Finding(
-            "fail", "proxy", f"what answers at {url} is no burnish{_holder(url)}: pick another --port"
-        )
+        yield Finding("fail", "proxy", f"another program answers at {url}{_holder(url)}: pick another --port")
     else:
         level: Level = "ok" if health["status"] == "ok" else "fail"
         yield Finding(level, "proxy", f"{health['status']} at {url}")
@@ -101,23 +103,23 @@ def _port(config: Config) -> Finding:
             probe.bind((config.host, config.port))
         except OSError as error:
             place = f"{config.host}:{config.port}"
-            taken = f"{place} cannot be had ({error.strerror}{_holder('http://' + place)})"
+            taken = f"{place} can't be used ({error.strerror}{_holder('http://' + place)})"
             return Finding("fail", "port", f"{taken}: pick another with --port")
     return Finding("ok", "proxy", f"not running; {config.host}:{config.port} is free: burnish up")
 
 
 def _holder(url: str) -> str:
-    """Name the process that listens there, as far as this system tells us; "" when it does not."""
+    """Name the process that listens there; "" if the system doesn't show it."""
     port = httpx.URL(url).port
     if port is None or not shutil.which("lsof"):
         return ""
     command = ["lsof", "-nP", f"-iTCP:{port}", "-sTCP:LISTEN", "-Fpc"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=False)
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    fields = {line[0]: line[1:] for line in told.stdout.splitlines() if line}
-    return f", held by {fields['c']} with process id {fields['p']}" if {"c", "p"} <= fields.keys() else ""
+    fields = {line[0]: line[1:] for line in listed.stdout.splitlines() if line}
+    return f", used by {fields['c']}, process {fields['p']}" if {"c", "p"} <= fields.keys() else ""
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Engines that run on this machine already, found on the ports that they use unless told otherwise."""
+"""Find engines that already run on this machine, on their default ports."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from burnish.proxy.cli.terminal import console
 
 
 def choose_engine() -> str | None:
-    """Ask whether burnish shall sit in front of an engine that runs here; return its URL, None for our own engine.
+    """Ask whether to use an engine that runs here; return its URL, or None for the embedded engine.
 
-    Without a terminal nobody is asked: what was found is said, and the answer is None.
+    Without a terminal, print the engines and return None.
     """
     for url, found in asyncio.run(engines_here()):
         what = f"{NAMES[found.kind]} with {found.model} answers at {url}"
         if not sys.stdin.isatty():
-            console.print(f"[dim]{escape(what)}; to learn in it: burnish up --upstream {url}[/]")
-        elif typer.confirm(f"{what}. Learn in it?", default=True):
+            console.print(f"[dim]{escape(what)}; to use it: burnish up --upstream {url}[/]")
+        elif typer.confirm(f"{what}. Use it?", default=True):
             return url
     return None
 
 
 async def engines_here(ports: Sequence[int] = USUAL_PORTS) -> list[tuple[str, Detected]]:
-    """Ask all ports of 127.0.0.1 at once; what is no engine that burnish can swap versions in is left out."""
+    """Ask all ports of 127.0.0.1 at once; return the engines in which burnish can swap versions."""
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     found = await asyncio.gather(*(_look(url) for url in urls))
     return [(url, each) for url, each in zip(urls, found, strict=True) if each and each.kind != "other"]

@@ -1,4 +1,4 @@
-"""Why the gate let a version pass or not, in plain words: the decision, its grounds, and replies side by side."""
+"""Show a verdict of the gate: the decision, its reasons, and replies side by side."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from burnish.proxy.cli.terminal import console, plain
 
 MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
 GROUPS = (
-    ("better", "is it better? one proof is enough, and none may speak against it"),
+    ("better", "is it better? one proof is enough, and no check may fail"),
     ("sound", "is it sound?"),
-    ("reported", "what else changed (decides nothing)"),
+    ("reported", "other changes (for information)"),
 )
-# Two replies beside each other need that much to be readable.
+# Columns needed to read two replies side by side.
 WIDE = 100
 BEFORE, AFTER = "before", "after"
 
 
 def explain(verdict: dict[str, Any]) -> None:
     """Print a verdict as ``GET /burnish/adapters/{n}`` gives it."""
-    # Verdicts from before there were kinds are still in histories.
+    # Old verdicts have no kinds.
     checks = [{"kind": "sound"} | check for check in verdict["checks"]]
     console.print(f"\n{headline(verdict['outcome'], checks)}")
     for kind, title in GROUPS:
@@ -38,26 +38,26 @@ def explain(verdict: dict[str, Any]) -> None:
 
 
 def headline(outcome: str, checks: Sequence[dict[str, Any]]) -> str:
-    """Return the decision and its first ground, in one sentence."""
+    """Return the decision and its first reason in one sentence."""
     proved = [check["text"] for check in checks if check["kind"] == "better" and check["passed"]]
     failed = [check["text"] for check in checks if check["passed"] is False]
     unknown = [check["text"] for check in checks if check["kind"] == "sound" and check["passed"] is None]
     if outcome == "passed":
-        return f"The gate let it [green]pass[/], nothing speaks against it: {_first(proved)}"
+        return f"The gate [green]passed[/] it: {_first(proved)}"
     if outcome == "rejected":
         return f"The gate [red]rejected[/] it: {_first(failed)}"
     if unknown:
         return f"The gate [yellow]could not decide[/]: {_first(unknown)}"
-    return "The gate [yellow]could not decide[/]: nothing is wrong with it, but nothing proves it better"
+    return "The gate [yellow]could not decide[/]: no check failed, but nothing proves that it is better"
 
 
-def _first(grounds: Sequence[str]) -> str:
-    more = f" (and {len(grounds) - 1} more)" if len(grounds) > 1 else ""
-    return escape(plain(grounds[0])) + more
+def _first(reasons: Sequence[str]) -> str:
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    return escape(plain(reasons[0])) + more
 
 
 def _side_by_side(example: dict[str, Any]) -> None:
-    """Print the two replies in columns, or below each other where there is no room for that."""
+    """Print two replies in columns, or one below the other on a narrow terminal."""
     console.print(f"\n[bold]{escape(plain(example['prompt']))}[/]  [dim]{escape(example['why'])}[/]")
     before, after = (escape(plain(example[side]).strip()) or "[dim](nothing)[/]" for side in (BEFORE, AFTER))
     if console.width >= WIDE:
@@ -72,7 +72,7 @@ def _side_by_side(example: dict[str, Any]) -> None:
 
 
 def _hanging(mark: str, text: str) -> Padding:
-    """Return a line whose continuation stands below its beginning."""
+    """Indent the lines after the first one."""
     line = Table.grid(padding=(0, 1))
     line.add_row(mark, text)
     return Padding(line, (0, 0, 0, 2))

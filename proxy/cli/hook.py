@@ -1,6 +1,6 @@
-"""``burnish hook``: what an agent runs when somebody types ``/rl`` into it and it would keep that to itself.
+"""``burnish hook``: runs ``/rl`` commands for agents that don't send them to the model.
 
-An agent must not suffer from it: whatever goes wrong is said in the answer, and the exit code is 0.
+A failure must not disturb the agent: the answer describes the error, and the exit code is 0.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def hook(url: Url = None) -> None:
         prompt, session = str(given["prompt"]), str(given["session_id"])
         event = str(given["hook_event_name"])
     except (ValueError, LookupError, TypeError) as error:
-        typer.echo(f"burnish: this is no hook's input: {error}", err=True)
+        typer.echo(f"burnish: expected the JSON of an agent's hook on stdin: {error}", err=True)
         return
     if prompt.split(maxsplit=1)[:1] != [COMMAND]:
         return
     try:
-        said = Proxy(url).post("/burnish/command", {"text": prompt}, headers={SESSION_HEADER: session})[
+        answer = Proxy(url).post("/burnish/command", {"text": prompt}, headers={SESSION_HEADER: session})[
             "answer"
         ]
     except (CommandFailed, BurnishError) as error:
-        said = f"burnish: {error}"
+        answer = f"burnish: {error}"
     hidden = {"hookEventName": event, "suppressOriginalPrompt": True}
-    typer.echo(json.dumps({"decision": "block", "reason": said, "hookSpecificOutput": hidden}))
+    typer.echo(json.dumps({"decision": "block", "reason": answer, "hookSpecificOutput": hidden}))

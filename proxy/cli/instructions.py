@@ -1,4 +1,4 @@
-"""``burnish instructions``: what you asked for before, as it stands in the system prompt, and changing that."""
+"""``burnish instructions``: list and change the instructions in the system prompt."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from burnish.proxy.cli.terminal import Json, Url, console, print_json
 
 app = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None)
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="An instruction's id.")]
-Text = Annotated[str, typer.Argument(metavar="TEXT", help="What you instruction, in 200 characters.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="ID of the instruction.")]
+Text = Annotated[str, typer.Argument(metavar="TEXT", help="The instruction, 200 characters at most.")]
 
 PATH = "/burnish/instructions"
 STATES = {
     "active": "",
-    "learnt": "[dim]– learnt by the live version, no longer added[/]",
-    "displaced": "[dim]– not added, there are enough newer ones[/]",
+    "learnt": "[dim]– learnt by the live version, so no longer added[/]",
+    "displaced": "[dim]– not added, because there are enough newer ones[/]",
 }
 
 
 @app.callback()
 def list_(context: typer.Context, url: Url = None, as_json: Json = False) -> None:
-    """List your instructions: what you said of answers that were not good, and what you added."""
+    """List your instructions: your comments on bad answers, and the ones that you added."""
     if context.invoked_subcommand:
         return
     found = Proxy(url).get(PATH)
@@ -33,33 +33,33 @@ def list_(context: typer.Context, url: Url = None, as_json: Json = False) -> Non
         print_json(found)
         return
     if not found["instructions"]:
-        console.print("[yellow]instructions is off: nothing is added to any prompt[/]")
+        console.print("[yellow]instructions are off: nothing is added to the system prompt[/]")
         console.print(
-            "[dim]instructions = true in the configuration, or BURNISH_INSTRUCTIONS=true, switches it on[/]"
+            "[dim]to turn them on, set instructions = true in the configuration, or BURNISH_INSTRUCTIONS=true[/]"
         )
     for each in found["data"]:
         console.print(f"[bold]{each['id']}[/]  {_text(each)}  {STATES[each['state']]}", soft_wrap=True)
     if not found["data"]:
         console.print(
-            '[dim]no instructions yet: say what was wrong with an answer, e.g. burnish bad "too long"[/]'
+            '[dim]no instructions yet: tell burnish what was wrong with an answer, e.g. burnish bad "too long"[/]'
         )
 
 
 @app.command()
 def add(text: Text, url: Url = None, as_json: Json = False) -> None:
-    """Add an instruction; it stays until you remove it."""
+    """Add an instruction. It stays until you remove it."""
     _done("added", Proxy(url).post(PATH, {"text": text}), as_json)
 
 
 @app.command()
 def edit(instruction: Id, text: Text, url: Url = None, as_json: Json = False) -> None:
-    """Say an instruction in other words."""
+    """Change the text of an instruction."""
     _done("changed", Proxy(url).patch(f"{PATH}/{in_path(instruction)}", {"text": text}), as_json)
 
 
 @app.command()
 def remove(instruction: Id, url: Url = None, as_json: Json = False) -> None:
-    """Remove an instruction for good, however often its comment is repeated; `add` brings it back."""
+    """Remove an instruction for good, even if its comment is repeated. `add` brings it back."""
     _done("removed", Proxy(url).delete(f"{PATH}/{in_path(instruction)}"), as_json)
 
 
@@ -71,6 +71,8 @@ def _done(what: str, instruction: dict[str, Any], as_json: bool) -> None:
 
 
 def _text(instruction: dict[str, Any]) -> str:
-    said = instruction["comment"]
-    was = f" [dim](you said: {escape(said)})[/]" if said and said != instruction["text"] else ""
-    return escape(instruction["text"]) + was
+    comment = instruction["comment"]
+    original = (
+        f" [dim](your comment: {escape(comment)})[/]" if comment and comment != instruction["text"] else ""
+    )
+    return escape(instruction["text"]) + original

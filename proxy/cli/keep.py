@@ -1,4 +1,4 @@
-"""``burnish backup``, ``export`` and ``forget``: keeping what was said, and not keeping it."""
+"""``burnish backup``, ``export`` and ``forget``."""
 
 from __future__ import annotations
 
@@ -17,27 +17,32 @@ from burnish.proxy.cli.errors import Interrupted, WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, console, print_json
 
 PAGE = 200
-"""Records that are asked for at a time: each completion comes with its whole context."""
+"""Records per request: each completion comes with its whole context."""
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.")],
-    data_dir: Annotated[Path | None, typer.Option(help="Where the log lives.")] = None,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to create.")],
+    data_dir: Annotated[Path | None, typer.Option(help="The data directory, with the log.")] = None,
     as_json: Json = False,
 ) -> None:
-    """To restore: stop burnish, and put the file in the place of burnish.db in the data directory."""
+    """To restore: stop burnish, and replace burnish.db in the data directory with the copy."""
     from burnish.proxy.log.backup import back_up
 
     completions = back_up(read_settings({"data_dir": data_dir}).log_file, file.absolute())
     if as_json:
         print_json({"file": str(file.absolute()), "completions": completions})
         return
-    console.print(f"[green]copied[/] {completions} completions to {escape(str(file))}, and checked the copy")
+    console.print(f"[green]copied[/] {completions} completions to {escape(str(file))} and checked the copy")
 
 
 def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A new file, a JSON object a line.")],
-    user: Annotated[str, typer.Option("--user", help="As in x-burnish-user; who sends none is local.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The file to create, with one JSON object per line.")
+    ],
+    user: Annotated[
+        str,
+        typer.Option("--user", help="Name in the header x-burnish-user; without one: local."),
+    ],
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -57,7 +62,7 @@ def export(
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[TextIO]:
-    """Open a file for its owner only, which is gone again when something goes wrong. Raises WrongUsage."""
+    """Create a file that only its owner can read; delete it if the block fails. Raises WrongUsage."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
@@ -71,14 +76,17 @@ def _new_file(path: Path) -> Iterator[TextIO]:
 
 
 def forget(
-    user: Annotated[str, typer.Option("--user", help="As in x-burnish-user; who sends none is local.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    user: Annotated[
+        str,
+        typer.Option("--user", help="Name in the header x-burnish-user; without one: local."),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask first.")] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Versions that have learnt from it, and backups, stay as they are."""
+    """Versions that were trained on it and backups stay unchanged."""
     proxy = Proxy(url)
-    if not yes and not typer.confirm(f"Erase all that {user} said?"):
+    if not yes and not typer.confirm(f"Erase all requests, answers and ratings of {user}?"):
         raise Interrupted("nothing was erased")
     erased = proxy.delete(f"/burnish/users/{in_path(user)}")
     if as_json:

@@ -1,4 +1,4 @@
-"""``burnish good | bad | rate | undo``: say what you think of an answer."""
+"""``burnish good | bad | rate | undo``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from burnish.proxy.cli.client import Proxy, in_path
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, console, print_json, short, verdict
 
-Comment = Annotated[list[str] | None, typer.Argument(help="Why, in words; quotes are not needed.")]
+Comment = Annotated[list[str] | None, typer.Argument(help="Your reason, in words; quotes aren't needed.")]
 Target = Annotated[
-    str | None, typer.Option("--id", help="An answer's id (ours or the upstream's); else the last one.")
+    str | None,
+    typer.Option("--id", help="ID of the answer (burnish's or the upstream's); default: the last answer."),
 ]
 
 LIKERT = frozenset("12345")
@@ -28,8 +29,8 @@ def bad(comment: Comment = None, target: Target = None, url: Url = None, as_json
 
 
 def rate(
-    target: Annotated[str, typer.Argument(metavar="ID", help="The answer's id, or: last.")],
-    rating: Annotated[str, typer.Argument(help="good, bad, 1…5, or a number from -1.0 to 1.0.")],
+    target: Annotated[str, typer.Argument(metavar="ID", help="ID of the answer, or: last.")],
+    rating: Annotated[str, typer.Argument(help="good, bad, 1 to 5, or a number from -1.0 to 1.0.")],
     comment: Comment = None,
     url: Url = None,
     as_json: Json = False,
@@ -39,7 +40,7 @@ def rate(
 
 def undo(
     feedback: Annotated[
-        str | None, typer.Argument(metavar="ID", help="A rating's id; else your last one.")
+        str | None, typer.Argument(metavar="ID", help="ID of the rating; default: your last one.")
     ] = None,
     url: Url = None,
     as_json: Json = False,
@@ -53,7 +54,7 @@ def undo(
 
 
 def read_rating(text: str) -> dict[str, Any]:
-    """Turn what a person types into fields of a feedback request. Raises WrongUsage."""
+    """Turn a typed rating into fields of a feedback request. Raises WrongUsage."""
     if text in ("good", "bad"):
         return {"rating": text}
     if text in LIKERT:
@@ -63,7 +64,7 @@ def read_rating(text: str) -> dict[str, Any]:
     except ValueError:
         rating = float("nan")
     if not isfinite(rating):
-        raise WrongUsage(f"a rating is good, bad, 1…5, or a number from -1.0 to 1.0, not {text!r}")
+        raise WrongUsage(f"a rating is good, bad, 1 to 5, or a number from -1.0 to 1.0, not {text!r}")
     return {"rating": rating}
 
 
@@ -71,14 +72,14 @@ def _why(comment: list[str] | None) -> dict[str, Any]:
     return {"comment": " ".join(comment) if comment else None}
 
 
-def _rate(proxy: Proxy, target: str | None, said: dict[str, Any], as_json: bool) -> None:
-    # The response id of an SDK is as good as our own: the proxy resolves either.
+def _rate(proxy: Proxy, target: str | None, rating: dict[str, Any], as_json: bool) -> None:
+    # The proxy resolves the upstream's response ID as well as its own.
     named = (
         {"last": True, "scope": "turn"}
         if target is None
         else {"completion_id": proxy.get(f"/burnish/completions/{in_path(target)}")["id"]}
     )
-    record = proxy.post("/v1/feedback", named | said)
+    record = proxy.post("/v1/feedback", named | rating)
     if as_json:
         print_json(record)
     else:
@@ -89,7 +90,7 @@ def _latest(proxy: Proxy) -> str:
     for record in proxy.get("/v1/feedback", limit=200)["data"]:
         if record["undone_at"] is None and record["rater"] == "local":
             return str(record["id"])
-    raise CommandFailed("there is no rating of yours to take back")
+    raise CommandFailed("you have no rating to take back")
 
 
 def _quote(proxy: Proxy, completion: str) -> str:

@@ -1,4 +1,4 @@
-"""``burnish raters``: who rates how, and how far they agree."""
+"""``burnish raters``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def raters(url: Url = None, as_json: Json = False) -> None:
         print_json(found)
         return
     if not found["data"]:
-        console.print("[dim]nobody has rated an answer yet[/]")
+        console.print("[dim]no answers are rated yet[/]")
         return
     table = Table(box=None, pad_edge=False)
     for name in ("rater", "rated", "good", "bad", "weight"):
@@ -40,5 +40,5 @@ def raters(url: Url = None, as_json: Json = False) -> None:
 
 def _agreement(rater: dict[str, Any]) -> str:
     if not rater["compared"]:
-        return "[dim]nobody else rated these[/]"
+        return "[dim]no other ratings of these answers[/]"
     return f"{rater['agreed']} of {rater['compared']} [dim]({rater['by_chance']:.1f} by chance)[/]"

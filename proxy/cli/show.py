@@ -15,7 +15,7 @@ from burnish.proxy.cli.terminal import Json, Url, clock, console, print_json, sh
 from burnish.proxy.cli.train import left_out
 
 SHOWN_LEAST = 20
-"""Characters of a question and of an answer that are shown on the narrowest terminal."""
+"""Fewest characters of a question and of an answer, however narrow the terminal is."""
 
 
 def status(url: Url = None, as_json: Json = False) -> None:
@@ -49,7 +49,7 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         lines.insert(
             -1,
             (
-                "besides",
+                "other",
                 f"{counts['passthrough']} other requests passed through: burnish history --passthrough",
             ),
         )
@@ -80,7 +80,7 @@ def _instructions(instructions: dict[str, Any]) -> str:
     count = instructions["count"]
     if instructions["on"]:
         return f"{count} in the system prompt: burnish instructions"
-    return f"{count} of yours, not in use: instructions = true adds them to the system prompt"
+    return f"you have {count}, but they are off: set instructions = true to add them to the system prompt"
 
 
 def _live(live: dict[str, Any], replicas: int) -> str:
@@ -92,17 +92,19 @@ def _live(live: dict[str, Any], replicas: int) -> str:
 
 def history(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
-    before: Annotated[str | None, typer.Option(help="Go on before this id.")] = None,
+    before: Annotated[str | None, typer.Option(help="Show only what is older than this ID.")] = None,
     conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
     passthrough: Annotated[
         bool,
-        typer.Option("--passthrough", help="What was passed through besides: embeddings, audio, files …"),
+        typer.Option("--passthrough", help="Show other requests instead: embeddings, audio, files …"),
     ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     if passthrough and conversation:
-        raise WrongUsage("what is passed through belongs to no conversation: leave --conversation out")
+        raise WrongUsage(
+            "use --passthrough or --conversation, not both: only completions belong to a conversation"
+        )
     if passthrough:
         page = Proxy(url).get("/burnish/passthrough", limit=limit, before=before)
     else:
@@ -113,14 +115,14 @@ def history(
     for each in page["data"]:
         (_show_passthroughs if passthrough else _show)(each)
     if not page["data"]:
-        console.print(f"[dim]{'nothing was passed through' if passthrough else 'no answers'} yet[/]")
+        console.print(f"[dim]no {'other requests' if passthrough else 'answers'} yet[/]")
     if page["has_more"]:
         again = "burnish history --passthrough" if passthrough else "burnish history"
         console.print(f"[dim]more: {again} --before {page['data'][-1]['id']}[/]", soft_wrap=True)
 
 
 def _show_passthroughs(passthrough: dict[str, Any]) -> None:
-    """Print a line, and another where something went wrong."""
+    """Print one line, and a second one for an error."""
     size = f"{decimal(passthrough['request_bytes'])} → {decimal(passthrough['response_bytes'])}"
     tokens = f"  {passthrough['prompt_tokens']} tokens" if passthrough["prompt_tokens"] else ""
     console.print(
@@ -136,34 +138,34 @@ def _show_passthroughs(passthrough: dict[str, Any]) -> None:
 
 def regenerations(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
-    before: Annotated[str | None, typer.Option(help="Go on before this id.")] = None,
+    before: Annotated[str | None, typer.Option(help="Show only what is older than this ID.")] = None,
     conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Nothing is learnt from that alone. To have it learnt, say so: `POST /v1/feedback` with `preferred_over`."""
+    """Burnish doesn't learn from this by itself. To make it, send `POST /v1/feedback` with `preferred_over`."""
     proxy = Proxy(url)
     page = proxy.get("/burnish/regenerations", limit=limit, before=before, conversation=conversation)
     if as_json:
         print_json(page)
         return
     for each in page["data"]:
-        went_on = {
-            each["completion_id"]: "went on from the second",
-            each["instead_of"]: "went back to the first",
+        kept = {
+            each["completion_id"]: "the second was kept",
+            each["instead_of"]: "the first was kept",
         }
-        console.print(f"[yellow]asked again[/]  {went_on.get(each['went_on_from'], 'went on from neither')}")
+        console.print(f"[yellow]regenerated[/]  {kept.get(each['went_on_from'], 'neither was kept')}")
         for answer in (each["instead_of"], each["completion_id"]):
             _show(proxy.get(f"/burnish/completions/{answer}"))
     if not page["data"]:
-        console.print("[dim]nothing was asked for again[/]")
+        console.print("[dim]no regenerated answers yet[/]")
     if page["has_more"]:
         last = page["data"][-1]["completion_id"]
         console.print(f"[dim]more: burnish regenerations --before {last}[/]", soft_wrap=True)
 
 
 def _show(completion: dict[str, Any]) -> None:
-    """Print two lines, so that ids stay whole and words readable however narrow the terminal is."""
+    """Print two lines: IDs stay whole and texts readable on a narrow terminal."""
     words = f"{verdict(completion['rating'])}  " if completion["rating"] is not None else ""
     words += "[yellow]with instructions[/]  " if completion["instructions"] else ""
     console.print(

@@ -26,7 +26,6 @@ SHOWN_CHARACTERS = 60
 
 
 def print_json(content: Any) -> None:
-    """Print for a program."""
     typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
 
 
@@ -50,12 +49,12 @@ def ctrl_c() -> Iterator[Event]:
 
 
 def plain(text: str) -> str:
-    """Return a text without control characters, which could steer the terminal that shows it."""
+    """Remove control characters, which could steer the terminal."""
     return "".join(each for each in text if each in "\n\t" or unicodedata.category(each) != "Cc")
 
 
 def clock(seconds: float | None) -> str:
-    """Return a moment (seconds since the epoch) in local time."""
+    """Format seconds since the epoch as local time."""
     return datetime.fromtimestamp(seconds).strftime("%m-%d %H:%M") if seconds else ""
 
 
@@ -65,8 +64,11 @@ def short(text: str | None, limit: int = SHOWN_CHARACTERS) -> str:
     return escape(words if len(words) <= limit else words[: limit - 1].rstrip() + "…")
 
 
+def version_name(number: int) -> str:
+    return f"v{number}" if number else "base"
+
+
 def verdict(reward: float | None) -> str:
-    """Return a reward as people say it."""
     if reward is None:
         return ""
     if abs(reward) == 1:

@@ -10,22 +10,20 @@ from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed, Interrupted
-from burnish.proxy.cli.terminal import Json, Url, console, ctrl_c, print_json
+from burnish.proxy.cli.terminal import Json, Url, console, ctrl_c, print_json, version_name
 
 POLL_S = 0.5
 FAILED = frozenset({"failed", "interrupted"})
 
 
 def train(
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without training.")] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Stay until the run has ended, with a progress bar.")
+        bool, typer.Option("--wait", help="Wait for the end of the run and show a progress bar.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Also when all ratings say the same.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train even if all ratings are the same.")] = False,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Start from the bare model and learn all ratings anew.")
+        bool, typer.Option("--refresh", help="Train on all ratings again, starting from the base model.")
     ] = False,
     url: Url = None,
     as_json: Json = False,
@@ -44,12 +42,12 @@ def train(
     try:
         run = follow(proxy, run_id, quiet=as_json)
     except KeyboardInterrupt:
-        raise Interrupted(f"{run_id} goes on without you; see burnish status") from None
+        raise Interrupted(f"{run_id} continues in the background; see: burnish status") from None
     if as_json:
         print_json(run)
     elif run["status"] not in FAILED:
-        console.print(f"[bold]{_spoken(run)}[/]: {escape(run['reason'])}")
-        for line in _learnt(run["result"]):
+        console.print(f"[bold]v{run['version']} is {run['status']}[/]: {escape(run['reason'])}")
+        for line in _ratings_used(run["result"]):
             console.print(escape(line))
     if run["status"] in FAILED:
         raise CommandFailed(f"the run {run['status']}: {run['reason']}")
@@ -57,15 +55,15 @@ def train(
 
 def pause(url: Url = None) -> None:
     Proxy(url).post("/burnish/pause", {})
-    console.print("paused; [cyan]burnish resume[/] goes on")
+    console.print("paused; to continue: [cyan]burnish resume[/]")
 
 
 def resume(url: Url = None) -> None:
-    console.print(f"goes on: {escape(Proxy(url).post('/burnish/resume', {})['reason'])}")
+    console.print(f"resumed: {escape(Proxy(url).post('/burnish/resume', {})['reason'])}")
 
 
 def follow(proxy: Proxy, run_id: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Show a run's progress until it has ended; return how."""
+    """Show the progress of a run until it ends; return its record."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # `status` starts without it
 
     columns = (
@@ -99,7 +97,7 @@ def follow(proxy: Proxy, run_id: str, *, quiet: bool = False) -> dict[str, Any]:
 
 
 def _run(proxy: Proxy, run_id: str) -> dict[str, Any] | None:
-    """Return the run; None in the moment between being asked for and being begun."""
+    """Return the run; None if it hasn't started yet."""
     found: list[dict[str, Any]] = proxy.get("/burnish/runs", limit=10)["runs"]
     return next((run for run in found if run["id"] == run_id), None)
 
@@ -112,10 +110,10 @@ def _dry_run(proxy: Proxy, wanted: dict[str, bool], as_json: bool) -> None:
     would = "[green]would train[/]" if plan["would_train"] else "[red]would not train[/]"
     on = plan["trains_on"]
     console.print(f"{would}: {escape(plan['why'])}")
-    console.print(f"by itself: {escape(plan['by_itself'])}")
+    console.print(f"automatic training: {escape(plan['by_itself'])}")
     console.print(
-        f"on {on['good']} good and {on['bad']} bad ratings{_replayed(plan)}, judged on {plan['held_out']} more, "
-        f"with {plan['objective']}, starting from {'v' + str(plan['parent']) if plan['parent'] else 'the bare model'}"
+        f"train on {on['good']} good and {on['bad']} bad ratings{_replayed(plan)}, test on {plan['held_out']} more, "
+        f"objective {plan['objective']}, starting from {version_name(plan['parent'] or 0)}"
     )
     for line in (plan["note"], left_out(plan)):
         if line:
@@ -123,22 +121,18 @@ def _dry_run(proxy: Proxy, wanted: dict[str, bool], as_json: bool) -> None:
 
 
 def left_out(counts: dict[str, Any]) -> str | None:
-    """Say which ratings teach nothing, and why; None when all do."""
+    """List how many ratings training leaves out, and why; None if it uses all."""
     reasons = [f"{count} × {why}" for why, count in counts["left_out"].items()]
     return f"left out: {'; '.join(reasons)}" if reasons else None
 
 
 def _replayed(counts: dict[str, Any]) -> str:
-    return f", {counts['replayed']} older ones once more" if counts["replayed"] else ""
+    return f" and {counts['replayed']} older ones again" if counts["replayed"] else ""
 
 
-def _learnt(result: dict[str, Any] | None) -> list[str]:
-    """Say what a run has learnt from, if its job is still there."""
+def _ratings_used(result: dict[str, Any] | None) -> list[str]:
+    """Describe the ratings that a run used, if its job still exists."""
     if result is None:
         return []
-    new = f"learnt from {result['ratings'] - result['replayed']} new ratings{_replayed(result)}"
+    new = f"trained on {result['ratings'] - result['replayed']} new ratings{_replayed(result)}"
     return [new, *filter(None, (left_out(result),))]
-
-
-def _spoken(run: dict[str, Any]) -> str:
-    return f"v{run['version']} is {run['status']}"

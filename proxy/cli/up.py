@@ -21,22 +21,23 @@ def up(
     upstream: Annotated[
         str | None,
         typer.Option(
-            help="URL of an OpenAI-compatible server instead of the embedded engine; of replicas, all their URLs with "
-            "commas between them. Not given: asks when an engine runs on this machine already."
+            help="URL of an OpenAI-compatible server to use instead of the embedded engine. For replicas: all URLs, "
+            "separated by commas. Without it, burnish asks if an engine is already running on this machine."
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="GGUF file for the embedded engine; with --upstream, what `default` means there."),
+        typer.Option(
+            help="GGUF file for the embedded engine. With --upstream: the model that `default` stands for."
+        ),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that answer requests [1].")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where log, versions and jobs live.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Directory for the log, versions and jobs.")] = None,
     no_train: Annotated[
-        bool, typer.Option("--no-train", help="Never train; only pass through and log.")
+        bool, typer.Option("--no-train", help="Never train; only forward and log requests.")
     ] = False,
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
 ) -> None:
-    # Imported here so that every other command starts without the server's libraries.
     from burnish.proxy.cli.engines_here import choose_engine
     from burnish.proxy.serve import serve
 
@@ -54,7 +55,7 @@ def up(
         settings = read_settings(flags | {"upstream": found}, file=config)
     _log_to_terminal()
     what = settings.upstream or f"the embedded engine ({settings.model or 'small model'})"
-    console.print(f"[dim]starting on {escape(what)} …[/]")
+    console.print(f"[dim]starting with {escape(what)} …[/]")
     serve(settings, lambda url: _welcome(url, settings))
     console.print("[dim]stopped[/]")
 
@@ -67,7 +68,7 @@ def _welcome(url: str, config: Config) -> None:
     console.print("  or type into any chat       [cyan]/rl good[/]   [cyan]/rl bad too long[/]")
     if config.instructions:
         console.print(
-            "  what you say of answers is added to the system prompt: [cyan]burnish instructions[/]"
+            "  your comments on answers are added to the system prompt: [cyan]burnish instructions[/]"
         )
     console.print(f"  {_next_step(config)}\n")
 
@@ -75,19 +76,19 @@ def _welcome(url: str, config: Config) -> None:
 def _next_step(config: Config) -> str:
     train = config.train
     if config.upstream:
-        return "whether versions can be swapped in this upstream, or what it still needs: [cyan]burnish status[/]"
+        return "to see if burnish can swap versions in this upstream: [cyan]burnish status[/]"
     if not train.enabled:
         return "training is off (--no-train)"
     if train.schedule == "manual":
-        return "training starts when you say so: [cyan]burnish train[/]"
+        return "to train: [cyan]burnish train[/]"
     return (
-        f"after {train.min_ratings} ratings, at least {train.min_good} good and {train.min_bad} bad, it trains and, "
-        "if that made it better, swaps: [cyan]burnish status[/]"
+        f"after {train.min_ratings} ratings ({train.min_good} good and {train.min_bad} bad or more) it trains, and "
+        "uses the new version if it is better: [cyan]burnish status[/]"
     )
 
 
 def _log_to_terminal() -> None:
     handler = RichHandler(console=console, show_path=False, markup=False, log_time_format="%H:%M:%S")
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
-    # What the learner does is what people want to see.
+    # People want to see the training.
     logging.getLogger("burnish.proxy.learner").setLevel(logging.INFO)

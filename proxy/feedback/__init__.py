@@ -1,4 +1,4 @@
-"""What people say of an answer, and which answer they mean: HTTP routes and the ``/rl`` commands."""
+"""Feedback on completions: HTTP routes and the ``/rl`` commands."""
 
 from burnish.proxy.feedback.answering import answer_command
 from burnish.proxy.feedback.commands import Command, exchanges, find_command

@@ -1,4 +1,4 @@
-"""Carry out a ``/rl`` command on the turn before it, and say what was done."""
+"""Run a ``/rl`` command on the turn before it, and answer it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from burnish.proxy.records import Completion, Feedback, FeedbackDraft
 
 QUOTE_CHARACTERS = 60
 FEEDBACK_SEARCHED = 50
-"""Latest pieces of feedback on one answer among which ``/rl undo`` looks for the caller's own."""
+"""How many pieces of feedback on one answer ``/rl undo`` searches for the caller's own, latest first."""
 CANDIDATES_NAMED = 5
 
 Action = Callable[[str], Awaitable[str]]
-"""Carries out an owner's command (train, rollback, on, off) with its argument; returns what was done."""
+"""Runs an owner's command (train, rollback, on, off) with its argument; returns the answer."""
 
-HELP = """rate the answer before:
+HELP = """rate the last answer:
   /rl good [comment]   also 👍 +1 yes up
   /rl bad [comment]    also 👎 -1 no down
   /rl 1 … /rl 5 [comment]
   /rl fix <the reply you wanted>
-  /rl undo             take your last rating of it back
-  /rl status           how far the learning is
+  /rl undo             take back your last rating of it
+  /rl status           show ratings, live version and training
   /rl help"""
 ACTION_HELP = {
     "train": "\n  /rl train            train now",
     "rollback": "\n  /rl rollback [version | base]",
-    "on": "\n  /rl on               go on training",
+    "on": "\n  /rl on               continue training",
     "off": "\n  /rl off              stop training",
 }
 
@@ -47,35 +47,35 @@ async def answer_command(
     on_feedback: Callable[[Feedback], None],
     actions: Mapping[str, Action] | None = None,
 ) -> str:
-    """Carry out a command and return the text that answers it; what goes wrong is said, not raised.
+    """Run a command and return the answer. Errors become part of the answer.
 
-    ``messages`` is the whole request, the command included, and ``previous`` the response that it goes on from, where
-    the upstream holds the history; without messages the caller's last answer is meant, in the session if one is given.
-    ``actions`` are those of an owner by name.
+    ``messages`` is the whole request with the command. ``previous`` is the response that the request continues, if
+    the upstream keeps the history. Without both, the command applies to the caller's last answer (in the session, if
+    one is given). ``actions`` are the owner's commands by name.
     """
     actions = actions or {}
     try:
         if command.name == "status":
-            said = await status()
+            answer = await status()
         elif command.name in actions:
-            said = await _done(actions[command.name], command.text)
+            answer = await _done(actions[command.name], command.text)
         elif command.name == "fix" and not command.text:
-            said = "nothing was stored: /rl fix needs the reply that you wanted, e.g.  /rl fix It is Paris."
+            answer = "nothing was saved: /rl fix needs the reply that you wanted, for example  /rl fix It is Paris."
         elif command.name in ("rate", "fix", "undo"):
-            meant = await _meant(log, messages, caller, session, previous)
-            said = await _on_answer(command, meant, log, caller, on_feedback)
+            target = await _target(log, messages, caller, session, previous)
+            answer = await _on_answer(command, target, log, caller, on_feedback)
         else:
-            said = _help(command, actions)
+            answer = _help(command, actions)
     except NotFound as error:
-        said = f"nothing was rated: {error.message}"
+        answer = f"nothing was rated: {error.message}"
     except Conflict as error:
         ids = "\n".join(
             f"  {each['completion_id']}" for each in error.details.get("candidates", ())[:CANDIDATES_NAMED]
         )
-        said = f"nothing was rated: {error.message}\n{ids}"
+        answer = f"nothing was rated: {error.message}\n{ids}"
     except Unavailable as error:
-        said = f"that did not work: {error.message}"
-    return ANSWER_PREFIX + said
+        answer = f"the command failed: {error.message}"
+    return ANSWER_PREFIX + answer
 
 
 async def _done(action: Action, text: str) -> str:
@@ -85,7 +85,7 @@ async def _done(action: Action, text: str) -> str:
         return error.message
 
 
-async def _meant(
+async def _target(
     log: Log, messages: list[dict[str, Any]] | None, caller: str, session: str | None, previous: str | None
 ) -> Completion:
     if previous:
@@ -96,26 +96,28 @@ async def _meant(
 
 
 async def _on_answer(
-    command: Command, meant: Completion, log: Log, caller: str, on_feedback: Callable[[Feedback], None]
+    command: Command, target: Completion, log: Log, caller: str, on_feedback: Callable[[Feedback], None]
 ) -> str:
     if command.name == "undo":
-        return await _undo(log, meant, caller, on_feedback)
-    feedback, _ = await log.add_feedback(_draft(command, meant, caller))
+        return await _undo(log, target, caller, on_feedback)
+    feedback, _ = await log.add_feedback(_draft(command, target, caller))
     on_feedback(feedback)
-    return f"{_said(command)} – {_quote(meant)} (/rl undo takes it back)"
+    return f"{_confirmation(command)} – {_quote(target)} (/rl undo takes it back)"
 
 
 def _help(command: Command, actions: Mapping[str, Action]) -> str:
-    problem = f"I don't know /rl {command.text[:QUOTE_CHARACTERS]}. " if command.text else ""
+    problem = f"unknown command: /rl {command.text[:QUOTE_CHARACTERS]}. " if command.text else ""
     if command.name in ACTION_HELP:
-        problem = f"/rl {command.name} is for those whom `owners` in burnish's configuration names. "
+        problem = (
+            f"Only owners may use /rl {command.name}: add yourself to `owners` in burnish's configuration. "
+        )
     return problem + HELP + "".join(ACTION_HELP.get(name, "") for name in actions)
 
 
-def _draft(command: Command, meant: Completion, caller: str) -> FeedbackDraft:
+def _draft(command: Command, target: Completion, caller: str) -> FeedbackDraft:
     fix = command.name == "fix"
     return FeedbackDraft(
-        completion_id=meant.id,
+        completion_id=target.id,
         target="rl",
         reward=command.reward,
         scale=command.scale,
@@ -126,9 +128,9 @@ def _draft(command: Command, meant: Completion, caller: str) -> FeedbackDraft:
     )
 
 
-def _said(command: Command) -> str:
+def _confirmation(command: Command) -> str:
     if command.name == "fix":
-        return "kept the reply that you wanted"
+        return "saved the reply that you wanted"
     if command.scale == "likert":
         rating = f"{round(2 * (command.reward or 0.0) + 3)} of 5"
     else:
@@ -136,18 +138,18 @@ def _said(command: Command) -> str:
     return f"rated {rating}" + (" with your comment" if command.text else "")
 
 
-async def _undo(log: Log, meant: Completion, caller: str, on_feedback: Callable[[Feedback], None]) -> str:
-    given: Sequence[Feedback] = await log.feedbacks(completion_id=meant.id, limit=FEEDBACK_SEARCHED)
+async def _undo(log: Log, target: Completion, caller: str, on_feedback: Callable[[Feedback], None]) -> str:
+    given: Sequence[Feedback] = await log.feedbacks(completion_id=target.id, limit=FEEDBACK_SEARCHED)
     own = next((each for each in given if each.draft.rater == caller and each.undone_at is None), None)
     if own is None:
-        return f"there is nothing to take back on {_quote(meant)}"
+        return f"you have no rating to take back on {_quote(target)}"
     on_feedback(await log.undo_feedback(own.id))
-    return f"taken back – {_quote(meant)}"
+    return f"taken back – {_quote(target)}"
 
 
 def _quote(completion: Completion) -> str:
     reply = completion.reply or {}
     words = " ".join(text_of(reply).split())
     if not words:
-        return "the call of a tool" if reply.get("tool_calls") else "an empty answer"
+        return "a tool call" if reply.get("tool_calls") else "an empty answer"
     return f"“{words[:QUOTE_CHARACTERS].rstrip()}{'…' if len(words) > QUOTE_CHARACTERS else ''}”"

@@ -1,7 +1,7 @@
-"""The grammar of ``/rl``, pure: is the last human turn a command, and which; and which turns of a history were one.
+"""The grammar of ``/rl``: find a command in the last human turn, and earlier commands in the history.
 
-A command is honoured only as the whole of the last human turn. What clients wrap around it is taken off by
-exact pattern; anything else around it means that somebody quotes a command, or that a file holds one.
+A command must be the whole last human turn. Text that clients wrap around it is removed by exact patterns. With any
+other text around it, the command is only a quotation, or part of a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Name = Literal["rate", "fix", "undo", "status", "help", "train", "rollback", "on
 Message = dict[str, Any]
 
 ANSWER_PREFIX = "burnish: "
-"""Every local answer begins with it, so that the exchange is known again in a history."""
+"""The start of every local answer, by which the exchange is recognised in a history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Command:
 
     name: Name
     text: str = ""
-    """Comment of a rating, the wanted reply of ``fix``, argument of others, or what ``help`` did not understand."""
+    """Comment of a rating, reply for ``fix``, argument of another command, or the unknown text for ``help``."""
     reward: float | None = None
     """Of a rating, in [-1, 1]."""
     scale: str | None = None
@@ -34,7 +34,7 @@ class Command:
 
 
 TONES = "[\U0001f3fb-\U0001f3ff\ufe0f]"
-"""Skin tones, and the selector that asks for a coloured glyph."""
+"""Skin tones, and the selector for a coloured glyph."""
 GOOD = frozenset({"good", "👍", "+1", "yes", "up"})
 BAD = frozenset({"bad", "👎", "-1", "\u22121", "no", "down"})
 LIKERT = frozenset("12345")
@@ -44,19 +44,19 @@ WORD = re.compile(rf"(?P<word>👍|👎|[+\-\u2212]?\w+){TONES}*[.!?,;:…]*(?:\
 SEPARATOR = re.compile(r"\A[-–—:,;]\s+")
 
 QUOTED = re.compile(r'\A"(/rl(?:[^"\\]|\\.)*)"\s*\Z', re.DOTALL)
-"""opencode run puts an argument with spaces into quotes."""
+"""``opencode run`` puts an argument with spaces into quotes."""
 AIDER_NOTES = re.compile(
     r"I updated the files\.|I committed the changes with git hash |I made those changes to the files\.|"
     r"I ran this command:"
 )
-"""What aider lets the user say after an answer; "Ok." is the answer to it, of nobody."""
+"""User messages that aider adds after an answer. aider also adds the reply "Ok." to them."""
 SYSTEM_ROLES = ("system", "developer")
 REMINDER_CHARACTERS = 40
-"""Of the shortest text that is taken for the end of aider's system prompt."""
+"""Shorter texts don't count as the end of aider's system prompt."""
 
 
 def parse(text: str) -> Command | None:
-    """Understand a whole message; None when it is no command, ``help`` when it is one that nobody knows."""
+    """Parse a whole message; None if it isn't a command, ``help`` if the command is unknown."""
     text = text.strip()
     first_line, _, further_lines = text.partition("\n")
     if re.match(r"/rl(?:\s|\Z)", text) is None:
@@ -90,13 +90,13 @@ def _rating(word: str, comment: str) -> Command:
 
 
 def find_command(messages: Sequence[Message]) -> Command | None:
-    """Return the command that is the whole of the last human turn, if it is one."""
+    """Return the command in the last human turn, if the turn is one."""
     system = next((_text(message) for message in messages if message.get("role") in SYSTEM_ROLES), "")
     return _command_of([_without_reminder(messages[index], system) for index in _last_turn(messages)])
 
 
 def without_command(messages: Sequence[Message]) -> list[Message]:
-    """Return the history that a command speaks about: without it, and without earlier exchanges."""
+    """Return the history before a command, without earlier commands and their answers."""
     turn = set(_last_turn(messages))
     history = cut_exchanges([message for index, message in enumerate(messages) if index not in turn])
     while len(history) > 1 and _text(history[-1]) == "Ok." and AIDER_NOTES.match(_text(history[-2])):
@@ -105,13 +105,13 @@ def without_command(messages: Sequence[Message]) -> list[Message]:
 
 
 def cut_exchanges(messages: list[Message]) -> list[Message]:
-    """Remove earlier commands and our answers to them; the same object when there are none."""
+    """Remove earlier commands and their answers; returns the same object if there are none."""
     cut = exchanges(messages)
     return [message for index, message in enumerate(messages) if index not in cut] if cut else messages
 
 
 def exchanges(messages: Sequence[Message]) -> set[int]:
-    """Return where earlier commands and our answers to them are."""
+    """Return the positions of earlier commands and their answers."""
     cut: set[int] = set()
     for index, message in enumerate(messages):
         if message.get("role") == "assistant" and _text(message).startswith(ANSWER_PREFIX):
@@ -122,7 +122,7 @@ def exchanges(messages: Sequence[Message]) -> set[int]:
 
 
 def _last_turn(messages: Sequence[Message]) -> range:
-    """Return where the user messages at the end are; system messages after them belong to nobody."""
+    """Return the positions of the last user messages; ignores system messages after them."""
     end = len(messages)
     while end and messages[end - 1].get("role") in SYSTEM_ROLES:
         end -= 1
@@ -133,29 +133,29 @@ def _last_turn(messages: Sequence[Message]) -> range:
 
 
 def _command_of(turn: Sequence[Message]) -> Command | None:
-    """Return the command of a turn that says one thing only."""
+    """Return the command of a turn with a single text."""
     parts = [part for message in turn for part in _parts(message)]
-    said = [part for part in parts if not (isinstance(part, str) and is_context(part))]
-    if len(said) != 1 or not isinstance(said[0], str):
+    texts = [part for part in parts if not (isinstance(part, str) and is_context(part))]
+    if len(texts) != 1 or not isinstance(texts[0], str):
         return None
-    text = unwrapped(said[0])
+    text = unwrapped(texts[0])
     if quoted := QUOTED.match(text):
         text = quoted[1].replace('\\"', '"')
     return parse(text)
 
 
 def _without_reminder(message: Message, system: str) -> Message:
-    """Return a message less what aider puts below it: the end of its system prompt, once more."""
+    """Remove the end of the system prompt, which aider repeats below a message."""
     content = message.get("content")
     if not isinstance(content, str):
         return message
-    said, _, below = content.partition("\n\n")
+    text, _, below = content.partition("\n\n")
     reminds = len(below) >= REMINDER_CHARACTERS and system.rstrip().endswith(below.rstrip())
-    return {**message, "content": said} if reminds else message
+    return {**message, "content": text} if reminds else message
 
 
 def _parts(message: Message) -> list[Any]:
-    """Return texts as strings, anything else as it is."""
+    """Return texts as strings, and other parts unchanged."""
     content = message.get("content")
     if not isinstance(content, list):
         return [content]

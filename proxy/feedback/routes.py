@@ -1,4 +1,4 @@
-"""The HTTP routes of feedback and of the log. Handlers raise the errors of this room; the app answers them."""
+"""HTTP routes of feedback and of the log. Handlers raise BurnishError; the app turns it into a response."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from burnish.proxy.log.person import Said
 from burnish.proxy.records import Completion, Feedback, Passthrough, Regeneration
 
 MAX_BODY_BYTES = 1024 * 1024
-"""Of one piece of feedback; the longest comment and correction fit in."""
+"""Largest body; the longest comment and correction fit in."""
 
 SESSION_HEADER = SESSION_HEADERS[0].decode()
 
@@ -29,7 +29,7 @@ SESSION_HEADER = SESSION_HEADERS[0].decode()
 def feedback_routes(
     log: Log, on_feedback: Callable[[Feedback], None], rater_weights: Mapping[str, float]
 ) -> list[Route]:
-    """Return the routes of feedback and raters; ``on_feedback`` is told of every new record and every undo."""
+    """Return the routes of feedback and raters; calls ``on_feedback`` for each new record and each undo."""
 
     async def create(request: Request) -> Response:
         asked = read_feedback(await read_json(request, MAX_BODY_BYTES))
@@ -71,12 +71,12 @@ def feedback_routes(
 
 
 class Answer(Protocol):
-    """Carries out a ``/rl`` command and returns the text that answers it."""
+    """Runs a ``/rl`` command and returns the answer."""
 
     async def __call__(
         self, command: Command, messages: list[dict[str, Any]] | None, *, caller: str, session: str | None
     ) -> str:
-        """``messages`` are None where nobody knows them: the last answer is meant."""
+        """``messages`` is None if unknown; the command then applies to the last answer."""
         ...
 
 
@@ -89,9 +89,9 @@ class Typed(BaseModel):
 
 
 def command_route(answer: Answer) -> Route:
-    """Return the route of ``/rl`` for agents that keep it to themselves; the session header says where it was typed."""
+    """Return the route for ``/rl`` commands that don't reach the model. The session header names the session."""
 
-    async def carry_out(request: Request) -> Response:
+    async def run_command(request: Request) -> Response:
         typed = validated(Typed, await read_json(request, MAX_BODY_BYTES))
         command = parse(typed.text)
         if command is None:
@@ -99,14 +99,14 @@ def command_route(answer: Answer) -> Route:
                 f'text must be a command such as "/rl good", not {typed.text!r}', param="text"
             )
         session = request.headers.get(SESSION_HEADER)
-        said = await answer(command, None, caller=caller_of(request), session=session)
-        return json_response({"object": "command", "answer": said})
+        text = await answer(command, None, caller=caller_of(request), session=session)
+        return json_response({"object": "command", "answer": text})
 
-    return Route("/burnish/command", carry_out, methods=["POST"])
+    return Route("/burnish/command", run_command, methods=["POST"])
 
 
 def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Route]:
-    """Return the routes of what was said; ``on_forgotten`` is told who was."""
+    """Return the routes of the log; calls ``on_forgotten`` with the name of an erased user."""
 
     async def index(request: Request) -> Response:
         query = request.query_params
@@ -153,14 +153,14 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Rou
 
 
 def feedback_json(feedback: Feedback) -> dict[str, Any]:
-    """Return a record as clients see it: one flat object."""
+    """Return a record as one flat object."""
     record = asdict(feedback)
     draft = record.pop("draft")
     return {"object": "feedback", **record, **draft}
 
 
 def completion_json(completion: Completion) -> dict[str, Any]:
-    """Return a completion as clients see it: one flat object."""
+    """Return a completion as one flat object."""
     record = {each.name: getattr(completion, each.name) for each in fields(completion)}
     del record["wire"]
     for part in ("asked", "served", "ended"):

@@ -1,4 +1,4 @@
-"""What ``POST /v1/feedback`` takes: validated field by field, then tied to one completion."""
+"""The body of ``POST /v1/feedback``: validated, then resolved to one completion."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from burnish.proxy.records import Completion, FeedbackDraft, Scope, Source
 MAX_TEXT = 100_000
 """Characters of a comment or a correction; a correction may be a whole document."""
 MAX_NAME = 256
-"""Characters of an id, a rater, a tag or a key."""
+"""Characters of an ID, a rater, a tag or a key."""
 MAX_TAGS = 32
 MAX_WEIGHT = 100.0
-"""One rater may count as many, not as everybody."""
+"""Keeps one rater from outweighing everyone else."""
 
 PATIENCE_S = 2.0
-"""For an answer that is just ending: whoever cuts one short rates it before burnish has seen the connection close."""
+"""Longest wait for an answer that is just ending. A client may cancel and rate it before burnish sees the close."""
 POLL_S = 0.05
 
 LIKERT = (1, 2, 3, 4, 5)
 WORDS = {"good": 1.0, "bad": -1.0}
 
 
-def _spoken(value: Any) -> Any:
+def _not_empty(value: Any) -> Any:
     if isinstance(value, str) and not value.strip():
-        raise ValueError("must say something; leave it out otherwise")
+        raise ValueError("must not be empty: write something, or leave the field out")
     return value
 
 
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=MAX_NAME)]
-Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT), BeforeValidator(_spoken)]
+Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT), BeforeValidator(_not_empty)]
 
 TARGETS = ("completion_id", "response_id", "conversation_id", "last")
 STATEMENTS = ("rating", "comment", "correction", "preferred_over")
@@ -72,12 +72,12 @@ class FeedbackRequest(BaseModel):
 
     @property
     def targets(self) -> list[str]:
-        """Names of the targets that were given."""
+        """Names of the given targets."""
         return [name for name in TARGETS if getattr(self, name) is not None]
 
 
 def read_feedback(body: Any) -> FeedbackRequest:
-    """Validate a body. Raises Unprocessable with the field that is wrong and what it may be."""
+    """Validate a body. Raises Unprocessable, which names the wrong field and its allowed values."""
     try:
         request = FeedbackRequest.model_validate(body)
     except ValidationError as error:
@@ -87,19 +87,19 @@ def read_feedback(body: Any) -> FeedbackRequest:
     if len(request.targets) != 1:
         given = " and ".join(request.targets) or "none"
         raise Unprocessable(
-            f"give exactly one target of {', '.join(TARGETS)}, not {given}",
+            f"give exactly one of {', '.join(TARGETS)}, not {given}",
             param=request.targets[1] if request.targets else "completion_id",
         )
     if request.last is False:
         raise Unprocessable("last must be true, or left out", param="last")
     if all(getattr(request, name) is None for name in STATEMENTS):
-        raise Unprocessable(f"say at least one of {', '.join(STATEMENTS)}", param="rating")
+        raise Unprocessable(f"give at least one of {', '.join(STATEMENTS)}", param="rating")
     return request
 
 
 def _explained(field: str | None, kind: str, message: str) -> str:
     if kind == "extra_forbidden":
-        return f"unknown field {field!r}; known are {', '.join(FeedbackRequest.model_fields)}"
+        return f"unknown field {field!r}; the fields are {', '.join(FeedbackRequest.model_fields)}"
     if field is None:
         return "the body must be a JSON object"
     return f"{field}: {message.removeprefix('Value error, ')}"
@@ -109,7 +109,7 @@ def reward_of(rating: Any, scale: str | None) -> tuple[float | None, str | None]
     """Return the reward in [-1, 1] and the scale it was given on. Raises Unprocessable."""
     if rating is None:
         if scale is not None:
-            raise Unprocessable("scale says how to read a rating, and there is none", param="scale")
+            raise Unprocessable("scale needs a rating: add one, or leave scale out", param="scale")
         return None, None
     number = isinstance(rating, int | float) and not isinstance(rating, bool)
     if scale == "likert":
@@ -130,17 +130,17 @@ def reward_of(rating: Any, scale: str | None) -> tuple[float | None, str | None]
 
 
 async def draft_of(request: FeedbackRequest, log: Log, caller: str, session: str | None) -> FeedbackDraft:
-    """Find the completion that is meant, and return what to store. Raises NotFound, Conflict, Unprocessable."""
+    """Resolve the target, and return the record to store. Raises NotFound, Conflict, Unprocessable."""
     reward, scale = reward_of(request.rating, request.scale)
-    meant = await _meant(request, log, caller, session)
+    target = await _target(request, log, caller, session)
     return FeedbackDraft(
-        completion_id=meant.id,
+        completion_id=target.id,
         target=request.targets[0],
         reward=reward,
         scale=scale,
         comment=request.comment,
         correction=request.correction,
-        preferred_over=await _worse(request.preferred_over, meant.id, log),
+        preferred_over=await _worse(request.preferred_over, target.id, log),
         scope=request.scope,
         source=request.source,
         rater=request.rater or caller,
@@ -150,7 +150,7 @@ async def draft_of(request: FeedbackRequest, log: Log, caller: str, session: str
     )
 
 
-async def _meant(request: FeedbackRequest, log: Log, caller: str, session: str | None) -> Completion:
+async def _target(request: FeedbackRequest, log: Log, caller: str, session: str | None) -> Completion:
     named = request.completion_id or request.response_id
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -167,19 +167,19 @@ async def _meant(request: FeedbackRequest, log: Log, caller: str, session: str |
                 raise
             if time.monotonic() > deadline:
                 raise NotFound(
-                    f"{error.message}; one that is under way can be rated when it has ended",
+                    f"{error.message}; an answer can be rated once it has ended",
                     param=error.param,
                 ) from error
         await asyncio.sleep(POLL_S)
 
 
-async def _worse(preferred_over: str | None, meant: str, log: Log) -> str | None:
+async def _worse(preferred_over: str | None, target: str, log: Log) -> str | None:
     if preferred_over is None:
         return None
     try:
         worse = await log.resolve(completion_id=preferred_over)
     except NotFound as error:
         raise NotFound(f"preferred_over: {error.message}", param="preferred_over") from error
-    if worse.id == meant:
-        raise Unprocessable("a completion cannot be preferred over itself", param="preferred_over")
+    if worse.id == target:
+        raise Unprocessable("a completion can't be preferred over itself", param="preferred_over")
     return worse.id

@@ -118,7 +118,7 @@ def test_settings_that_cannot_be_changed_are_left_with_everything_else(
 ):
     settings.write_bytes(text.encode("latin-1"))
     before = snapshot(home)
-    with pytest.raises(ConfigError, match=r"settings\.json was left as it is"):
+    with pytest.raises(ConfigError, match=r"settings\.json wasn't changed"):
         connect(claude(home), record)
     assert snapshot(home) == before
     assert not record.exists()
@@ -129,7 +129,7 @@ def test_somebody_elses_command_of_the_same_name_is_not_overwritten(home: Home, 
     command.parent.mkdir()
     command.write_text("Roll a die.\n")
     before = snapshot(home)
-    with pytest.raises(ConfigError, match="somebody else's file"):
+    with pytest.raises(ConfigError, match="a file of another program"):
         connect(claude(home), record)
     assert snapshot(home) == before
 

@@ -139,7 +139,7 @@ def test_ctrl_c_cuts_an_answer_short_and_the_talk_goes_on(burnish: Burnish) -> N
         screen.until("model ›")
         screen.until("e")  # something has been said
         process.send_signal(signal.SIGINT)
-        screen.until("(cut)")
+        screen.until("(stopped)")
         screen.until("skips):")
         screen.type("b too long\n")
         screen.until("you ›")

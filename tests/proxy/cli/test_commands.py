@@ -32,8 +32,8 @@ def test_the_same_for_people(burnish: Burnish) -> None:
     assert "good" in run("history", url=burnish.url).stdout
     status = run("status", url=burnish.url).stdout
     assert "smollm2" in status
-    assert "the schedule is manual" in status or "teaches only damage" in status
-    assert "bare model" in run("adapters", "list", url=burnish.url).stdout
+    assert "the schedule is manual" in status or "bad" in status
+    assert "base model" in run("adapters", "list", url=burnish.url).stdout
     assert "would" in run("train", "--dry-run", url=burnish.url).stdout
     assert "proxy" in run("doctor", url=burnish.url).stdout
 

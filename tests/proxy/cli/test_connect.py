@@ -36,7 +36,7 @@ def test_connected_and_back(burnish: Burnish, env: dict[str, str], tmp_path: Pat
     assert settings.read_text() == '# mine\nmodel = "gpt-5"\n'
     again = run("disconnect", "codex", env=env)
     assert again.returncode == 0
-    assert "is not connected" in again.stdout
+    assert "isn't connected" in again.stdout
 
 
 def test_what_would_be_written_is_printed_and_not_written(

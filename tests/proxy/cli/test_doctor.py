@@ -59,7 +59,7 @@ def test_a_taken_port_is_told_with_its_holder() -> None:
 async def test_another_server_is_no_burnish(content: bytes) -> None:
     async with upstream(reply(content)) as other:
         found = await asyncio.to_thread(examine, other.url, code=1)
-    assert "no burnish" in found["proxy"][1]
+    assert "another program answers" in found["proxy"][1]
 
 
 async def test_a_burnish_that_wants_its_key(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_missing_and_a_damaged_model(tmp_path: Path) -> None:
     model = tmp_path / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
     fresh = {"BURNISH_CACHE_DIR": str(tmp_path), "BURNISH_TRAIN__ENABLED": "false"}
     missing = examine(url=NOBODY, env=fresh)
-    assert (missing["model"][0], missing["training"][1]) == ("warn", "switched off")
+    assert (missing["model"][0], missing["training"][1]) == ("warn", "turned off")
     model.parent.mkdir(exist_ok=True)
     model.write_bytes(b"half a download")
     assert "damaged" in examine(url=NOBODY, env=fresh)["model"][1]

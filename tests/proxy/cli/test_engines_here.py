@@ -43,7 +43,7 @@ async def engine() -> AsyncIterator[str]:
 )
 async def test_up_asks_at_a_terminal(tmp_path: Path, engine: str, typed: bytes, started: str) -> None:
     said = await up(tmp_path, typed)
-    assert f"vLLM with smollm2 answers at {engine}. Learn in it?" in said
+    assert f"vLLM with smollm2 answers at {engine}. Use it?" in said
     assert f"starting on {started}" in said
 
 
@@ -76,7 +76,7 @@ async def up(tmp_path: Path, typed: bytes | None) -> str:
                 piece = await process.stdout.read(4096)
                 assert piece, said
                 said += piece
-                if typed and b"Learn in it?" in said:
+                if typed and b"Use it?" in said:
                     os.write(terminal, typed)
                     typed = None
     finally:

@@ -38,9 +38,9 @@ async def shown(evidence: Evidence, columns: int, **changes: Any) -> str:
 
 async def test_what_passed_says_why_in_plain_words() -> None:
     text = await shown(LIKED, 120)
-    assert "The gate let it pass, nothing speaks against it: You would like 82 % of its replies" in text
+    assert "The gate passed it: You would like 82 % of its replies" in text
     better, sound, reported = (
-        text.index(title) for title in ("is it better?", "is it sound?", "decides nothing")
+        text.index(title) for title in ("is it better?", "is it sound?", "for information")
     )
     assert better < text.index("✓ You would like 82 %") < sound < text.index("KL 0.24") < reported
     assert reported < text.index("characters on average")
@@ -64,7 +64,7 @@ async def test_tool_calls_are_shown_beside_each_other() -> None:
 @pytest.mark.parametrize(
     ("evidence", "why"),
     [
-        (replace(HEALTHY, held_out=()), "nothing proves it better"),
+        (replace(HEALTHY, held_out=()), "nothing proves that it is better"),
         (replace(HEALTHY, candidate=()), "no replies were sampled"),
     ],
 )

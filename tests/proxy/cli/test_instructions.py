@@ -54,7 +54,7 @@ def _while_on(burnish: Burnish) -> None:
     assert [each["text"] for each in found["data"]] == ["in German", "three sentences at most"]
     listed = run("instructions", url=url).stdout
     assert "off" not in listed
-    assert "(you said: too [bold]long[/])" in listed
+    assert "(your comment: too [bold]long[/])" in listed
     assert "removed" in run("instructions", "remove", found["data"][0]["id"], url=url).stdout
     ask(url)
     assert "1 in the system prompt" in run("status", url=url).stdout

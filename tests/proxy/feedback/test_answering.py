@@ -60,7 +60,7 @@ class Chat:
             {"reward": -1.0, "scale": "binary", "comment": "too long", "scope": "turn"},
         ),
         ("/rl 4", "rated 4 of 5", {"reward": 0.5, "scale": "likert", "scope": "turn"}),
-        ("/rl fix Paris\nonly", "kept the reply that you wanted", {"correction": "Paris\nonly"}),
+        ("/rl fix Paris\nonly", "saved the reply that you wanted", {"correction": "Paris\nonly"}),
     ],
 )
 async def test_a_command_rates_the_answer_before_it(
@@ -87,7 +87,7 @@ async def test_undo_takes_the_last_own_rating_back(tmp_path: Path):
         assert (await log.completion(made)).rating == 0.5
         assert "taken back" in await chat.type("/rl undo")
         assert (await log.completion(made)).rating == 0.0
-        assert "nothing to take back" in await chat.type("/rl undo")
+        assert "no rating to take back" in await chat.type("/rl undo")
 
 
 async def test_a_turn_of_many_calls_is_rated_whole_and_a_correction_is_of_its_answer(tmp_path: Path):
@@ -126,7 +126,7 @@ async def test_long_answers_and_tool_calls_are_quoted_shortly(tmp_path: Path):
         assert "word word…” (" in await Chat(log, [user("a"), assistant("word\n" * 100)]).type("/rl good")
         capture(log, [user("b")], asks)
         result = {"role": "tool", "tool_call_id": "c", "content": "x"}
-        assert "the call of a tool" in await Chat(log, [user("b"), asks, result]).type("/rl good")
+        assert "a tool call" in await Chat(log, [user("b"), asks, result]).type("/rl good")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ async def test_help_names_every_command_and_what_was_not_understood(tmp_path: Pa
         assert await log.feedbacks() == []
     assert all(f"/rl {name}" in answer for name in ("good", "bad", "1", "fix", "undo", "status", "help"))
     argument = typed.removeprefix("/rl").removeprefix(" help").strip()
-    assert ("don't know" in answer) == (argument in ("6", "nonsense"))
+    assert ("unknown command" in answer) == (argument in ("6", "nonsense"))
     assert ("`owners`" in answer) == (argument in ("train", "rollback base"))
     assert "/rl train  " not in answer
 
@@ -163,7 +163,7 @@ async def test_an_owners_commands_are_carried_out_and_listed(tmp_path: Path):
         chat = Chat(log, [], {"rollback": roll_back})
         assert await chat.type("/rl rollback base") == "burnish: rolled back to base"
         assert "/rl rollback" in await chat.type("/rl help")
-        assert "/rl train is for those whom `owners`" in await chat.type("/rl train")
+        assert "Only owners may use /rl train" in await chat.type("/rl train")
 
 
 async def test_without_an_answer_nothing_is_rated(tmp_path: Path):

@@ -51,7 +51,7 @@ async def test_a_command_means_the_last_answer_of_its_session(tmp_path: Path):
         assert ratings == {first: (-1.0, "too long"), second: (1.0, None)}
         assert "taken back" in (await typed(client, "/rl undo", "one")).json()["answer"]
         assert "rated" in (await typed(client, "/rl status")).json()["answer"]
-        assert "I don't know" in (await typed(client, "/rl nonsense")).json()["answer"]
+        assert "unknown command" in (await typed(client, "/rl nonsense")).json()["answer"]
         assert "nothing was rated" in (await typed(client, "/rl good", "three")).json()["answer"]
 
 
