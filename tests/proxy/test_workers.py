@@ -7,35 +7,63 @@ import os
 import random
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
 import orjson
 import psutil
+import pytest
+import pytest_asyncio
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
-from tests.support.burnish import Burnish, running
+from tests.support.burnish import Burnish, in_thread, running
 from tests.support.lora import random_lora, write_peft
 from tests.support.responses import message, response
 from tests.support.upstream import Received, Upstream, completion, events, reply, stream, upstream
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 WORKERS = 2
 QUESTION = {"model": "default", "messages": [{"role": "user", "content": "Hi"}]}
 
 
-@asynccontextmanager
-async def burnish(tmp_path: Path, engine: Upstream, *flags: str) -> AsyncIterator[Burnish]:
+def burnish(tmp_path: Path, engine: Upstream, *flags: str) -> AbstractAsyncContextManager[Burnish]:
     """The program with workers in front of a scripted upstream."""
     given = ("--workers", str(WORKERS), "--upstream", engine.url, "--model", "mock", *flags)
-    program = running(tmp_path / "data", *given, env={"BURNISH_ENGINE": "none"})
-    up = await asyncio.to_thread(program.__enter__)
-    try:
-        yield up
-    finally:
-        await asyncio.to_thread(program.__exit__, None, None, None)
+    return in_thread(running(tmp_path / "data", *given, env={"BURNISH_ENGINE": "none"}))
+
+
+@dataclass(frozen=True)
+class World:
+    """A burnish with workers that several tests share."""
+
+    url: str
+    engine: Upstream
+
+    async def counts(self) -> dict[str, int]:
+        found: dict[str, int] = (await get(self.url + "/burnish/status"))["counts"]
+        return found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running_world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with (
+        upstream(reply(completion())) as engine,
+        burnish(tmp_path_factory.mktemp("workers"), engine) as up,
+    ):
+        yield World(up.url, engine)
+
+
+@pytest.fixture
+def world(running_world: World) -> World:
+    """The shared burnish, before an upstream that answers "Hello!" and has not been asked yet."""
+    running_world.engine.script = reply(completion())
+    running_world.engine.requests.clear()
+    return running_world
 
 
 def workers(burnish: Burnish) -> list[psutil.Process]:
@@ -65,64 +93,64 @@ async def rate(url: str, completion_id: str, rating: str = "good") -> httpx.Resp
         )
 
 
-async def test_each_answer_can_be_rated_at_once_whichever_worker_gave_it(tmp_path: Path) -> None:
-    async with upstream(reply(completion())) as engine, burnish(tmp_path, engine) as up:
+async def test_each_answer_can_be_rated_at_once_whichever_worker_gave_it(world: World) -> None:
+    before = await world.counts()
 
-        async def talk(rounds: int) -> list[int]:
-            found = []
-            for _ in range(rounds):
-                answer = await ask(up.url)
-                rated = await rate(up.url, answer.headers["x-burnish-completion-id"])
-                found.append(rated.status_code)
-            return found
+    async def talk(rounds: int) -> list[int]:
+        found = []
+        for _ in range(rounds):
+            answer = await ask(world.url)
+            rated = await rate(world.url, answer.headers["x-burnish-completion-id"])
+            found.append(rated.status_code)
+        return found
 
-        found = await asyncio.gather(*(talk(15) for _ in range(8)))
-        assert {status for each in found for status in each} == {201}
-        counts = (await get(up.url + "/burnish/status"))["counts"]
-        assert (counts["completions"], counts["ratings"]) == (120, 120)
+    found = await asyncio.gather(*(talk(10) for _ in range(8)))
+    assert {status for each in found for status in each} == {201}
+    after = await world.counts()
+    assert [after[name] - before[name] for name in ("completions", "ratings")] == [80, 80]
 
 
-async def test_a_stream_arrives_as_it_is_sent_and_is_logged_whole(tmp_path: Path) -> None:
+async def test_a_stream_arrives_as_it_is_sent_and_is_logged_whole(world: World) -> None:
     hold = asyncio.Event()
     parts = events("one two three")
-    async with upstream(stream(parts, hold=hold)) as engine, burnish(tmp_path, engine) as up:
-        async with (
-            httpx.AsyncClient(timeout=30) as client,
-            client.stream(
-                "POST", up.url + "/v1/chat/completions", json=QUESTION | {"stream": True}
-            ) as answer,
-        ):
-            got = b""
-            async for part in answer.aiter_raw():
-                got += part
-                if b"three" in got:
-                    hold.set()
-        assert got == b"".join(parts)
-        name = answer.headers["x-burnish-completion-id"]
-        logged = await get(f"{up.url}/burnish/completions/{name}")
-        assert logged["reply"]["content"] == "one two three"
+    world.engine.script = stream(parts, hold=hold)
+    async with (
+        httpx.AsyncClient(timeout=30) as client,
+        client.stream("POST", world.url + "/v1/chat/completions", json=QUESTION | {"stream": True}) as answer,
+    ):
+        got = b""
+        async for part in answer.aiter_raw():
+            got += part
+            if b"three" in got:
+                hold.set()
+    assert got == b"".join(parts)
+    name = answer.headers["x-burnish-completion-id"]
+    logged = await get(f"{world.url}/burnish/completions/{name}")
+    assert logged["reply"]["content"] == "one two three"
 
 
-async def test_commands_typed_into_the_chat_work(tmp_path: Path) -> None:
-    async with upstream(reply(completion("Hello!"))) as engine, burnish(tmp_path, engine) as up:
-        await ask(up.url)
-        history = [*QUESTION["messages"], {"role": "assistant", "content": "Hello!"}]
-        said = await ask(up.url, messages=[*history, {"role": "user", "content": "/rl good"}])
-        assert "burnish: " in said.text
-        assert (await get(up.url + "/burnish/status"))["counts"]["good"] == 1
-        unknown = await rate(up.url, "cmpl_00000000000000000000000000")
-        assert unknown.status_code == 404
-        assert unknown.json()["error"]["code"] == "not_found"
-        assert len(engine.requests) == 1
+async def test_commands_typed_into_the_chat_work(world: World) -> None:
+    before = await world.counts()
+    world.engine.script = reply(completion("Typed!"))
+    await ask(world.url)
+    history = [*QUESTION["messages"], {"role": "assistant", "content": "Typed!"}]
+    said = await ask(world.url, messages=[*history, {"role": "user", "content": "/rl good"}])
+    assert "burnish: " in said.text
+    assert (await world.counts())["good"] - before["good"] == 1
+    unknown = await rate(world.url, "cmpl_00000000000000000000000000")
+    assert unknown.status_code == 404
+    assert unknown.json()["error"]["code"] == "not_found"
+    assert len(world.engine.requests) == 1
 
 
-async def test_a_response_is_gone_on_from_whichever_worker_answered_it(tmp_path: Path) -> None:
+async def test_a_response_is_continued_whichever_worker_answered_it(tmp_path: Path) -> None:
     in_chat = reply(completion("Hello!"))
 
     async def chat_only(request: Received, writer: asyncio.StreamWriter) -> None:
         known = request.target == "/v1/chat/completions"
         await (in_chat if known else reply(b"{}", status="404 Not Found"))(request, writer)
 
+    # Of its own: burnish remembers for minutes that this upstream knows chat only.
     async with upstream(chat_only) as engine, burnish(tmp_path, engine) as up:
         previous = None
         for number in range(6):
@@ -137,7 +165,22 @@ async def test_a_response_is_gone_on_from_whichever_worker_answered_it(tmp_path:
         assert len(told) == 11
 
 
-async def test_a_worker_that_is_killed_is_replaced_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_commands_about_a_history_that_the_server_holds_work(world: World) -> None:
+    before = await world.counts()
+    body = orjson.dumps(response(message("Hello!"), response_id="resp_7"))
+    world.engine.script = reply(body)
+    url = world.url + "/v1/responses"
+    async with httpx.AsyncClient(timeout=30) as client:
+        await client.post(url, json={"model": "mock", "input": "Hi"})
+        asked = {"model": "mock", "input": "/rl good", "previous_response_id": "resp_7"}
+        rated = (await client.post(url, json=asked)).json()
+        assert "burnish: rated good – “Hello!”" in str(rated["output"])
+        await client.post(url, json=asked | {"input": "More", "previous_response_id": rated["id"]})
+    assert (await world.counts())["good"] - before["good"] == 1
+    assert [each.json().get("previous_response_id") for each in world.engine.requests] == [None, "resp_7"]
+
+
+async def test_a_killed_worker_is_replaced_and_none_outlives_a_killed_burnish(tmp_path: Path) -> None:
     async with upstream(reply(completion())) as engine, burnish(tmp_path, engine) as up:
         before = {worker.pid for worker in workers(up)}
         assert len(before) == WORKERS
@@ -148,10 +191,6 @@ async def test_a_worker_that_is_killed_is_replaced_and_the_others_go_on(tmp_path
             await asyncio.sleep(0.05)
         assert len(now & before) == WORKERS - 1
         assert (await get(up.url + "/burnish/status"))["counts"]["completions"] == 20
-
-
-async def test_no_worker_outlives_a_killed_burnish(tmp_path: Path) -> None:
-    async with upstream(reply(completion())) as engine, burnish(tmp_path, engine) as up:
         orphans = workers(up)
         await asyncio.to_thread(up.kill)
         assert not psutil.wait_procs(orphans, timeout=10)[1]
@@ -179,11 +218,15 @@ async def test_ctrl_c_lets_a_stream_end_and_logs_it(tmp_path: Path) -> None:
             assert log.execute("SELECT outcome FROM completion").fetchall() == [("complete",)]
 
 
-def test_all_workers_change_over_to_a_version_and_none_is_cut(tmp_path: Path) -> None:
+async def test_all_workers_change_over_to_a_version_and_none_is_cut(tmp_path: Path) -> None:
     adapter = write_peft(tmp_path / "adapter", random_lora(1))
-    with running(tmp_path / "data", "--workers", str(WORKERS)) as up:
-        first = httpx.post(up.url + "/burnish/adapters", json={"path": str(adapter)}, timeout=60)
-        assert first.status_code == 201, first.text
+    async with (
+        in_thread(running(tmp_path / "data", "--workers", str(WORKERS))) as up,
+        httpx.AsyncClient(base_url=up.url, timeout=60) as client,
+    ):
+
+        async def post(path: str, body: dict[str, Any]) -> int:
+            return (await client.post("/burnish/adapters" + path, json=body)).status_code
 
         async def served(count: int) -> set[str]:
             found = await asyncio.gather(*(ask(up.url, max_tokens=4) for _ in range(count)))
@@ -192,36 +235,14 @@ def test_all_workers_change_over_to_a_version_and_none_is_cut(tmp_path: Path) ->
             logged = [await get(f"{up.url}/burnish/completions/{name}") for name in names]
             return {each["adapter_version"] for each in logged}
 
-        async def through_a_swap() -> None:
-            assert await served(8) == {0}
-            asking = asyncio.ensure_future(served(24))
-            promoted = await asyncio.to_thread(
-                httpx.post, up.url + "/burnish/adapters/1/promote", json={"force": True}, timeout=60
-            )
-            assert promoted.status_code == 200, promoted.text
-            assert await asking <= {0, 1}
-            assert await served(8) == {1}
-            back = await asyncio.to_thread(
-                httpx.post, up.url + "/burnish/adapters/rollback", json={"to": 0}, timeout=60
-            )
-            assert back.status_code == 200
-            assert await served(8) == {0}
-
-        asyncio.run(through_a_swap())
-
-
-async def test_commands_about_a_history_that_the_server_holds_work(tmp_path: Path) -> None:
-    body = orjson.dumps(response(message("Hello!"), response_id="resp_7"))
-    async with upstream(reply(body)) as engine, burnish(tmp_path, engine) as up:
-        url = up.url + "/v1/responses"
-        async with httpx.AsyncClient(timeout=30) as client:
-            await client.post(url, json={"model": "mock", "input": "Hi"})
-            asked = {"model": "mock", "input": "/rl good", "previous_response_id": "resp_7"}
-            rated = (await client.post(url, json=asked)).json()
-            assert "burnish: rated good – “Hello!”" in str(rated["output"])
-            await client.post(url, json=asked | {"input": "More", "previous_response_id": rated["id"]})
-        assert (await get(up.url + "/burnish/status"))["counts"]["good"] == 1
-        assert [each.json().get("previous_response_id") for each in engine.requests] == [None, "resp_7"]
+        assert await post("", {"path": str(adapter)}) == 201
+        assert await served(8) == {0}
+        asking = asyncio.ensure_future(served(24))
+        assert await post("/1/promote", {"force": True}) == 200
+        assert await asking <= {0, 1}
+        assert await served(8) == {1}
+        assert await post("/rollback", {"to": 0}) == 200
+        assert await served(8) == {0}
 
 
 async def test_every_worker_tunnels_websockets_and_has_them_logged(tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,3 +107,13 @@ def running(data_dir: Path, *flags: str, env: Mapping[str, str] | None = None) -
                 burnish.stop()
             except subprocess.TimeoutExpired:
                 burnish.kill()
+
+
+@asynccontextmanager
+async def in_thread(program: AbstractContextManager[Burnish]) -> AsyncIterator[Burnish]:
+    """Start and stop a program while the event loop goes on, e.g. for an upstream in it."""
+    burnish = await asyncio.to_thread(program.__enter__)
+    try:
+        yield burnish
+    finally:
+        await asyncio.to_thread(program.__exit__, None, None, None)

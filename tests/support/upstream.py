@@ -64,8 +64,13 @@ async def _read(reader: asyncio.StreamReader, begun: bytes) -> Received:
 async def upstream(script: Script) -> AsyncIterator[Upstream]:
     """Run a server that answers each request by a script; a script that returns keeps the connection."""
     state = Upstream("", script)
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task
+        connections[task] = writer
+        task.add_done_callback(connections.pop)
         # The first byte of the next request, or that there will be none: the other side may ask again at once.
         following = asyncio.ensure_future(reader.read(1))
         try:
@@ -94,6 +99,12 @@ async def upstream(script: Script) -> AsyncIterator[Upstream]:
     state.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server:
         yield state
+        # A handler that is cancelled with its loop makes asyncio complain; one whose connection is gone ends by itself.
+        ending = dict(connections)
+        for writer in ending.values():
+            writer.transport.abort()
+        if ending:
+            await asyncio.wait(ending)
 
 
 def reply(
