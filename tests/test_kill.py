@@ -1,14 +1,16 @@
-"""kill -9 of proxy, engine and trainer at random points of the whole loop: everything is consistent afterwards."""
+"""kill -9 of proxy, engine and trainer throughout the whole loop: everything is consistent afterwards."""
 
 from __future__ import annotations
 
+import json
 import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -16,25 +18,27 @@ import pytest
 
 from burnish.adapters.registry import Registry
 from tests.support.burnish import Burnish, start
+from tests.support.tiny_gguf import random_llama
 
-KILLS = 21
-SEED = 20261121
 ENGINE = "burnish.adapters.hosts.embedded_child"
 TRAINER = "burnish.training"
-# A small run – load, train, register, sample, evaluate, gate – takes about this long on two cores.
-LOOP_S = 36.0
-# Ratings of one round: more would make the runs longer than the rounds, and no kill would meet what comes after.
-RATINGS_A_ROUND = 3
 FIRST_RATINGS = 12
 # A new engine child boots in about a second; the machine may be training at the same time.
-RECOVERY_S = 30.0
+RECOVERY_S = 60.0
+# With the tiny model a run takes ten seconds on two idle cores, most of it imports; a busy machine takes far longer.
+STAGE_S = 240.0
 SETTINGS = {
     "BURNISH_TRAIN__SCHEDULE": "manual",
     "BURNISH_TRAIN__MIN_RATINGS": "8",
     "BURNISH_TRAIN__MIN_GOOD": "2",
     "BURNISH_TRAIN__MIN_BAD": "2",
-    "BURNISH_TRAIN__EPOCHS": "1",
 }
+# Of the long form: random kills, and how long a run with the small model takes on two cores.
+KILLS = 21
+SEED = 20261121
+LOOP_S = 36.0
+# More ratings in a round would make a run longer than the round, and no kill would come after it.
+RATINGS_A_ROUND = 3
 WORDS = ["rust", "tea", "the moon", "bread", "rain", "a fox", "paper", "salt", "music", "snow"]
 
 
@@ -114,12 +118,12 @@ def orphans(data_dir: Path) -> list[int]:
     return found
 
 
-def wait_for(what: str, condition: object, limit_s: float) -> None:
-    assert callable(condition)
+def wait_for(what: str, condition: Callable[[], object], limit_s: float) -> None:
+    """Wait until a condition holds. Looked at often, so that a kill comes right after what it waits for."""
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {limit_s:.0f} s for {what}"
-        time.sleep(0.1)
+        time.sleep(0.02)
 
 
 def answers(url: str) -> bool:
@@ -178,79 +182,213 @@ def check(burnish: Burnish, rater: Rater) -> None:
     assert not leftovers or status["learner"]["state"] != "idle", leftovers
 
 
-def train(burnish: Burnish) -> None:
-    """Ask for a run, whatever the ratings are that the live version has not learnt yet."""
-    httpx.post(burnish.url + "/burnish/train", json={"force": True}, timeout=20)
+@contextmanager
+def promoting(burnish: Burnish, number: int) -> Iterator[threading.Thread]:
+    """Make a version live in the background; what is killed meanwhile may cut the request off."""
+
+    def promote() -> None:
+        with suppress(httpx.HTTPError):
+            httpx.post(
+                f"{burnish.url}/burnish/adapters/{number}/promote",
+                json={"force": True, "reason": "the test wants a swap"},
+                timeout=60,
+            )
+
+    thread = threading.Thread(target=promote, daemon=True)
+    thread.start()
+    yield thread
+    thread.join()
+
+
+class House:
+    """One data directory, the burnish that works on it, and the kills that it lives through."""
+
+    def __init__(self, data_dir: Path, model: Path | None, epochs: int) -> None:
+        self.data_dir = data_dir
+        self.settings = SETTINGS | {"BURNISH_TRAIN__EPOCHS": str(epochs)}
+        if model:
+            # Too small a rate for the run to stop early; a large one would be no faster.
+            self.settings |= {"BURNISH_MODEL": str(model), "BURNISH_TRAIN__LEARNING_RATE": "1e-6"}
+        self.rater = Rater()
+        self.burnish = start(data_dir, env=self.settings)
+
+    def run(self) -> Path:
+        """Start a run; returns its job directory. The one before it may still be ending."""
+        answer: dict[str, Any] = {}
+
+        def started() -> bool:
+            posted = httpx.post(self.burnish.url + "/burnish/train", json={"force": True}, timeout=60)
+            answer.update(posted.json())
+            return posted.status_code == 202
+
+        wait_for("a run to start", started, STAGE_S)
+        return self.data_dir / "jobs" / str(answer["run_id"])
+
+    def events(self) -> list[dict[str, Any]]:
+        """The whole lines of the registry's history; read here without its code."""
+        path = self.data_dir / "adapters" / "events.jsonl"
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def next_event(self, condition: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        """Wait for a line of the history that is not there yet; returns it."""
+        known = len(self.events())
+        wait_for(what, lambda: any(map(condition, self.events()[known:])), STAGE_S)
+        return next(filter(condition, self.events()[known:]))
+
+    def kill_proxy(self) -> None:
+        self.burnish.kill()
+        wait_for("its children to follow it", lambda: not orphans(self.data_dir), 15)
+        self.burnish = start(self.data_dir, env=self.settings)
+        self.rater.url = self.burnish.url
+
+    def kill_child(self, module: str) -> None:
+        """The youngest of this kind: an engine's is that of the newest version."""
+        max(children(self.burnish, module), key=lambda child: child.create_time()).kill()
+
+    def runs(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = httpx.get(self.burnish.url + "/burnish/runs", timeout=20).json()["runs"]
+        return found
+
+    def close(self) -> None:
+        """Stop, and look at what is left."""
+        assert self.burnish.stop() == 0
+        wait_for("everything to end", lambda: not orphans(self.data_dir), 15)
+        with sqlite3.connect(self.data_dir / "burnish.db") as database:
+            assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            stored = {row[0] for row in database.execute("SELECT id FROM feedback")}
+        assert self.rater.acknowledged <= stored
+
+
+@contextmanager
+def house(data_dir: Path, model: Path | None, epochs: int) -> Iterator[House]:
+    made = House(data_dir, model, epochs)
+    try:
+        with made.rater.at_work(made.burnish.url, FIRST_RATINGS):
+            wait_for("a dozen ratings", lambda: len(made.rater.acknowledged) >= FIRST_RATINGS, 60)
+        yield made
+        made.close()
+    finally:
+        if made.burnish.process.poll() is None:
+            made.burnish.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_at_each_step_of_the_loop_a_process_may_die(tmp_path: Path) -> None:
+    with house(tmp_path / "data", random_llama(tmp_path / "tiny.gguf"), epochs=4) as here:
+        rater = here.rater
+
+        # Capture and commit: the proxy, with a rating just acknowledged and other answers under way.
+        with rater.at_work(here.burnish.url, wanted=2):
+            known = len(rater.acknowledged)
+            wait_for("a rating", lambda: len(rater.acknowledged) > known, STAGE_S)
+            here.kill_proxy()
+        check(here.burnish, rater)
+
+        # Train: the trainer, at its first step.
+        job = here.run()
+        wait_for("a step", (job / "metrics.jsonl").exists, STAGE_S)
+        here.kill_child(TRAINER)
+        wait_for("the run to end", lambda: here.runs()[0]["ended_at"], STAGE_S)
+        assert here.runs()[0]["status"] == "failed"
+        check(here.burnish, rater)
+
+        # Checkpoint: the proxy, and with it the trainer. The next run goes on from there.
+        job = here.run()
+        wait_for("a checkpoint", (job / "checkpoint" / "progress.json").exists, STAGE_S)
+        here.kill_proxy()
+        assert here.runs()[0]["status"] == "interrupted"
+        assert not (job / "result.json").exists(), "it was killed too late to show anything"
+        check(here.burnish, rater)
+
+        # Register: the proxy, when the version has just come into being. No gate has seen it.
+        here.run()
+        version = here.next_event(lambda event: event["state"] == "candidate", "a version")["version"]
+        assert not (job / "checkpoint").exists(), "the next run took it over"
+        here.kill_proxy()
+        assert Registry(here.data_dir / "adapters").state(version) == "rejected"
+        check(here.burnish, rater)
+
+        # Evaluate: first the candidate's engine, while it is asked; in the next run the evaluator.
+        here.run()
+        wait_for("the candidate's engine", lambda: len(children(here.burnish, ENGINE)) > 1, STAGE_S)
+        here.kill_child(ENGINE)
+        wait_for("the run to end", lambda: here.runs()[0]["ended_at"], STAGE_S)
+        check(here.burnish, rater)
+        job = here.run()
+        wait_for("replies to score", (job / "rollouts.jsonl").exists, STAGE_S)
+        wait_for("the evaluator", lambda: children(here.burnish, TRAINER), STAGE_S)
+        here.kill_child(TRAINER)
+        wait_for("the run to end", lambda: here.runs()[0]["ended_at"], STAGE_S)
+        assert here.runs()[0]["status"] == "failed"
+        check(here.burnish, rater)
+
+        # Gate: the proxy, when the verdict has just been recorded. It holds.
+        here.run()
+        judged = here.next_event(lambda event: "verdict" in event["details"], "a verdict")
+        here.kill_proxy()
+        assert Registry(here.data_dir / "adapters").state(judged["version"]) == judged["state"]
+        check(here.burnish, rater)
+
+        # Swap: the proxy, when the commit point has just been written. The version is live.
+        number = judged["version"]
+        with promoting(here.burnish, number):
+            here.next_event(lambda event: event["state"] == "live", "the swap")
+            here.kill_proxy()
+        assert live_version(here.burnish.url) == number
+        check(here.burnish, rater)
+
+        # Flip: the engine that has just got all requests; the version comes back.
+        for version in (0, number):
+            with promoting(here.burnish, version) as promotion:
+                promotion.join()
+        here.kill_child(ENGINE)
+        check(here.burnish, rater)
+        assert live_version(here.burnish.url) == number
 
 
 def stir(burnish: Burnish, rng: random.Random) -> None:
-    """Set the loop in motion: a training run, and now and then a change of what is live."""
-    train(burnish)
+    """Set the loop in motion: a training run, and now and then a change of the live version."""
+    httpx.post(burnish.url + "/burnish/train", json={"force": True}, timeout=20)
     versions = [v.number for v in Registry(burnish.data_dir / "adapters").versions()]
     if versions and rng.random() < 0.6:
-        number = rng.choice(versions)
-
-        def promote() -> None:
-            with suppress(httpx.HTTPError):
-                httpx.post(
-                    f"{burnish.url}/burnish/adapters/{number}/promote",
-                    json={"force": True, "reason": "the test wants a swap"},
-                    timeout=60,
-                )
-
-        threading.Thread(target=promote, daemon=True).start()
+        with promoting(burnish, rng.choice(versions)):
+            pass
 
 
-def kill(burnish: Burnish, victim: str, rng: random.Random) -> bool:
+def kill(here: House, victim: str, rng: random.Random) -> bool:
     """kill -9 one process; False when there was none of that kind any more."""
     if victim == "proxy":
-        burnish.kill()
+        here.kill_proxy()
         return True
     if victim == "trainer":
-        train(burnish)
+        httpx.post(here.burnish.url + "/burnish/train", json={"force": True}, timeout=20)
         with suppress(AssertionError):  # the run may be at another stage, or have ended
-            wait_for("a trainer", lambda: children(burnish, TRAINER), LOOP_S)
+            wait_for("a trainer", lambda: children(here.burnish, TRAINER), LOOP_S)
             time.sleep(rng.uniform(0, 5))
-    living = children(burnish, ENGINE if victim == "engine" else TRAINER)
+    living = children(here.burnish, ENGINE if victim == "engine" else TRAINER)
     if living:
         rng.choice(living).kill()
     return bool(living)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(1500)
 def test_every_process_may_die_at_any_moment(tmp_path: Path) -> None:
     rng = random.Random(SEED)
-    data_dir = tmp_path / "data"
-    rater = Rater()
-    burnish = start(data_dir, env=SETTINGS)
     killed = {"proxy": 0, "engine": 0, "trainer": 0}
     seen_runs: set[str] = set()
-    try:
-        with rater.at_work(burnish.url, FIRST_RATINGS):
-            wait_for("a dozen ratings", lambda: len(rater.acknowledged) >= FIRST_RATINGS, 60)
+    with house(tmp_path / "data", None, epochs=1) as here:
         while sum(killed.values()) < KILLS:
-            with rater.at_work(burnish.url):
-                stir(burnish, rng)
+            with here.rater.at_work(here.burnish.url):
+                stir(here.burnish, rng)
                 time.sleep(rng.uniform(0, LOOP_S))
                 victim = min(killed, key=lambda name: (killed[name], rng.random()))
-                if not kill(burnish, victim, rng):
+                if not kill(here, victim, rng):
                     continue
                 killed[victim] += 1
-            if victim == "proxy":
-                wait_for("its children to follow it", lambda: not orphans(data_dir), 15)
-                burnish = start(data_dir, env=SETTINGS)
-            check(burnish, rater)
-            runs = httpx.get(burnish.url + "/burnish/runs", timeout=20).json()["runs"]
-            seen_runs |= {run["status"] for run in runs}
-        assert burnish.stop() == 0
-        wait_for("everything to end", lambda: not orphans(data_dir), 15)
-    finally:
-        if burnish.process.poll() is None:
-            burnish.kill()
+            check(here.burnish, here.rater)
+            seen_runs |= {run["status"] for run in here.runs()}
     assert sum(killed.values()) >= 20, killed
     assert {"failed", "interrupted"} <= seen_runs
-    with sqlite3.connect(data_dir / "burnish.db") as database:
-        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        stored = {row[0] for row in database.execute("SELECT id FROM feedback")}
-    assert rater.acknowledged <= stored

@@ -27,6 +27,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.records import FeedbackDraft, Run
 from tests.proxy.log.exchanges import answered, assistant, capture, user
 from tests.support.lora import random_lora, write_peft
+from tests.support.tiny_gguf import random_llama
 
 
 @dataclass
@@ -115,7 +116,7 @@ Open = Callable[..., Awaitable[World]]
 @asynccontextmanager
 async def world(data: Path, engine_state: Path, train: TrainConfig, **paths: Path) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
-        model = ensure_small_model()
+        model = paths.pop("model", None) or ensure_small_model()
         log = Log.open(data / "burnish.db")
         stack.callback(log.close)
         host = EmbeddedHost(model, base_model="smollm2", state_dir=engine_state)
@@ -138,6 +139,12 @@ async def world(data: Path, engine_state: Path, train: TrainConfig, **paths: Pat
         stack.push_async_callback(learner.stop)
         transfer = Transfer(registry, "smollm2", host.base_digest, model, cache_dir() / "weights")
         yield World(data, log, registry, host, swap, learner, transfer)
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that says nothing, quickly; ``open_world(model=…)`` takes it."""
+    return random_llama(tmp_path_factory.mktemp("tiny") / "tiny.gguf")
 
 
 @pytest.fixture(scope="session")

@@ -1,109 +1,160 @@
-"""The whole cycle on real parts: real answers, real ratings, the real trainer, gate and swap."""
+"""The whole cycle on real parts: real answers, real ratings, the real trainer, gate and swap.
+
+The ordinary tests use a tiny model that knows nothing. The long form teaches the small model and sees that it learns.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters.questions import QUESTIONS
 from burnish.proxy.learner.trainer import progress
+from burnish.proxy.records import Run
 from tests.proxy.learner.conftest import Open, World
 
 pytestmark = pytest.mark.slow
 
 SHORT = 130
 """Characters: the simulated user's idea of brevity."""
+Opinion = Callable[[int, str], bool]
+"""Whether the user likes a reply, given its number and text."""
+
+
+def brief(_: int, text: str) -> bool:
+    return len(text) < SHORT
+
+
+def every_second(number: int, _: str) -> bool:
+    return number % 2 == 0
 
 
 def conversation(question: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": BRIEFLY}, {"role": "user", "content": question}]
 
 
-async def rate_answers(world: World, questions: Sequence[str], *, only: float | None = None) -> None:
-    """Ask, four at a time, and rate: short is good. ``only`` rates everything the same."""
+async def rate_answers(
+    world: World, questions: Sequence[str], likes: Opinion, *, max_tokens: int = 12
+) -> None:
+    """Ask, four at a time, and rate."""
     waiting = list(enumerate(questions))
 
     async def work() -> None:
         while waiting:
             number, question = waiting.pop()
             text, completion = await world.ask(
-                conversation(question), max_tokens=64, temperature=0.8, top_p=0.95, seed=number
+                conversation(question), max_tokens=max_tokens, temperature=0.8, top_p=0.95, seed=number
             )
-            await world.rate(completion, only or (1.0 if len(text) < SHORT else -1.0))
+            await world.rate(completion, 1.0 if likes(number, text) else -1.0)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(4):
             group.create_task(work())
 
 
-@pytest.mark.timeout(900)
-async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open_world: Open) -> None:
-    world = await open_world(schedule="auto", min_ratings=40, min_good=8, min_bad=4)
-    questions = PROMPTS[:40]
-    await rate_answers(world, questions)
-    counts = await world.log.counts()
-    assert counts["ratings"] == 40
-    assert counts["good"] >= 8 <= counts["bad"], "the questions must divide the answers"
-
+async def run_by_itself(world: World, ratings: int) -> Run:
+    """The run that these ratings start, when it has ended."""
     async with asyncio.timeout(60):
         while not (runs := await world.log.runs()):
-            await asyncio.sleep(0.2)
-    assert "40 new ratings" in runs[0].reason, "it started by itself"
+            await asyncio.sleep(0.05)
+    assert f"{ratings} new ratings" in runs[0].reason, "it started by itself"
     assert world.learner.status()["state"] == "training"
-    run = await world.ended(runs[0].id, 800)
+    return await world.ended(runs[0].id, 800)
 
-    # Sampled answers differ from run to run: forty ratings nearly always prove it, but not always. What the gate
-    # should say of which evidence is tested with the gate; here, that what it said is what was done.
+
+async def check_verdict(world: World, run: Run, questions: Sequence[str]) -> None:
+    """What the gate found is what was done, whichever that was."""
     verdict = next(e.details["verdict"] for e in world.registry.events(1) if "verdict" in e.details)
-    facts = next(check for check in verdict["checks"] if check["name"] == "facts")
-    assert "of 60 right" in facts["text"], "the engine was asked, and the small model knows some"
-    assert 3 <= len(verdict["examples"]) <= 5
+    assert any(check["name"] == "facts" for check in verdict["checks"]), "the engine was asked for facts"
     taught = {s.messages[-1]["content"] for s in world.learner.job(run.id).samples() if not s.held_out}
     shown = {each["prompt"] for each in verdict["examples"]}
+    assert 3 <= len(shown) <= 5
     assert shown <= {*questions, *QUESTIONS} - taught, "it was judged by what it had not learnt from"
     judged = {"passed": "live", "undecided": "candidate", "rejected": "rejected"}
     assert run.status == judged[verdict["outcome"]], run.reason
     assert world.registry.live() == (1 if run.status == "live" else 0)
-    if run.status != "live":
-        await world.learner.promote(1, "the user believes in it", force=True)
+
+
+def reason(world: World) -> str:
+    return str(world.learner.status()["reason"])
+
+
+async def check_live(world: World, run: Run) -> None:
+    """The version is served, and what it has learnt is no longer ready."""
     assert world.registry.live() == run.version == 1
     assert world.swap.route.live
     assert world.swap.route.live.version == 1
-    version = world.registry.get(1)
     rated = {each.feedback_ids[0] for each in await world.log.rated()}
-    learnt = set(version.manifest.feedback_ids)
+    learnt = set(world.registry.get(1).manifest.feedback_ids)
     assert learnt < rated, "some were held out"
-    assert len(rated - learnt) >= 6
     last = progress(world.learner.job(run.id))
     assert last
     assert 1 < last["step"] <= last["steps"]
-
-    async with asyncio.timeout(30):  # it counts anew after a promotion, in its own time
+    async with asyncio.timeout(30):  # it counts again after a promotion, in its own time
         while (ready := world.learner.status()["ready"])["good"] + ready["bad"] != len(rated - learnt):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
     assert ready["new"] == 0
     assert world.learner.status()["state"] == "idle"
-    before = after = 0
-    for number, question in enumerate(PROMPTS[40:52]):
-        text, _ = await world.ask(conversation(question), max_tokens=64, temperature=0.8, seed=number)
-        after += len(text) < SHORT
+
+
+async def test_ratings_become_a_version_and_the_gate_decides_on_it(
+    open_world: Open, tiny_model: Path
+) -> None:
+    world = await open_world(
+        model=tiny_model, schedule="auto", min_ratings=16, min_good=8, min_bad=4, epochs=2
+    )
+    await rate_answers(world, PROMPTS[:16], every_second)
+    counts = await world.log.counts()
+    assert (counts["ratings"], counts["good"], counts["bad"]) == (16, 8, 8)
+    run = await run_by_itself(world, 16)
+    await check_verdict(world, run, PROMPTS[:16])
+    if run.status != "live":
+        await world.learner.promote(1, "the user believes in it", force=True)
+    await check_live(world, run)
     await world.learner.rollback(None, "to compare")
+    assert world.registry.live() == 0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open_world: Open) -> None:
+    world = await open_world(schedule="auto", min_ratings=40, min_good=8, min_bad=4)
+    await rate_answers(world, PROMPTS[:40], brief, max_tokens=64)
+    counts = await world.log.counts()
+    assert counts["good"] >= 8 <= counts["bad"], "the questions must divide the answers"
+    # Sampled answers differ from run to run: forty ratings nearly always prove it, but not always.
+    run = await run_by_itself(world, 40)
+    await check_verdict(world, run, PROMPTS[:40])
+    if run.status != "live":
+        await world.learner.promote(1, "the user believes in it", force=True)
+    await check_live(world, run)
+    after = await brief_answers(world)
+    await world.learner.rollback(None, "to compare")
+    assert after > await brief_answers(world)
+
+
+async def brief_answers(world: World) -> int:
+    """How many answers to new questions the user would like."""
+    found = 0
     for number, question in enumerate(PROMPTS[40:52]):
         text, _ = await world.ask(conversation(question), max_tokens=64, temperature=0.8, seed=number)
-        before += len(text) < SHORT
-    assert after > before
+        found += brief(number, text)
+    return found
 
 
-@pytest.mark.timeout(600)
-async def test_bad_ratings_alone_never_reach_the_users(open_world: Open) -> None:
-    world = await open_world(schedule="auto", min_ratings=2, min_good=1, min_bad=1, epochs=1)
-    await rate_answers(world, PROMPTS[:8], only=-1.0)
-    await asyncio.sleep(2.5)
+async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_model: Path) -> None:
+    world = await open_world(
+        model=tiny_model, schedule="auto", min_ratings=2, min_good=1, min_bad=1, epochs=1
+    )
+    await rate_answers(world, PROMPTS[:8], lambda *_: False)
+    async with asyncio.timeout(30):  # until it has counted them all, and decided
+        while world.learner.status()["ready"]["bad"] < 8 or "ratings are bad" not in reason(world):
+            await asyncio.sleep(0.05)
     assert await world.log.runs() == []
-    assert "all 8 ready ratings are bad" in world.learner.status()["reason"]
     run_id = await world.learner.train_now(force_one_sided=True)
     run = await world.ended(run_id, 500)
     assert run.status in ("candidate", "rejected"), run.reason
@@ -111,16 +162,15 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open) -> None
     assert world.swap.route.live
     assert world.swap.route.live.version == 0
     assert world.registry.get(1).state == run.status
-    assert "held out" in run.reason or run.status == "rejected"
     await world.swap.settled()
     assert list(await world.host.served()) == [0], "the candidate was unloaded"
 
 
-@pytest.mark.timeout(300)
-async def test_a_killed_trainer_leaves_the_base_live_and_the_ratings_ready(open_world: Open) -> None:
-    world = await open_world(min_ratings=4)
-    await rate_answers(world, PROMPTS[:4], only=1.0)
-    await rate_answers(world, PROMPTS[4:8], only=-1.0)
+async def test_a_killed_trainer_leaves_the_base_live_and_the_ratings_ready(
+    open_world: Open, tiny_model: Path
+) -> None:
+    world = await open_world(model=tiny_model, min_ratings=4)
+    await rate_answers(world, PROMPTS[:8], every_second)
     run_id = await world.learner.train_now()
     (await world.trainer()).kill()
     run = await world.ended(run_id, 30)
@@ -128,16 +178,17 @@ async def test_a_killed_trainer_leaves_the_base_live_and_the_ratings_ready(open_
     assert "SIGKILL" in run.reason
     assert world.registry.live() == 0
     assert world.registry.versions() == []
-    await asyncio.sleep(0.1)
-    status = world.learner.status()
-    assert status["state"] == "idle"
+    async with asyncio.timeout(30):
+        while (status := world.learner.status())["state"] != "idle":
+            await asyncio.sleep(0.05)
     assert status["ready"] == {"new": 8, "good": 4, "bad": 4, "neutral": 0, "comments": 0, "pairs": 0}
     assert status["failures"] == 1
     assert (await world.ask(conversation("Still there?"), max_tokens=4))[0]
 
     second = await world.learner.train_now()
     child = await world.trainer()
-    reopened = await open_world(min_ratings=4)  # burnish stops while it trains, and starts again
+    # burnish stops while it trains, and starts again
+    reopened = await open_world(model=tiny_model, min_ratings=4)
     assert not child.is_running()
     interrupted = await reopened.log.run(second)
     assert interrupted.status == "interrupted"
