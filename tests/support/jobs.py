@@ -57,7 +57,7 @@ class Base(NamedTuple):
 NO_BASE = Base(Path("unused"), "sha256:0", Path("unused"))
 
 
-def write_job(path: Path, base: Base, samples: list[Sample], **changes: Any) -> JobDirectory:
+def job_spec(base: Base = NO_BASE, **changes: Any) -> JobSpec:
     fields: dict[str, Any] = {
         "run_id": "run_test",
         "base_model": "smollm2",
@@ -66,6 +66,10 @@ def write_job(path: Path, base: Base, samples: list[Sample], **changes: Any) -> 
         "weights_cache": str(base.weights_cache),
         "hyperparameters": Hyperparameters(epochs=1, batch_size=4),
     }
+    return JobSpec(**fields | changes)
+
+
+def write_job(path: Path, base: Base, samples: list[Sample], **changes: Any) -> JobDirectory:
     job = JobDirectory(path)
-    job.write_job(JobSpec(**fields | changes), samples)
+    job.write_job(job_spec(base, **changes), samples)
     return job

@@ -14,12 +14,14 @@ from burnish.proxy.records import RatedCompletion
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.dataset import rendered
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Objective, Sample
+from burnish.training.job import Hyperparameters, JobDirectory, Objective, Sample
 from burnish.training.lessons import lessons
 from burnish.training.rendering import Renderer, Unrenderable
 from tests.proxy.learner.test_export import rated
+from tests.support.jobs import NO_BASE, job_spec
 
 OURS = Policies("sha256:ours")
+OUR_BASE = NO_BASE._replace(digest="sha256:ours")
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"city": "Bern"}'}}
 
@@ -123,15 +125,7 @@ def backend(tiny_weights: Path) -> TorchPeftBackend:
 def learnt(
     backend: TorchPeftBackend, talk: list[RatedCompletion], objective: Objective = "mis_po"
 ) -> tuple[list[Lesson], dict[str, int]]:
-    spec = JobSpec(
-        run_id="run_test",
-        objective=objective,
-        base_model="smollm2",
-        base_weights="unused",
-        base_digest="sha256:ours",
-        weights_cache="unused",
-        hyperparameters=Hyperparameters(max_tokens=64),
-    )
+    spec = job_spec(OUR_BASE, objective=objective, hyperparameters=Hyperparameters(max_tokens=64))
     counted = Counter(left_out(talk, ()))
     found = lessons(JobDirectory(Path("unused")), spec, samples(talk, (), OURS), backend, counted)
     return found, dict(counted)
@@ -185,14 +179,7 @@ def test_a_comment_without_a_question_is_left_out(backend: TorchPeftBackend) -> 
     )
     talk = [odd, pictured, rated("e", 1.0), rated("f", -1.0)]
     counted = Counter[str]()
-    spec = JobSpec(
-        run_id="run_test",
-        objective="hybrid",
-        base_model="smollm2",
-        base_weights="unused",
-        base_digest="sha256:ours",
-        weights_cache="unused",
-    )
+    spec = job_spec(OUR_BASE, objective="hybrid")
     with pytest.raises(Exception, match="no comment is left"):
         lessons(JobDirectory(Path("unused")), spec, samples(talk, (), OURS), backend, counted)
     assert counted["no message of a user comes before the answer"] == 1

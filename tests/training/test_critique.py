@@ -11,18 +11,10 @@ from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.critique import POOLED, lessons_from_comments, pooled, with_comments
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Hyperparameters, JobSpec, Sample
-from tests.support.jobs import LONG, TOPICS, sample
+from burnish.training.job import Hyperparameters, Sample
+from tests.support.jobs import LONG, TOPICS, job_spec, sample
 
-SPEC = JobSpec(
-    run_id="run_test",
-    objective="critique",
-    base_model="smollm2",
-    base_weights="unused",
-    base_digest="sha256:0",
-    weights_cache="unused",
-    hyperparameters=Hyperparameters(teacher_samples=3, teacher_kept=2),
-)
+SPEC = job_spec(objective="critique", hyperparameters=Hyperparameters(teacher_samples=3, teacher_kept=2))
 
 
 @pytest.fixture(scope="module")

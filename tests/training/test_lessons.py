@@ -10,9 +10,9 @@ import pytest
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.errors import NotTrainable
-from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, Objective, Sample
+from burnish.training.job import Hyperparameters, JobDirectory, Objective, Sample
 from burnish.training.lessons import DOUBTED, check_classes, lessons
-from tests.support.jobs import LONG, SHORT, TOPICS, sample
+from tests.support.jobs import LONG, SHORT, TOPICS, job_spec, sample
 
 RATED = ("mis_po", "kto", "bench.learning.losses.forms:published")
 
@@ -30,15 +30,7 @@ def learnt(
     left_out: Counter[str] | None = None,
     **more: object,
 ) -> list[Lesson]:
-    spec = JobSpec(
-        run_id="run_test",
-        objective=objective,
-        base_model="smollm2",
-        base_weights="unused",
-        base_digest="sha256:0",
-        weights_cache="unused",
-        hyperparameters=Hyperparameters(**more),
-    )
+    spec = job_spec(objective=objective, hyperparameters=Hyperparameters(**more))
     return lessons(JobDirectory(Path("unused")), spec, samples, backend, left_out)
 
 

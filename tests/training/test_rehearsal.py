@@ -17,7 +17,7 @@ from burnish.training.lessons import lessons
 from burnish.training.loop import train
 from burnish.training.rehearsal import ANSWERS, rehearsal
 from burnish.training.rendering import Rendered
-from tests.support.jobs import NO_BASE, Base, brief_samples, write_job
+from tests.support.jobs import Base, brief_samples, job_spec, write_job
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_with_it_a_run_leaves_the_rest_of_the_model_where_it_was(tmp_path: Path,
 
 def test_metrics_are_those_of_what_was_rated(bare: TorchPeftBackend, tmp_path: Path):
     job = JobDirectory(tmp_path)
-    spec = write_job(tmp_path / "job", NO_BASE, []).spec()
+    spec = job_spec()
     rated = lessons(job, spec, brief_samples(4, 0), bare)
     config = spec.hyperparameters
     before = tmp_path / "before"

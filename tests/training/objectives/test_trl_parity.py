@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 CLOSE = 1e-4
 CONFIG = Hyperparameters(beta=0.1)
 QUESTIONS = ("What is rain?", "Why is the sky blue?", "Who was Mozart?", "Where do bees live?")
+FIELDS = ("input_ids", "attention_mask", "completion_mask")
 LONG, SHORT = " It is a long story, and there are many sides to it.", " Water."
 
 
@@ -62,19 +64,35 @@ def batch_of(
     return Batch(policy, reference, reference, mask, torch.ones_like(policy), good, torch.ones(len(ids)))
 
 
-def settings(tmp_path: Path) -> dict[str, Any]:
-    return {
+def loss_and_inputs(
+    kind: str,
+    models: tuple[Any, Any],
+    tokenizer: Any,
+    tmp_path: Path,
+    rows: list[dict[str, Any]],
+    **more: Any,
+) -> tuple[float, dict[str, torch.Tensor]]:
+    """The loss of TRL's trainer of one kind ("KTO", …) on its first batch, and that batch."""
+    import trl
+    from datasets import Dataset
+
+    settings = {
         "output_dir": str(tmp_path),
-        "per_device_train_batch_size": len(QUESTIONS),
+        "per_device_train_batch_size": len(rows),
         "report_to": "none",
         "use_cpu": True,
         "bf16": False,
         "gradient_checkpointing": False,
         "max_steps": 1,
     }
-
-
-def loss_and_inputs(trainer: Any) -> tuple[float, dict[str, torch.Tensor]]:
+    reference = {} if kind == "SFT" else {"ref_model": models[1]}
+    trainer = getattr(trl, f"{kind}Trainer")(
+        model=copy.deepcopy(models[0]),
+        args=getattr(trl, f"{kind}Config")(**settings, **more),
+        processing_class=tokenizer,
+        train_dataset=Dataset.from_list(rows),
+        **reference,
+    )
     inputs = next(iter(trainer.get_train_dataloader()))
     trainer.model.eval()
     with torch.no_grad():
@@ -82,75 +100,37 @@ def loss_and_inputs(trainer: Any) -> tuple[float, dict[str, torch.Tensor]]:
 
 
 def test_kto(models: tuple[Any, Any], tokenizer: Any, tmp_path: Path) -> None:
-    from datasets import Dataset
-    from trl import KTOConfig, KTOTrainer
-
     rows = [
         {"prompt": question, "completion": LONG if n % 2 else SHORT, "label": n % 2 == 0}
         for n, question in enumerate(QUESTIONS)
     ]
-    trainer = KTOTrainer(
-        model=copy.deepcopy(models[0]),
-        ref_model=models[1],
-        args=KTOConfig(**settings(tmp_path), beta=CONFIG.beta),
-        processing_class=tokenizer,
-        train_dataset=Dataset.from_list(rows),
-    )
-    theirs, inputs = loss_and_inputs(trainer)
+    theirs, inputs = loss_and_inputs("KTO", models, tokenizer, tmp_path, rows, beta=CONFIG.beta)
     good = torch.as_tensor(inputs["label"]).bool()
-    ours = batch_of(models, inputs["input_ids"], inputs["attention_mask"], inputs["completion_mask"], good)
-    apart = batch_of(
-        models, inputs["KL_input_ids"], inputs["KL_attention_mask"], inputs["KL_completion_mask"], good
+    ours, apart = (
+        batch_of(models, *(inputs[f"{kind}{name}"] for name in FIELDS), good) for kind in ("", "KL_")
     )
     point = float(apart.log_ratio(apart.reference, TorchFunctions).sum(dim=1).mean().clamp(min=0))
-    measured = Batch(
-        ours.policy, ours.behaviour, ours.reference, ours.mask, ours.advantages, good, ours.weights, point
-    )
-    found = kto(measured, CONFIG, TorchFunctions) / len(QUESTIONS)
+    found = kto(replace(ours, point=point), CONFIG, TorchFunctions) / len(QUESTIONS)
     assert float(found) == pytest.approx(theirs, abs=CLOSE)
     assert abs(theirs - 0.5) > 10 * CLOSE, "at the start any formula gives a half"
 
 
 def test_dpo(models: tuple[Any, Any], tokenizer: Any, tmp_path: Path) -> None:
-    from datasets import Dataset
-    from trl import DPOConfig, DPOTrainer
-
     rows = [{"prompt": question, "chosen": SHORT, "rejected": LONG} for question in QUESTIONS]
-    trainer = DPOTrainer(
-        model=copy.deepcopy(models[0]),
-        ref_model=models[1],
-        args=DPOConfig(**settings(tmp_path), beta=CONFIG.beta),
-        processing_class=tokenizer,
-        train_dataset=Dataset.from_list(rows),
-    )
-    theirs, inputs = loss_and_inputs(trainer)
+    theirs, inputs = loss_and_inputs("DPO", models, tokenizer, tmp_path, rows, beta=CONFIG.beta)
     # Theirs come as all chosen, then all rejected; ours in pairs.
     count = len(QUESTIONS)
     order = [place for n in range(count) for place in (n, count + n)]
-    ids, attended, replied = (
-        inputs[name][order] for name in ("input_ids", "attention_mask", "completion_mask")
-    )
     good = torch.tensor([True, False] * count)
-    ours = dpo(batch_of(models, ids, attended, replied, good), CONFIG, TorchFunctions) / (2 * count)
-    assert float(ours) == pytest.approx(theirs, abs=CLOSE)
+    ours = batch_of(models, *(inputs[name][order] for name in FIELDS), good)
+    assert float(dpo(ours, CONFIG, TorchFunctions) / (2 * count)) == pytest.approx(theirs, abs=CLOSE)
     assert abs(theirs - 0.6931) > 10 * CLOSE
 
 
 def test_sft_of_one_reply(models: tuple[Any, Any], tokenizer: Any, tmp_path: Path) -> None:
     # TRL takes the mean over all tokens of a batch, we over each reply's first: for one reply these are the same.
-    from datasets import Dataset
-    from trl import SFTConfig, SFTTrainer
-
-    one = settings(tmp_path) | {"per_device_train_batch_size": 1}
-    trainer = SFTTrainer(
-        model=copy.deepcopy(models[0]),
-        args=SFTConfig(**one, completion_only_loss=True),
-        processing_class=tokenizer,
-        train_dataset=Dataset.from_list([{"prompt": QUESTIONS[0], "completion": LONG}]),
-    )
-    theirs, inputs = loss_and_inputs(trainer)
-    replied = inputs["labels"] != -100
+    rows = [{"prompt": QUESTIONS[0], "completion": LONG}]
+    theirs, inputs = loss_and_inputs("SFT", models, tokenizer, tmp_path, rows, completion_only_loss=True)
     attended = inputs.get("attention_mask", torch.ones_like(inputs["input_ids"]))
-    good = torch.tensor([True])
-    ours = sft(batch_of(models, inputs["input_ids"], attended, replied, good), CONFIG, TorchFunctions)
-    assert float(ours) == pytest.approx(theirs, abs=CLOSE)
+    ours = batch_of(models, inputs["input_ids"], attended, inputs["labels"] != -100, torch.tensor([True]))
+    assert float(sft(ours, CONFIG, TorchFunctions)) == pytest.approx(theirs, abs=CLOSE)
