@@ -1,4 +1,4 @@
-"""Which ratings do the others bear out? A mistaken one teaches the opposite, and among a few dozen it weighs.
+"""Find mistaken ratings: among a few dozen, one that contradicts the others does harm.
 
 Two replies are alike when to learn the one is to learn the other: the cosine of their gradients (TracIn, arXiv
 2002.08484, calls the inner product influence; it is the neural tangent kernel, 1806.07572). A reply is then more like
@@ -12,10 +12,10 @@ classes' means and ε; from these follows p,
 
     log p_i/(1 − p_i) = log N(f_i; m_good, s) − log N(f_i; m_bad, s) ± log (1 − ε)/ε.
 
-Where likeness says nothing about the ratings, the first two terms cancel and all ratings of a kind are believed alike.
-Where it would disbelieve more of them than anybody gets wrong, it has found another difference between the replies
-(their length, say) than the one that was rated, and all are believed. Nobody's rating is ever reversed: at worst it
-counts nothing. Knows no framework.
+If similarity has nothing to do with the ratings, the first two terms cancel, and all ratings of a class are believed
+equally. If more ratings would be disbelieved than expected, similarity reflects another difference between the replies,
+such as their length, and all ratings are believed. No rating is ever reversed: at worst its weight is 0. Knows no
+framework.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-# With fewer, what the others say is not worth more than what the user said.
+# With fewer, what the others say is not worth more than what the user rated_good.
 MIN_RATINGS, MIN_OF_A_CLASS = 16, 3
 ROUNDS = 40
 # What is expected of a class's ratings counts like that many of them.
@@ -38,23 +38,23 @@ ERRORS = (0.01, 0.45)
 """Beyond the upper end of what is believed of ε the ratings would mean their opposite."""
 SMALL = 1e-9
 DISBELIEVED = 0.05
-"""Who is believed no more than that is not learnt from."""
+"""Ratings that are believed no more than this are left out."""
 
 
 def enough(good: Sequence[bool]) -> bool:
-    """Whether there are so many ratings of either kind that they can bear each other out."""
+    """Return whether both classes have enough ratings to be compared."""
     return len(good) >= MIN_RATINGS and min(sum(good), len(good) - sum(good)) >= MIN_OF_A_CLASS
 
 
 def trust(cosines: Floats, good: Sequence[bool], expected: float) -> list[float]:
     """Return how far each rating is believed, (N,), in [0, 1]: ``2 P(it is right) − 1``, at least 0.
 
-    ``cosines`` are those between the replies' gradients, (N, N); ``expected`` is the share of ratings that are
-    mistaken, before any is looked at, in (0, .45]; of more than that nobody is disbelieved.
+    ``cosines`` are those between the gradients of the replies, (N, N). ``expected`` is the assumed share of mistaken
+    ratings, in (0, .45]; if more would be disbelieved, all are believed.
     """
-    said = np.asarray(good, dtype=bool)
-    truly_good = _truly_good(_centred(cosines), said, expected)
-    right = np.where(said, truly_good, 1 - truly_good)
+    rated_good = np.asarray(good, dtype=bool)
+    truly_good = _truly_good(_centred(cosines), rated_good, expected)
+    right = np.where(rated_good, truly_good, 1 - truly_good)
     believed = np.maximum(0.0, 2 * right - 1)
     if np.mean(believed <= DISBELIEVED) > expected:
         return [1.0] * len(good)
@@ -62,38 +62,40 @@ def trust(cosines: Floats, good: Sequence[bool], expected: float) -> list[float]
 
 
 def _centred(cosines: Floats) -> Floats:
-    """Return centred cosines without a diagonal: what all replies have in common says nothing."""
+    """Return cosines without their common part and without a diagonal."""
     rows = cosines.mean(axis=1)
     centred = cosines - rows[:, None] - rows[None, :] + rows.mean()
     np.fill_diagonal(centred, 0.0)
     return np.asarray(centred)
 
 
-def _truly_good(likeness: Floats, said: NDArray[np.bool_], expected: float) -> Floats:
-    probability = np.where(said, 1 - expected, expected)
+def _truly_good(similarity: Floats, rated_good: NDArray[np.bool_], expected: float) -> Floats:
+    probability = np.where(rated_good, 1 - expected, expected)
     for _ in range(ROUNDS):
-        wrong = np.where(said, 1 - probability, probability)
-        errors = np.where(said, _error(wrong[said], expected), _error(wrong[~said], expected))
+        wrong = np.where(rated_good, 1 - probability, probability)
+        errors = np.where(
+            rated_good, _error(wrong[rated_good], expected), _error(wrong[~rated_good], expected)
+        )
         own = np.log((1 - errors) / errors)
-        score = _towards(likeness, probability) - _towards(likeness, 1 - probability)
-        odds = _evidence(score, probability) + np.where(said, own, -own)
+        score = _towards(similarity, probability) - _towards(similarity, 1 - probability)
+        odds = _evidence(score, probability) + np.where(rated_good, own, -own)
         probability = 1 / (1 + np.exp(-np.clip(odds, -MOST_CERTAIN, MOST_CERTAIN)))
     return np.asarray(probability)
 
 
 def _error(wrong: Floats, expected: float) -> float:
-    """Return the error rate of a class's ratings, given how probably each of them is wrong."""
+    """Return the error rate of a class from the probability that each rating is wrong."""
     share = (wrong.sum() + EXPECTED_RATINGS * expected) / (len(wrong) + EXPECTED_RATINGS)
     return float(np.clip(share, *ERRORS))
 
 
-def _towards(likeness: Floats, weights: Floats) -> Floats:
-    """Return the weighted mean likeness to the others, (N,)."""
-    return np.asarray(likeness @ weights / np.maximum(weights.sum() - weights, SMALL))
+def _towards(similarity: Floats, weights: Floats) -> Floats:
+    """Return the weighted mean similarity to the others, (N,)."""
+    return np.asarray(similarity @ weights / np.maximum(weights.sum() - weights, SMALL))
 
 
 def _evidence(score: Floats, probability: Floats) -> Floats:
-    """Return the log likelihood ratio of good to bad by score, (N,); 0 where the classes lie the wrong way round."""
+    """Return the log likelihood ratio of good to bad by score, (N,); 0 if the classes are in the wrong order."""
     good, bad = (float(score @ weights / weights.sum()) for weights in (probability, 1 - probability))
     if good <= bad:
         return np.zeros_like(score)

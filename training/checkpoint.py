@@ -82,7 +82,7 @@ class Checkpoint:
         try:
             backend.restore(self._path / kept.state)
         except JobError as error:
-            logger.warning("the checkpoint is not used, the run starts anew: %s", error)
+            logger.warning("the checkpoint can't be used, so the run starts again: %s", error)
             return []
         return list(kept.steps)
 

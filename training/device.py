@@ -101,8 +101,8 @@ def _sizes(weights: Path) -> tuple[int, int, int, int]:
         return hidden, inner, int(said["num_hidden_layers"]), int(said["vocab_size"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise JobError(
-            f"{weights / 'config.json'} does not say how large the model is ({error!r}), so nobody knows whether the "
-            'GPU has room; set train.device to "cuda" to train without asking'
+            f"{weights / 'config.json'} doesn't contain the size of the model ({error!r}), so burnish can't "
+            'tell whether the GPU has room; set train.device to "cuda" to train without asking'
         ) from error
 
 
@@ -112,4 +112,4 @@ def _header(path: Path) -> dict[str, Any]:
             (length,) = struct.unpack("<Q", file.read(8))
             return dict(json.loads(file.read(min(length, path.stat().st_size))))
     except (OSError, ValueError, TypeError, struct.error) as error:
-        raise JobError(f"{path} is no safetensors file: {error}") from error
+        raise JobError(f"{path} is not a safetensors file: {error}") from error

@@ -184,7 +184,7 @@ def _rendered(
 ) -> Rendered:
     if rollout.error or (rollout.tool_calls and not rollout.finished):
         raise Unrenderable(
-            "the tool call is cut, or the engine could not read it: how it was written is not known"
+            "the tool call was cut off, or the engine could not parse it, so its text is unknown"
         )
     reply: dict[str, Any] = {"role": "assistant", "content": rollout.reply}
     if rollout.tool_calls:

@@ -144,11 +144,9 @@ def _scaling(file: GgufFile) -> dict[str, Any]:
     for key, value in file.keys.items():
         name = key.removeprefix(_SCALING)
         if name != key and name not in _HARMLESS_SCALING and neutral.get(name) != value:
-            raise file.refused(
-                f"{file.architecture}.{key} is {value!r}, which is not understood for {kind!r}"
-            )
+            raise file.refused(f"{file.architecture}.{key} is {value!r}, which is unknown for {kind!r}")
     if kind not in ("none", "linear", "yarn"):
-        raise file.refused(f"its rope is scaled by {kind!r}; linear and yarn are known, and Llama 3's way")
+        raise file.refused(f"its rope is scaled by {kind!r}; expected linear, yarn or Llama 3's way")
     scaled = kind != "none" and factor != 1
     if file.rope_factors is not None:
         if scaled or file.architecture != "llama":
@@ -183,7 +181,7 @@ def _complete_gemma(config: Any, file: GgufFile) -> None:
     layers, full_every = file.number("block_count"), _FULL_EVERY[file.architecture]
     if file.architecture == "gemma3":
         if not file.number("attention.sliding_window", 0):
-            raise file.refused("it has no sliding window, so all its layers look at everything")
+            raise file.refused("it has no sliding window, so all its layers have full attention")
         if file.number("final_logit_softcapping", 0):
             raise file.refused("its logits are capped, which no released Gemma 3 does")
     else:
@@ -192,7 +190,7 @@ def _complete_gemma(config: Any, file: GgufFile) -> None:
         if (base := file.keys.get("rope.freq_base_swa")) not in (None, file.number("rope.freq_base", base)):
             raise file.refused(f"its local layers have a rope of their own ({base:g})")
     if (found := file.number("attention.sliding_window_pattern", full_every)) != full_every:
-        raise file.refused(f"every {found}th of its layers looks at everything, not every {full_every}th")
+        raise file.refused(f"every {found}th of its layers has full attention, not every {full_every}th")
     wide = layers == _LAYERS_OF_27B[file.architecture]
     heads = file.number("attention.head_count")
     config.query_pre_attn_scalar = file.number("embedding_length") // heads if wide else config.head_dim

@@ -78,7 +78,7 @@ class Hyperparameters(_Record):
     """Of ``mis_po``. "batch": rewards are normalised over the run's ratings. "ema": a reward counts by its difference
     from the moving average of the rewards before it (training.rewards)."""
     teacher_samples: int = 4
-    """Replies that the model is made to give for each comment, told of it."""
+    """Replies sampled for each comment, with the comment in the prompt."""
     teacher_kept: int = 2
     """How many of those are learnt from, at most."""
     kl_stop: float = 0.15
@@ -131,12 +131,12 @@ class JobSpec(_Record):
     parent_adapter: str | None = None
     """PEFT directory whose weights training starts from; None = a fresh LoRA."""
     incumbent_adapter: str | None = None
-    """What the outcome is compared with, where that is not the parent: the live version while all is learnt anew."""
+    """Compared with the outcome if it isn't the parent: the live version while a run starts from the base model."""
     behaviour_adapters: dict[int, str] = {}
     """Version → PEFT directory, for every version that generated a sample. 0 (bare model) needs none."""
     hyperparameters: Hyperparameters = Hyperparameters()
     notes: tuple[str, ...] = ()
-    """What of the settings was not the user's choice, and why, in words."""
+    """Settings that differ from the user's, with the reason, in words."""
     left_out: dict[str, int] = {}
     """How many rated answers are not among the samples, by reason."""
     seed: int = 0
@@ -144,7 +144,7 @@ class JobSpec(_Record):
     device: str = "auto"
     """"auto", "cpu", "cuda", "cuda:N" or "shared"; see training.device."""
     quantize: Quantize = "none"
-    """How the base model is kept while it is trained on; other than "none" on CUDA only."""
+    """Format of the base weights during training; other than "none" on CUDA only."""
 
 
 class Sample(_Record):
@@ -173,7 +173,7 @@ class Sample(_Record):
     held_out: bool
     """True: never trained on, judged on by the gate. Whole conversations are held out."""
     replayed: bool = False
-    """Learnt by the parent or one before it already, and gone over again so that it is not forgotten."""
+    """Already learnt by an ancestor, and repeated to be remembered."""
 
 
 class Rollout(_Record):
@@ -191,11 +191,11 @@ class Rollout(_Record):
     finished: bool
     """False when a token limit cut it."""
     error: str | None = None
-    """What the engine said instead of a reply, where it could make none of what the model wrote with tools at hand."""
+    """The error of the engine when it could not parse the output of a model with tools."""
 
     @property
     def called(self) -> bool:
-        """Whether it calls a tool, or fails to, so that there is no text to be judged as a reply."""
+        """True for a tool call, also a failed one: there is no text to judge."""
         written_out = bool(self.tools) and left_in_text(self.reply)
         return bool(self.tool_calls or self.error) or written_out
 
@@ -208,12 +208,12 @@ class TrainResult(_Record):
     good: int
     bad: int
     ratings: int = 0
-    """It was given to learn from."""
+    """Given to the run."""
     replayed: int = 0
-    """Of these, learnt before."""
+    """Of these, already learnt."""
     steps: int
     left_out: dict[str, int] = {}
-    """How many ratings were not learnt from, by reason; ``JobSpec.left_out`` included."""
+    """Number of unused ratings by reason; ``JobSpec.left_out`` included."""
     stopped_early: str | None
     """Why training stopped before its last step, if it did."""
     metrics: dict[str, float]
@@ -225,7 +225,7 @@ class TrainResult(_Record):
 
 
 class HeldOutScore(_Record):
-    """How both policies see one held-out rated reply; log-probabilities are means per token (nats)."""
+    """Scores of one held-out rated reply; log-probabilities are means per token (nats)."""
 
     completion_id: str
     conversation_id: str
@@ -238,7 +238,7 @@ class HeldOutScore(_Record):
 
 
 class WordsScore(_Record):
-    """How well both policies' replies to one prompt fit what the users said in words.
+    """How well the replies of both policies to one prompt fit the comments.
 
     Pointwise mutual information of reply and comment by the bare model, mean per token (nats):
     log π_ref(y | prompt, comment) − log π_ref(y | prompt).
@@ -262,12 +262,12 @@ class Related(_Record):
 
 
 class Evaluation(_Record):
-    """``evaluation.json``: what only a model can measure; adapters.gate judges it."""
+    """``evaluation.json``: figures that need the model; adapters.gate judges them."""
 
     run_id: str
     held_out: tuple[HeldOutScore, ...]
     words: tuple[WordsScore, ...] = ()
-    """Empty when nobody said anything."""
+    """Empty without comments."""
     related: tuple[Related, ...] = ()
     kl_per_token: float | None
     """Candidate's own rollouts, KL(candidate ‖ bare model) per token, nats: mean of log π_c − log π_ref.

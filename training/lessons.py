@@ -101,12 +101,12 @@ def _believed(
 ) -> list[Example]:
     """Weigh each rating by how far the others bear it out, and leave out those that they speak against.
 
-    Neither kind is left out whole: then it is the likeness that is mistaken.
+    Neither kind is left out whole: then it is the similarity that is mistaken.
     """
     good = [example.sample.reward > 0 for example in training]
     if not label_noise or not enough(good):
         return list(training)
-    believed = trust(backend.likeness([example.tokens for example in training]), good, label_noise)
+    believed = trust(backend.similarity([example.tokens for example in training]), good, label_noise)
     kept = [
         replace(each, sample=each.sample.model_copy(update={"weight": each.sample.weight * belief}))
         for each, belief in zip(training, believed, strict=True)

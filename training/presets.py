@@ -1,8 +1,7 @@
 """Starting points for hyper-parameters. Importable without torch.
 
-In this order, later ones win: the defaults of ``Hyperparameters``, what prompts with a system message need, what the
-objective needs, the preset, the model's size (which scales whatever learning rate these have come to), and the user's
-own values.
+Later ones win: the defaults of ``Hyperparameters``, the values for prompts with a system message, those of the
+objective, the preset, the size of the model (it scales the learning rate), and the user's own values.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ token.
 
 BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
     {
-        # What is learnt was said by a model that was told: it starts some way off, and six passes bring it home. At
-        # 4e-4 a run is a sixth shorter, but the gate rejected three of four (KL .56 to .73 on the questions asked),
-        # also where it stopped sooner.
+        # The model learns its own answers with comments in the prompt: they start some way off, and take six passes. At
+        # 4e-4 a run is a sixth shorter, but the gate rejected three of four (KL .56 to .73 on the rated questions).
         "critique": {"learning_rate": 3e-4, "epochs": 6, "kl_stop": 0.4},
         # At twice this, replies of the small model leave the topic: .49 of them stay on it, of mis_po's .88.
         "dpo": {"learning_rate": 1e-4},
     }
 )
-"""What an objective needs otherwise than the defaults; a preset goes over it."""
+"""Values of an objective that differ from the defaults; a preset wins over them."""
 
 
 INSTRUCTED: MappingProxyType[str, Any] = MappingProxyType({"rehearsed": 2, "kl_stop": 0.2})
-"""What learning from ratings needs otherwise where all prompts have a system message: plain questions are rehearsed.
+"""Values for ratings whose prompts all have a system message: plain questions are rehearsed.
 
-The rest is held so, and a run may go further: brief, seed 1, .725 satisfied at a ``kl_stop`` of .15, .875 at .2.
+Rehearsal preserves the rest, so a run may go further: brief, seed 1, .725 satisfied at a ``kl_stop`` of
+.15, .875 at .2.
 """
 
 
@@ -89,7 +88,7 @@ def hyperparameters(
 
 
 def reasons(size: ModelSize | None, config: Hyperparameters, own: Collection[str]) -> list[str]:
-    """Say in words what the model's size has changed."""
+    """Return, in words, the settings that the size of the model changed."""
     said = []
     if size and rate_scale(size) != 1 and "learning_rate" not in own:
         said.append(

@@ -178,9 +178,7 @@ class Renderer:
         before = self._text(messages, tools, add_generation_prompt=True)
         after = self._text([*messages, reply], tools, add_generation_prompt=False)
         if not after.startswith(before):
-            raise Unrenderable(
-                "the chat template writes the prompt anew when a reply with tool calls follows"
-            )
+            raise Unrenderable("the chat template changes the prompt when a reply with tool calls follows")
         written = after[len(before) :].rpartition(self._tokenizer.eos_token)[0]
         names = [str((call.get("function") or {}).get("name")) for call in reply["tool_calls"]]
         if not all(name in written for name in names):  # a template without tools passes over them in silence

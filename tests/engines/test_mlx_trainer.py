@@ -95,7 +95,7 @@ scores["change"] = backend.weight_change(Path(trained))
 others = [backend.renderer.conversation(
     json.loads(text), (), {"role": "assistant", "content": each}, finished=True, max_tokens=99)
     for each in ("It is a river.", book)]
-scores["alike"] = backend.likeness([reply, *others]).tolist()
+scores["alike"] = backend.similarity([reply, *others]).tolist()
 scores["end"] = backend.renderer.end_id
 both = [reply, others[1]]
 teachers = backend.distributions(both, "bare")
@@ -227,7 +227,7 @@ def test_replies_score_as_in_peft_under_every_policy(
         )
         for each in texts
     ]
-    assert np.array(found.pop("alike")) == pytest.approx(theirs.likeness(spoken), abs=BF16)
+    assert np.array(found.pop("alike")) == pytest.approx(theirs.similarity(spoken), abs=BF16)
 
     both = [spoken[0], spoken[2]]
     teachers = [Distribution(*(tuple(map(tuple, rows)) for rows in each)) for each in found.pop("goes_on")]

@@ -57,7 +57,7 @@ def test_no_order_of_the_ratings_matters_and_neither_does_which_side_is_called_g
     assert trust(alike, [not each for each in said], EXPECTED) == pytest.approx(believed.tolist(), abs=1e-6)
 
 
-def test_where_likeness_says_nothing_every_rating_of_a_kind_is_believed_alike() -> None:
+def test_where_similarity_says_nothing_every_rating_of_a_kind_is_believed_alike() -> None:
     said = [True] * 8 + [False] * 24
     believed = trust(np.eye(32), said, EXPECTED)
     assert max(believed[:8]) - min(believed[:8]) < 1e-9
@@ -65,7 +65,7 @@ def test_where_likeness_says_nothing_every_rating_of_a_kind_is_believed_alike() 
     assert min(believed) > 0
 
 
-def test_likeness_that_would_disbelieve_too_many_is_not_heard() -> None:
+def test_similarity_that_would_disbelieve_too_many_is_not_heard() -> None:
     dice = np.random.default_rng(0)
     # What the replies differ by, their length say, has to do with the ratings, and is not what was rated.
     short = [True] * 24 + [False] * 24

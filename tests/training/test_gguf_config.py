@@ -168,8 +168,8 @@ def completed(path: Path, architecture: str, keys: Mapping[str, Any], factors: A
     ("architecture", "keys", "said"),
     [
         ("llama", {"rope.scaling.type": "longrope", "rope.scaling.factor": 4.0}, "scaled by 'longrope'"),
-        ("llama", LINEAR | {"rope.scaling.attn_factor": 0.5}, "attn_factor is 0.5, which is not understood"),
-        ("qwen2", LINEAR | DEFAULTS, "yarn_beta_fast is 32.0, which is not understood for 'linear'"),
+        ("llama", LINEAR | {"rope.scaling.attn_factor": 0.5}, "attn_factor is 0.5, which is unknown"),
+        ("qwen2", LINEAR | DEFAULTS, "yarn_beta_fast is 32.0, which is unknown for 'linear'"),
         ("qwen2", YARN | {"rope.scaling.yarn_beta_fast": 8.0}, "yarn_beta_fast is 8.0"),
         ("qwen3", YARN | {"rope.scaling.yarn_ext_factor": 0.5}, "yarn_ext_factor is 0.5"),
         ("qwen3", {"attention.value_length": 16}, "heads are 32 wide, but qwen3.attention.value_length is 16"),

@@ -19,7 +19,7 @@ Policy = Path | Literal["bare", "trained"]
 # As chat clients sample: without a nucleus even the small base model sometimes babbles.
 TEMPERATURE, TOP_P = 0.8, 0.95
 
-LIKENESS_BYTES = 2**29
+GRADIENT_BYTES = 2**29
 """Gradients in memory at once: those of 100 replies by the small model, in 16 bits."""
 
 LIKELIEST = 32
@@ -83,11 +83,11 @@ class Sampled:
 
 
 def directions(replies: int, rank: int, outputs: int) -> int:
-    """Return how many of ``rank`` directions of each gradient fit into ``LIKENESS_BYTES``; at least one.
+    """Return how many of ``rank`` directions of each gradient fit into ``GRADIENT_BYTES``; at least one.
 
     ``outputs`` is the sum of the widths of all matrices B.
     """
-    return max(1, min(rank, LIKENESS_BYTES // (2 * replies * outputs)))
+    return max(1, min(rank, GRADIENT_BYTES // (2 * replies * outputs)))
 
 
 class TrainerBackend(Protocol):
@@ -106,11 +106,11 @@ class TrainerBackend(Protocol):
         """
         ...
 
-    def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
+    def similarity(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
         """Return the cosines between the gradients of the replies' mean log-probability, (N, N).
 
         By the policy under training, with respect to the B matrices of its adapter. Of many replies the gradients are
-        projected at random so that they fit into ``LIKENESS_BYTES``.
+        projected at random so that they fit into ``GRADIENT_BYTES``.
         """
         ...
 

@@ -120,7 +120,7 @@ class MlxLoraBackend:
                     found[place] = Distribution(*(tuple(map(tuple, row[:length])) for row in rows))
         return [found[place] for place in range(len(sequences))]
 
-    def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
+    def similarity(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
         factors = [self._layers[module].lora_b for module in self._trained]  # (r, out) each
         rank = factors[0].shape[0]
         kept = directions(len(sequences), rank, sum(each.shape[1] for each in factors))

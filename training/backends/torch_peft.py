@@ -127,7 +127,7 @@ class TorchPeftBackend:
                     found[place] = Distribution(*(tuple(map(tuple, row[-length:].tolist())) for row in rows))
         return [found[place] for place in range(len(sequences))]
 
-    def likeness(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
+    def similarity(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
         learnt = [p for name, p in self._model.named_parameters() if p.requires_grad and ".lora_B." in name]
         projections = _projections(len(sequences), learnt)
         rows = []
@@ -396,7 +396,7 @@ def _check_adapter(adapter: Path) -> None:
     """Insist on safetensors: peft would otherwise fall back to a pickle."""
     for name in ADAPTER_FILES:
         if not (adapter / name).is_file():
-            raise JobError(f"{adapter} is no adapter: {name} is missing")
+            raise JobError(f"{adapter} isn't an adapter: {name} is missing")
 
 
 @contextmanager

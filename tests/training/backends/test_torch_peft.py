@@ -133,7 +133,7 @@ def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(tiny_wei
 
 def test_replies_of_a_kind_are_alike(fresh: TorchPeftBackend, monkeypatch: pytest.MonkeyPatch):
     tokens = replies(fresh, 6)  # short and long ones in turn
-    alike = fresh.likeness([*tokens, tokens[0]])
+    alike = fresh.similarity([*tokens, tokens[0]])
     assert alike.shape == (7, 7)
     assert alike == pytest.approx(alike.T)
     assert alike.diagonal() == pytest.approx(np.ones(7))
@@ -142,15 +142,15 @@ def test_replies_of_a_kind_are_alike(fresh: TorchPeftBackend, monkeypatch: pytes
     others = ~np.eye(6, dtype=bool)
     assert alike[:6, :6][same & others].mean() > alike[:6, :6][~same].mean() + 0.05
     # A gradient's projection keeps the angles: here to one of 16 directions.
-    monkeypatch.setattr(base, "LIKENESS_BYTES", 1)
-    assert np.abs(fresh.likeness(tokens) - alike[:6, :6]).max() < 0.1
+    monkeypatch.setattr(base, "GRADIENT_BYTES", 1)
+    assert np.abs(fresh.similarity(tokens) - alike[:6, :6]).max() < 0.1
 
 
 def test_learning_one_reply_teaches_those_that_are_alike(tiny_weights: Path):
-    """What likeness means: the first-order change of one reply by a step along another's gradient."""
+    """What similarity means: the first-order change of one reply by a step along another's gradient."""
     backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
     first, *others = replies(backend, 6)
-    alike = backend.likeness([first, *others])[0, 1:]
+    alike = backend.similarity([first, *others])[0, 1:]
     before = backend.logps(others, "bare")
     reference = backend.logps([first], "bare")[0]
     backend.step([lesson(first, reference, 1.0)], CONFIG, 0.0)
