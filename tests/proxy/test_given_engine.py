@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from bench.learning.questions import PROMPTS
-from burnish.adapters.hosts.fetch import ensure_small_model
 from tests.support.inprocess import serving
 from tests.support.llama_server import LlamaServer
+from tests.support.tiny_gguf import random_llama
 
 
 async def ask(http: httpx.AsyncClient, question: str, model: str = "default") -> tuple[str, str]:
@@ -29,7 +29,7 @@ async def trained(http: httpx.AsyncClient) -> dict[str, Any]:
     run: dict[str, Any] = {}
     async with asyncio.timeout(500):
         while not run.get("ended_at"):
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.1)
             run = (await http.get(f"/burnish/runs/{started.json()['run_id']}")).json()
     return run
 
@@ -37,18 +37,8 @@ async def trained(http: httpx.AsyncClient) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.timeout(700)
 async def test_ratings_become_a_version_that_a_restart_makes_servable(tmp_path: Path) -> None:
-    plain = [
-        "-m",
-        str(ensure_small_model()),
-        "--alias",
-        "smollm2",
-        "-c",
-        "4096",
-        "-np",
-        "2",
-        "--cache-ram",
-        "0",
-    ]
+    model = random_llama(tmp_path / "tiny.gguf")
+    plain = f"-m {model} --alias tiny -c 4096 -np 2 --cache-ram 0".split()
     train = {"schedule": "manual", "epochs": 1, "threads": 1}
     with LlamaServer(plain, tmp_path / "server.log") as server:
         async with (
@@ -72,7 +62,7 @@ async def test_ratings_become_a_version_that_a_restart_makes_servable(tmp_path: 
             promoted = await http.post("/burnish/adapters/1/promote", json={})
             assert promoted.status_code == 200, promoted.text
             after = [(await ask(http, question))[0] for question in PROMPTS[:3]]
-            assert [(await ask(http, question, "smollm2@base"))[0] for question in PROMPTS[:3]] == before
-            assert [(await ask(http, question, "smollm2@v1"))[0] for question in PROMPTS[:3]] == after
+            assert [(await ask(http, question, "tiny@base"))[0] for question in PROMPTS[:3]] == before
+            assert [(await ask(http, question, "tiny@v1"))[0] for question in PROMPTS[:3]] == after
             await http.post("/burnish/adapters/rollback", json={"to": 0})
             assert [(await ask(http, question))[0] for question in PROMPTS[:3]] == before
