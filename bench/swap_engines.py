@@ -18,8 +18,7 @@ from burnish.adapters.hosts.vllm import VllmHost
 from burnish.adapters.manifest import AdapterVersion
 from burnish.training.weights import prepared_weights
 from tests.support.llama_server import LlamaServer
-from tests.support.mlx_server import mlx_base, mlx_server
-from tests.support.vllm_server import vllm_server
+from tests.support.real_engines import mlx_base, mlx_server, vllm_server
 
 NAME = "smollm2"
 MAX_RANK = 16

@@ -10,7 +10,7 @@ import pytest
 
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
 from burnish.training.weights import prepared_weights
-from tests.support.mlx_server import mlx_base
+from tests.support.real_engines import mlx_base
 
 
 @pytest.fixture(scope="session")

@@ -28,11 +28,11 @@ from burnish.adapters.registry import Registry
 from tests.support.engine import answer, deltas
 from tests.support.inprocess import serving
 from tests.support.lora import random_lora, version_of, write_peft
-from tests.support.mlx_server import PYTHON, mlx_server
+from tests.support.real_engines import MLX_PYTHON, mlx_server
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(not PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx"),
+    pytest.mark.skipif(not MLX_PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx"),
 ]
 
 logger = logging.getLogger(__name__)

@@ -28,11 +28,11 @@ from burnish.training.rendering import Renderer
 from tests.support.batches import batch, case, run
 from tests.support.jobs import Base, brief_samples, context, write_job
 from tests.support.lora import random_lora, write_peft
-from tests.support.mlx_server import ENVIRONMENT, PYTHON
+from tests.support.real_engines import MLX_ENVIRONMENT, MLX_PYTHON
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(not PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx"),
+    pytest.mark.skipif(not MLX_PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx"),
     # Without a GPU mlx multiplies at a hundredth of what this machine could: a step of two replies takes 15 s.
     pytest.mark.timeout(600),
 ]
@@ -110,8 +110,8 @@ print(json.dumps(scores))
 
 def in_mlx(*arguments: str) -> str:
     """Run Python in the environment of MLX, where there is no torch; return what it printed."""
-    environment = os.environ | ENVIRONMENT | {"PYTHONPATH": str(ROOM / "src")}
-    return _run([str(PYTHON), *arguments], environment)
+    environment = os.environ | MLX_ENVIRONMENT | {"PYTHONPATH": str(ROOM / "src")}
+    return _run([str(MLX_PYTHON), *arguments], environment)
 
 
 def in_torch(*arguments: str) -> str:

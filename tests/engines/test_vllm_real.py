@@ -23,11 +23,13 @@ from burnish.training.weights import prepared_weights
 from tests.support.engine import deltas
 from tests.support.lora import random_lora, version_of, write_peft
 from tests.support.openings import OPENINGS
-from tests.support.vllm_server import PYTHON, vllm_server
+from tests.support.real_engines import VLLM_PYTHON, vllm_server
 
 pytestmark = [
     pytest.mark.engine,
-    pytest.mark.skipif(not PYTHON.exists(), reason="SKIPPED: no .engines/vllm; run scripts/engines vllm"),
+    pytest.mark.skipif(
+        not VLLM_PYTHON.exists(), reason="SKIPPED: no .engines/vllm; run scripts/engines vllm"
+    ),
     # Whichever test comes first waits for the boot.
     pytest.mark.timeout(600),
 ]

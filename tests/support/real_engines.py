@@ -1,0 +1,113 @@
+"""A real vLLM and mlx_lm.server on a port of 127.0.0.1, in the environments that scripts/engines makes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import httpx
+from safetensors.numpy import save_file
+
+from burnish.adapters.convert.peft import read_tensors
+from tests.support.llama_server import free_port
+
+ENGINES = Path(__file__).parents[2] / ".engines"
+VLLM_PYTHON = ENGINES / "vllm" / "bin" / "python"
+MLX_PYTHON = ENGINES / "mlx" / "bin" / "python"
+# On two quiet cores vLLM takes 75 to 120 s, MLX 2 to 4 s.
+BOOT_LIMIT_S = 420.0
+STOP_LIMIT_S = 30.0
+VLLM_ENVIRONMENT = {
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+}
+MLX_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+@contextmanager
+def vllm_server(weights: Path, name: str, max_rank: int, log: Path, *, max_loras: int = 2) -> Iterator[str]:
+    """Boot vLLM in float32 on a Hugging Face directory; gives its URL. ``max_loras``: adapters in one batch."""
+    command = [
+        *(str(VLLM_PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1"),
+        *("--model", str(weights), "--served-model-name", name, "--dtype", "float32"),
+        *("--max-model-len", "2048", "--max-num-seqs", "8", "--enforce-eager"),
+        *("--enable-lora", "--max-loras", str(max_loras), "--max-cpu-loras", "4"),
+        *("--max-lora-rank", str(max_rank)),
+    ]
+    with _booted(command, VLLM_ENVIRONMENT, "/v1/models", log) as url:
+        yield url
+
+
+@contextmanager
+def mlx_server(base: Path, hub: Path, log: Path) -> Iterator[str]:
+    """Boot mlx_lm.server on a Hugging Face directory, with its own place for the hub's cache; gives its URL."""
+    command = [str(MLX_PYTHON), "-m", "mlx_lm", "server", "--model", str(base)]
+    with _booted(command, MLX_ENVIRONMENT | {"HF_HUB_CACHE": str(hub)}, "/health", log) as url:
+        yield url
+
+
+def mlx_base(weights: Path, target: Path) -> Path:
+    """Copy a Hugging Face directory of transformers 5 so that MLX reads it right, and in float32.
+
+    mlx-lm computes in whatever the weights are stored in, and does not look into rope_parameters.
+    """
+    target.mkdir()
+    for path in weights.iterdir():
+        if path.suffix != ".safetensors" and not path.name.startswith("."):
+            shutil.copy(path, target)
+    save_file(read_tensors(weights / "model.safetensors"), target / "model.safetensors", {"format": "pt"})
+    config = json.loads((target / "config.json").read_text())
+    config |= {"rope_theta": config["rope_parameters"]["rope_theta"], "dtype": "float32"}
+    (target / "config.json").write_text(json.dumps(config))
+    return target
+
+
+@contextmanager
+def _booted(command: Sequence[str], environment: Mapping[str, str], ready: str, log: Path) -> Iterator[str]:
+    """Run a server until the block is left; ``ready`` is a path that it answers once it is up."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with log.open("wb") as output:
+        # A session of its own, so that its workers end with it.
+        server = subprocess.Popen(
+            [*command, "--port", str(port)],
+            env=os.environ | environment,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        deadline = time.monotonic() + BOOT_LIMIT_S
+        while not _answers(url + ready):
+            tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+            assert server.poll() is None, f"the engine ended with status {server.poll()}:\n{tail}"
+            assert time.monotonic() < deadline, (
+                f"the engine did not boot within {BOOT_LIMIT_S:.0f} s:\n{tail}"
+            )
+            time.sleep(0.2)
+        yield url
+    finally:
+        server.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(STOP_LIMIT_S)
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=5, trust_env=False).is_success
+    except httpx.TransportError:
+        return False
