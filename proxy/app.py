@@ -28,7 +28,7 @@ from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.learner.steering import actions
 from burnish.proxy.learning import Learning, NotLearning, learning
 from burnish.proxy.log import Keep, Log
-from burnish.proxy.observe import Observing, Standing, metrics_routes
+from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import RemoteUpstream, Upstream
@@ -52,9 +52,9 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
     Raises ConfigError; EngineError when the embedded engine or its model cannot be had.
     """
     async with AsyncExitStack() as stack:
-        observing = Observing.open(os.environ)
-        stack.push_async_callback(asyncio.to_thread, observing.close)
-        log = Log.open(config.log_file, observing.stored)
+        observer = Observer.open(os.environ)
+        stack.push_async_callback(asyncio.to_thread, observer.close)
+        log = Log.open(config.log_file, observer.stored)
         stack.callback(log.close)
         keep = Keep(config.log.keep_days, config.log.keep_completions, config.log.keep_rated)
         if not keep.all:
@@ -64,11 +64,11 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
         stack.push_async_callback(pool.close)
         guard = Guard(config)
         opened = await stack.enter_async_context(learning(config, log, pool))
-        hub = Hub(log, observing.counts.refused) if config.workers > 1 else None
+        hub = Hub(log, observer.counts.refused) if config.workers > 1 else None
         if hub:
-            observing.elsewhere = hub.answering
-        composed = partial(_routes_and_relay, config, guard, log, pool, observing=observing, hub=hub)
-        app = App(guard, *composed(opened), observing.counts.refused)
+            observer.in_workers = hub.answering
+        composed = partial(_routes_and_relay, config, guard, log, pool, observer=observer, hub=hub)
+        app = App(guard, *composed(opened), observer.counts.refused)
         if isinstance(opened, NotLearning) and opened.ask_again:
 
             async def reopen() -> bool:
@@ -120,7 +120,7 @@ def _routes_and_relay(
     pool: Pool,
     opened: Learning | NotLearning,
     *,
-    observing: Observing,
+    observer: Observer,
     hub: Hub | None,
 ) -> tuple[ASGIApp, ASGIApp]:
     parts = opened if isinstance(opened, Learning) else None
@@ -129,7 +129,7 @@ def _routes_and_relay(
     engine = parts.engine if parts else None
     learner_status = parts.learner.status if parts else partial(_not_learning, why_not)
     instructions = Instructions(log, parts.registry.versions if parts else list, on=config.instructions)
-    on_feedback = _listener(parts, instructions, observing)
+    on_feedback = _listener(parts, instructions, observer)
 
     def live() -> int | None:
         return engine.live()["version"] if engine else None
@@ -167,12 +167,12 @@ def _routes_and_relay(
         instructions=instructions,
         max_body_bytes=config.max_body_bytes,
         total_timeout_s=config.total_timeout_s,
-        traced=observing.traces is not None,
+        traced=observer.traces is not None,
     )
-    observing.relays.add(relay)
-    standing = Standing(
+    observer.relays.add(relay)
+    gauges = Gauges(
         log=log,
-        in_flight=observing.in_flight,
+        in_flight=observer.in_flight,
         learner_status=learner_status,
         live=live,
         registry=parts.registry if parts else None,
@@ -186,7 +186,7 @@ def _routes_and_relay(
             lambda caller: instructions.status(caller, live()),
             has_key=config.upstream_api_key is not None,
         ),
-        *metrics_routes(observing.counts, standing),
+        *metrics_routes(observer.counts, gauges),
         *feedback_routes(log, on_feedback, config.train.rater_weights),
         command_route(answer),
         *completion_routes(log, instructions.changed),
@@ -206,12 +206,12 @@ def _routes_and_relay(
 
 
 def _listener(
-    parts: Learning | None, instructions: Instructions, observing: Observing
+    parts: Learning | None, instructions: Instructions, observer: Observer
 ) -> Callable[[Feedback], None]:
     """Return what is told of new feedback, and of feedback that was taken back."""
 
     def on_feedback(feedback: Feedback) -> None:
-        observing.counts.rated(feedback)
+        observer.counts.rated(feedback)
         instructions.changed(feedback.draft.rater)
         if parts:
             parts.learner.wake()

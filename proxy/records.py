@@ -17,7 +17,7 @@ Source = Literal["human", "environment", "judge", "implicit"]
 
 
 class Asked(NamedTuple):
-    """Who asked for a completion, when, and of which model."""
+    """The request: its sender, its time, its model."""
 
     created_at: float
     """When the request came in; seconds since the epoch, UTC."""
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
 
 
 class Served(NamedTuple):
-    """Who answered it."""
+    """The upstream and model that answered."""
 
     upstream: str
     """Its URL without credentials."""
@@ -47,7 +47,7 @@ class Served(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How it ended. The last four fields come from the answer's body, which the log's writer thread parses."""
+    """The end of a completion. The last four fields come from the body, which the log's writer thread parses."""
 
     outcome: Outcome
     total_s: float
@@ -181,7 +181,7 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """What a caller asked for: said of an answer that was not good, or added by hand."""
+    """An instruction of a caller: a comment on an answer that was not good, or added by hand."""
 
     id: str
     """"inst_" + 10 hexadecimal digits of who said what: the same words have the same id for ever."""
@@ -222,7 +222,7 @@ class RatedCompletion:
 
 @dataclass(frozen=True, slots=True)
 class Regeneration:
-    """A user asked the same again: perhaps what came first was not what they wanted."""
+    """A user asked the same again: perhaps the first answer was not what they wanted."""
 
     completion_id: str
     """What they got then."""

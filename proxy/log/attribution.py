@@ -1,4 +1,4 @@
-"""Whose turn is it, and which answer is meant: completions found by what a client sends back. No header needed.
+"""Finds completions by the messages that a client sends back: the conversation of a request, and the answer meant.
 
 First by key: the path to the reply, message by message. If the client rewrote earlier messages (a time in the
 system prompt, a compaction), by the reply's own identity, with the words before it as a witness.
@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.store import Reader
-from burnish.proxy.log.tree import SYSTEM_ROLES, Digest, Step, asked, loaded, path, step
+from burnish.proxy.log.tree import SYSTEM_ROLES, Digest, Step, last_user_message, loaded, path, step
 
-TELLING_BYTES = 40
-"""A stored reply at least this long names its conversation by itself; "OK." is said in many."""
+DISTINCTIVE_BYTES = 40
+"""A stored reply at least this long identifies its conversation; "OK." occurs in many."""
 
 RETRY_WINDOW = 1000
 """Completions; a client's retry follows its first attempt closely."""
@@ -54,10 +54,10 @@ def continuation(connection: sqlite3.Connection, parsed: Parsed) -> Continuation
             nearest = preferred(found, asked_by.session, asked_by.caller)[0]
             if index == replies[0]:
                 return Continuation(nearest.conversation_id, nearest.id)
-            rewritten = _only(connection, context, replies[0], _kindred(connection, parsed, replies[0]))
+            rewritten = _only(connection, context, replies[0], _same_reply(connection, parsed, replies[0]))
             return Continuation(nearest.conversation_id, rewritten.id if rewritten else None)
     for index in replies:
-        if found := _kindred(connection, parsed, index):
+        if found := _same_reply(connection, parsed, index):
             same = _only(connection, context, index, found) if index == replies[0] else None
             return Continuation((same or found[0]).conversation_id, same.id if same else None)
     return _first_attempt(connection, parsed) if asked_by.retry else None
@@ -89,7 +89,7 @@ def answer_before(
         raise NotFound(
             "the last answer of this conversation is not in the log: it did not come through burnish"
         )
-    chosen = likely or (found if _is_telling(context[index]) else [])
+    chosen = likely or (found if _is_distinctive(context[index]) else [])
     if meant := _only(connection, context, index, chosen):
         return meant.id
     raise Conflict(
@@ -131,8 +131,8 @@ def _both(one: Sequence[Candidate], other: Sequence[Candidate]) -> list[Candidat
     return [candidate for candidate in one if candidate in other]
 
 
-def _kindred(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list[Candidate]:
-    """Return the completions that said this reply and may belong to the same conversation."""
+def _same_reply(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list[Candidate]:
+    """Return the completions with this reply that may belong to the same conversation."""
     caller, session = parsed.completion.asked.caller, parsed.completion.asked.session
     reply = parsed.context[index]
     same_people = [
@@ -142,18 +142,18 @@ def _kindred(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list
         and (candidate.session == session or not (candidate.session and session))
     ]
     witnessed = [each for each in same_people if _same_question(connection, parsed.context, index, each)]
-    return witnessed or (same_people if _is_telling(reply) else [])
+    return witnessed or (same_people if _is_distinctive(reply) else [])
 
 
-def _is_telling(reply: Step) -> bool:
-    return len(reply.body) >= TELLING_BYTES
+def _is_distinctive(reply: Step) -> bool:
+    return len(reply.body) >= DISTINCTIVE_BYTES
 
 
 def _same_question(
     connection: sqlite3.Connection, context: Sequence[Step], index: int, candidate: Candidate
 ) -> bool:
-    """Whether the last user message before a reply is the one that the candidate answered."""
-    question = asked(context[:index])
+    """True if the candidate answered the last user message before a reply."""
+    question = last_user_message(context[:index])
     if question is None or candidate.prompt is None:
         return False
     (body,) = connection.execute("SELECT body FROM content WHERE id = ?", (candidate.prompt,)).fetchone()
@@ -163,14 +163,14 @@ def _same_question(
 def _only(
     connection: sqlite3.Connection, context: Sequence[Step], index: int, found: Sequence[Candidate]
 ) -> Candidate | None:
-    """Return the candidate that shares most of the words before a reply; None where that does not tell them apart.
+    """Return the candidate that shares most of the messages before a reply; None if several share as many.
 
-    Of those that answered the very same words, it is the first, as the candidates come: the same was said again.
+    Of several that answer the same messages it is the first.
     """
     if len({candidate.node for candidate in found}) <= 1:
         return next(iter(found), None)
-    before = _spoken(context[:index])
-    told = [_spoken(path(Reader(connection).path(candidate.node))) for candidate in found]
+    before = _identities(context[:index])
+    told = [_identities(path(Reader(connection).path(candidate.node))) for candidate in found]
     shared = [_shared(before, each) for each in told]
     nearest = [place for place, count in enumerate(shared) if count == max(shared)]
     whole = [place for place in nearest if len(told[place]) == len(before) == shared[place]]
@@ -179,8 +179,8 @@ def _only(
     return None
 
 
-def _spoken(context: Sequence[Step]) -> list[Digest]:
-    """Return what was said, latest first; system prompts change without anybody saying anything."""
+def _identities(context: Sequence[Step]) -> list[Digest]:
+    """Return the messages, latest first, without system prompts: those change by themselves."""
     return [said.identity for said in reversed(context) if said.role not in SYSTEM_ROLES]
 
 
@@ -192,7 +192,7 @@ def _shared(one: Sequence[Digest], other: Sequence[Digest]) -> int:
 
 
 def _first_attempt(connection: sqlite3.Connection, parsed: Parsed) -> Continuation | None:
-    """Return where the request belongs that this one repeats."""
+    """Return where the request belongs that this request repeats."""
     if not parsed.context:
         return None
     row = connection.execute(

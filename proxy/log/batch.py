@@ -27,7 +27,7 @@ PRIMARY_CODE = 0xFF
 
 @dataclass(slots=True)
 class Call:
-    """Something to do in a transaction, that somebody waits for."""
+    """A function to run in a transaction, and its result."""
 
     do: Callable[[sqlite3.Connection], Any]
     after: int
@@ -39,14 +39,14 @@ class Call:
     """Whether it cannot be cancelled any more."""
 
     def begin(self) -> bool:
-        """Whether somebody still waits for it."""
+        """Start it, unless its caller has cancelled it."""
         self.begun = self.begun or self.future.set_running_or_notify_cancel()
         return self.begun
 
 
 @dataclass(slots=True)
 class Batch:
-    """What is written in one transaction: first captures, from files or else from memory, then calls."""
+    """One transaction: first captures, from files or else from memory, then calls."""
 
     read_back: list[Completion | Passthrough]
     """From the files."""
@@ -140,7 +140,7 @@ class Transactions:
 
 
 def catching_up() -> Unavailable:
-    """Say that something may be there, but cannot be asked for yet."""
+    """The error for a query whose answer may be in a file that is not read back yet."""
     return Unavailable(
         "completions that could not be stored at once are being stored now: try again in a moment"
     )
@@ -162,12 +162,11 @@ def _id_of(entry: Stored) -> str:
 
 
 def concerns_database(error: Exception) -> bool:
-    """Whether an error is the database's (full, locked, damaged), not the fault of one row."""
+    """True for a fault of the database (full, locked, damaged), False for the fault of one row."""
     row_faults = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
     return isinstance(error, sqlite3.Error) and not isinstance(error, row_faults)
 
 
 def locked(error: sqlite3.Error) -> bool:
-    """Whether another program holds the database."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return code & PRIMARY_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

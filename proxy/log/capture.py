@@ -26,7 +26,7 @@ NAMING = TYPE.encode()
 
 
 class Continuation(NamedTuple):
-    """Where a completion belongs."""
+    """The place of a completion among others."""
 
     conversation_id: str
     continues: str | None

@@ -1,4 +1,4 @@
-"""A request that names what was said before, which the upstream holds or burnish: what it stands on is in the log."""
+"""Requests that name earlier messages instead of sending them: the log adds those messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def continued(connection: sqlite3.Connection, parsed: Parsed) -> Parsed:
     before = _answer(connection, parsed.previous, asked.caller, asked.session) if parsed.previous else None
     if before:
         instructions = 1 if parsed.settings and _instructed(orjson.loads(parsed.settings)) else 0
-        messages = [*messages[:instructions], *_held(before), *messages[instructions:]]
+        messages = [*messages[:instructions], *_history(before), *messages[instructions:]]
         place = Continuation(before.conversation_id, before.id if before.reply else None)
         parsed = parsed._replace(continuation=place)
     if messages == sent:
@@ -51,15 +51,15 @@ def with_answers(
     return resolved(messages, {each.id: each.reply for each in found if each.reply})
 
 
-def held(
+def messages_up_to(
     connection: sqlite3.Connection, name: str, caller: str, session: str | None
 ) -> list[dict[str, Any]] | None:
-    """Return what an upstream would hold of a response of a caller's; None where the log knows no such response.
+    """Return the messages up to a response to a caller, and the response; None if the log has no such response.
 
     ``name``: its id, or that of an item of it.
     """
     before = _answer(connection, name, caller, session)
-    return _held(before) if before else None
+    return _history(before) if before else None
 
 
 def _answer(connection: sqlite3.Connection, name: str, caller: str, session: str | None) -> Completion | None:
@@ -71,8 +71,8 @@ def _answer(connection: sqlite3.Connection, name: str, caller: str, session: str
     return Reader(connection).completion(rows[0], full=True) if rows else None
 
 
-def _held(before: Completion) -> list[dict[str, Any]]:
-    """Return what the upstream holds of a completion: all but instructions, which were for that request only."""
+def _history(before: Completion) -> list[dict[str, Any]]:
+    """Return the messages of a completion, without instructions: those were for that request only."""
     messages = before.messages[1:] if _instructed(before.params) else before.messages
     return [*messages, before.reply] if before.reply else [*messages]
 

@@ -1,4 +1,4 @@
-"""Taking completions out of the log, with the messages that nothing else uses. Transactions belong to the caller."""
+"""Deletes completions from the log, with the messages that nothing else uses. Transactions belong to the caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNUSED = " AND ".join(
 
 
 def erase(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> None:
-    """Take completions out, with the feedback on them and all that nothing else uses."""
+    """Delete completions, the feedback on them, and all messages that nothing else uses."""
     ids = _json(list(completion_ids))
     among = "IN (SELECT value FROM json_each(?))"
     columns = ", ".join(("node", "prompt", *USED_BY_COMPLETIONS))
@@ -39,13 +39,13 @@ def erase(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> None
 
 
 def erase_feedback(connection: sqlite3.Connection, where: str, *values: object) -> int:
-    """Take feedback out, and return how much it was; ``where`` is one of our own literals, with its values bound."""
+    """Delete feedback, and return how much it was; ``where`` is one of our own literals, with its values bound."""
     connection.execute(f"DELETE FROM undo WHERE feedback IN (SELECT id FROM feedback WHERE {where})", values)  # noqa: S608
     return connection.execute(f"DELETE FROM feedback WHERE {where}", values).rowcount  # noqa: S608
 
 
 def _prune_path(connection: sqlite3.Connection, node: int) -> set[int]:
-    """Take out a node and those above it, up to one that is still used; returns the contents that they had."""
+    """Delete a node and those above it, up to one that is still used; returns the contents that they had."""
     contents: set[int] = set()
     while node:
         gone = connection.execute(

@@ -14,7 +14,7 @@ from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log.raters import Rater
 from burnish.proxy.log.raters import raters as rater_reports
-from burnish.proxy.log.ratings import Effective, Place, effective, heard
+from burnish.proxy.log.ratings import Effective, Place, effective, for_training
 from burnish.proxy.records import Feedback, FeedbackDraft
 
 MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})
@@ -24,7 +24,7 @@ ENCODED = ("tags", "idempotency_key")
 DRAFT_FIELDS = tuple(field.name for field in fields(FeedbackDraft) if field.name not in ENCODED)
 """Fields of a draft that are columns as they are."""
 
-# A rating is superseded by the latest standing one of the same rater and target that is about no less.
+# A rating is superseded by the latest valid one of the same rater and target with the same scope or a wider one.
 COLUMNS = f"""
     id, created_at, conversation_id, {", ".join(DRAFT_FIELDS)}, tags, idempotency_key, undone_at,
     CASE WHEN reward IS NOT NULL AND undone_at IS NULL THEN (
@@ -81,7 +81,7 @@ def _same_key(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback 
 
 
 def undo(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
-    """Take feedback back; a second time changes nothing. Raises NotFound."""
+    """Undo feedback; a second time changes nothing. Raises NotFound."""
     one(connection, feedback_id)
     connection.execute("INSERT OR IGNORE INTO undo VALUES (?, ?)", (feedback_id, time.time()))
     return one(connection, feedback_id)
@@ -138,13 +138,13 @@ def effective_ratings(
 
     With ``rater_weights`` as training hears them, which needs all conversations; else as they were given.
     """
-    feedback, places = _heard(connection, conversations, rater_weights)
+    feedback, places = _feedback_and_places(connection, conversations, rater_weights)
     return effective(feedback, places)
 
 
 def raters(connection: sqlite3.Connection) -> list[Rater]:
-    """Return all who rated, and how far they agree."""
-    return rater_reports(*_heard(connection, None, {}))
+    """Return all raters, and how far they agree."""
+    return rater_reports(*_feedback_and_places(connection, None, {}))
 
 
 def given_in(connection: sqlite3.Connection, conversations: Iterable[str] | None) -> list[Feedback]:
@@ -171,7 +171,7 @@ def places_of(
     ]
 
 
-def _heard(
+def _feedback_and_places(
     connection: sqlite3.Connection,
     conversations: Iterable[str] | None,
     rater_weights: Mapping[str, float] | None,
@@ -180,7 +180,7 @@ def _heard(
     feedback = given_in(connection, conversations)
     rated = {each.conversation_id for each in feedback}
     if rater_weights is not None:
-        feedback = heard(feedback, rater_weights)
+        feedback = for_training(feedback, rater_weights)
     return feedback, places_of(connection, rated, feedback)
 
 

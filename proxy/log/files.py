@@ -63,8 +63,8 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 def check(connection: sqlite3.Connection, path: Path) -> None:
     """Look for damage. Raises sqlite3.DatabaseError.
 
-    The whole file up to CHECKED_BYTES. Of a larger one, which would take seconds, only what nobody could say again:
-    the feedback. (`burnish backup` checks all of it.)
+    The whole file up to CHECKED_BYTES. A larger one would take seconds, so only its irreplaceable tables are checked:
+    feedback, instructions, runs. (`burnish backup` checks all of it.)
     """
     tables = [""] if path.stat().st_size <= CHECKED_BYTES else [f"({name})" for name in CHECKED_TABLES]
     for table in tables:
@@ -74,11 +74,12 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def unusable(path: Path, error: Exception) -> ConfigError:
-    """Say that the log cannot be opened, and what to do."""
+    """Return the error for a log that cannot be opened, with advice."""
     advice = "choose another folder with --data-dir, or make this one writable"
     if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
         advice = (
-            "it is damaged or no log of burnish. burnish leaves it as it is: move it away, with "
-            f"{path.name}-wal and {path.name}-shm, and put a backup (burnish backup) in its place, or start anew"
+            "it is damaged, or it isn't a log of burnish. Move it away, with "
+            f"{path.name}-wal and {path.name}-shm, and put a backup (from burnish backup) in its place; "
+            "without one, burnish starts with an empty log"
         )
     return ConfigError(f"cannot open the log {path}: {error}; {advice}", param="data_dir")

@@ -1,4 +1,4 @@
-"""What callers asked for in earlier feedback, in SQLite.
+"""Instructions from earlier feedback, in SQLite.
 
 Instructions are read from the comments each time, so undoing feedback removes its instruction too. Only edits by hand
 have a table. The ID is a digest of the caller and the words, without case and punctuation: a repeated comment is the
@@ -37,7 +37,7 @@ SPECIAL = re.compile(r"<(?=[|｜]|/?\w+>)|\[(?=/?[A-Z_]+\])")
 
 
 class _ByHand(NamedTuple):
-    """A row: an instruction added by hand, or what has become of a comment's."""
+    """A row: an instruction added by hand, or a change by hand to one from a comment."""
 
     text: str | None
     by_hand: bool

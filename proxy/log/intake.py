@@ -1,9 +1,8 @@
 """Adding completions: a whole batch in a few statements. Transactions belong to the caller.
 
-Few statements do not only cost less. Around each one Python lets go of the interpreter's lock, and a busy event
-loop may keep it for milliseconds: with some statements for each completion, the writer would fall behind just
-when much is said. So ids are given here, not by SQLite, and rows go in many at a time. That is why there may be
-one writer only.
+Python releases the interpreter lock around each statement, and a busy event loop may keep it for milliseconds. With
+several statements for each completion, the writer would fall behind under load. So this module numbers the rows
+itself and adds many at a time, which is why there may be one writer only.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.continuing import continued
 from burnish.proxy.log.recent import Recent
 from burnish.proxy.log.store import FACTS
-from burnish.proxy.log.tree import Digest, asked, begins_turn, digest
+from burnish.proxy.log.tree import Digest, begins_turn, digest, last_user_message
 from burnish.proxy.records import Asked, Passthrough
 
 KNOWN = 8192
-"""Messages, nodes and answers that are remembered: what comes again comes soon."""
+"""Messages, nodes and answers in each cache; clients resend a history soon."""
 
 ROWS_A_STATEMENT = (64, 8, 1)
 """Few sizes, so that SQLite has each statement ready."""
@@ -46,7 +45,7 @@ class _Answer(NamedTuple):
 
 
 class Intake:
-    """Adds completions to the tables, and remembers what is likely to come again."""
+    """Adds completions to the tables; caches the IDs of messages that are likely to come again."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -58,7 +57,7 @@ class Intake:
         self._answers: Recent[_Answer] = Recent(KNOWN)
 
     def forget(self) -> None:
-        """Forget all that is remembered: it may not be in the database any more."""
+        """Clear the caches: their rows may not be in the database any more."""
         for table in (self._contents, self._nodes):
             table.forget()
         for rows in (self._completions, self._raw, self._passthrough):
@@ -101,7 +100,7 @@ class Intake:
         return [parsed for parsed in batch if parsed.completion.id not in known]
 
     def _look_up(self, batch: Sequence[Parsed], used: Sequence[_Used]) -> None:
-        """Ask for the ids of everything in a batch that may be stored and is not remembered."""
+        """Look up the IDs of all messages and nodes of a batch that may be stored and are not cached."""
         self._contents.begin()
         self._nodes.begin()
         contents: set[Digest] = set()
@@ -182,10 +181,10 @@ class Intake:
 
 
 class _Rows:
-    """Rows of one table on their way."""
+    """Rows of one table that wait to be inserted."""
 
     def __init__(self, connection: sqlite3.Connection, table: str, columns: str, unless: str = "") -> None:
-        """``unless`` names columns: a row that equals one in them is left out."""
+        """``unless``: columns; a row that equals a stored one in them is left out."""
         self._connection = connection
         marks = f"({', '.join('?' * len(columns.split(',')))})"
         conflict = f" ON CONFLICT {unless} DO NOTHING" if unless else ""
@@ -196,7 +195,7 @@ class _Rows:
         self.waiting: list[tuple[Any, ...]] = []
 
     def write(self) -> None:
-        """Write them. Raises sqlite3.Error, and what a value raises that SQLite cannot hold."""
+        """Raises sqlite3.Error, and OverflowError or UnicodeError for a value that SQLite cannot hold."""
         start = 0
         for size, statement in self._statements:
             while len(self.waiting) - start >= size:
@@ -207,14 +206,14 @@ class _Rows:
 
 
 class _Tree:
-    """A table whose rows are named by a digest, with the ids of a batch and of what was lately asked for."""
+    """A table whose rows are named by a digest, with a cache of their IDs."""
 
     def __init__(self, connection: sqlite3.Connection, table: str, columns: str) -> None:
         self._connection = connection
         self.rows = _Rows(connection, table, f"id, {columns}")
         self._recent: Recent[int] = Recent(KNOWN)
         self.ids: dict[Digest, int] = {}
-        """Of the batch: all that is stored, or is going to be."""
+        """IDs of the batch, of rows that are stored or going to be."""
         self._latest = 0
         self._find = [
             (size, f"SELECT digest, id FROM {table} WHERE digest IN ({', '.join('?' * size)})")  # noqa: S608
@@ -223,7 +222,6 @@ class _Tree:
         self._last = f"SELECT coalesce(max(id), 0) FROM {table}"  # noqa: S608
 
     def forget(self) -> None:
-        """Forget all."""
         self.rows.waiting.clear()
         self.ids = {}
         self._recent.clear()
@@ -234,7 +232,7 @@ class _Tree:
         (self._latest,) = self._connection.execute(self._last).fetchone()
 
     def knows(self, name: Digest) -> bool:
-        """Whether the id of a digest is known without asking."""
+        """True if the cache has the ID of a digest."""
         if name in self.ids:
             return True
         if (found := self._recent.get(name)) is None:
@@ -243,7 +241,7 @@ class _Tree:
         return True
 
     def find(self, names: Collection[Digest]) -> None:
-        """Ask which digests are stored."""
+        """Look up which digests are stored."""
         left = iter(names)
         count = len(names)
         for size, statement in self._find:
@@ -269,7 +267,11 @@ _Used = tuple[_Content, ...]
 
 
 def _used(parsed: Parsed) -> _Used:
-    turn, reply, instructions = asked(parsed.context), parsed.reply, parsed.completion.instructions
+    turn, reply, instructions = (
+        last_user_message(parsed.context),
+        parsed.reply,
+        parsed.completion.instructions,
+    )
     return (
         _named(parsed.settings),
         _named(parsed.definitions),

@@ -1,9 +1,8 @@
-"""Copies of what waits too long for a busy writer, in files: what keeps the group-commit window under full load.
+"""Copies of entries that wait too long for a busy writer, in files: they keep the group-commit window under full load.
 
-A file is written in one piece, without waiting for the disk: it outlives kill -9, and power loss is what the
-window never promised for completions. It is removed when all that is in it is in the database. What a killed
-burnish left is read back at the next start like any capture in a file (``spill``), where what was stored
-already stays as it is.
+A file is written in one piece and not synced: it survives kill -9, but no power loss. It is removed when all its
+entries are in the database. After a crash, the next start reads it back like a spill file; entries that were stored
+already stay as they are.
 """
 
 from __future__ import annotations

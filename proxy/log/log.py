@@ -137,7 +137,7 @@ class Log:
         return await self._read(lambda db: queries.completions(db, limit, before, conversation))
 
     async def passthroughs(self, limit: int = 50, before: str | None = None) -> list[Passthrough]:
-        """Return what was merely passed through, latest first; ``before`` is an id to go on from."""
+        """Return passthroughs, latest first; ``before`` is an ID to continue from."""
         return await self._read(partial(queries.passthroughs, limit=limit, before=before))
 
     async def said_by(self, caller: str, after: str, limit: int) -> list[Said]:
@@ -199,13 +199,15 @@ class Log:
             lambda db: queries.resolve_history(db, messages, caller, session), self._lookups
         )
 
-    async def held(self, name: str, caller: str, session: str | None) -> list[dict[str, Any]] | None:
-        """Return the messages up to a response of a caller's, and the response; None when there is none such.
+    async def messages_up_to(
+        self, name: str, caller: str, session: str | None
+    ) -> list[dict[str, Any]] | None:
+        """Return the messages up to a response to a caller, and the response; None if the log has no such response.
 
         ``name`` is its id, or that of an item of it. For a request that waits for it: behind no long read. Raises
         Unavailable.
         """
-        return await self._write(lambda db: continuing.held(db, name, caller, session))
+        return await self._write(lambda db: continuing.messages_up_to(db, name, caller, session))
 
     # Feedback
 
@@ -239,8 +241,8 @@ class Log:
     ) -> list[RatedCompletion]:
         """Return all completions with an effective rating, earliest first, with context, parameters and reply.
 
-        Rated as training uses it, raters counted by their weights; see ``ratings.heard``. ``next_turns``: what the
-        user said next is the comment on a bad answer that has none. Reads every rated conversation.
+        Rated as training uses it, raters counted by their weights (``ratings.for_training``). ``next_turns``: what
+        the user said next is the comment on a bad answer that has none. Reads every rated conversation.
         """
         query = partial(queries.rated, rater_weights=rater_weights, next_turns=next_turns)
         return await self._read(query, self._learning)
@@ -305,7 +307,7 @@ class Log:
     async def prune(self, keep: retention.Keep) -> int:
         """Take out the completions that are not kept, and return how many; a little at a time. Raises Unavailable.
 
-        What was merely passed through goes as early.
+        Passthroughs of the same age go, too.
         """
         upto = await self._read(lambda db: retention.boundary(db, keep, time.time(), "completion"))
         gone, looked_at = 0, 0

@@ -1,7 +1,7 @@
-"""Whose words a user message holds, pure: a person's, or what a client says to the model on its own.
+"""Tells a person's words in a user message from those that a client adds. Pure.
 
-Clients put reminders, surroundings and notes into messages of the user's. Each is known by its exact pattern; what
-nobody knows was said by the person.
+Clients put reminders, context and notes into user messages. Each has an exact pattern; any other text counts as the
+person's.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SENDER = re.compile(r"\AConversation info: ⟦openclaw:ctx⟧\n```json\n\{[^\n]*
 
 
 def is_context(text: str) -> bool:
-    """Whether a part of a user message is none of the person's words."""
+    """True if a part of a user message is a client's addition."""
     text = text.strip()
     return text.startswith(BEGINNINGS) and (
         not REMINDER.sub("", text).strip() or any(pattern.match(text) for pattern in CONTEXT_MESSAGES)
@@ -50,7 +50,7 @@ def is_context(text: str) -> bool:
 
 
 def of_a_person(message: dict[str, Any]) -> bool:
-    """Whether a person says something in a user message."""
+    """True if a user message has words, or other parts, of a person."""
     content = message.get("content")
     if isinstance(content, str):  # as in most
         return bool(content.strip()) and not is_context(content)

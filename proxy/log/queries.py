@@ -53,7 +53,7 @@ def completions(
 
 
 def passthroughs(connection: sqlite3.Connection, limit: int, before: str | None) -> list[Passthrough]:
-    """Return what was merely passed through, latest first."""
+    """Return passthroughs, latest first."""
     columns = ", ".join(Passthrough._fields)
     rows = connection.execute(
         f"SELECT {columns} FROM passthrough WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?",  # noqa: S608

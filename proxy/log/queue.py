@@ -1,4 +1,4 @@
-"""What waits in memory for the writer, in order. State only: whoever uses it holds ``lock``."""
+"""Entries and calls that wait in memory for the writer, in order. State only: its users hold ``lock``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Queue:
         self.writing: list[Waiting] = []
         """Entries of the batch that is being written."""
         self.busy = False
-        """Whether a batch is being written."""
+        """True while a batch is being written."""
         self.calls: deque[Call] = deque()
         self.size_bytes = 0
         """Of all entries, those of the batch included."""

@@ -1,4 +1,4 @@
-"""Who rates how, and how far they agree: a rater who means something else than the others shows here. Pure."""
+"""How raters rate, and how far they agree. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from burnish.proxy.records import Feedback
 
 @dataclass(frozen=True, slots=True)
 class Rater:
-    """What somebody's ratings have in common; each answer counts once."""
+    """One rater's ratings in figures; each answer counts once."""
 
     name: str
     good: int
@@ -31,7 +31,7 @@ class Rater:
 
 
 def raters(feedback: Sequence[Feedback], places: Iterable[Place]) -> list[Rater]:
-    """Return all who found answers good or bad, the busiest first; feedback is what ``ratings.heard`` returns."""
+    """Return all who found answers good or bad, the busiest first; ``feedback`` comes from ``for_training``."""
     places = list(places)
     names = {each.draft.rater for each in feedback}
     found = [each for name in names if (each := _rater(name, feedback, places)).rated]

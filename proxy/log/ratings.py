@@ -1,11 +1,11 @@
-"""What counts of all feedback: one effective rating a completion. Pure.
+"""Combines all feedback into one effective rating a completion. Pure.
 
-Taken back: gone. Same rater, same target, rated again: the later one. A rating of a turn or a conversation counts
-for the completions on the way of the one that it was given to, up to the rating, unless they have one of their own; its
-weight is shared among them, so that one opinion is one, however often an agent asked. Words, corrections and
-comparisons are about the completion that they were given to. Several raters: the weighted mean.
+A rating that was undone doesn't count, nor one that the same rater replaced. A rating of a turn or a conversation
+counts for all completions of its branch up to the rating, unless they have one of their own. They share its weight, so
+one opinion counts once. Comments, corrections and comparisons belong to their own completion only. Several raters give
+the weighted mean.
 
-What is shown is what was given. What is learnt from is ``heard`` before: by rater, on the rater's own scale.
+Clients see ratings as they were given. Training uses ``for_training``, which weights raters and normalises grades.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from burnish.proxy.records import Feedback, Scope, Source
 
-# What somebody did is a weaker sign than what somebody said.
+# A person's behaviour is a weaker sign than a rating.
 SOURCE_WEIGHTS: Mapping[Source, float] = {"human": 1.0, "judge": 1.0, "environment": 1.0, "implicit": 0.3}
 GRADED = frozenset({"likert", "scalar"})
-"""Scales on which raters have habits of their own; good and bad mean the same to everybody."""
+"""Scales that raters use differently; good and bad mean the same to all."""
 # With fewer grades, a mean and a deviation say more of chance than of the rater.
 MIN_GRADES = 8
 # Below, the grades of a rater don't differ: what is left is rounding.
@@ -39,19 +39,19 @@ class Habit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a completion with a reply stands: what scopes need to know."""
+    """A completion as scopes need it."""
 
     completion_id: str
     continues: str | None
-    """The completion that it goes on from."""
+    """The completion that it continues."""
     begins_turn: bool
-    """Whether a person spoke since that one; else it is of the same turn."""
+    """True if a person spoke since that one; else both belong to the same turn."""
     created_at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """What all feedback on one completion comes to."""
+    """The effective rating of one completion."""
 
     reward: float | None
     """None when it was only commented on."""
@@ -64,7 +64,7 @@ class Effective:
     """Id of another completion."""
 
 
-def heard(
+def for_training(
     feedback: Sequence[Feedback],
     rater_weights: Mapping[str, float],
     habits: Mapping[str, Habit] | None = None,
@@ -72,9 +72,9 @@ def heard(
     """Return feedback as training uses it; raters with a weight of 0 are left out.
 
     Weights are multiplied: the rating's own, the rater's (1 unless given), the source's. A rater with a habit has
-    each grade replaced by ``(reward − mean) / deviation`` over that rater's grades, within [-1, 1]: who never says
-    less than 4 of 5 then still tells better from worse. That keeps the order of a rater's grades, and leaves some
-    of them above 0 and some below. ``habits``: of all raters here; by default taken from ``feedback``.
+    each grade replaced by ``(reward − mean) / deviation`` over that rater's grades, within [-1, 1]. Grades keep
+    their order, and some are above 0 and some below, even if a rater never gives less than 4 of 5. ``habits``: of
+    all raters here; by default taken from ``feedback``.
     """
     if habits is None:
         habits = habits_of(grades_of(feedback))
@@ -133,7 +133,7 @@ def effective(feedback: Sequence[Feedback], places: Iterable[Place]) -> dict[str
 
 
 class _Ways:
-    """Completions as they go on from each other: edits and regenerations are branches."""
+    """Completions linked by ``continues``: edits and regenerations are branches."""
 
     def __init__(self, places: Iterable[Place]) -> None:
         self.places = {place.completion_id: place for place in places}
@@ -143,7 +143,7 @@ class _Ways:
                 self._after[place.continues].append(place)
 
     def covered_by(self, feedback: Feedback) -> list[str]:
-        """Return the completions that feedback is about: up the way from its target, and down as far as it is clear."""
+        """Return the completions that feedback is about: up from its target, and down while it is unambiguous."""
         draft = feedback.draft
         target = self.places[draft.completion_id]
         if draft.scope == "completion":
@@ -167,7 +167,7 @@ class _Ways:
             place = earlier
 
     def _down(self, place: Place, within_turn: bool, until: float) -> Iterator[Place]:
-        """Yield what followed by then. Of several branches it is the one that somebody went on from, if it is one."""
+        """Yield the completions that followed by then. Of several branches, only one that was continued counts."""
         while True:
             after = [
                 each

@@ -1,4 +1,4 @@
-"""What was lately looked up by digest, within bounds."""
+"""A cache by digest, within bounds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Value]):
-    """Remembers the values of at least the latest ``limit`` digests, and of at most twice as many.
+    """Keeps the values of at least the latest ``limit`` digests, and of at most twice as many.
 
     Two generations instead of a list in order of use: a look-up costs one access to a dict, mostly.
     """
@@ -19,18 +19,16 @@ class Recent(Generic[Value]):
         self._old: dict[bytes, Value] = {}
 
     def get(self, digest: bytes) -> Value | None:
-        """Return what was remembered; None when it was not, or is forgotten."""
+        """Return the value; None if it was never put in, or has been dropped."""
         value = self._young.get(digest)
         if value is None and (value := self._old.get(digest)) is not None:
             self.put(digest, value)
         return value
 
     def put(self, digest: bytes, value: Value) -> None:
-        """Remember a value."""
         if len(self._young) >= self._limit:
             self._old, self._young = self._young, {}
         self._young[digest] = value
 
     def clear(self) -> None:
-        """Forget all."""
         self._young, self._old = {}, {}

@@ -48,12 +48,12 @@ class Relief:
 
     @property
     def waiting(self) -> bool:
-        """Whether there are entries in the spill."""
+        """True if there are entries in the spill."""
         return self._spill.waiting
 
     @property
     def more(self) -> bool:
-        """Whether there are entries behind those that ``read_back`` returned last."""
+        """True if there are entries behind those that ``read_back`` returned last."""
         return self._spill.more
 
     def wake(self) -> None:

@@ -1,7 +1,7 @@
-"""What the log need not keep, or must not: which completions that are, and taking out some of them at a time.
+"""Deletes completions that need not, or must not, be kept: some at a time.
 
-A completion is as old as what was logged around it. So a clock that was set back, or ahead for a while, neither lets
-what is new go nor what is old stay: age is read off the order of the log, and a time alone is not believed.
+The age of a completion follows from its place in the log, not from its time alone. So a wrong clock neither deletes new
+completions nor keeps old ones.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ STEP_ROWS = 32
 """Completions a step, some milliseconds: captures and ratings are committed between two steps."""
 
 PASSTHROUGH_STEP_ROWS = 1024
-"""The same for what was merely passed through: figures, on which nothing hangs."""
+"""The same for passthroughs, which nothing refers to."""
 
 DAY_S = 24 * 60 * 60
 
 
 class Keep(NamedTuple):
-    """How much the log keeps; None: all."""
+    """Limits of what the log keeps; None: no limit."""
 
     days: float | None = None
     completions: int | None = None
@@ -31,14 +31,14 @@ class Keep(NamedTuple):
 
     @property
     def all(self) -> bool:
-        """Whether nothing is ever taken out."""
+        """True if nothing is ever deleted."""
         return self.days is None and self.completions is None
 
 
 def boundary(
     connection: sqlite3.Connection, keep: Keep, now: float, table: Literal["completion", "passthrough"]
 ) -> int:
-    """Return the number of the last row of a table that is not kept for its age or its place, 0 when all are."""
+    """Return the number of the last row that is too old, or beyond the count to keep; 0 if all are kept."""
     by_place = by_age = 0
     if keep.completions is not None:
         row = connection.execute(
@@ -60,7 +60,7 @@ def boundary(
 
 
 def prune(connection: sqlite3.Connection, keep: Keep, after: int, upto: int) -> tuple[int, int]:
-    """Take out some completions with numbers in (after, upto]; returns the last number looked at, and how many went.
+    """Delete some completions with numbers in (after, upto]; returns the last number checked, and how many went.
 
     0 as the last number: there are no more.
     """
@@ -77,14 +77,14 @@ def prune(connection: sqlite3.Connection, keep: Keep, after: int, upto: int) -> 
 
 
 def prune_passthroughs(connection: sqlite3.Connection, upto: int) -> int:
-    """Take out some of what was merely passed through, up to a number; returns how much went."""
+    """Delete some passthroughs, up to a number; returns how many."""
     return _delete_passthrough(connection, "n <= ?", upto)
 
 
 def forget(connection: sqlite3.Connection, caller: str) -> int:
-    """Take out some of what a caller asked and was answered, then what they said of answers; returns how much went.
+    """Delete some completions and passthroughs of a caller, then their instructions and feedback.
 
-    0: nothing is left.
+    Returns how many rows went; 0: nothing is left.
     """
     rows = connection.execute("SELECT id FROM completion WHERE caller = ? LIMIT ?", (caller, STEP_ROWS))
     ids = [name for (name,) in rows]
@@ -104,7 +104,7 @@ def _delete_passthrough(connection: sqlite3.Connection, where: str, value: objec
 
 
 def _rated(connection: sqlite3.Connection, conversations: set[str]) -> set[str]:
-    """Return the completions there that feedback is about, also as the worse one of two."""
+    """Return the completions that feedback is about, also as the worse one of two."""
     ratings = feedback.effective_ratings(connection, conversations)
     worse = {each.preferred_over for each in ratings.values() if each.preferred_over}
     compared = connection.execute(

@@ -21,18 +21,17 @@ class RunTotal(NamedTuple):
 
 
 def start(connection: sqlite3.Connection, run: Run) -> None:
-    """Store a new run."""
     connection.execute("INSERT INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(run))
 
 
 def update(connection: sqlite3.Connection, run: Run) -> None:
-    """Replace what is known of a run. Raises NotFound."""
+    """Raises NotFound."""
     one(connection, run.id)
     connection.execute("REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(run))
 
 
 def one(connection: sqlite3.Connection, run_id: str) -> Run:
-    """Return one run. Raises NotFound."""
+    """Raises NotFound."""
     row = connection.execute(f"SELECT {COLUMNS} FROM run WHERE id = ?", (run_id,)).fetchone()  # noqa: S608
     if row is None:
         raise NotFound(f"there is no run {run_id!r} in the log", param="id")
@@ -40,13 +39,13 @@ def one(connection: sqlite3.Connection, run_id: str) -> Run:
 
 
 def latest(connection: sqlite3.Connection, limit: int) -> list[Run]:
-    """Return runs, latest first."""
+    """Latest first."""
     rows = connection.execute(f"SELECT {COLUMNS} FROM run ORDER BY id DESC LIMIT ?", (limit,))  # noqa: S608
     return [Run(*row) for row in rows]
 
 
 def totals(connection: sqlite3.Connection) -> list[RunTotal]:
-    """Return how many runs ended in which way, and how long they took."""
+    """Return the number and duration of runs, by how they ended."""
     rows = connection.execute(
         """SELECT status, count(*), sum(max(ended_at - started_at, 0)) FROM run
         WHERE ended_at IS NOT NULL GROUP BY status ORDER BY status"""

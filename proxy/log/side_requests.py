@@ -1,8 +1,8 @@
-"""Side requests: what agents ask for themselves in a session (titles, summaries, work of sub-agents). Pure.
+"""Side requests: requests of an agent for itself in a session (titles, summaries, work of sub-agents). Pure.
 
-They are logged and can be rated like any other answer. But whoever rates "the last answer" means the last that was
-said to them. Some agents say in a header that it is a sub-agent who asks, which the relay takes note of; all others are
-known by their exact words. What nobody knows is a turn of the person.
+They are logged and can be rated like any other completion. But a person who rates "the last answer" means the last one
+that they read. Some agents mark sub-agents by a header (``Asked.sub_agent``); all others are recognised by their exact
+prompts. Any other request counts as a turn of the person.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ LAST = re.compile(
 )
 """Of the last user message."""
 CODEX_TURN = {"request_kind": "turn", "thread_source": "user"}
-"""What Codex says of a turn of the person, among much else; it says something else of all others."""
+"""Metadata of a person's turn in Codex; its side requests have other values."""
 
 
 def is_side_request(completion: Completion) -> bool:
-    """Whether a request was an agent's own, by its headers, messages and parameters; it must have been read in full."""
+    """True for a request of an agent for itself; the completion must have been read in full."""
     messages = completion.messages
     return (
         completion.asked.sub_agent
@@ -64,4 +64,4 @@ def _codex_says_so(metadata: Any) -> bool:
         said = orjson.loads(metadata["x-codex-turn-metadata"])
         return any(said.get(key, usual) != usual for key, usual in CODEX_TURN.items())
     except (LookupError, TypeError, AttributeError, orjson.JSONDecodeError):
-        return False  # no Codex, or another one than we know
+        return False  # not Codex, or another version of it

@@ -1,7 +1,7 @@
-"""Captures that the database does not take yet: in files beside it, read back in order.
+"""Files of captures that the database does not take yet, read back in order.
 
 A segment is a file of records, ``length, CRC-32, capture``; segments sort by name. A record that was torn by a crash
-ends its segment: what is behind it was never complete. Not thread-safe: the writer says who is at it.
+ends its segment: nothing behind it was ever complete. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ Part = TypeVar("Part", Asked, Served, Ended, Wire)
 
 
 class Unreadable(ValueError):
-    """A whole record that is no capture."""
+    """A whole record that cannot be read as a capture."""
 
 
 class Spill:
     """The files in one folder, which is made when the first one is needed."""
 
     def __init__(self, folder: Path) -> None:
-        """Take what an earlier process has left there."""
+        """Take over the files that an earlier process left."""
         self._folder = folder
         self._segments = deque(sorted(p for p in folder.glob(f"*{SUFFIX}") if p.stem.isdecimal()))
         for copied in sorted(folder.glob(f"*{JOURNAL}"), reverse=True):
             self._segments.appendleft(copied.rename(self._path(self._before_all())))
         self._position = 0
-        """In the first segment: what is before it is in the database."""
+        """In the first segment; all captures before it are in the database."""
         self._read_to = 0
         self._open: BinaryIO | None = None
         """The last segment, where it is of this process."""
@@ -67,12 +67,12 @@ class Spill:
 
     @property
     def waiting(self) -> bool:
-        """Whether there is anything to read back."""
+        """True if there are captures to read back."""
         return bool(self._segments)
 
     @property
     def more(self) -> bool:
-        """Whether there is anything behind what ``read`` returned last."""
+        """True if there are captures behind those that ``read`` returned last."""
         return len(self._segments) > 1 or (
             bool(self._segments) and self._read_to < self._segments[0].stat().st_size
         )
@@ -110,7 +110,7 @@ class Spill:
     def read(self, limit: int) -> list[Entry]:
         """Return the first captures, at most so many; they stay until ``forget_read``. Empty: there are none.
 
-        Raises OSError and Unreadable, after which the first segment is to be skipped.
+        Raises OSError, Unreadable; after that, call ``skip``.
         """
         while self._segments:
             found: list[Entry] = []
@@ -130,7 +130,7 @@ class Spill:
         return []
 
     def forget_read(self) -> None:
-        """Take out what ``read`` returned last: it is in the database."""
+        """Remove what ``read`` returned last: it is in the database."""
         self._position = self._read_to
         if self._segments and self._position >= self._segments[0].stat().st_size:
             self._remove_first()
@@ -240,7 +240,7 @@ def _renamed(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(file: BinaryIO, content: bytes) -> None:
-    """Write all of it: a disk that is nearly full takes a part and says so only then."""
+    """Write all of it: a disk that is nearly full takes only a part at first."""
     view = memoryview(content)
     while view:
         view = view[file.write(view) or 0 :]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from burnish.proxy.log import feedback
 from burnish.proxy.log.queries import TEXT_SURFACES, fault_of, next_turn
-from burnish.proxy.log.ratings import Effective, Habit, effective, grades_of, habits_of, heard
+from burnish.proxy.log.ratings import Effective, Habit, effective, for_training, grades_of, habits_of
 from burnish.proxy.log.store import Reader
 from burnish.proxy.records import Fault, Feedback
 
@@ -156,7 +156,7 @@ class RatingTally:
         more = set[str]() if conversations is None else self._moved(before, habits) - names
         if more:
             given += feedback.given_in(connection, more)
-        used = heard(given, self._rater_weights, habits)
+        used = for_training(given, self._rater_weights, habits)
         ratings = effective(used, feedback.places_of(connection, names | more, used))
         by_conversation: dict[str, list[RatingSummary]] = defaultdict(list)
         for conversation, summary in self._summaries(connection, ratings):

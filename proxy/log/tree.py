@@ -1,9 +1,9 @@
 """The message tree, pure: what makes two messages the same, and the digests that name messages, nodes and paths.
 
-A message has two forms. Its *stored* form is what was sent, less what says nothing (nulls, empty lists, cache
-marks). Its *identity* is only what clients send back unchanged: role, text and tool calls; no reasoning, no
-ids, no white space at the ends. Nodes chain stored forms, so that a context can be loaded exactly as it was;
-keys chain identities, so that a reply is found again however the client dressed it.
+A message has two forms. Its *stored* form is what was sent, without nulls, empty lists and cache marks. Its
+*identity* is only what clients send back unchanged: role, text and tool calls; no reasoning, no ids, no white space
+at the ends. Nodes chain stored forms, so that a context can be loaded exactly as it was; keys chain identities, so
+that a reply is found again however the client dressed it.
 
 Digests are BLAKE2b of 16 bytes: compact, and no two messages meet by accident.
 """
@@ -39,7 +39,7 @@ INTEGERS = (-(2.0**63), 2.0**64)
 """Whole numbers from the one to before the other are integers; beyond they are floating-point however written."""
 
 RECENT_MESSAGES = 4096
-"""Clients resend their history each turn: what these say and where they stand is known by their stored form."""
+"""Clients resend their history each turn: messages whose digests are cached."""
 
 
 class Step(NamedTuple):
@@ -56,13 +56,13 @@ class Step(NamedTuple):
     key: Digest
     """H(parent's key, identity)."""
     empty: bool
-    """Whether it says nothing that could tell it from others: neither text nor calls."""
+    """True if it has neither text nor calls."""
     human: bool
-    """Whether a person speaks in it; results of tools and what clients tell the model are of no person."""
+    """True if a person speaks in it; results of tools and additions of clients don't count."""
 
 
 class _Place(NamedTuple):
-    """What follows from a stored form and the node above it."""
+    """Facts that follow from a stored form and the node above it."""
 
     role: str
     identity: Digest
@@ -76,7 +76,6 @@ _places: Recent[_Place] = Recent(RECENT_MESSAGES)
 
 
 def digest(data: bytes) -> Digest:
-    """Name some bytes."""
     return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
@@ -105,7 +104,7 @@ def step(message: dict[str, Any], parent: Step | None) -> Step:
     return Step(place.role, body, content, place.identity, place.node, place.key, place.empty, place.human)
 
 
-def asked(context: Sequence[Step]) -> Step | None:
+def last_user_message(context: Sequence[Step]) -> Step | None:
     """Return the user message that a context ends with: the last of a person, else the last one."""
     for said in reversed(context):
         if said.human:
@@ -114,7 +113,7 @@ def asked(context: Sequence[Step]) -> Step | None:
 
 
 def begins_turn(context: Sequence[Step]) -> bool:
-    """Whether a person spoke since the last answer, or nobody answered yet."""
+    """True if a person spoke since the last answer, or there is none yet."""
     for said in reversed(context):
         if said.human or said.role == "assistant":
             return said.human
@@ -122,7 +121,7 @@ def begins_turn(context: Sequence[Step]) -> bool:
 
 
 def stored(message: dict[str, Any]) -> dict[str, Any]:
-    """Return the form in which a message is kept: one text part becomes a string, what is empty goes."""
+    """Return the stored form: one text part becomes a string, empty values go."""
     if message.keys() == PLAIN and isinstance(message["content"], str) and all(message.values()):
         return message  # as most are
     kept = {key: value for key, value in message.items() if value not in EMPTY and key != "cache_control"}
@@ -140,7 +139,7 @@ def loaded(body: bytes) -> dict[str, Any]:
 
 
 def text_of(message: dict[str, Any]) -> str:
-    """Return what a message says in text; parts are joined, other kinds of parts left out."""
+    """Return the text of a message; text parts are joined, other parts left out."""
     content = message.get("content")
     if isinstance(content, str):
         return content
@@ -168,7 +167,7 @@ def _part_text(part: Any) -> str | None:
 
 
 def _said(message: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
-    """Return what a message says: role, pieces of content, calls."""
+    """Return role, pieces of content, and calls."""
     role = str(message.get("role") or "assistant")
     pieces: list[Any] = []
     content = message.get("content")

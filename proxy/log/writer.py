@@ -1,8 +1,9 @@
 """The single writer: one thread, one connection, group commit.
 
-What is put in comes out in order. A batch is committed when it is full, when it is old enough, or at once when
-somebody waits for it. A faulty entry is rolled back alone. While the database cannot be written (full disk, locked
-file), entries move into files (``relief``) and are read back in order later; calls fail with Unavailable.
+Entries are stored in the order in which they were put in. A batch is committed when it is full, when it is old
+enough, or at once when somebody waits for it. A faulty entry is rolled back alone. While the database cannot be
+written (full disk, locked file), entries move into files (``relief``) and are read back in order later; calls fail
+with Unavailable.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ STOPPING = "burnish is stopping: try again when it is back"
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is not stored yet."""
+    """Entries and calls that are not stored yet."""
 
     entries: int
     size_bytes: int
@@ -115,7 +116,7 @@ class Writer:
 
     @property
     def behind(self) -> bool:
-        """Whether there are entries in files, which no query finds yet."""
+        """True if there are entries in files, which no query finds yet."""
         return self._relief.waiting
 
     def healthy(self) -> str | None:
@@ -124,7 +125,7 @@ class Writer:
         return "; ".join(reason for reason in (self._trouble, lost) if reason) or None
 
     def backlog(self) -> Backlog:
-        """Return what is not stored yet. From any thread."""
+        """From any thread."""
         queue = self._queue
         with queue.lock:
             since = self._failing_since or queue.oldest_at()

@@ -1,11 +1,11 @@
-"""What burnish says of its own working: Prometheus metrics and OpenTelemetry traces; nothing in a request's way.
+"""Prometheus metrics and OpenTelemetry traces, outside the path of a request.
 
-What a completion cost is counted on the log's writer thread, once the completion is stored; how things stand is read
-when somebody scrapes. Never in it: what was said, who said it, and series that a client could make.
+Completions are counted on the log's writer thread once they are stored; gauges are read at each scrape. Metrics never
+hold messages, callers, or series that a client could create.
 """
 
-from burnish.proxy.observe.observing import Observing
+from burnish.proxy.observe.gauges import Gauges
+from burnish.proxy.observe.observer import Observer
 from burnish.proxy.observe.routes import metrics_routes
-from burnish.proxy.observe.standing import Standing
 
-__all__ = ["Observing", "Standing", "metrics_routes"]
+__all__ = ["Gauges", "Observer", "metrics_routes"]

@@ -1,4 +1,4 @@
-"""What has happened since burnish started: counted from stored completions, feedback and refusals."""
+"""Counters since burnish started, of stored completions, feedback and refusals."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ STREAMED = ("text/event-stream", "application/x-ndjson", "application/stream+jso
 KINDS = {
     "embed": "embeddings", "audio": "audio", "image": "images", "file": "files", "upload": "files", "batch": "batches",
 }  # fmt: skip
-"""Of what is merely passed through, by a word in its path; the first that is there counts."""
+"""Kinds of passthroughs, by a word in the path; the first match counts."""
 
 
 class Counts(Collector):
     """The counters and histograms that grow as things happen."""
 
     def __init__(self) -> None:
-        # Else each series has another one beside it, which says when it began.
+        # Otherwise each series has another one with its start time.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         self._requests = self._counter(measures.REQUESTS)
@@ -46,7 +46,6 @@ class Counts(Collector):
         self._series: dict[tuple[str, int | None, str], _Series] = {}
 
     def collect(self) -> Iterable[Metric]:
-        """Return how far they have come."""
         return self._registry.collect()
 
     def completed(self, completion: Completion) -> None:
@@ -72,7 +71,7 @@ class Counts(Collector):
         self._passthrough_tokens.labels(kind, "output").inc(record.completion_tokens or 0)
 
     def rated(self, feedback: Feedback) -> None:
-        """Count feedback that was given; what was taken back stays counted."""
+        """Count new feedback; feedback that was undone stays counted."""
         said = feedback.draft
         if feedback.undone_at is not None:
             return
@@ -93,7 +92,7 @@ class Counts(Collector):
         self._refusals.labels(str(status)).inc()
 
     def _series_of(self, kind: tuple[str, int | None, str]) -> _Series:
-        """Look up what completions of one kind count in; once each, since that costs more than counting."""
+        """Look up the series of one kind; once each, because that costs more than counting."""
         surface, hundreds, outcome = kind
         status = _class_of(hundreds and hundreds * 100)
         series = self._series[kind] = _Series(
@@ -118,7 +117,7 @@ class Counts(Collector):
 
 @dataclass(frozen=True, slots=True)
 class _Series:
-    """What completions of one kind count in."""
+    """The series of completions of one kind."""
 
     requests: Counter
     duration: Histogram
@@ -140,7 +139,7 @@ def _class_of(status: int | None) -> str:
 
 
 def is_streamed(completion: Completion) -> bool:
-    """Whether the answer was streamed, so that its first byte tells when its first token came."""
+    """True for a streamed answer, whose first byte tells when its first token came."""
     status = completion.ended.status
     fine = status is not None and status < HTTPStatus.BAD_REQUEST
     return fine and completion.wire.content_type.lower().startswith(STREAMED)

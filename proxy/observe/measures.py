@@ -1,7 +1,7 @@
 """The metrics, one record each: what is counted, and what docs/metrics.md says of it.
 
-Names and units are Prometheus' conventions. Where the OpenTelemetry GenAI conventions have the same thing, their name
-stands beside it. Every label has values from a fixed set, so that no client can make a series.
+Names and units are Prometheus' conventions; comments give the name in the OpenTelemetry GenAI conventions, if any.
+Every label has values from a fixed set, so that no client can make a series.
 """
 
 from __future__ import annotations

@@ -12,19 +12,19 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from burnish.proxy.observe.counts import Counts
-from burnish.proxy.observe.standing import Standing
+from burnish.proxy.observe.gauges import Gauges
 
 
-def metrics_routes(counts: Counts, standing: Standing) -> Sequence[Route]:
+def metrics_routes(counts: Counts, gauges: Gauges) -> Sequence[Route]:
     """Return the route; what the process itself uses (``process_…``) is in it, too."""
     registry = CollectorRegistry()
     registry.register(counts)
-    registry.register(standing)
+    registry.register(gauges)
     ProcessCollector(registry=registry)
 
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        await standing.refresh()
+        await gauges.refresh()
         # Versions are read from the disk, and none of it may hold up a stream.
         content = await asyncio.to_thread(encode, registry)
         return Response(content, headers={"content-type": content_type})

@@ -35,7 +35,7 @@ OPERATIONS: Mapping[str, str] = {
     "ollama_generate": "text_completion",
     "gemini": "generate_content",
 }
-"""What surfaces are for, as the conventions call it; all others are for chat."""
+"""Operation names in the conventions; all other surfaces are for chat."""
 
 MAX_TEXT = 256
 """Characters of a name or an id: clients and upstreams choose them freely."""
@@ -57,7 +57,7 @@ PARAMETERS: Mapping[str, tuple[str, type[int] | type[float]]] = {
 
 
 def traces_wanted(environment: Mapping[str, str]) -> bool:
-    """Whether the standard OpenTelemetry environment asks for traces."""
+    """True if the standard OpenTelemetry environment asks for traces."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporters = {name.strip() for name in environment.get("OTEL_TRACES_EXPORTER", "").split(",")} - {""}
@@ -68,7 +68,7 @@ def traces_wanted(environment: Mapping[str, str]) -> bool:
     protocol = next((environment[name] for name in PROTOCOLS if environment.get(name)), PROTOCOL)
     if protocol != PROTOCOL:
         logger.warning(
-            "OpenTelemetry: burnish speaks %s only, not %s (port 4318, mostly)", PROTOCOL, protocol
+            "OpenTelemetry: burnish exports over %s only (port 4318, mostly), not %s", PROTOCOL, protocol
         )
     return "otlp" in exporters if exporters else any(environment.get(name) for name in ENDPOINTS)
 
@@ -124,7 +124,7 @@ class Traces:
         span.end(started_ns + int(ended.total_s * 1e9))
 
     def close(self) -> None:
-        """Send what is left; takes as long as the exporter's timeout when nobody answers."""
+        """Send what is left; takes up to the exporter's timeout."""
         self._provider.shutdown()
 
 
@@ -173,7 +173,7 @@ def _error_type(ended: Ended) -> str | None:
 
 
 def _server(upstream: str) -> dict[str, AttributeValue | None]:
-    """Say where it was asked; nothing for replicas, of which the log does not say which one it was."""
+    """Return the upstream's address; nothing for replicas, because the log does not know which one answered."""
     url = urlsplit(upstream)
     if "," in upstream or not url.hostname:
         return {}

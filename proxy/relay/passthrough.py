@@ -1,7 +1,7 @@
-"""Requests that are no completions – embeddings, audio, files, batches, websockets – on their way through.
+"""Passes on all requests other than completions: embeddings, audio, files, batches, websockets.
 
-They are streamed both ways, whatever they are. What changes nothing at the upstream (GET, HEAD, OPTIONS) leaves no
-trace; of the rest the log is told when, whose, where to and how much (``passthrough``), but never a body.
+They are streamed both ways. GET, HEAD and OPTIONS are not logged. The log gets a ``Passthrough`` of each other request:
+its time, caller, path and sizes, never a body.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Captures(Protocol):
 
 
 class PassthroughRelay:
-    """The part of the relay that understands nothing of what it passes on."""
+    """The part of the relay that does not read what it passes on."""
 
     def __init__(
         self,
@@ -72,22 +72,22 @@ class PassthroughRelay:
             else:
                 exchange = self._in_time(self._exchange(scope, send, client, body, passthrough), client)
             logged = tunnel is not None or scope["method"] not in UNLOGGED
-            await self._noted(exchange, client, passthrough, logged=logged)
+            await self._logged(exchange, client, passthrough, logged=logged)
 
     async def naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on a request that names a model, but is no completion: with the model's name there."""
+        """Pass on a request that names a model and isn't a completion, with the upstream's name of the model."""
         passthrough = PassthroughUnderWay(scope)
         body = await read_body(receive, named_headers(scope), self._max_body_bytes)
         model = passthrough.model = surface.read(parse(body)).model
         passthrough.request.add(body)
         async with Client(receive) as client:
             exchange = self._exchange(scope, send, client, body, passthrough, model=model)
-            await self._noted(self._in_time(exchange, client), client, passthrough)
+            await self._logged(self._in_time(exchange, client), client, passthrough)
 
     def _in_time(self, exchange: Awaitable[None], client: Client) -> Awaitable[None]:
         return in_time(exchange, client, self._total_s) if self._total_s else exchange
 
-    async def _noted(
+    async def _logged(
         self,
         exchange: Awaitable[None],
         client: Client,
@@ -95,7 +95,7 @@ class PassthroughRelay:
         *,
         logged: bool = True,
     ) -> None:
-        """Carry out an exchange, and tell the log how it ended."""
+        """Run an exchange, and log how it ended."""
         try:
             await exchange
         except UpstreamCut as error:
@@ -134,7 +134,7 @@ class PassthroughRelay:
             target.release()
 
     async def _models(self, response: UpstreamResponse, scope: Scope, model: str | None) -> bytes | None:
-        """Return what there is to say of models where an upstream does not know the question; None elsewhere."""
+        """Return a list of models in the format of a request that the upstream does not know; None otherwise."""
         if response.status not in UNKNOWN_PATH:
             return None
         anthropic = ANTHROPIC.encode() in named_headers(scope)
@@ -150,7 +150,7 @@ class PassthroughRelay:
     async def _tunnel(
         self, scope: Scope, send: Send, client: Client, tunnel: ClientEnd, passthrough: PassthroughUnderWay
     ) -> None:
-        """Open a websocket at the upstream, and carry what is said from then on; pass on any other answer."""
+        """Open a websocket at the upstream and carry its frames; pass on any other answer."""
         target = await self._upstream.target(None, scope["headers"])
         target.release()  # no version is asked for, and a swap that waits for a websocket would wait for ever
         with await self._outbound.switch(scope, target) as response:

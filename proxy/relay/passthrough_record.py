@@ -1,4 +1,4 @@
-"""What is noted of one request that is merely passed through, while it is under way: figures, and never a body."""
+"""The record of one passthrough while it is under way: figures, never a body."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ class Ends:
         self._first = self._last = b""
 
     def add(self, part: bytes) -> None:
-        """Take note of a part."""
         self.size += len(part)
         if len(self._first) < ENDS_BYTES:
             self._first += part[: ENDS_BYTES - len(self._first)]
@@ -118,7 +117,7 @@ class PassthroughUnderWay(Ending):
         )
 
     def _named(self) -> str | None:
-        """Return the model that the query or the body names."""
+        """Return the model in the query or the body."""
         if b"model=" in self._scope["query_string"]:
             return next(iter(parse_qs(self._scope["query_string"].decode("latin-1")).get("model", ())), None)
         if found := MODEL.search(self.request.both()):
@@ -133,7 +132,7 @@ class PassthroughUnderWay(Ending):
         return None
 
     def _usage(self) -> dict[str, Any]:
-        """Return the usage that the answer states in plain sight; {} where it has none."""
+        """Return the usage that the answer states; {} if it is not found."""
         found = self._unpacked() if self._encoding else self._response.both()
         text = found.decode("utf-8", "replace")
         for at in USAGE.finditer(text):
@@ -145,7 +144,7 @@ class PassthroughUnderWay(Ending):
         return {}
 
     def _unpacked(self) -> bytes:
-        """Return the beginning and the end of a compressed answer; b"" where that is too much, or cannot be read."""
+        """Return the beginning and the end of a compressed answer; b"" if it is too long or unreadable."""
         if self._response.size > PACKED_BYTES or self._encoding not in PACKED:
             return b""
         whole = Ends()
@@ -159,5 +158,5 @@ def _first_count(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:
 
 
 def _is_count(value: Any) -> bool:
-    """Whether a value is a number of tokens that the log can hold."""
+    """True for a number of tokens that the log can hold."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

@@ -58,7 +58,9 @@ class Answer(Protocol):
 class Log(Captures, Protocol):
     """Stores completions, and finds them by response."""
 
-    async def held(self, name: str, caller: str, session: str | None) -> list[dict[str, Any]] | None:
+    async def messages_up_to(
+        self, name: str, caller: str, session: str | None
+    ) -> list[dict[str, Any]] | None:
         """Return the messages up to a response, and the response; None if the caller has no such response."""
         ...
 
@@ -104,7 +106,7 @@ class Relay:
         self._instructions = instructions
         self._max_body_bytes = max_body_bytes
         self._traced = traced
-        self._translator = Translator(self._outbound.send, guard, log.held)
+        self._translator = Translator(self._outbound.send, guard, log.messages_up_to)
         self._total_s = total_timeout_s
         self.in_flight = 0
         """Completions that are being answered now."""

@@ -58,17 +58,17 @@ class Ask(Protocol):
         ...
 
 
-Held = Callable[[str, str, str | None], Awaitable[list[dict[str, Any]] | None]]
+MessagesUpTo = Callable[[str, str, str | None], Awaitable[list[dict[str, Any]] | None]]
 """Finds the messages up to a response, and the response, by its ID or that of an item, caller and session."""
 
 
 class Translator:
     """Translates requests into chat for upstreams that lack their format."""
 
-    def __init__(self, ask: Ask, guard: Guard, held: Held) -> None:
+    def __init__(self, ask: Ask, guard: Guard, messages_up_to: MessagesUpTo) -> None:
         self._ask = ask
         self._guard = guard
-        self._held = held
+        self._messages_up_to = messages_up_to
         self._lacking: dict[tuple[str, str], float] = {}
         """Upstream (URL) and format (name) → until when the upstream is believed to lack it."""
         self._has: dict[tuple[str, str], float] = {}
@@ -168,12 +168,12 @@ class Translator:
 
     async def _before(self, name: str, flight: Flight, param: str) -> list[dict[str, Any]]:
         """Return the messages up to a response that a member of a request names. Raises InvalidRequest."""
-        held = await self._held(name, flight.asked.caller, flight.asked.session)
-        if held is None:
+        found = await self._messages_up_to(name, flight.asked.caller, flight.asked.session)
+        if found is None:
             what, code = NOT_FOUND[param]
             why = "the upstream stores none, and burnish has no such completion of this caller"
             raise InvalidRequest(f"{what} with id {name!r} not found: {why}.", param=param, code=code)
-        return held
+        return found
 
 
 class WholeAnswer(UpstreamResponse):

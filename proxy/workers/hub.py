@@ -149,10 +149,10 @@ class Hub:
         command, messages, caller, session, previous = asked
         return await services.answer(command, messages, caller=caller, session=session, previous=previous)
 
-    async def held(self, asked: tuple[str, str, str | None]) -> list[dict[str, Any]] | None:
+    async def messages_up_to(self, asked: tuple[str, str, str | None]) -> list[dict[str, Any]] | None:
         """Return the messages up to a response, and the response."""
         await self._caught_up()
-        return await self._log.held(*asked)
+        return await self._log.messages_up_to(*asked)
 
     async def addition(self, asked: tuple[str, int | None]) -> Any:
         """Return the addition to the system prompt of a caller."""
@@ -186,7 +186,13 @@ class Worker:
             "up": lambda _: self.up.set(),
         }
         self.link = Link(
-            on_message, {"own": hub.own, "answer": hub.answer, "held": hub.held, "addition": hub.addition}
+            on_message,
+            {
+                "own": hub.own,
+                "answer": hub.answer,
+                "messages_up_to": hub.messages_up_to,
+                "addition": hub.addition,
+            },
         )
 
     def send_state(self, state: EngineState) -> None:

@@ -147,9 +147,11 @@ class _Worker:
         """Hand a record over to the log."""
         self.link.send("capture", entry)
 
-    async def held(self, name: str, caller: str, session: str | None) -> list[dict[str, Any]] | None:
+    async def messages_up_to(
+        self, name: str, caller: str, session: str | None
+    ) -> list[dict[str, Any]] | None:
         """Return the messages up to a response, and the response, from the log."""
-        found: list[dict[str, Any]] | None = await self.link.ask("held", (name, caller, session))
+        found: list[dict[str, Any]] | None = await self.link.ask("messages_up_to", (name, caller, session))
         return found
 
     async def _in_flight(self, _: None) -> int:

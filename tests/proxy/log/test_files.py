@@ -30,9 +30,9 @@ async def damaged(tmp_path: Path) -> Path:
 async def test_damage_is_found_at_the_start_and_the_file_is_kept(tmp_path: Path):
     path = await damaged(tmp_path)
     before = path.read_bytes()
-    with pytest.raises(ConfigError, match=r"burnish backup") as caught:
+    with pytest.raises(ConfigError, match="burnish backup") as caught:
         Log.open(path)
-    assert "move it away" in str(caught.value) and str(path) in str(caught.value)
+    assert "Move it away" in str(caught.value) and str(path) in str(caught.value)
     assert path.read_bytes() == before
 
 

@@ -264,7 +264,7 @@ def test_a_folder_that_cannot_be_made_says_what_to_do(tmp_path: Path):
 
 def test_a_file_that_is_no_database_says_what_to_do(tmp_path: Path):
     (tmp_path / "log.sqlite3").write_bytes(b"this was never a database" * 100)
-    with pytest.raises(ConfigError, match="move it away"):
+    with pytest.raises(ConfigError, match="Move it away"):
         Log.open(tmp_path / "log.sqlite3")
 
 

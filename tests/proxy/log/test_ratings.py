@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from burnish.proxy.errors import Conflict
 from burnish.proxy.log import Log
-from burnish.proxy.log.ratings import Effective, Place, effective, heard
+from burnish.proxy.log.ratings import Effective, Place, effective, for_training
 from burnish.proxy.records import Feedback, FeedbackDraft, RatedCompletion
 from tests.proxy.log.exchanges import Message, assistant, capture, opened, system, user
 
@@ -389,7 +389,7 @@ def rewards_of(feedback: list[Feedback]) -> list[float | None]:
 
 
 def test_a_kind_rater_still_tells_better_from_worse():
-    found = heard(graded(*[1.0, 0.5] * 4), {})  # fives and fours only: mean .75, deviation .25
+    found = for_training(graded(*[1.0, 0.5] * 4), {})  # fives and fours only: mean .75, deviation .25
     assert rewards_of(found) == [1.0, -1.0] * 4
 
 
@@ -400,17 +400,17 @@ def test_few_grades_equal_grades_and_good_or_bad_stay_as_they_are():
         graded(*[1.0] * 19, -1.0, scale="binary"),
         graded(*[None] * 9),  # words only
     ):
-        assert heard(feedback_, {}) == feedback_
+        assert for_training(feedback_, {}) == feedback_
 
 
 def test_each_rater_has_an_own_scale():
     kind, harsh = graded(*[1.0, 0.5] * 4), graded(*[-1.0, -0.5] * 4, rater="bob")
-    assert rewards_of(heard(kind + harsh, {})) == [1.0, -1.0] * 4 + [-1.0, 1.0] * 4
+    assert rewards_of(for_training(kind + harsh, {})) == [1.0, -1.0] * 4 + [-1.0, 1.0] * 4
 
 
 def test_what_was_taken_back_says_nothing_of_a_rater():
     taken = [replace(each, undone_at=1.0) for each in graded(*[-1.0] * 20)]
-    assert rewards_of(heard(taken + graded(*[1.0, 0.5] * 4), {}))[-2:] == [1.0, -1.0]
+    assert rewards_of(for_training(taken + graded(*[1.0, 0.5] * 4), {}))[-2:] == [1.0, -1.0]
 
 
 grades = st.lists(
@@ -420,7 +420,7 @@ grades = st.lists(
 
 @given(grades)
 def test_the_order_of_a_raters_grades_stays_and_they_neither_vanish_nor_all_say_the_same(raw: list[float]):
-    found = rewards_of(heard(graded(*raw), {}))
+    found = rewards_of(for_training(graded(*raw), {}))
     assert all(-1 <= reward <= 1 for reward in found)
     pairs = sorted(zip(raw, found, strict=True))
     assert [reward for _, reward in pairs] == sorted(found)
@@ -429,10 +429,10 @@ def test_the_order_of_a_raters_grades_stays_and_they_neither_vanish_nor_all_say_
 
 
 def test_weights_of_rating_rater_and_source_are_multiplied():
-    (found,) = heard(graded(1.0, weight=2.0, source="implicit"), {"ann": 0.5})
+    (found,) = for_training(graded(1.0, weight=2.0, source="implicit"), {"ann": 0.5})
     assert found.draft.weight == pytest.approx(2 * 0.5 * 0.3)
-    assert heard(graded(1.0), {"bob": 3.0})[0].draft.weight == 1
-    assert heard(graded(1.0), {"ann": 0.0}) == []
+    assert for_training(graded(1.0), {"bob": 3.0})[0].draft.weight == 1
+    assert for_training(graded(1.0), {"ann": 0.0}) == []
 
 
 async def test_training_hears_raters_by_their_weights_and_the_log_shows_what_was_given(tmp_path: Path):

@@ -12,7 +12,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from burnish.proxy.log.people import words
-from burnish.proxy.log.tree import DIGEST_BYTES, asked, begins_turn, loaded, path, step, stored, text_of
+from burnish.proxy.log.tree import (
+    DIGEST_BYTES,
+    begins_turn,
+    last_user_message,
+    loaded,
+    path,
+    step,
+    stored,
+    text_of,
+)
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": [1, 2], "b": "x"}'}}
 
@@ -305,5 +314,5 @@ def test_a_turn_begins_with_a_person():
         steps = path([said[each] for each in context])
         assert begins_turn(steps) is ("c" not in context)
         if at is not None:
-            assert asked(steps) is steps[at]
-    assert asked(path([said["r"]])) is not None
+            assert last_user_message(steps) is steps[at]
+    assert last_user_message(path([said["r"]])) is not None

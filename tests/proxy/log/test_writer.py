@@ -11,6 +11,8 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,33 @@ from burnish.proxy.records import FeedbackDraft
 from tests.proxy.log.exchanges import capture, exchange, opened, user
 
 DEEP = b'{"messages":[{"role":"user","content":' + b"[" * 600 + b"]" * 600 + b"}]}"
+
+
+PREAMBLE = """
+import asyncio, resource, sys, time
+from pathlib import Path
+from burnish.proxy.errors import Unavailable
+from burnish.proxy.log import Log
+from burnish.proxy.log.queue import QUEUE_LIMIT_BYTES
+from burnish.proxy.records import FeedbackDraft
+from tests.proxy.log.exchanges import capture, exchange, user
+"""
+
+
+def command(script: str, path: Path) -> list[str]:
+    """Run a script, whose ``main`` is given a log, in another process."""
+    run = "\nlog = Log.open(Path(sys.argv[1]))\nasyncio.run(main(log))\nlog.close()"
+    return [sys.executable, "-c", PREAMBLE + textwrap.dedent(script) + run, str(path)]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Lock the log as another program would, until the block ends or the connection rolls back."""
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield other
+        if other.in_transaction:
+            other.execute("ROLLBACK")
 
 
 @pytest.mark.parametrize("body", [b"{broken", b"[]", b"null", b"\xff", b'{"messages": 5}', DEEP], ids=repr)
@@ -69,15 +98,6 @@ async def test_four_threads_capture_at_once(tmp_path: Path):
         assert (await log.counts())["completions"] == 800
 
 
-async def test_many_ratings_at_once_are_all_stored(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = [capture(log, [user(str(number))]) for number in range(50)]
-        drafts = [FeedbackDraft(each, "completion_id", reward=1.0) for each in made]
-        stored = await asyncio.gather(*(log.add_feedback(draft) for draft in drafts))
-        assert all(created for _, created in stored)
-        assert len(await log.rated()) == 50
-
-
 async def test_a_waiter_that_gives_up_harms_no_other(tmp_path: Path):
     async with opened(tmp_path) as log:
         made = capture(log, [user("hi")])
@@ -99,17 +119,14 @@ async def test_a_locked_file_is_reported_and_caught_up_with(tmp_path: Path):
     async with opened(tmp_path) as log:
         first = capture(log, [user("first")])
         await log.counts()
-        other = sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        waiting = capture(log, [user("while locked")])
-        with pytest.raises(Unavailable, match="locked"):
-            await log.add_feedback(FeedbackDraft(first, "completion_id", reward=1.0))
-        assert "locked" in (log.healthy() or "")
-        with pytest.raises(Unavailable):
-            await log.completion(waiting)
-        assert (await log.completion(first)).rating is None
-        other.execute("ROLLBACK")
-        other.close()
+        with locked(tmp_path / "log" / "log.sqlite3"):
+            waiting = capture(log, [user("while locked")])
+            with pytest.raises(Unavailable, match="locked"):
+                await log.add_feedback(FeedbackDraft(first, "completion_id", reward=1.0))
+            assert "locked" in (log.healthy() or "")
+            with pytest.raises(Unavailable):
+                await log.completion(waiting)
+            assert (await log.completion(first)).rating is None
         assert (await log.completion(waiting)).prompt == "while locked"
         assert log.healthy() is None
         assert await log.feedbacks() == []
@@ -118,18 +135,15 @@ async def test_a_locked_file_is_reported_and_caught_up_with(tmp_path: Path):
 async def test_what_comes_while_the_file_is_locked_is_kept_in_order(tmp_path: Path):
     async with opened(tmp_path) as log:
         await log.counts()
-        other = sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        made = []
-        for number in range(BATCH_ROWS + 50):
-            made.append(capture(log, [user(str(number))]))
-            if number % 100 == 0:
-                await asyncio.sleep(0.05)
-        await asyncio.sleep(0.2)
-        segments = list((tmp_path / "log" / "log.sqlite3-spill").iterdir())
-        assert segments
-        other.execute("ROLLBACK")
-        other.close()
+        with locked(tmp_path / "log" / "log.sqlite3"):
+            made = []
+            for number in range(BATCH_ROWS + 50):
+                made.append(capture(log, [user(str(number))]))
+                if number % 100 == 0:
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(0.2)
+            segments = list((tmp_path / "log" / "log.sqlite3-spill").iterdir())
+            assert segments
         found = [each.id for each in await log.completions(limit=1000)]
         while len(found) < len(made):
             await asyncio.sleep(0.05)
@@ -145,25 +159,19 @@ async def test_what_comes_while_the_file_is_locked_is_kept_in_order(tmp_path: Pa
 async def test_a_short_lock_is_waited_for_and_nobody_notices(tmp_path: Path):
     async with opened(tmp_path) as log:
         await log.counts()
-        other = sqlite3.connect(
-            tmp_path / "log" / "log.sqlite3", isolation_level=None, check_same_thread=False
-        )
-        other.execute("BEGIN IMMEDIATE")
-        made = capture(log, [user("while locked")])
-        threading.Timer(0.4, lambda: other.execute("ROLLBACK")).start()
-        feedback, created = await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+        with locked(tmp_path / "log" / "log.sqlite3") as other:
+            made = capture(log, [user("while locked")])
+            threading.Timer(0.4, lambda: other.execute("ROLLBACK")).start()
+            feedback, created = await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
         assert created and feedback.draft.completion_id == made
-        other.close()
 
 
 async def test_closing_while_the_file_is_locked_keeps_captures_for_the_next_start(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        await log.counts()
-        other = sqlite3.connect(tmp_path / "log" / "log.sqlite3", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        made = [capture(log, [user(str(number))]) for number in range(3)]
-    other.execute("ROLLBACK")
-    other.close()
+    with ExitStack() as unlocked:
+        async with opened(tmp_path) as log:
+            await log.counts()
+            unlocked.enter_context(locked(tmp_path / "log" / "log.sqlite3"))
+            made = [capture(log, [user(str(number))]) for number in range(3)]
     async with opened(tmp_path) as log:
         assert [each.id for each in await log.completions()] == made[::-1]
 
@@ -187,14 +195,7 @@ async def test_more_than_memory_should_hold_goes_into_files_while_the_writer_is_
 
 
 BOTH_FULL = """
-    import asyncio, resource, sys
-    from pathlib import Path
-    from burnish.proxy.log import Log
-    from burnish.proxy.log.queue import QUEUE_LIMIT_BYTES
-    from tests.proxy.log.exchanges import capture, exchange, user
-
-    async def main():
-        log = Log.open(Path(sys.argv[1]))
+    async def main(log):
         await log.counts()
         unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, unlimited[1]))
@@ -208,9 +209,6 @@ BOTH_FULL = """
         print("the newest was dropped:", [each.id for each in found] == made[3::-1])
         capture(log, [user("goes on")])
         print("stored:", (await log.counts())["completions"])
-        log.close()
-
-    asyncio.run(main())
 """
 
 
@@ -221,28 +219,14 @@ def test_the_newest_are_dropped_and_counted_only_when_disk_and_memory_are_full(t
 
 
 def ran(script: str, path: Path) -> list[str]:
-    """Run a script in another process and return what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script), str(path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    """Run a script to its end and return what it printed."""
+    done = subprocess.run(command(script, path), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
 FULL_DISK = """
-    import asyncio, resource, sys
-    from pathlib import Path
-    from burnish.proxy.errors import Unavailable
-    from burnish.proxy.log import Log
-    from burnish.proxy.records import FeedbackDraft
-    from tests.proxy.log.exchanges import capture, user
-
-    async def main():
-        log = Log.open(Path(sys.argv[1]))
+    async def main(log):
         first = capture(log, [user("first")])
         await log.counts()
         unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -257,9 +241,6 @@ FULL_DISK = """
         await log.add_feedback(FeedbackDraft(made[-1], "completion_id", reward=1.0))
         print("stored:", (await log.counts())["completions"], "ratings:", (await log.counts())["ratings"])
         print("health:", log.healthy())
-        log.close()
-
-    asyncio.run(main())
 """
 
 
@@ -274,12 +255,6 @@ def test_a_full_disk_is_reported_and_caught_up_with(tmp_path: Path):
 
 
 RATING_LOOP = """
-    import asyncio, sys
-    from pathlib import Path
-    from burnish.proxy.log import Log
-    from burnish.proxy.records import FeedbackDraft
-    from tests.proxy.log.exchanges import capture, user
-
     async def rate(log, name):
         number = 0
         while True:
@@ -289,19 +264,14 @@ RATING_LOOP = """
             sys.stdout.flush()
             number += 1
 
-    async def main():
-        log = Log.open(Path(sys.argv[1]))
+    async def main(log):
         await asyncio.gather(*(rate(log, name) for name in range(4)))
-
-    asyncio.run(main())
 """
 
 
 def acknowledged_until_killed(path: Path, after_s: float) -> list[str]:
     """Rate in a loop in another process, kill -9 it, and return what it was told is stored."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(RATING_LOOP), str(path)], stdout=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command(RATING_LOOP, path), stdout=subprocess.PIPE, text=True)
     assert process.stdout
     first = process.stdout.readline()
     time.sleep(after_s)
@@ -332,13 +302,7 @@ async def test_kill_9_loses_no_acknowledged_rating(tmp_path: Path):
 
 
 CAPTURES_WHILE_LOCKED = """
-    import asyncio, sys, time
-    from pathlib import Path
-    from burnish.proxy.log import Log
-    from tests.proxy.log.exchanges import capture, user
-
-    async def main():
-        log = Log.open(Path(sys.argv[1]))
+    async def main(log):
         print("open", flush=True)
         sys.stdin.readline()  # until it is locked
         for number in range(100_000):
@@ -346,33 +310,25 @@ CAPTURES_WHILE_LOCKED = """
             sys.stdout.write(f"{made} {time.monotonic()}\\n")
             sys.stdout.flush()
             await asyncio.sleep(0.001)
-
-    asyncio.run(main())
 """
 
 
 def captured_until_killed(path: Path, after_s: float) -> tuple[list[tuple[str, float]], float]:
     """Capture in another process while the file is locked, kill -9 it; returns what it took and when, and its end."""
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CAPTURES_WHILE_LOCKED), str(path)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        command(CAPTURES_WHILE_LOCKED, path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdin and process.stdout
     assert process.stdout.readline() == "open\n"
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    process.stdin.write("\n")
-    process.stdin.flush()
-    threading.Timer(after_s, process.kill).start()
-    lines = [line.split() for line in process.stdout if line.endswith("\n")]
-    killed_at = time.monotonic()
-    process.wait()
+    with locked(path):
+        process.stdin.write("\n")
+        process.stdin.flush()
+        threading.Timer(after_s, process.kill).start()
+        lines = [line.split() for line in process.stdout if line.endswith("\n")]
+        killed_at = time.monotonic()
+        process.wait()
     process.stdin.close()
     process.stdout.close()
-    other.execute("ROLLBACK")
-    other.close()
     return [(name, float(made_at)) for name, made_at in lines], killed_at
 
 
@@ -395,13 +351,7 @@ async def test_kill_9_while_the_file_is_locked_loses_only_the_window(tmp_path: P
 
 
 CAPTURES_WHILE_BUSY = """
-    import asyncio, sys, time
-    from pathlib import Path
-    from burnish.proxy.log import Log
-    from tests.proxy.log.exchanges import capture, user
-
-    async def main():
-        log = Log.open(Path(sys.argv[1]))
+    async def main(log):
         made = [capture(log, [user("in the batch that is being written")])]
         hanging = asyncio.ensure_future(log._write(lambda _: time.sleep(60)))
         for number in range(40):
@@ -410,15 +360,12 @@ CAPTURES_WHILE_BUSY = """
         await asyncio.sleep(0.5)
         print(*made, flush=True)
         await hanging
-
-    asyncio.run(main())
 """
 
 
 def captured_while_busy(path: Path) -> list[str]:
     """Capture in another process while its writer hangs, kill -9 it; returns what it took."""
-    command = [sys.executable, "-c", textwrap.dedent(CAPTURES_WHILE_BUSY), str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command(CAPTURES_WHILE_BUSY, path), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         made = process.stdout.readline().split()
         process.kill()

@@ -16,7 +16,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from burnish.proxy.log import Log
 from burnish.proxy.log.capture import Parsed
-from burnish.proxy.observe import Observing
+from burnish.proxy.observe import Observer
 from burnish.proxy.observe.measures import MEASURES
 from burnish.proxy.observe.traces import Traces
 from tests.proxy.log.exchanges import capture, user
@@ -282,7 +282,7 @@ class Faulty(Traces):
 async def test_a_fault_in_what_looks_on_does_not_stop_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = Log.open(tmp_path / "log.db", Observing(Faulty()).stored)
+    log = Log.open(tmp_path / "log.db", Observer(Faulty()).stored)
     try:
         for _ in range(2):
             made = capture(log, [user("Hi?")])

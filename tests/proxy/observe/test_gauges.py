@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 
 from burnish.adapters.registry import EVENTS, Registry
 from burnish.proxy.log import Log
-from burnish.proxy.observe import Observing, Standing, metrics_routes
+from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.records import Run
 from tests.proxy.log.exchanges import opened
 from tests.proxy.observe.scrapes import parsed
@@ -28,15 +28,15 @@ async def scraped(
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Log]]:
     """The route over a log and a registry, as an engine that learns has it."""
     async with opened(tmp_path) as log:
-        observing = Observing(None)
-        standing = Standing(
+        observer = Observer(None)
+        gauges = Gauges(
             log=log,
-            in_flight=observing.in_flight,
+            in_flight=observer.in_flight,
             learner_status=lambda: status or {"state": "idle", "run": None},
             live=lambda: registry.live() if registry else None,
             registry=registry,
         )
-        transport = httpx.ASGITransport(Starlette(routes=metrics_routes(observing.counts, standing)))
+        transport = httpx.ASGITransport(Starlette(routes=metrics_routes(observer.counts, gauges)))
         async with httpx.AsyncClient(transport=transport, base_url="http://burnish") as client:
             yield client, log
 

@@ -1,4 +1,4 @@
-"""What looks on for as long as burnish runs, whichever engine it finds meanwhile."""
+"""Metrics and traces of one burnish, for as long as it runs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from burnish.proxy.relay.relay import Relay
 logger = logging.getLogger(__name__)
 
 
-class Observing:
-    """The counts and, where they are wanted, the traces."""
+class Observer:
+    """The counts and, if wanted, the traces."""
 
     def __init__(self, traces: Traces | None) -> None:
         self.counts = Counts()
         self.traces = traces
         self.relays: WeakSet[Relay] = WeakSet()
-        """The one that takes new requests, and those that still answer old ones."""
-        self.elsewhere: Callable[[], int] = int
-        """How many completions other processes of ours are answering."""
+        """The relay that takes new requests, and those that still answer old ones."""
+        self.in_workers: Callable[[], int] = int
+        """Returns how many completions the workers are answering."""
 
     @classmethod
-    def open(cls, environment: Mapping[str, str]) -> Observing:
-        """Begin; whether there are traces, the standard OpenTelemetry environment says."""
+    def open(cls, environment: Mapping[str, str]) -> Observer:
+        """The standard OpenTelemetry environment switches traces on."""
         return cls(Traces.open(environment) if traces_wanted(environment) else None)
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class Observing:
 
     def in_flight(self) -> int:
         """Return how many completions are being answered. On the event loop."""
-        return sum(relay.in_flight for relay in self.relays) + self.elsewhere()
+        return sum(relay.in_flight for relay in self.relays) + self.in_workers()
 
     def stored(self, entry: Stored) -> None:
         """Count what the log has stored; on its writer thread, so it must be quick."""

@@ -1,4 +1,4 @@
-"""How things stand, read when somebody scrapes: the queue of the log, the versions, what came of training.
+"""Metrics that are read at each scrape: the log's queue, the versions, the results of training.
 
 Runs, verdicts and swaps come from the log and the registry, so these counters go on where they were after a restart.
 """
@@ -35,15 +35,15 @@ from burnish.proxy.observe.measures import Measure
 
 logger = logging.getLogger(__name__)
 
-# Whoever scrapes waits ten seconds by default, and what else there is must not be lost for a busy reader.
+# A scrape waits ten seconds by default; a busy reader must not cost it all other metrics.
 READ_LIMIT_S = 2.0
 
 OUTCOMES = ("live", "candidate", "rejected", "failed", "interrupted")
 """How runs end; shown as 0 before the first one, so that an increase from none is seen as one."""
 
 
-class Standing(Collector):
-    """What is read at each scrape."""
+class Gauges(Collector):
+    """Metrics that are read at each scrape."""
 
     def __init__(
         self,
@@ -64,16 +64,16 @@ class Standing(Collector):
         self._runs: list[RunTotal] | None = None
 
     async def refresh(self) -> None:
-        """Read what belongs to the event loop, and ask the log what came of training.
+        """Read what belongs to the event loop, and the totals of runs from the log.
 
-        What cannot be had now is left out of the next scrape.
+        Figures that are unavailable now are left out of the next scrape.
         """
         self._flying, self._runs = self._in_flight(), None
         try:
             async with asyncio.timeout(READ_LIMIT_S):
                 self._runs = await self._log.run_totals()
         except (TimeoutError, Unavailable, sqlite3.Error) as error:
-            logger.warning("the metrics say nothing of training runs: %r", error)
+            logger.warning("the metrics leave out training runs: %r", error)
 
     def collect(self) -> Iterator[Metric]:
         """Read everything; blocks on the disk, so it belongs into a thread."""
@@ -90,7 +90,7 @@ class Standing(Collector):
                 yield from self._versions(self._registry)
             except (AdapterError, OSError) as error:
                 # A damaged registry takes its own figures with it, not those that show what else is wrong.
-                logger.warning("the metrics say nothing of versions: %s", error)
+                logger.warning("the metrics leave out versions: %s", error)
 
     def _queue(self) -> Iterator[Metric]:
         backlog = self._log.backlog()
