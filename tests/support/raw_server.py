@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from burnish.proxy.config import Config
@@ -23,6 +23,10 @@ class Server:
         self.url = ""
         self.connections = 0
         self.requests: list[bytes] = []
+        self.asked = asyncio.Event()
+        """Set by the first request."""
+        self.closed: asyncio.Queue[None] = asyncio.Queue()
+        """One entry for each connection that has been closed."""
 
 
 async def _next(reader: asyncio.StreamReader) -> bytes:
@@ -48,6 +52,7 @@ async def server(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIter
                 if (at := request.lower().find(b"content-length: ")) > 0:
                     request += await reader.readexactly(int(request[at + 16 :].split(b"\r\n")[0]))
                 state.requests.append(request)
+                state.asked.set()
                 following = asyncio.ensure_future(_next(reader))
                 answering = asyncio.ensure_future(answer(request, writer))
                 await asyncio.wait({following, answering}, return_when=asyncio.FIRST_COMPLETED)
@@ -62,6 +67,9 @@ async def server(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIter
             if following:
                 following.cancel()
             writer.close()
+            with suppress(ConnectionError, ssl.SSLError):
+                await writer.wait_closed()
+            state.closed.put_nowait(None)
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20, ssl=tls)
     address = "https://localhost" if tls else "http://127.0.0.1"

@@ -138,7 +138,6 @@ async def test_a_server_without_tls_and_one_that_never_shakes_hands() -> None:
             await get(opened, upstream.url.replace("http:", "https:"))
 
 
-@pytest.mark.asyncio(loop_factories=["uvloop"])  # asyncio's own transport (3.11) tells one end like the other
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("said", [True, False], ids=["close_notify", "cut"])
 async def test_an_answer_that_ends_with_the_connection_is_whole_only_if_tls_says_so(

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from burnish.proxy.http.connection import HEAD_LIMIT_BYTES, HIGH_WATER_BYTES
+from burnish.proxy.http.connection import HIGH_WATER_BYTES
 from burnish.proxy.http.origin import KEEP_ALIVE_S
 from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
 from tests.support.raw_server import OK, get, pool, says, server
@@ -89,16 +89,6 @@ async def test_a_response_cut_at_every_byte(raw: bytes) -> None:
             assert upstream.connections == 1
 
 
-@pytest.mark.parametrize("status", [b"200 OK", b"304 Not Modified"])
-async def test_an_answer_without_its_body(status: bytes) -> None:
-    head = b"HTTP/1.1 " + status + b"\r\ncontent-length: 9\r\n\r\n"
-    method = "HEAD" if status.startswith(b"200") else "GET"
-    async with server(says(head)) as upstream, pool() as opened:
-        for _ in range(2):
-            assert await get(opened, upstream.url, method) == (int(status[:3]), b"")
-        assert upstream.connections == 1
-
-
 async def test_headers_and_path_go_out_as_they_are() -> None:
     async with server(says(OK)) as upstream, pool() as opened:
         headers = [(b"X-One", b"1"), (b"x-one", b"2 3"), (b"empty", b"")]
@@ -134,8 +124,6 @@ HOSTILE = {
     "space before the colon": b"HTTP/1.1 200 OK\r\ncontent-length : 5\r\n\r\nright",
     "NUL in a header": b"HTTP/1.1 200 OK\r\nx: a\0b\r\ncontent-length: 5\r\n\r\nright",
     "another protocol": b"HTTP/1.1 101 Switching\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
-    "headers without end": b"HTTP/1.1 200 OK\r\n" + b"x-a: " + b"b" * HEAD_LIMIT_BYTES + b"\r\n",
-    "1xx without end": b"HTTP/1.1 100 Continue\r\n\r\n" * (HEAD_LIMIT_BYTES // 24),
     "half a head": b"HTTP/1.1 200 OK\r\ncontent-le",
     "nothing": b"",
 }
@@ -217,19 +205,6 @@ def test_whatever_comes_the_next_answer_is_the_right_one(
     asyncio.run(check())
 
 
-async def test_an_upstream_that_answers_twice_is_heard_once() -> None:
-    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
-        writer.write(
-            OK + b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong" if request.startswith(b"GET") else OK
-        )
-        return True
-
-    async with server(answer) as upstream, pool() as opened:
-        assert await get(opened, upstream.url) == (200, b"right")
-        assert await get(opened, upstream.url, "POST", b"next") == (200, b"right")
-        assert upstream.connections == 2
-
-
 # -- connections that die, and requests that are sent once -------------------------------------------------------------
 
 
@@ -237,21 +212,21 @@ async def test_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None
     async with server(says(OK, stays=False)) as upstream, pool() as opened:
         for _ in range(3):
             assert await get(opened, upstream.url, "POST", b"body") == (200, b"right")
-            await asyncio.sleep(0.01)
+            await upstream.closed.get()
         assert len(upstream.requests) == upstream.connections == 3
 
 
 @pytest.mark.parametrize(("method", "tries"), [("GET", 2), ("POST", 1)])
 async def test_a_kept_connection_that_dies_under_a_request(method: str, tries: int) -> None:
     """Only what may be sent twice is sent again: an engine may have begun to answer a POST."""
-    heard = 0
+    asked = 0
 
     async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
-        nonlocal heard
-        heard += 1
-        if heard != 2:
+        nonlocal asked
+        asked += 1
+        if asked != 2:
             writer.write(OK)
-        return heard != 2
+        return asked != 2
 
     async with server(answer) as upstream, pool() as opened:
         await get(opened, upstream.url)
@@ -260,25 +235,14 @@ async def test_a_kept_connection_that_dies_under_a_request(method: str, tries: i
         else:
             with pytest.raises(UpstreamUnreachable):
                 await get(opened, upstream.url, "POST", b"once")
-        assert heard == 1 + tries
+        assert asked == 1 + tries
 
 
 async def test_an_old_connection_is_closed_before_the_upstream_would() -> None:
-    gone = asyncio.Event()
-
-    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
-        writer.write(OK)
-        return True
-
-    async def watched(request: bytes, writer: asyncio.StreamWriter) -> bool:
-        await answer(request, writer)
-        asyncio.get_running_loop().create_task(writer.wait_closed()).add_done_callback(lambda _: gone.set())
-        return True
-
-    async with server(watched) as upstream, pool() as opened:
+    async with server(says(OK)) as upstream, pool() as opened:
         await get(opened, upstream.url)
         async with asyncio.timeout(3 * KEEP_ALIVE_S):
-            await gone.wait()
+            await upstream.closed.get()
         assert await get(opened, upstream.url) == (200, b"right")
         assert upstream.connections == 2
 
@@ -386,25 +350,14 @@ async def test_a_response_that_nobody_reads_on_closes_its_connection() -> None:
 
 
 async def test_a_request_that_is_cancelled_closes_its_connection() -> None:
-    closed = asyncio.Event()
-
-    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
-        if request.startswith(b"GET"):
-            writer.write(OK)
-            return True
-        await writer.wait_closed()
-        closed.set()
-        return False
-
-    async with server(answer) as upstream, pool() as opened:
+    async with server(says(b"")) as upstream, pool() as opened:
         asking = asyncio.ensure_future(get(opened, upstream.url, "POST", b"slow"))
-        while not upstream.requests:
-            await asyncio.sleep(0.01)
+        await upstream.asked.wait()
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
-        assert await get(opened, upstream.url) == (200, b"right")
-        assert upstream.connections == 2
+        async with asyncio.timeout(5):
+            await upstream.closed.get()
 
 
 # -- bodies that are streamed ------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
-import httpx
 import ollama
 import openai
 import pytest
@@ -17,9 +16,9 @@ from google import genai
 from google.genai import types
 
 from burnish.proxy.surfaces import SURFACES
-from tests.support.inprocess import serving
+from tests.support.behind import behind, logged
 from tests.support.recorded import RECORDED, Recorded
-from tests.support.upstream import stream, upstream
+from tests.support.upstream import stream
 
 LOOPS = ("uvloop",)
 # Google's client inherits from a class of aiohttp which does not like that.
@@ -108,13 +107,11 @@ async def test_the_log_has_what_the_official_client_put_together(
     body = recorded.body
     parts = [body[at : at + cut] for at in range(0, len(body), cut)] if cut else list(recorded.parts)
     async with (
-        upstream(stream(parts, content_type=recorded.content_type)) as server,
-        serving(tmp_path, upstream=server.url) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+        behind(tmp_path, stream(parts, content_type=recorded.content_type)) as (http, _),
+        asyncio.timeout(60),
     ):
-        assembled = await asyncio.wait_for(ASKING[surface](url), 60)
-        (listed,) = (await http.get("/burnish/completions")).json()["data"]
-        record = (await http.get(f"/burnish/completions/{listed['id']}")).json()
+        assembled = await ASKING[surface](str(http.base_url).rstrip("/"))
+        (record,) = await logged(http)
     theirs = SURFACES[surface].reassemble([json.dumps(assembled).encode()], "application/json", "")
     assert record["outcome"] == "complete"
     assert record["reply"] == theirs.message

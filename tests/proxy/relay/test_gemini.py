@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 from google import genai
 from google.genai import errors, types
 
+from tests.support.behind import behind, logged, ratings
 from tests.support.inprocess import serving
-from tests.support.upstream import Script, Upstream, in_turn, reply, stream, upstream
+from tests.support.upstream import Script, Upstream, in_turn, reply, stream
 
 # The client inherits from a class of aiohttp which does not like that.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
@@ -42,22 +44,14 @@ def streams(*said: dict[str, Any]) -> Script:
     return stream([b"data: " + orjson.dumps(each) + b"\r\n\r\n" for each in said])
 
 
+@dataclass
 class Talk:
-    """The client, what is behind burnish, and a look into the log."""
-
-    def __init__(self, sdk: Any, server: Upstream, own: httpx.AsyncClient) -> None:
-        self.sdk = sdk
-        self.server = server
-        self.own = own
+    sdk: Any
+    server: Upstream
+    own: httpx.AsyncClient
 
     async def logged(self) -> list[dict[str, Any]]:
-        """Return the completions, earliest first, with all that is known of them."""
-        listed = (await self.own.get("/burnish/completions")).json()["data"]
-        found = [(await self.own.get(f"/burnish/completions/{each['id']}")).json() for each in listed]
-        return found[::-1]
-
-    async def ratings(self) -> list[dict[str, Any]]:
-        return (await self.own.get("/v1/feedback")).json()["data"]
+        return await logged(self.own)
 
 
 def client(url: str) -> Any:
@@ -67,10 +61,8 @@ def client(url: str) -> Any:
 @asynccontextmanager
 async def talk(tmp_path: Path, *scripts: Script, **flags: Any) -> AsyncIterator[Talk]:
     async with (
-        upstream(in_turn(*scripts)) as server,
-        serving(tmp_path, upstream=server.url, **flags) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as own,
-        client(url).aio as sdk,
+        behind(tmp_path, in_turn(*scripts), **flags) as (own, server),
+        client(str(own.base_url)).aio as sdk,
     ):
         yield Talk(sdk, server, own)
 
@@ -148,11 +140,11 @@ async def test_turns_with_tools_are_one_conversation_and_a_typed_rating_rates_th
         assert "".join(parts).startswith("burnish: rated bad with your comment – “A black one.”")
         assert (await talking.send_message("Bye!")).text == "Bye."
         completions = await chat.logged()
-        ratings = await chat.ratings()
+        given = await ratings(chat.own)
     assert looked == ["ü"]
     assert len(completions) == len(chat.server.requests) == 4
     assert len({each["conversation_id"] for each in completions}) == 1
-    assert {each["completion_id"] for each in ratings} == {completions[2]["id"]}
+    assert {each["completion_id"] for each in given} == {completions[2]["id"]}
     assert completions[0]["params"]["tools"][0]["function"]["name"] == "look"
     last = chat.server.requests[-1].json()["contents"]
     assert [part.get("text") for content in last for part in content["parts"] if not part.get("thought")] == [
@@ -185,7 +177,7 @@ async def test_our_answer_to_a_command_is_taken_by_the_client(tmp_path: Path, st
             assert last.candidates[0].finish_reason == "STOP"
         else:
             said = await chat.sdk.models.generate_content(model="m", contents="/rl help")
-    assert said.text.startswith("burnish: rate the answer before")
+    assert said.text.startswith("burnish: rate the last answer")
     assert said.model_version == "m"
     assert said.response_id.startswith("cmpl_")
     assert chat.server.requests == []
@@ -197,7 +189,7 @@ async def test_without_events_our_answer_is_an_array(tmp_path: Path) -> None:
             "/v1beta/models/m:streamGenerateContent", json={"contents": [{"parts": [{"text": "/rl help"}]}]}
         )
     said, last = got.json()
-    assert said["candidates"][0]["content"]["parts"][0]["text"].startswith("burnish: rate the answer before")
+    assert said["candidates"][0]["content"]["parts"][0]["text"].startswith("burnish: rate the last answer")
     assert last["candidates"][0]["finishReason"] == "STOP"
 
 

@@ -12,8 +12,8 @@ import httpx
 import orjson
 import pytest
 
-from tests.support.inprocess import serving
-from tests.support.upstream import Received, Upstream, completion, reply, upstream
+from tests.support.behind import behind
+from tests.support.upstream import Received, Upstream, completion, reply
 
 ASK = {"model": "default", "messages": [{"role": "user", "content": "Hi."}]}
 THEIRS, OURS = "Bearer sk-theirs", "Bearer sk-ours"
@@ -32,12 +32,8 @@ async def before(
         models = orjson.dumps({"data": [{"id": "their-model"}]})
         await reply(models if request.target == "/v1/models" else completion())(request, writer)
 
-    async with (
-        upstream(answer) as server,
-        serving(tmp_path, upstream=server.url, **flags) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as client,
-    ):
-        yield client, server
+    async with behind(tmp_path, answer, **flags) as found:
+        yield found
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/embeddings"])

@@ -17,6 +17,7 @@ import pytest
 from anthropic import AsyncAnthropic
 
 from tests.support.anthropic_wire import Block, message, message_events, text, thinking, tool_use
+from tests.support.behind import logged, ratings
 from tests.support.inprocess import serving
 from tests.support.upstream import Received, Upstream, reply, stream, upstream
 
@@ -66,11 +67,7 @@ class World:
             return await stream.get_final_message()
 
     async def logged(self) -> list[dict[str, Any]]:
-        """All completions that the log has, first one first."""
-        listed = (await self.http.get("/burnish/completions")).json()["data"]
-        return [
-            (await self.http.get(f"/burnish/completions/{each['id']}")).json() for each in reversed(listed)
-        ]
+        return await logged(self.http)
 
     def sent(self) -> list[list[dict[str, Any]]]:
         """The messages of each completion that the server was asked for."""
@@ -167,9 +164,9 @@ async def test_a_rating_typed_in_the_chat_is_answered_here_and_leaves_the_histor
         assert (rated.stop_reason, rated.role, rated.id[:4]) == ("end_turn", "assistant", "msg_")
         history += [{"role": "assistant", "content": rated.content}, user("Third?")]
         await here.ask(history, streamed)
-        ratings = (await here.http.get("/v1/feedback")).json()["data"]
+        given = await ratings(here.http)
         records = await here.logged()
-    assert [rating["completion_id"] for rating in ratings] == [records[1]["id"]]
+    assert [rating["completion_id"] for rating in given] == [records[1]["id"]]
     assert [len(messages) for messages in here.sent()] == [1, 3, 5]
     assert "/rl" not in str(here.sent())
     assert here.sent()[-1][-1] == user("Third?")

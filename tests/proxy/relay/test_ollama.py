@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import ollama
 import orjson
 import pytest
 
+from tests.support.behind import behind, logged, ratings
 from tests.support.inprocess import serving
-from tests.support.upstream import Received, Script, Upstream, in_turn, reply, stream, upstream
+from tests.support.upstream import Received, Script, Upstream, in_turn, reply, stream
 
 END = {"done": True, "done_reason": "stop", "total_duration": 9, "prompt_eval_count": 5, "eval_count": 2}
 NDJSON = "application/x-ndjson"
@@ -34,31 +36,21 @@ def lines(*messages: dict[str, Any]) -> list[bytes]:
     return [part + b"\n" for part in (*parts, says(""))]
 
 
+@dataclass
 class Talk:
-    """The client, what is behind burnish, and a look into the log."""
-
-    def __init__(self, sdk: ollama.AsyncClient, server: Upstream, own: httpx.AsyncClient) -> None:
-        self.sdk = sdk
-        self.server = server
-        self.own = own
+    sdk: ollama.AsyncClient
+    server: Upstream
+    own: httpx.AsyncClient
 
     async def logged(self) -> list[dict[str, Any]]:
-        """Return the completions, earliest first, with all that is known of them."""
-        listed = (await self.own.get("/burnish/completions")).json()["data"]
-        found = [(await self.own.get(f"/burnish/completions/{each['id']}")).json() for each in listed]
-        return found[::-1]
-
-    async def ratings(self) -> list[dict[str, Any]]:
-        return (await self.own.get("/v1/feedback")).json()["data"]
+        return await logged(self.own)
 
 
 @asynccontextmanager
 async def talk(tmp_path: Path, *scripts: Script, **flags: Any) -> AsyncIterator[Talk]:
     async with (
-        upstream(in_turn(*scripts)) as server,
-        serving(tmp_path, upstream=server.url, **flags) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as own,
-        ollama.AsyncClient(host=url, trust_env=False) as sdk,
+        behind(tmp_path, in_turn(*scripts), **flags) as (own, server),
+        ollama.AsyncClient(host=str(own.base_url), trust_env=False) as sdk,
     ):
         yield Talk(sdk, server, own)
 
@@ -139,7 +131,7 @@ async def test_turns_with_tools_are_one_conversation_and_a_typed_rating_rates_th
         assert (await say("/rl good")).startswith("burnish: rated good – “A cat.”")
         assert await say("Which colour?") == "A black one."
         completions = await chat.logged()
-        (rating,) = await chat.ratings()
+        (rating,) = await ratings(chat.own)
     assert len({each["conversation_id"] for each in completions}) == 1
     assert rating["completion_id"] == completions[1]["id"]
     seen = chat.server.requests[-1].json()["messages"]
@@ -178,7 +170,7 @@ async def test_our_answer_to_a_command_is_taken_by_the_client(tmp_path: Path, st
         got = await chat.sdk.generate("m", "/rl help", stream=streamed)
         generated = "".join([part.response async for part in got]) if streamed else got.response
     assert said == generated
-    assert said.startswith("burnish: rate the answer before")
+    assert said.startswith("burnish: rate the last answer")
     assert chat.server.requests == []
 
 

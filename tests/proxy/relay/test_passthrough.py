@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,8 @@ from openai import AsyncOpenAI
 
 from burnish.proxy.relay.passthrough_record import ENDS_BYTES, Ends
 from tests.proxy.observe.scrapes import scrape
-from tests.support.inprocess import serving
-from tests.support.upstream import Script, reply, upstream
+from tests.support.behind import behind
+from tests.support.upstream import reply
 
 VECTOR = [0.25] * 3000
 SECRET = "nobody must find this"
@@ -30,16 +28,6 @@ def embedding(usage: dict[str, Any] | None, *, usage_first: bool = False) -> byt
     if usage is None:
         return orjson.dumps(data)
     return orjson.dumps({"usage": usage, **data} if usage_first else {**data, "usage": usage})
-
-
-@asynccontextmanager
-async def burnish(tmp_path: Path, script: Script, **flags: Any) -> AsyncIterator[httpx.AsyncClient]:
-    async with (
-        upstream(script) as server,
-        serving(tmp_path, upstream=server.url, **flags) as (url, _),
-        httpx.AsyncClient(base_url=url) as client,
-    ):
-        yield client
 
 
 async def passed(client: httpx.AsyncClient) -> list[dict[str, Any]]:
@@ -57,7 +45,7 @@ async def test_an_embedding_is_logged_with_its_tokens(
     content = embedding(USAGE, usage_first=usage_first)
     headers = "content-type: application/json\r\n" + ("content-encoding: gzip\r\n" if packed else "")
     said = gzip.compress(content) if packed else content
-    async with burnish(tmp_path, reply(said, headers=headers)) as client:
+    async with behind(tmp_path, reply(said, headers=headers)) as (client, _):
         openai = AsyncOpenAI(
             base_url=f"{client.base_url}/v1", api_key="-", default_headers={"x-burnish-user": "ann"}
         )
@@ -97,7 +85,7 @@ async def test_audio_files_and_batches_are_logged_and_what_only_looks_is_not(tmp
     words = orjson.dumps(
         {"text": SECRET, "usage": {"type": "tokens", "input_tokens": 14, "output_tokens": 45}}
     )
-    async with burnish(tmp_path, reply(words)) as client:
+    async with behind(tmp_path, reply(words)) as (client, _):
         openai = AsyncOpenAI(base_url=f"{client.base_url}/v1", api_key="-")
         sound = b"\0\xff" * 100_000
         await openai.audio.transcriptions.create(model="whisper-1", file=("a.wav", sound))
@@ -150,7 +138,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("content", HOSTILE)
 async def test_an_answer_that_says_nonsense_is_logged_without_tokens(tmp_path: Path, content: bytes) -> None:
-    async with burnish(tmp_path, reply(content)) as client:
+    async with behind(tmp_path, reply(content)) as (client, _):
         odd = b'{"model": "\\ud800", "input": "\\"model\\": \\"no\\""}'
         assert (await client.post("/v1/embeddings?model", content=odd)).content == content
         (record,) = await passed(client)
@@ -161,7 +149,7 @@ async def test_an_answer_that_says_nonsense_is_logged_without_tokens(tmp_path: P
     "content", [gzip.compress(b" " * 2**26), b"no gzip at all", b""], ids=["bomb", "none", "empty"]
 )
 async def test_a_compressed_answer_that_cannot_be_read_is_passed_on(tmp_path: Path, content: bytes) -> None:
-    async with burnish(tmp_path, reply(content, headers="content-encoding: gzip\r\n")) as client:
+    async with behind(tmp_path, reply(content, headers="content-encoding: gzip\r\n")) as (client, _):
         async with client.stream("POST", "/v1/embeddings", json={}) as answer:
             assert b"".join([part async for part in answer.aiter_raw()]) == content
         (record,) = await passed(client)
@@ -183,7 +171,7 @@ async def test_what_went_wrong_is_logged(tmp_path: Path) -> None:
         else:
             await reply(b"no", status="429 Too Many Requests")(request, writer)
 
-    async with burnish(tmp_path, script, first_byte_timeout_s=0.3) as client:
+    async with behind(tmp_path, script, first_byte_timeout_s=0.3) as (client, _):
         assert (await client.post("/v1/busy", content=b"x")).status_code == 429
         with pytest.raises(httpx.RemoteProtocolError):
             await client.post("/v1/cut", content=b"x")
@@ -196,7 +184,7 @@ async def test_what_went_wrong_is_logged(tmp_path: Path) -> None:
 
 
 async def test_a_count_of_tokens_is_logged_as_no_completion(tmp_path: Path) -> None:
-    async with burnish(tmp_path, reply(b'{"input_tokens": 3}')) as client:
+    async with behind(tmp_path, reply(b'{"input_tokens": 3}')) as (client, _):
         ask = {"model": "claude", "messages": [{"role": "user", "content": SECRET}]}
         await client.post("/v1/messages/count_tokens", json=ask)
         (record,) = await passed(client)
@@ -205,7 +193,7 @@ async def test_a_count_of_tokens_is_logged_as_no_completion(tmp_path: Path) -> N
 
 
 async def test_who_is_forgotten_leaves_nothing_of_it_either(tmp_path: Path) -> None:
-    async with burnish(tmp_path, reply(b"{}")) as client:
+    async with behind(tmp_path, reply(b"{}")) as (client, _):
         for user in ("ann", "ben", "ann"):
             await client.post(
                 "/v1/embeddings", json={"model": f"of-{user}"}, headers={"x-burnish-user": user}

@@ -15,6 +15,7 @@ import orjson
 import pytest
 
 from burnish.proxy.surfaces import Responses
+from tests.support.behind import behind, logged, ratings
 from tests.support.inprocess import serving
 from tests.support.responses import Item, call, events, message, reasoning, response
 from tests.support.upstream import Received, Upstream, reply, stream, upstream
@@ -59,25 +60,18 @@ class World:
         return [request.json() for request in self.server.requests]
 
     async def log(self) -> list[dict[str, Any]]:
-        """All completions, earliest first, with their contexts."""
-        listed = (await self.http.get("/burnish/completions")).json()["data"]
-        return [
-            (await self.http.get(f"/burnish/completions/{each['id']}")).json() for each in reversed(listed)
-        ]
+        return await logged(self.http)
 
     async def ratings(self) -> list[tuple[str, float]]:
-        given = (await self.http.get("/v1/feedback")).json()["data"]
-        return [(each["completion_id"], each["reward"]) for each in reversed(given)]
+        return [(each["completion_id"], each["reward"]) for each in reversed(await ratings(self.http))]
 
 
 @asynccontextmanager
 async def world(tmp_path: Path, *says: list[Item], **flags: Any) -> AsyncIterator[World]:
     model = Model(list(says))
     async with (
-        upstream(model) as server,
-        serving(tmp_path, upstream=server.url, **flags) as (url, _),
-        openai.AsyncOpenAI(base_url=url + "/v1", api_key="x", max_retries=0) as client,
-        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+        behind(tmp_path, model, **flags) as (http, server),
+        openai.AsyncOpenAI(base_url=f"{http.base_url}/v1", api_key="x", max_retries=0) as client,
     ):
         yield World(model, server, client, http)
 
