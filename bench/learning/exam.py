@@ -17,7 +17,6 @@ AT_LENGTH = "Explain in detail, at length: {}"
 LENGTHY_CHARACTERS = 300
 """Beyond this is at length; well within what the tokens of a reply allow."""
 ASKED_AT_LENGTH = 12
-EXAMPLES = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,6 @@ def marked(exam: Exam, wanted: Sequence[Preference]) -> dict[str, Any]:
         ),
         "at_length": _share(len(each) > LENGTHY_CHARACTERS for each in exam.lengthy),
         "users": {each.name: summarise(exam.answers, each.satisfied).joint for each in wanted},
-        "examples": [[each.question, each.answer] for each in exam.answers[:EXAMPLES]],
     }
 
 
