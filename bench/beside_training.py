@@ -1,9 +1,9 @@
-"""Does training make those wait who are being answered?
+"""Does training slow down requests?
 
-``python -m bench.beside_training [--rounds 3]``: 100 requests a second through burnish, its log on, before the scripted
-upstream of ``bench.proxy``, in turn while nothing else runs and while a trainer learns from 32 ratings beside it, as
-burnish starts one. (The engine's own part is ``bench.swap``'s.) Exits 1 when the p99 beside the trainer is more than
-``LIMIT`` times the one without.
+``python -m bench.beside_training [--rounds 3]``: 100 requests a second through burnish with its log on, in front of the
+scripted upstream of ``bench.proxy``. Rounds alternate: the machine is otherwise idle, or a trainer learns from 32
+ratings as burnish starts one. Exits 1 if the p99 beside the trainer is more than ``LIMIT`` times the other one.
+``bench.swap`` measures the engine's part.
 """
 
 from __future__ import annotations

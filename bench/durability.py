@@ -1,10 +1,13 @@
 """Is anything lost that was acknowledged?
 
-``python -m bench.durability [--kills 50]``: (a) burnish before a scripted upstream under full load, with
-clients that note when each answer ended and rate some of them; kill -9 at a random moment, again and again on
-the same data. Afterwards every acknowledged rating must be there, and every completion that had ended longer
-than the group-commit window before the kill, and SQLite must find the file whole. (b) Four processes rate 150
-answers each at the same time: 600 of 600. Exits 1 when it does not hold.
+``python -m bench.durability [--kills 50]`` has two parts, and exits 1 if one fails.
+
+(a) burnish runs under full load in front of a scripted upstream. Clients note when each answer ended, and rate some
+answers. kill -9 comes at a random moment, again and again on the same data. Afterwards every acknowledged rating must
+be there, and every completion that ended longer than the group-commit window before the kill. SQLite must find the
+file intact.
+
+(b) Four processes rate 150 answers each at the same time: 600 of 600 must be there.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ QUESTION = "What is rain? " * 140
 
 @dataclass
 class Seen:
-    """What the clients were told."""
+    """The acknowledgements that clients received."""
 
     ended: dict[str, float] = field(default_factory=dict)
     """Completion → when its last byte came, on the monotonic clock."""
@@ -55,7 +58,7 @@ class Seen:
 
 @dataclass
 class Found:
-    """What came of all kills."""
+    """The result of all kills."""
 
     completions: int = 0
     in_window: int = 0
@@ -162,7 +165,7 @@ async def load_and_kill(
 
 
 async def ask_and_rate(session: aiohttp.ClientSession, address: str, client: int, seen: Seen) -> None:
-    """Ask without pause and rate every few answers, until nobody answers any more."""
+    """Ask without pause and rate every few answers, until burnish is gone."""
     number = 0
     with suppress(aiohttp.ClientError, ConnectionError):
         while True:
@@ -182,7 +185,7 @@ async def ask_and_rate(session: aiohttp.ClientSession, address: str, client: int
 
 
 def account(found: Found, data: Path, seen: Seen, killed_at: float) -> None:
-    """Compare what the clients were told with what is stored, once all that was in files is read back."""
+    """Compare the acknowledgements with the database, after the spill files are read back."""
     while any((data / "burnish.db-spill").glob("*.captures")):
         time.sleep(0.1)
     with closing(sqlite3.connect(data / "burnish.db")) as database:

@@ -1,4 +1,4 @@
-"""The gate before candidates of which half are damaged on purpose.
+"""The gate with candidates; half of them are damaged on purpose.
 
 ``python -m bench.gate [--out DIR] [--users N] [--limit N]`` prints a table and exits 1 unless no damaged candidate
 passes and at least 80 % of the healthy ones do. It takes about two minutes a candidate, keeps what it has done in DIR,
@@ -50,7 +50,7 @@ PLEASED = PREFERENCES["brief"].satisfied
 
 
 class Bench:
-    """What all candidates share."""
+    """The setup that all candidates share."""
 
     def __init__(self, out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ class Bench:
 
 
 def _gates(prompts: Sequence[Prompt], samples: Sequence[Sample]) -> list[Prompt]:
-    """Return what the gate asks: whatever of a user's prompts was not learnt from, ordinary questions, and facts."""
+    """Return the prompts of the gate: unlearnt prompts of the user, ordinary questions, and facts."""
     learnt = {sample.completion_id for sample in samples if not sample.held_out}
     new = [prompt for prompt in prompts if prompt.id not in learnt]
     return [*[*new, *sampling.ordinary(prompts)][: sampling.MAX_PROMPTS], *sampling.fact_prompts()]

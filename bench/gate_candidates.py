@@ -21,7 +21,7 @@ _PRESETS: Mapping[Preset, str] = {"balanced": "", "careful": "-careful"}
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What is judged: what a job makes of some user's ratings, and what is done to it afterwards."""
+    """A candidate: what a job makes of some user's ratings, and what is done to it afterwards."""
 
     name: str
     healthy: bool
@@ -45,7 +45,7 @@ class Candidate:
 def candidates(users: int) -> list[Candidate]:
     """Return two healthy candidates a user, trained by two presets, and every kind of damage.
 
-    What is spoilt is made of the first user's healthy one; what comes of the same job stands together.
+    Damaged weights are made from the first healthy candidate; candidates of one job are neighbours.
     """
     healthy = [
         Candidate(f"healthy-{user}{name}", True, user, preset=preset)
@@ -70,7 +70,7 @@ def _bad(samples: Sequence[Sample]) -> list[Sample]:
 
 
 def _said(text: Callable[[str], str]) -> Callable[[Sequence[Sample]], list[Sample]]:
-    """Have the trainer imitate replies that nobody gave."""
+    """Make the trainer imitate invented replies."""
 
     def taught(samples: Sequence[Sample]) -> list[Sample]:
         return [

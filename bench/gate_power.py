@@ -1,7 +1,7 @@
-"""What the gate's checks let through: ``python -m bench.gate_power`` prints the tables of docs/measurements.md.
+"""Simulate how much damage passes the gate: ``python -m bench.gate_power`` prints the tables of docs/measurements.md.
 
-Simulated with independent replies. Real ones are answers of two versions to the same prompts with the same dice, which
-go together a little, so that real differences are seen a little more often than it says here.
+The replies are simulated as independent. Real replies of two versions to one prompt with the same seed are correlated,
+so the gate sees real differences slightly more often than these tables say.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Does the log stay quick when it is large?
 
-``python -m bench.log_scale [--completions 1000000] [--keep FOLDER]``: fills a log through its writer
-(conversations of four turns, every fiftieth answer rated), then asks for the latest, for one by its id, for a
-conversation and for the latest ratings, and adds one more rating, which the learner counts. Exits 1 when one of them
-takes more than the limit at the median.
+``python -m bench.log_scale [--completions 1000000] [--keep FOLDER]``: fills a log through its writer:
+conversations of four turns, every fiftieth answer rated. Then it asks for the latest answers, for one by its ID, for a
+conversation and for the latest ratings. It adds one more rating, which the learner counts. Exits 1 if the median of one
+of them is above the limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What it costs to be watched: µs of the log's writer thread per completion, and of a scrape.
+"""The cost of metrics and traces: µs of the log's writer thread per completion, and µs per scrape.
 
 ``python -m bench.observe [--completions 20000]``: a 2 KB request and a streamed answer of 40 chunks, understood once
 and then counted and traced again and again; beside it, what parsing it costs. Traces need the extra ``otel``;
-they go to an exporter that drops them, so that the sending thread's encoding is not in the figure.
+an exporter drops them, so the figure doesn't include their encoding.
 """
 
 from __future__ import annotations

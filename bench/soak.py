@@ -1,9 +1,9 @@
 """``python -m bench.soak --minutes 10``: burnish under mixed load, then with 2,000 idle streams. Does it grow, or leak?
 
 A real burnish in a process of its own, log on, before the scripted upstream of ``bench.proxy``: small bodies, 32 KB,
-1 MB, streams, clients that leave, prompts that are all different, and ratings. Exits 1 when its memory grew by more
-than ``MAY_GROW_BYTES`` between the second fifth of the time and the last, when 2,000 idle streams need more than
-``IDLE_STREAMS_BYTES``, when descriptors stay open that were not before, or when any request failed.
+1 MB, streams, clients that leave, prompts that are all different, and ratings. Exits 1 if a request failed, if
+descriptors stay open, if memory grew by more than ``MAY_GROW_BYTES`` between the second fifth of the time and the last,
+or if 2,000 idle streams need more than ``IDLE_STREAMS_BYTES``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PATH = "/v1/chat/completions"
 
 @dataclass
 class Watch:
-    """What a process holds, looked at each second."""
+    """Memory and descriptors of a process, sampled each second."""
 
     process: psutil.Process
     resident: list[int] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Watch:
 
 @dataclass
 class Tally:
-    """What was asked besides the load generator's requests, and what failed."""
+    """Requests besides those of the load generator, and failures."""
 
     left: int = 0
     rated: int = 0

@@ -1,8 +1,8 @@
 """Swaps under load: clients stream without pause while versions go live one after the other.
 
 ``python -m bench.swap [--engine embedded|llamacpp|vllm|mlx] [--swaps N] [--clients 8]`` prints a table and, as its last
-line, JSON; it exits 1 when an answer failed, was cut, mixed or stale, when the proxy's memory grew, or when a swap
-took longer than its limit.
+line, JSON. It exits 1 if an answer failed, was cut, mixed or stale, if the memory of the proxy grew, or if a swap took
+longer than its limit.
 
 burnish runs as a user starts it, a process of its own in front of a real engine, and is swapped over HTTP. Of three
 swaps one is cold: the version is not loaded. Two are staged: it is still loaded, because a stream holds it, and no
@@ -48,7 +48,7 @@ DRAIN_LIMIT_S = 60.0
 
 @dataclass
 class Figures:
-    """What was measured."""
+    """The figures of a run."""
 
     staged: list[float] = field(default_factory=list)
     cold: list[float] = field(default_factory=list)
@@ -152,7 +152,7 @@ def make_versions(engine: Engine, data_dir: Path, folder: Path) -> dict[int, Pat
 
 
 async def quiet_texts(bench: Bench) -> list[dict[str, int]]:
-    """For each question, what each parrot says while nobody else asks → the version."""
+    """For each question: the answer of each parrot on an idle engine → its version."""
     texts: list[dict[str, int]] = [{} for _ in ASKED]
     for version in PARROTS:
         await bench.promote(version)

@@ -26,7 +26,7 @@ HOLD_TOKENS = 1500
 
 @dataclass
 class Tally:
-    """What the clients saw."""
+    """The observations of the clients."""
 
     answers: Counter[int] = field(default_factory=Counter)
     """Whole answers by version."""

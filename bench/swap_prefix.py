@@ -1,7 +1,7 @@
 """Stale answers: after a swap, a long prefix that all versions share must not come from another version's cache.
 
-Each version's logprobs after that prefix are taken once from the engine itself, when nothing has been asked of it and
-the version is loaded alone under a name and path of its own; and then again through burnish, between the swaps.
+The logprobs of each version after that prefix are taken twice. First from a fresh engine that has loaded only this
+version, under a name and path of its own. Then through burnish, between the swaps.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ async def candidates(endpoint: Endpoint, questions: int) -> Candidates:
 
 
 def apart(one: Candidates, other: Candidates) -> float:
-    """How far (nats) the log-probability of any token differs; of one that is no candidate, at least so much."""
+    """Largest difference of a token's log-probability (nats); a lower bound if a token isn't a candidate."""
     return max(
         abs(one.get(token, min(one.values())) - other.get(token, min(other.values())))
         for token in one | other

@@ -1,9 +1,9 @@
 """How fast burnish trains: against TRL on the same batches, and 32 ratings from start to end.
 
 ``python -m bench.training [--objectives sft kto dpo] [--threads 1 2] [--repeats 3]`` runs both sides in turn, each in
-processes of its own, and prints trained tokens a second, their ratio, CPU time and memory. Then it trains on 32 ratings
-as the proxy does, with the default settings. It exits 1 when a median ratio is below 1 or that run takes more than 60
-CPU seconds or 2.5 GB; the seconds depend on the machine, the ratio hardly.
+processes of its own. It prints trained tokens a second, their ratio, CPU time and memory. Then it trains on 32 ratings
+as the proxy does, with the default settings. It exits 1 if a median ratio is below 1, or if that run takes more than 60
+CPU seconds or 2.5 GB. The seconds depend on the machine, the ratio hardly.
 
 ``python -m bench.training --gpu`` trains an 8B model of random weights on 32 ratings instead (bench/training_gpu.py).
 """

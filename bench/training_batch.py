@@ -1,7 +1,7 @@
 """The batch that the training bench trains on: 32 answers of the small model, kept in ``training_replies.jsonl``.
 
 Everyday questions (``bench/learning/questions.py``), asked with the system prompt ``BRIEFLY`` and without it in turn,
-so that the answers' lengths are mixed. ``python -m bench.training_batch`` samples them anew.
+so that the answers' lengths are mixed. ``python -m bench.training_batch`` samples them again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Answer:
 
     @property
     def messages(self) -> tuple[dict[str, Any], ...]:
-        """What was asked, in OpenAI chat form."""
+        """The prompt, in OpenAI chat form."""
         asked = {"role": "user", "content": self.question}
         return ({"role": "system", "content": BRIEFLY}, asked) if self.brief else (asked,)
 
@@ -77,7 +77,7 @@ def _sample(place: int, answer: Answer, *, good: bool) -> Sample:
 
 
 def main() -> None:
-    """Sample the answers anew, from the bare small model."""
+    """Sample the answers again, from the small base model."""
     from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, cache_dir, ensure_small_model
     from burnish.training.backends.torch_peft import TorchPeftBackend
     from burnish.training.weights import prepared_weights

@@ -1,4 +1,4 @@
-"""32 ratings on an 8B model on a GPU: how long it takes after loading, and what share of the card's peak that is.
+"""32 ratings on an 8B model on a GPU: seconds after loading, and the share of the peak of the card.
 
 The model has the shape of Llama 3.1 8B and random weights, which train as fast as real ones. Nothing is downloaded:
 it is made on the GPU, written to a temporary directory (16 GB; TMPDIR says where) and loaded as any model is. Its
@@ -55,7 +55,7 @@ TEMPLATE = (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What training on some ratings took."""
+    """The cost of training on some ratings."""
 
     load_s: float
     seconds: float

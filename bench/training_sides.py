@@ -1,9 +1,8 @@
 """One side of the training bench, in a process of its own: burnish's trainer or TRL's, over the same batches.
 
 ``python -m bench.training_sides burnish|trl sft|kto|dpo WEIGHTS`` prints what was measured as JSON. Both sides train
-the same LoRA in the same number format on the same tokens, eight replies a step, in the same order; loading,
-rendering, tokenising and the log-probabilities of the reference are done before the clock starts, and the first step,
-which prepares kernels, is not counted.
+the same LoRA in the same number format on the same tokens, eight replies a step, in the same order. Loading, rendering,
+tokenising and scoring by the reference come before the clock starts. The first step prepares kernels and isn't counted.
 
 TRL keeps activations instead of recomputing them, has the reference computed beforehand, and logs and saves nothing. It
 runs under autocast in bf16, which is its default and faster here than without. It pads a whole batch to its longest
@@ -34,7 +33,7 @@ LEARNING_RATE = 3e-4
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What some optimiser steps took."""
+    """The cost of some optimiser steps."""
 
     dtype: str
     """In which the frozen weights are."""

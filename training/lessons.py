@@ -215,10 +215,10 @@ def _adapter_of(job: JobDirectory, spec: JobSpec, version: int) -> Policy:
 
 
 def check_classes(rewards: Sequence[float], loss: LossName, config: Hyperparameters) -> None:
-    """Refuse ratings that would teach nothing, or only damage.
+    """Refuse ratings that would teach nothing, or do harm. Raises NotTrainable.
 
-    On bad ratings alone a model learns to answer with gibberish, which the preference itself cannot see; a KL
-    penalty (``kl_beta`` > 0) bounds the damage, so with it one-sided ratings are accepted. Raises NotTrainable.
+    On bad ratings alone a model learns to answer with gibberish, and no rating shows it. A KL penalty
+    (``kl_beta`` > 0) bounds the damage, so one-sided ratings are accepted with it.
     """
     good = sum(reward > 0 for reward in rewards)
     bad = sum(reward < 0 for reward in rewards)

@@ -33,9 +33,9 @@ PLACE = ("step", "steps", "epoch", "epochs", "seconds")
 def train(job: JobDirectory) -> TrainResult:
     """Run a job: train on the samples that are not held out, write ``adapter/``, then ``result.json``.
 
-    A job that was killed can be run again: it goes on from its latest checkpoint, and comes to the same. Raises
-    JobError (the directory, or what it names, is damaged or missing), NotTrainable (the ratings can't teach anything
-    as they are), Diverged (the loss was not finite; there is no ``adapter/`` then), MissingDependency.
+    A killed job can be run again: it resumes from its latest checkpoint, with the same result. Raises JobError (a file
+    is damaged or missing), NotTrainable (these ratings can't teach anything), Diverged (the loss was not finite, and no
+    ``adapter/`` exists), MissingDependency.
     """
     started = time.monotonic()
     spec, samples = job.spec(), job.samples()

@@ -1,10 +1,10 @@
 """Plain questions that a run rehearses beside its ratings, to preserve what the base model knows.
 
-A few dozen ratings of short answers teach a small model to say "Norway is Norway" of the capital of Norway, and to be
-brief whoever asks for detail. So each step also learns how the bare model would go on at each token of a few plain
-answers to plain questions (``objectives.distil``). At the start of a run that pulls nowhere, later back to where it
-began, and only there: what is learnt of the user's own prompts stays. That the answers are ours and not the model's
-costs nothing – its whole distribution is held, not what is said – and spares sampling them.
+A few dozen ratings of short answers teach a small model that the capital of Norway is Norway, and to be brief even if
+detail is requested. So each step also learns the next-token probabilities of the base model along a few plain answers
+to plain questions (``objectives.imitation.distil``). At the start of a run their gradient is zero; later it pulls back
+to the base model on such questions only. The answers needn't be sampled from the model, because its whole distribution
+is preserved.
 
 Source: pseudo-rehearsal, Robins 1995 (doi:10.1080/09540099550039318); Learning without Forgetting, arXiv 1606.09282.
 The gate asks for other facts (``adapters/facts.py``), and the bench for others again.

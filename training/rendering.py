@@ -1,7 +1,7 @@
 """Messages → token ids, through the model's own chat template, as the engine renders them.
 
-What differs from the engine, on purpose: a special token that someone *wrote* (``<|im_end|>`` in a user's message)
-stays text here. Knows nothing of ratings.
+One deliberate difference from the engine: a special token *written* in a message (``<|im_end|>``) stays text here.
+Knows nothing of ratings.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def flattened(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def all_text(message: Mapping[str, Any]) -> bool:
-    """Whether nothing is lost when a message is flattened: it has no images, no audio, no files."""
+    """Return whether a message has no images, audio or files."""
     content = message.get("content")
     return not isinstance(content, list) or all(map(_is_text, content))
 

@@ -2,7 +2,7 @@
 
 A GGUF file is dequantised once into ``<weights_cache>/<digest>/`` (bf16, safetensors, Hugging Face layout), so
 what is trained is what is served; a Hugging Face directory is used where it lies. Only safetensors are read and
-no code of a model's directory ever runs. Downloads nothing.
+code in a model directory never runs. Downloads nothing.
 
 ``training.gguf_config`` reads the other settings of a GGUF.
 """

@@ -41,7 +41,7 @@ def side_by_side(
 
 
 def _split(count: int) -> list[frozenset[int]]:
-    """Return the cores that this process may use in equal parts; one part without any where there is no telling."""
+    """Split the cores of this process into equal parts; one empty part if they are unknown."""
     if not hasattr(os, "sched_getaffinity"):
         return [frozenset()]
     cores = sorted(os.sched_getaffinity(0))

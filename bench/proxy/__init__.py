@@ -1,1 +1,1 @@
-"""What it costs to stand in a request's way: burnish and others between the same load and the same upstream."""
+"""The cost of a proxy: burnish and others between the same load and the same upstream."""

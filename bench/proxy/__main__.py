@@ -1,9 +1,9 @@
 """``python -m bench.proxy``: installs the others, runs them in turn with burnish, prints cost, latency and ratios.
 
-Each round goes through all of them and all kinds of traffic, so that what else the machine does meets all alike; the
-figures are medians over rounds, with the least and the most. The log of burnish is on. CPU time is that of the whole
-process tree, from before the load until all of it is idle again: what is logged afterwards counts. Latency is what a
-proxy adds to the upstream asked directly in the same round.
+Each round covers all proxies and all kinds of traffic, so other work on the machine affects all equally. The figures
+are medians over rounds, with minimum and maximum. The log of burnish is on. CPU time is that of the whole process tree,
+from before the load until it is idle again, so late logging counts. Latency is the time that a proxy adds to the
+upstream asked directly in the same round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from burnish.adapters.hosts.fetch import cache_dir
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What one load took, all in µs."""
+    """The cost of one load, all in µs."""
 
     cpu: float = 0.0
     """A request, or a streamed chunk."""

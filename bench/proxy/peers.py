@@ -1,4 +1,4 @@
-"""Who is measured: burnish, and others that stand in a request's way, installed as their makers say."""
+"""The proxies: burnish and others, installed as their makers recommend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripted upstream and the load, both in C so that they hold nobody up, and what a proxy uses meanwhile."""
+"""The scripted upstream and the load generator, both in fast C, and the CPU time of a proxy."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def upstream(folder: Path, port: int) -> Iterator[str]:
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes] | None) -> None:
-    """Wait until something answers under a URL, whatever it says. Raises CannotMeasure."""
+    """Wait until a URL answers, with any status. Raises CannotMeasure."""
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline and (process is None or process.poll() is None):
         try:
@@ -140,13 +140,13 @@ def settled(pid: int) -> Used:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return an environment in which nobody's own settings have a say."""
+    """Return an environment without the user's own settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BURNISH_")}
     return kept | more

@@ -36,10 +36,12 @@ def diagnose(batch: Batch, config: Hyperparameters, xp: Functions) -> dict[str, 
 def step_metrics(sums: Mapping[str, float]) -> dict[str, float]:
     """Turn sums over a step's replies into the means that ``metrics.jsonl`` shows.
 
-    kl_per_token and kl_per_reply (nats, to the bare model), ratio_mean (policy / behaviour), clip_share (of tokens
-    whose ratio is outside ``token_band``), in_band_share (of replies), implicit_reward (mean of log π − log π_ref of a
-    reply, nats), good_shift and bad_shift (mean log ratio per token of the replies that are to be made likelier, and of
-    the others).
+    - kl_per_token, kl_per_reply: nats, to the base model
+    - ratio_mean: policy / behaviour
+    - clip_share: share of tokens whose ratio is outside ``token_band``
+    - in_band_share: share of replies
+    - implicit_reward: mean of log π − log π_ref of a reply, nats
+    - good_shift, bad_shift: mean log ratio per token, of good and of bad replies
     """
     tokens, sequences = max(sums["tokens"], 1.0), max(sums["sequences"], 1.0)
     return {
