@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,10 @@ from hypothesis import strategies as st
 
 from burnish.proxy.errors import InvalidRequest
 from burnish.proxy.surfaces import SURFACES
+from burnish.proxy.surfaces.lenient import loads_storable
 from burnish.proxy.translation import TRANSLATIONS
+from tests.support.chance import Chance, write
+from tests.support.formats import FORMATS
 
 Json = dict[str, Any]
 
@@ -331,73 +335,27 @@ anything: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-parts = st.fixed_dictionaries(
-    {
-        "type": st.sampled_from(
-            ["image", "input_image", "document", "tool_result", "tool_use", "new", "input_file"]
-        )
+ODD: dict[str, Callable[[Any], Json]] = {
+    "messages": lambda odd: {"tools": odd, "output_config": odd, "tool_choice": odd},
+    "responses": lambda odd: {"tools": odd, "text": odd, "reasoning": odd, "tool_choice": odd},
+    "ollama_chat": lambda odd: {"tools": odd, "options": odd, "format": odd, "think": odd},
+    "gemini": lambda odd: {
+        "tools": [{"functionDeclarations": odd}],
+        "toolConfig": {"functionCallingConfig": odd},
+        "generationConfig": {"responseMimeType": "application/json", "responseSchema": odd, "topK": odd},
     },
-    optional={
-        name: anything for name in ("source", "content", "tool_use_id", "id", "name", "input", "image_url")
-    },
-) | st.text(max_size=5).map(text)
-contents = st.text(max_size=5) | st.lists(parts, max_size=3)
-roles = st.sampled_from(["user", "assistant", "system"])
-said_things = st.lists(st.fixed_dictionaries({"role": roles, "content": contents}), max_size=4)
-items = st.fixed_dictionaries(
-    {"type": st.sampled_from(["reasoning", "function_call", "shell_call", "function_call_output", "new"])},
-    optional={name: anything for name in ("call_id", "name", "arguments", "output", "summary", "action")},
-)
+}
+"""Members of a request that may hold anything."""
 
 
-of_ollama = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant", "tool", "system"])},
-    optional={name: anything for name in ("content", "images", "thinking", "tool_calls", "tool_name")},
-)
-of_google = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "model", "function"])},
-    optional={
-        "parts": st.lists(
-            st.dictionaries(
-                st.sampled_from(
-                    ["text", "thought", "functionCall", "functionResponse", "inlineData", "fileData"]
-                ),
-                anything | st.fixed_dictionaries({"mimeType": st.just("audio/wav"), "data": anything}),
-                max_size=2,
-            ),
-            max_size=3,
-        )
-    },
-)
-
-
-responses_items = st.lists(said_things.filter(bool).map(lambda said: said[0]) | items, max_size=4)
-
-
-@given(
-    said_things,
-    responses_items,
-    st.lists(of_ollama, min_size=1, max_size=4),
-    st.lists(of_google, max_size=4),
-    anything,
-)
-def test_whatever_is_asked_is_chat(
-    said: list[Json], input: list[Json], told: list[Json], contents: list[Json], odd: Any
-) -> None:
-    tools = odd if isinstance(odd, list) else [odd]
-    for asked in (
-        messages(*said, tools=tools, output_config=odd, tool_choice=odd),
-        responses(*input, tools=tools, text=odd, reasoning=odd, tool_choice=odd),
-        as_chat("ollama_chat", messages=told, tools=tools, options=odd, format=odd, think=odd),
-        gemini(
-            *contents,
-            tools=[{"functionDeclarations": tools}],
-            toolConfig={"functionCallingConfig": odd},
-            generationConfig={"responseMimeType": "application/json", "responseSchema": odd, "topK": odd},
-        ),
-    ):
-        for at, message in enumerate(asked["messages"]):
-            assert message["role"] in ("system", "user", "assistant", "tool")
-            assert message["role"] != "system" or at == 0
-            assert message["role"] == "user" or isinstance(message["content"], str | None)
-        assert all(tool["type"] == "function" for tool in asked.get("tools", ()))
+@pytest.mark.parametrize("name", ODD)
+@given(seed=st.integers(0), odd=anything | st.lists(anything))
+def test_whatever_is_asked_is_chat(name: str, seed: int, odd: Any) -> None:
+    chance = Chance(seed)
+    body = loads_storable(write(FORMATS[name].request(chance, False), chance))
+    asked = as_chat(name, **body | (ODD[name](odd) if chance.maybe() else {}))
+    for at, message in enumerate(asked["messages"]):
+        assert message["role"] in ("system", "user", "assistant", "tool")
+        assert message["role"] != "system" or at == 0
+        assert message["role"] == "user" or isinstance(message["content"], str | None)
+    assert all(tool["type"] == "function" for tool in asked.get("tools", ()))
