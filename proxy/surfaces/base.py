@@ -70,7 +70,7 @@ class Surface(Protocol):
         ...
 
     def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
-        """Append a text to the system prompt; None if there is no place for it."""
+        """Append a text to the system prompt; None if the body has no place for one."""
         ...
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:

@@ -82,7 +82,7 @@ class Gemini:
 
     @classmethod
     def at(cls, path: str, query: bytes = b"") -> Gemini | None:
-        """Return the surface of a path; None if it isn't one of Gemini's."""
+        """Return the surface of a path; None if it isn't a Gemini path."""
         found = PATH.fullmatch(path)
         if found is None:
             return None

@@ -101,7 +101,7 @@ def tools_of(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _human(parts: Sequence[Part], role: str) -> list[dict[str, Any]]:
-    """Return the messages of a user's content, or of function results.
+    """Return the messages of a content from a user, or with function results.
 
     Parts next to a result belong to it (a file that was read), so they can't be a command.
     """

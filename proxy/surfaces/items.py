@@ -116,7 +116,7 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_assistant(items: Sequence[Item]) -> Message:
-    """Return the one message of a response's items."""
+    """Merge the items of one response into a message."""
     parts: list[dict[str, Any]] = []
     thoughts: list[str] = []
     calls: list[dict[str, Any]] = []

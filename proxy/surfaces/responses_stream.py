@@ -19,7 +19,7 @@ BLANK_LINES = 64
 
 
 class Text(NamedTuple):
-    """Where a text that arrives in pieces belongs in an item."""
+    """The place of a streamed text in an item."""
 
     item: str
     """Type of the item."""

@@ -102,7 +102,13 @@ def check(reply: Reply) -> None:
 @every_surface
 @given(data=st.data(), rest=st.binary(max_size=20))
 def test_no_json_breaks_the_reassembly(surface: Surface, data: st.DataObject, rest: bytes) -> None:
-    any_part = VALUES[surface.name] | VALUES[surface.name].map(ENVELOPES[surface.name])
+    members, words = (each.split() for each in WORDS[surface.name])
+    anything = VALUES[surface.name]
+    typed = st.fixed_dictionaries(
+        {"type": st.sampled_from(words)},
+        optional={member: anything for member in members if member != "type"},
+    )
+    any_part = typed | anything | anything.map(ENVELOPES[surface.name])
     parts = data.draw(st.lists(any_part, max_size=4))
     written = [json.dumps(part).encode() for part in parts]
     events = b"".join(b"data: " + each + b"\n\n" for each in written)

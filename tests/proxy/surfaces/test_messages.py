@@ -279,7 +279,9 @@ def test_a_servers_own_tools_stay_parts_in_their_place():
 def test_events_that_nobody_knows_are_passed_over_and_other_fields_may_come():
     parts = message_events(text("a b"))
     parts[2:2] = [event("weather", index=0), event("content_block_delta", index=0, delta={"type": "new"})]
-    parts.insert(6, event("content_block_delta", index=0, delta={"type": "new", "new": 1}))
+    parts[2:2] = [event("content_block_delta", index=0, delta=None), event("message_delta", delta=None)]
+    parts[2:2] = [event("content_block_delta", index=0, delta={"type": "compaction_delta"})]
+    parts.insert(9, event("content_block_delta", index=0, delta={"type": "new", "new": 1}))
     parts.insert(1, b": a comment\n\nevent: ping\ndata: not JSON\n\n")
     assert streamed(*parts) == streamed(*message_events(text("a b")))
 
@@ -289,7 +291,7 @@ def test_an_error_inside_a_stream_is_told_and_the_stream_has_not_ended():
     reply = streamed(*message_events(text("a"))[:5], told, event("message_stop"))
     assert reply.message == assistant("a")
     assert (reply.error, reply.ended) == ("Overloaded", False)
-    assert streamed(told) == Reply(error="Overloaded")
+    assert streamed(told) == streamed(told.partition(b"\n")[2]) == Reply(error="Overloaded")
     assert streamed(b"event: error\ndata: out of memory\n\n") == Reply(error="out of memory")
 
 

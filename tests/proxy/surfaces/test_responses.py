@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from burnish.proxy.feedback.commands import exchanges, find_command
@@ -231,6 +231,7 @@ def test_our_ids_say_what_they_stood_on(previous: str | None):
     assert sent == {"model": "m", "input": "hi"} | ({"previous_response_id": previous} if previous else {})
 
 
+@example("x_a")
 @given(st.text(max_size=20))
 def test_ids_that_only_look_like_ours_break_nothing(rest: str):
     assert previous_of("resp_rl_" + rest) is None or isinstance(previous_of("resp_rl_" + rest), str)

@@ -85,16 +85,27 @@ def test_what_tools_show_is_shown_behind_all_results() -> None:
         user([SHOWN]),
         user([text("Go on."), SHOWN]),
     ]
+    last = messages(user([{**result, "tool_use_id": "a", "content": [IMAGE]}]))
+    assert last["messages"][1:] == [user([SHOWN])]
 
 
 def test_documents_are_texts_or_files() -> None:
     plain = {"type": "text", "media_type": "text/plain", "data": "Once upon a time."}
     pdf = {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
     parts = [{"type": "document", "source": plain}, {"type": "document", "source": pdf, "title": "a.pdf"}]
-    file = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
-    assert messages(user(parts))["messages"] == [
-        user([text("Once upon a time."), {"type": "file", "file": file}])
+    parts += [
+        {"type": "document", "source": {"type": "content", "content": [text("In parts.")]}},
+        {"type": "new"},
     ]
+    file = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
+    told = [
+        text("Once upon a time."),
+        {"type": "file", "file": file},
+        text("In parts."),
+        text('{"type":"new"}'),
+    ]
+    assert messages(user(parts))["messages"] == [user(told)]
+    assert responses(user(["Hi.", "Hello."]))["messages"] == [user("Hi.\nHello.")]
 
 
 def test_settings_go_along_where_chat_has_them() -> None:
