@@ -25,7 +25,7 @@ NOT_DUE = 10
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a suite depends on: files, and all of ours that the Python files among them import."""
+    """Files, and all modules of ours that the Python files among them import."""
 
     files: tuple[str, ...]
     """Globs: the suite itself, what it starts in processes of their own, its data and its installer."""
