@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from burnish.proxy.errors import ConfigError
-from burnish.training.job import known_objective
+from burnish.training.job import OBJECTIVES, known_objective
 
 ENV_PREFIX = "BURNISH_"
 RENAMED = {"instant": "instructions"}
@@ -47,10 +47,7 @@ def default_config_file() -> Path:
 
 
 def _known_objective(name: str) -> str:
-    try:
-        return name if name == "auto" else known_objective(name)
-    except ValueError as error:
-        raise ValueError(f"{error}; auto chooses for you") from None
+    return known_objective(name, ("auto", *OBJECTIVES))
 
 
 class TrainConfig(BaseModel):

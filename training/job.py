@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -38,13 +39,12 @@ OBJECTIVES = ("mis_po", "kto", "dpo", "sft", "critique", "hybrid")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
 
 
-def known_objective(name: str) -> str:
-    """Return an objective's name or import path unchanged. Raises ValueError when it is neither."""
-    if name in OBJECTIVES or IMPORT_PATH.fullmatch(name):
+def known_objective(name: str, names: Sequence[str] = OBJECTIVES) -> str:
+    """Return one of ``names`` or an import path unchanged. Raises ValueError when it is neither."""
+    if name in names or IMPORT_PATH.fullmatch(name):
         return name
     raise ValueError(
-        f"{name!r} is not an objective; expected one of {', '.join(OBJECTIVES)}, or a loss of your own as "
-        "module:function"
+        f"{name!r} is not an objective; expected {', '.join(names)}, or the import path of a loss, module:function"
     )
 
 

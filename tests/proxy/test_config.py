@@ -36,6 +36,8 @@ def test_flag_beats_environment_beats_dotenv_beats_file_beats_default(
         ({"host": "192.168.1.5"}, "set api_key"),
         ({"train": {"schedule": "25:00-26:00"}}, "train.schedule"),
         ({"train": {"learning_rat": 1}}, "train.learning_rat"),
+        ({"train": {"objective": "mispo"}}, "train.objective.*expected auto, mis_po"),
+        ({"train": {"baseline": "median"}}, "train.baseline"),
         ({"log": {"keep_days": 0}}, "log.keep_days"),
         ({"log": {"keep_completions": -1}}, "log.keep_completions"),
     ],
