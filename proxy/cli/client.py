@@ -129,13 +129,14 @@ class Proxy:
             "give the address of yours with --url"
         )
 
+    @contextmanager
     def _request(
         self,
         method: str,
         path: str,
         body: dict[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> HTTPResponse:
+    ) -> Iterator[HTTPResponse]:
         sent = {**self._headers, **(headers or {}), "connection": "close"}
         content = None
         if body is not None:
@@ -143,17 +144,18 @@ class Proxy:
             sent["content-type"] = "application/json"
         connection = self._connection(self._host, self._port, timeout=CONNECT_TIMEOUT_S)
         try:
-            connection.connect()
-        except (OSError, ValueError) as error:  # ValueError: a host name that can't be encoded
-            raise NotRunning(f"burnish isn't running at {self.url}. Start it with: burnish up") from error
-        connection.sock.settimeout(TIMEOUT_S)
-        try:
+            try:
+                connection.connect()
+            except (OSError, ValueError) as error:  # ValueError: a host name that can't be encoded
+                raise NotRunning(f"burnish isn't running at {self.url}. Start it with: burnish up") from error
+            connection.sock.settimeout(TIMEOUT_S)
             with self._broken_off():
                 connection.request(method, self._prefix + path, content, sent)
-                return connection.getresponse()
-        except CommandFailed:
+                response = connection.getresponse()
+            with response:
+                yield response
+        finally:
             connection.close()
-            raise
 
     def _body(self, response: HTTPResponse) -> bytes:
         with self._broken_off():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
@@ -9,9 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any
+from unittest import mock
 
 import httpx
+
+from burnish.proxy.cli import main, terminal
 
 NOBODY = "http://127.0.0.1:9"
 """Where no burnish is."""
@@ -33,9 +38,31 @@ def run(
     )
 
 
+def call(
+    *arguments: str, url: str | None = None, stdin: str = "", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command inside this process, which is much faster. Only one at a time."""
+    ours = {"BURNISH_URL": url} if url else {}
+    wide = (env or {}).get("COLUMNS", "200")
+    terminal.console.width = int(wide)
+    out, errors, code = io.StringIO(), io.StringIO(), 0
+    with (
+        mock.patch.dict(os.environ, {**ours, **(env or {}), "COLUMNS": wide}),
+        mock.patch.object(sys, "argv", ["burnish", *arguments]),
+        mock.patch.object(sys, "stdin", io.StringIO(stdin)),
+        redirect_stdout(out),
+        redirect_stderr(errors),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(bool(end.code))
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), errors.getvalue())
+
+
 def said(*arguments: str, url: str) -> Any:
-    """Run a command with --json that has to work; return what it says."""
-    done = run(*arguments, "--json", url=url)
+    """Run a command with --json that has to work; return what it prints, parsed."""
+    done = call(*arguments, "--json", url=url)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

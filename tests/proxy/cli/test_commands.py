@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.burnish import Burnish
 from tests.support.inprocess import serving
-from tests.support.program import NOBODY, ask, run, said
+from tests.support.program import NOBODY, ask, call, said
 from tests.support.upstream import reply, upstream
 
 
@@ -28,14 +28,14 @@ def test_rating_the_last_answer_and_taking_it_back(burnish: Burnish) -> None:
 
 def test_the_same_for_people(burnish: Burnish) -> None:
     ask(burnish.url)
-    assert "rated good" in run("good", url=burnish.url).stdout
-    assert "good" in run("history", url=burnish.url).stdout
-    status = run("status", url=burnish.url).stdout
+    assert "rated good" in call("good", url=burnish.url).stdout
+    assert "good" in call("history", url=burnish.url).stdout
+    status = call("status", url=burnish.url).stdout
     assert "smollm2" in status
     assert "the schedule is manual" in status or "bad" in status
-    assert "base model" in run("adapters", "list", url=burnish.url).stdout
-    assert "would" in run("train", "--dry-run", url=burnish.url).stdout
-    assert "proxy" in run("doctor", url=burnish.url).stdout
+    assert "base model" in call("adapters", "list", url=burnish.url).stdout
+    assert "would" in call("train", "--dry-run", url=burnish.url).stdout
+    assert "proxy" in call("doctor", url=burnish.url).stdout
 
 
 def test_rolling_back_to_the_base_is_always_possible(burnish: Burnish) -> None:
@@ -66,7 +66,7 @@ def test_rolling_back_to_the_base_is_always_possible(burnish: Burnish) -> None:
 def test_what_is_wrong_is_said_with_an_exit_code(
     burnish: Burnish, arguments: tuple[str, ...], code: int, says: str
 ) -> None:
-    done = run(*arguments, url=burnish.url)
+    done = call(*arguments, url=burnish.url)
     assert done.returncode == code, done.stderr
     assert says in done.stderr
     assert "Traceback" not in done.stderr
@@ -75,14 +75,14 @@ def test_what_is_wrong_is_said_with_an_exit_code(
 
 @pytest.mark.parametrize("arguments", [("status",), ("good",), ("train",), ("adapters", "list"), ("chat",)])
 def test_without_burnish_the_exit_code_is_three(arguments: tuple[str, ...]) -> None:
-    done = run(*arguments, url=NOBODY)
+    done = call(*arguments, url=NOBODY)
     assert done.returncode == 3
     assert "burnish up" in done.stderr
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://[::1", "ftp://127.0.0.1"])
 def test_a_url_that_is_none_is_wrong_usage(url: str) -> None:
-    done = run("status", "--url", url)
+    done = call("status", "--url", url)
     assert done.returncode == 2
     assert url in done.stderr
     assert "Traceback" not in done.stderr
@@ -92,45 +92,45 @@ def test_a_url_that_is_none_is_wrong_usage(url: str) -> None:
 async def test_a_server_that_is_no_burnish_is_called_so(content: bytes) -> None:
     async with upstream(reply(content)) as other:
         for command in (("rate", "cmpl_1", "good"), ("status",)):
-            done = await asyncio.to_thread(run, *command, url=other.url)
+            done = await asyncio.to_thread(call, *command, url=other.url)
             assert "isn't burnish" in done.stderr
             assert done.returncode == 3
 
 
 def test_a_broken_note_of_where_burnish_is_is_no_note(tmp_path: Path) -> None:
     (tmp_path / "server.json").write_text("[1]")
-    done = run("status", env={"BURNISH_DATA_DIR": str(tmp_path), "BURNISH_PORT": "9"})
+    done = call("status", env={"BURNISH_DATA_DIR": str(tmp_path), "BURNISH_PORT": "9"})
     assert done.returncode == 3
     assert NOBODY in done.stderr
 
 
 def test_a_wrong_setting_is_wrong_usage_for_every_command() -> None:
     for command in ("status", "up"):
-        done = run(command, env={"BURNISH_PORT": "many"})
+        done = call(command, env={"BURNISH_PORT": "many"})
         assert (done.returncode, done.stdout) == (2, "")
         assert "many" in done.stderr
 
 
 def test_commands_do_not_go_through_a_web_proxy(burnish: Burnish) -> None:
     away = {"HTTP_PROXY": NOBODY, "http_proxy": NOBODY, "NO_PROXY": "", "no_proxy": ""}
-    assert run("status", url=burnish.url, env=away).returncode == 0
+    assert call("status", url=burnish.url, env=away).returncode == 0
 
 
 def test_the_urls_of_clients_are_understood(burnish: Burnish) -> None:
-    assert run("status", url=burnish.url + "/v1/").returncode == 0
+    assert call("status", url=burnish.url + "/v1/").returncode == 0
 
 
 def test_history_is_readable_on_a_narrow_terminal_and_has_pages(burnish: Burnish) -> None:
     ids = [
         ask(burnish.url, f"What is [tea] {number} :cat: and where does it come from?") for number in (1, 2)
     ]
-    shown = run("history", "-n", "1", url=burnish.url, env={"COLUMNS": "60"}).stdout
+    shown = call("history", "-n", "1", url=burnish.url, env={"COLUMNS": "60"}).stdout
     assert ids[1] in shown
     assert "[tea]" in shown
     assert f"--before {ids[1]}" in shown
     before = said("history", "-n", "1", "--before", ids[1], url=burnish.url)
     assert [each["id"] for each in before["data"]] == [ids[0]]
-    assert ":cat:" in run("history", "-n", "1", url=burnish.url).stdout
+    assert ":cat:" in call("history", "-n", "1", url=burnish.url).stdout
 
 
 def test_a_negative_rating_is_no_option(burnish: Burnish) -> None:
@@ -141,7 +141,7 @@ def test_a_negative_rating_is_no_option(burnish: Burnish) -> None:
 async def test_where_nothing_can_be_swapped_the_commands_say_so(tmp_path: Path) -> None:
     async with upstream(reply(b"{}")) as other, serving(tmp_path, upstream=other.url) as (url, _):
         for command in (("train",), ("adapters", "list"), ("adapters", "promote", "1")):
-            done = await asyncio.to_thread(run, *command, url=url)
+            done = await asyncio.to_thread(call, *command, url=url)
             assert "no versions are swapped here" in done.stderr
             assert done.returncode == 1
 
@@ -154,12 +154,12 @@ async def test_what_was_passed_through_is_listed_by_itself(tmp_path: Path) -> No
     ):
         for path in ("/v1/embeddings", "/v1/images/[bold]"):
             await client.post(path, json={"model": "small", "input": "x" * 2000})
-        listed = (await asyncio.to_thread(run, "history", "--passthrough", "-n", "1", url=url)).stdout
+        listed = (await asyncio.to_thread(call, "history", "--passthrough", "-n", "1", url=url)).stdout
         rest = await asyncio.to_thread(
             said, "history", "--passthrough", "--before", listed.split()[0], url=url
         )
-        status = (await asyncio.to_thread(run, "status", url=url)).stdout
-        wrong = await asyncio.to_thread(run, "history", "--passthrough", "--conversation", "conv_1", url=url)
+        status = (await asyncio.to_thread(call, "status", url=url)).stdout
+        wrong = await asyncio.to_thread(call, "history", "--passthrough", "--conversation", "conv_1", url=url)
     assert "POST /v1/images/[bold]  200" in listed
     assert "2.0 kB → 29 bytes  7 tokens  small" in listed
     assert [each["path"] for each in rest["data"]] == ["/v1/embeddings"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.burnish import Burnish, running
-from tests.support.program import NOBODY, ask, run
+from tests.support.program import NOBODY, ask, call
 
 HOOK = {"session_id": "s", "hook_event_name": "UserPromptExpansion", "prompt": "/rl good"}
 
@@ -24,17 +24,17 @@ def test_connected_and_back(burnish: Burnish, env: dict[str, str], tmp_path: Pat
     settings = tmp_path / ".codex" / "config.toml"
     settings.parent.mkdir()
     settings.write_text('# mine\nmodel = "gpt-5"\n')
-    done = run("connect", "codex", url=burnish.url, env=env)
+    done = call("connect", "codex", url=burnish.url, env=env)
     assert done.returncode == 0, done.stderr
     assert str(settings) in done.stdout
     assert f'base_url = "{burnish.url}/v1"' in settings.read_text()
-    assert "unchanged" in run("connect", "codex", url=burnish.url, env=env).stdout
-    listed = {line.split()[0]: line for line in run("connect", env=env).stdout.splitlines()}
+    assert "unchanged" in call("connect", "codex", url=burnish.url, env=env).stdout
+    listed = {line.split()[0]: line for line in call("connect", env=env).stdout.splitlines()}
     assert "yes" in listed["codex"]
     assert "yes" not in listed["opencode"]
-    assert "restored" in run("disconnect", "codex", env=env).stdout
+    assert "restored" in call("disconnect", "codex", env=env).stdout
     assert settings.read_text() == '# mine\nmodel = "gpt-5"\n'
-    again = run("disconnect", "codex", env=env)
+    again = call("disconnect", "codex", env=env)
     assert again.returncode == 0
     assert "isn't connected" in again.stdout
 
@@ -42,28 +42,28 @@ def test_connected_and_back(burnish: Burnish, env: dict[str, str], tmp_path: Pat
 def test_what_would_be_written_is_printed_and_not_written(
     burnish: Burnish, env: dict[str, str], tmp_path: Path
 ) -> None:
-    printed = run("connect", "claude-code", "--print", "--model", "qwen", url=burnish.url, env=env).stdout
+    printed = call("connect", "claude-code", "--print", "--model", "qwen", url=burnish.url, env=env).stdout
     assert '"ANTHROPIC_MODEL": "qwen"' in printed
     assert "/rl $ARGUMENTS" in printed
-    assert f"OPENAI_API_BASE={burnish.url}/v1" in run("connect", "aider", url=burnish.url, env=env).stdout
+    assert f"OPENAI_API_BASE={burnish.url}/v1" in call("connect", "aider", url=burnish.url, env=env).stdout
     assert not (tmp_path / ".claude").exists()
 
 
 def test_it_works_before_burnish_runs_and_says_so(env: dict[str, str], tmp_path: Path) -> None:
-    done = run("connect", "opencode", url=NOBODY, env=env)
+    done = call("connect", "opencode", url=NOBODY, env=env)
     assert done.returncode == 0
     assert "burnish up" in done.stdout
     assert NOBODY in (tmp_path / ".config" / "opencode" / "opencode.json").read_text()
 
 
 def test_what_cannot_be_done_is_said_in_one_sentence(env: dict[str, str], tmp_path: Path) -> None:
-    unknown = run("connect", "emacs", url=NOBODY, env=env)
+    unknown = call("connect", "emacs", url=NOBODY, env=env)
     assert unknown.returncode == 2
     assert "claude-code" in unknown.stderr
     settings = tmp_path / ".claude" / "settings.json"
     settings.parent.mkdir()
     settings.write_text("{ // mine\n}")
-    refused = run("connect", "claude-code", url=NOBODY, env=env)
+    refused = call("connect", "claude-code", url=NOBODY, env=env)
     assert refused.returncode == 1
     assert "--print" in refused.stderr
     assert settings.read_text() == "{ // mine\n}"
@@ -71,7 +71,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(env: dict[str, str], tmp_pa
 
 def test_before_a_cloud_an_agent_keeps_its_own_login_and_models(env: dict[str, str], tmp_path: Path) -> None:
     cloud = env | {"BURNISH_UPSTREAM": "https://api.anthropic.com"}
-    run("connect", "claude-code", url=NOBODY, env=cloud)
+    call("connect", "claude-code", url=NOBODY, env=cloud)
     settings = json.loads((tmp_path / ".claude" / "settings.json").read_text())
     assert settings["env"] == {"ANTHROPIC_BASE_URL": NOBODY}
 
@@ -84,7 +84,7 @@ def test_the_running_burnish_knows_whether_an_agent_needs_a_key(env: dict[str, s
         with running(
             tmp_path / "up", *flags, env={"BURNISH_UPSTREAM_API_KEY": held, "BURNISH_ENGINE": "none"}
         ) as up:
-            done = run("connect", "codex", url=up.url, env=env)
+            done = call("connect", "codex", url=up.url, env=env)
         assert done.returncode == 0, done.stderr
         assert ("env_key" in settings.read_text()) == wanted
         assert ("its own key: OPENAI_API_KEY" in done.stdout) == wanted
@@ -92,26 +92,26 @@ def test_the_running_burnish_knows_whether_an_agent_needs_a_key(env: dict[str, s
 
 def test_a_key_opens_burnish_to_agents_and_their_hooks(env: dict[str, str], tmp_path: Path) -> None:
     with running(tmp_path / "up", env={"BURNISH_API_KEY": "sk-burnish", "BURNISH_TRAIN__ENABLED": "0"}) as up:
-        stranger = run("connect", "claude-code", url=up.url, env=env)
+        stranger = call("connect", "claude-code", url=up.url, env=env)
         assert stranger.returncode == 1
         assert "none is set here" in stranger.stderr
-        wrong = run("status", url=up.url, env=env | {"BURNISH_API_KEY": "sk-wrong"})
+        wrong = call("status", url=up.url, env=env | {"BURNISH_API_KEY": "sk-wrong"})
         assert "is wrong" in wrong.stderr
-        assert run("connect", "claude-code", url=up.url, env=env | {"BURNISH_API_KEY": "sk-burnish"}).stdout
+        assert call("connect", "claude-code", url=up.url, env=env | {"BURNISH_API_KEY": "sk-burnish"}).stdout
         said = json.loads((tmp_path / ".claude" / "settings.json").read_text())["env"]
         assert said["ANTHROPIC_AUTH_TOKEN"] == "sk-burnish"
         # Claude Code gives its hooks what stands there.
-        hook = run("hook", "--url", up.url, stdin=json.dumps(HOOK), env=env | said)
+        hook = call("hook", "--url", up.url, stdin=json.dumps(HOOK), env=env | said)
         assert "nothing was rated" in json.loads(hook.stdout)["reason"]
 
 
 def test_a_hook_answers_in_the_agents_words(burnish: Burnish, env: dict[str, str]) -> None:
     ask(burnish.url)
-    nobodys = run("hook", "--url", burnish.url, stdin=json.dumps(HOOK), env=env)
+    nobodys = call("hook", "--url", burnish.url, stdin=json.dumps(HOOK), env=env)
     said = json.loads(nobodys.stdout)
     assert said["decision"] == "block"
     assert "nothing was rated" in said["reason"], "it was asked in no session"
-    status = run("hook", "--url", burnish.url, stdin=json.dumps(HOOK | {"prompt": "/rl status"}), env=env)
+    status = call("hook", "--url", burnish.url, stdin=json.dumps(HOOK | {"prompt": "/rl status"}), env=env)
     assert "training" in json.loads(status.stdout)["reason"]
 
 
@@ -126,7 +126,7 @@ def test_a_hook_answers_in_the_agents_words(burnish: Burnish, env: dict[str, str
     ],
 )
 def test_a_hook_never_breaks_the_agent(stdin: str, says: str, env: dict[str, str]) -> None:
-    done = run("hook", "--url", NOBODY, stdin=stdin, env=env)
+    done = call("hook", "--url", NOBODY, stdin=stdin, env=env)
     assert done.returncode == 0
     assert says in done.stdout
     assert bool(done.stdout) == bool(says), "without an answer, the prompt goes on to the model"

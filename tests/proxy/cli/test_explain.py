@@ -12,7 +12,7 @@ import pytest
 from burnish.adapters.gate import Evidence, judge
 from tests.adapters.test_gate import DAMAGE, HEALTHY, LIKED
 from tests.adapters.test_gate_tools import BROKEN, SOUND, asked_with_tools
-from tests.support.program import run
+from tests.support.program import call
 from tests.support.upstream import reply, upstream
 
 
@@ -30,7 +30,7 @@ async def shown(evidence: Evidence, columns: int, **changes: Any) -> str:
     }
     async with upstream(reply(orjson.dumps(version))) as burnish:
         done = await asyncio.to_thread(
-            run, "adapters", "show", "v7", url=burnish.url, env={"COLUMNS": str(columns)}
+            call, "adapters", "show", "v7", url=burnish.url, env={"COLUMNS": str(columns)}
         )
     assert done.returncode == 0, done.stderr
     return done.stdout

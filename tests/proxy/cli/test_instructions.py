@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 
 from tests.support.burnish import Burnish, start
-from tests.support.program import ask, run, said
+from tests.support.program import ask, call, said
 from tests.support.upstream import completion, reply, upstream
 
 
@@ -33,18 +33,18 @@ def _using_instructions(data: Path, engine: str) -> None:
 def _while_off(burnish: Burnish) -> None:
     url = burnish.url
     ask(url)
-    nothing = run("instructions", url=url).stdout
-    assert "instructions is off" in nothing
+    nothing = call("instructions", url=url).stdout
+    assert "instructions are off" in nothing
     assert "BURNISH_INSTRUCTIONS=true" in nothing
     assert "no instructions yet" in nothing
     said("bad", "too [bold]long[/]", url=url)
     (instruction,) = said("instructions", url=url)["data"]
-    listed = run("instructions", url=url).stdout
+    listed = call("instructions", url=url).stdout
     assert f"{instruction['id']}  too [bold]long[/]" in listed
-    assert "not in use" in run("status", url=url).stdout
+    assert "not in use" in call("status", url=url).stdout
     changed = said("instructions", "edit", instruction["id"], "three sentences at most", url=url)
     assert (changed["id"], changed["comment"]) == (instruction["id"], "too [bold]long[/]")
-    assert "added" in run("instructions", "add", "in German", url=url).stdout
+    assert "added" in call("instructions", "add", "in German", url=url).stdout
 
 
 def _while_on(burnish: Burnish) -> None:
@@ -52,14 +52,14 @@ def _while_on(burnish: Burnish) -> None:
     found = said("instructions", url=url)
     assert found["instructions"]
     assert [each["text"] for each in found["data"]] == ["in German", "three sentences at most"]
-    listed = run("instructions", url=url).stdout
+    listed = call("instructions", url=url).stdout
     assert "off" not in listed
     assert "(your comment: too [bold]long[/])" in listed
-    assert "removed" in run("instructions", "remove", found["data"][0]["id"], url=url).stdout
+    assert "removed" in call("instructions", "remove", found["data"][0]["id"], url=url).stdout
     ask(url)
-    assert "1 in the system prompt" in run("status", url=url).stdout
-    assert "with instructions" in run("history", "-n", "1", url=url).stdout
-    gone = run("instructions", "remove", found["data"][0]["id"], url=url)
+    assert "1 in the system prompt" in call("status", url=url).stdout
+    assert "with instructions" in call("history", "-n", "1", url=url).stdout
+    gone = call("instructions", "remove", found["data"][0]["id"], url=url)
     assert (gone.returncode, found["data"][0]["id"] in gone.stderr) == (1, True)
-    assert run("instructions", "add", "!", url=url).returncode == 2
+    assert call("instructions", "add", "!", url=url).returncode == 2
     assert httpx.get(f"{url}/burnish/instructions").json()["text"].endswith(":\n- three sentences at most")

@@ -12,7 +12,7 @@ import httpx
 
 from burnish.proxy.cli.keep import PAGE
 from tests.support.inprocess import serving
-from tests.support.program import NOBODY, ask, run, said
+from tests.support.program import NOBODY, ask, call, said
 from tests.support.upstream import completion, reply, upstream
 
 
@@ -20,13 +20,13 @@ async def test_a_backup_while_it_runs_and_when_it_does_not(tmp_path: Path) -> No
     data = {"BURNISH_DATA_DIR": str(tmp_path / "data")}
     async with upstream(reply(completion())) as other, serving(tmp_path, upstream=other.url) as (url, _):
         await asyncio.to_thread(ask, url)
-        await asyncio.to_thread(run, "history", url=url)  # by now it is stored
-        done = await asyncio.to_thread(run, "backup", str(tmp_path / "one.db"), env=data)
+        await asyncio.to_thread(call, "history", url=url)  # by now it is stored
+        done = await asyncio.to_thread(call, "backup", str(tmp_path / "one.db"), env=data)
         assert (done.returncode, done.stderr) == (0, "")
         assert "copied 1 completions" in done.stdout
-        again = await asyncio.to_thread(run, "backup", str(tmp_path / "one.db"), env=data)
+        again = await asyncio.to_thread(call, "backup", str(tmp_path / "one.db"), env=data)
         assert again.returncode == 1 and "exists already" in again.stderr
-    done = run("backup", str(tmp_path / "two.db"), "--data-dir", str(tmp_path / "data"), "--json")
+    done = call("backup", str(tmp_path / "two.db"), "--data-dir", str(tmp_path / "data"), "--json")
     assert json.loads(done.stdout) == {"file": str(tmp_path / "two.db"), "completions": 1}
 
 
@@ -47,10 +47,10 @@ async def test_all_that_there_is_of_somebody_is_written_down(tmp_path: Path) -> 
             rated = {"completion_id": made, "rating": rating}
             assert (await http.post("/v1/feedback", json=rated, headers=ann)).status_code == 201
         await http.post("/burnish/instructions", json={"text": "be brief"}, headers=ann)
-        done = await asyncio.to_thread(run, "export", str(file), "--user", "ann", url=url)
-        again = await asyncio.to_thread(run, "export", str(file), "--user", "ann", url=url)
+        done = await asyncio.to_thread(call, "export", str(file), "--user", "ann", url=url)
+        again = await asyncio.to_thread(call, "export", str(file), "--user", "ann", url=url)
         nothing = await asyncio.to_thread(
-            run, "export", str(tmp_path / "x"), "--user", "eve", "--json", url=url
+            call, "export", str(tmp_path / "x"), "--user", "eve", "--json", url=url
         )
     assert f"wrote {PAGE + 6} lines" in done.stdout, done.stderr
     assert (again.returncode, json.loads(nothing.stdout)["lines"]) == (2, 0)
@@ -70,17 +70,17 @@ async def test_all_that_there_is_of_somebody_is_written_down(tmp_path: Path) -> 
 
 
 async def test_an_export_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    done = await asyncio.to_thread(run, "export", str(tmp_path / "x"), "--user", "ann", url=NOBODY)
+    done = await asyncio.to_thread(call, "export", str(tmp_path / "x"), "--user", "ann", url=NOBODY)
     assert (done.returncode, (tmp_path / "x").exists()) == (3, False)
 
 
 async def test_a_user_is_forgotten_after_a_question(tmp_path: Path) -> None:
     async with upstream(reply(completion())) as other, serving(tmp_path, upstream=other.url) as (url, _):
         await asyncio.to_thread(ask, url)
-        await asyncio.to_thread(run, "good", url=url)
-        no = await asyncio.to_thread(run, "forget", "--user", "local", stdin="n\n", url=url)
+        await asyncio.to_thread(call, "good", url=url)
+        no = await asyncio.to_thread(call, "forget", "--user", "local", stdin="n\n", url=url)
         assert no.returncode == 130 and "nothing was erased" in no.stderr
-        yes = await asyncio.to_thread(run, "forget", "--user", "local", stdin="y\n", url=url)
+        yes = await asyncio.to_thread(call, "forget", "--user", "local", stdin="y\n", url=url)
         assert "erased 1" in yes.stdout, yes.stderr
         assert (await asyncio.to_thread(said, "history", url=url))["data"] == []
         assert (await asyncio.to_thread(said, "forget", "--user", "local", "--yes", url=url))["erased"] == 0

@@ -1,0 +1,130 @@
+"""Every file in ``examples/`` runs, and does what it says."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from burnish.proxy.config import load_config
+from tests.support.burnish import running
+from tests.support.inprocess import serving
+from tests.support.upstream import completion, reply, upstream
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SETTINGS = {"BURNISH_TRAIN__SCHEDULE": "manual", "BURNISH_TRAIN__EPOCHS": "1"}
+# Training a tiny model takes seconds; importing torch twice on two busy cores takes longer.
+RUN_LIMIT_S = 240
+
+
+def run(example: str, url: str) -> str:
+    """Run an example to its end; returns what it printed."""
+    program = ["node"] if example.endswith(".mjs") else [sys.executable]
+    done = subprocess.run(
+        [*program, EXAMPLES / example],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=RUN_LIMIT_S,
+        env=os.environ | {"BURNISH_URL": f"{url}/v1", "OPENAI_API_KEY": "sk-mine"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """One burnish with a tiny model, which answers with random words."""
+    pytest.importorskip("torch")
+    from tests.support.tiny_models import tiny_base, tiny_model, tiny_shape
+
+    folder, shape = tmp_path_factory.mktemp("tiny"), tiny_shape("llama")
+    gguf = tiny_base(folder / "base.gguf", shape, tiny_model(shape))
+    with running(folder / "data", "--model", str(gguf), env=SETTINGS) as burnish:
+        yield burnish.url
+
+
+def latest(url: str, path: str, limit: int = 1) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = httpx.get(f"{url}{path}", params={"limit": limit}).json()["data"]
+    return found
+
+
+@pytest.mark.parametrize("example", ["chat.py", "stream.py"])
+def test_a_chat_is_answered_and_logged(example: str, url: str) -> None:
+    printed = run(example, url)
+    logged = latest(url, "/burnish/completions")[0]
+    assert printed.strip() == logged["reply"]["content"].strip() != ""
+
+
+@pytest.mark.parametrize(
+    ("example", "expected"),
+    [
+        ("rate_by_id.py", [{"reward": 1.0}]),
+        ("rate_in_chat.py", [{"reward": -1.0, "comment": "too long", "target": "rl"}]),
+        (
+            "comment_and_correction.py",
+            [
+                {"correction": "Paris is the capital of France.", "reward": None},
+                {"reward": -1.0, "comment": "Answer in one short sentence."},
+            ],
+        ),
+        ("node/chat.mjs", [{"reward": 0.5, "scale": "likert"}]),
+    ],
+)
+def test_a_rating_arrives(example: str, expected: list[dict[str, Any]], url: str) -> None:
+    if example.endswith(".mjs") and not shutil.which("node"):
+        pytest.skip("node isn't installed")
+    run(example, url)
+    rated = latest(url, "/burnish/completions")[0]["id"]
+    for record, fields in zip(latest(url, "/v1/feedback", len(expected)), expected, strict=True):
+        assert record | fields | {"completion_id": rated} == record
+
+
+def test_another_agent_is_understood(url: str) -> None:
+    run("another_agent.py", url)
+    assert latest(url, "/burnish/completions")[0]["surface"] == "messages"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2 * RUN_LIMIT_S)
+def test_training_makes_a_version_that_is_swapped_under_a_stream(url: str) -> None:
+    assert run("train_and_wait.py", url).split(":")[0] in ("live", "candidate", "rejected")
+    printed = run("hot_reload.py", url)
+    assert "[v1 is live]" in printed
+    assert "[rolled back]" in printed
+    events = httpx.get(f"{url}/burnish/adapters/1").json()["events"]
+    assert events[-1]["state"] == "live"
+    assert httpx.get(f"{url}/burnish/status").json()["live"]["version"] == 0
+    assert latest(url, "/burnish/completions")[0]["outcome"] == "complete"
+
+
+@pytest.mark.parametrize("name", ["before_vllm", "before_ollama", "before_a_cloud"])
+async def test_burnish_before_another_server(name: str, tmp_path: Path) -> None:
+    config = load_config(file=EXAMPLES / f"{name}.toml")
+    async with (
+        upstream(reply(completion("Tea is a drink."))) as server,
+        serving(tmp_path, upstream=server.url, model=config.model, instructions=config.instructions) as (
+            url,
+            _,
+        ),
+    ):
+        printed = await asyncio.to_thread(run, "chat.py", url)
+    sent = server.requests[-1]
+    assert printed == "Tea is a drink.\n"
+    assert sent.json()["model"] == (config.model)
+    assert sent.header("authorization") == "Bearer sk-mine"
+
+
+def test_the_list_names_every_example_and_each_is_short() -> None:
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    for example in (each for each in EXAMPLES.rglob("*.*") if each.suffix in (".py", ".mjs", ".toml")):
+        assert f"({example.relative_to(EXAMPLES)})" in listed
+        assert len(example.read_text(encoding="utf-8").splitlines()) <= 40
