@@ -79,7 +79,7 @@ async def fill(log: Log, completions: int) -> None:
                 log.capture(each)
                 if (done + number) % RATED_EVERY == 0:
                     reward = chance.choice((-1.0, 1.0))
-                    ratings.append(FeedbackDraft(each.completion_id, "completion_id", reward=reward))
+                    ratings.append(FeedbackDraft(each.id, "completion_id", reward=reward))
             done += TOGETHER
         await asyncio.gather(*map(log.add_feedback, ratings))  # behind what they rate: all of it is stored
 

@@ -171,5 +171,5 @@ async def test_who_is_forgotten_leaves_no_byte_behind(tmp_path: Path):
         for missing in (secret, raw):
             with pytest.raises(NotFound):
                 await log.completion(missing)
-        for file in (tmp_path / "log").iterdir():
+        for file in filter(Path.is_file, (tmp_path / "log").rglob("*")):
             assert b"4711-0815" not in file.read_bytes(), file.name
