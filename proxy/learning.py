@@ -24,6 +24,7 @@ from burnish.proxy.config import Config
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.http.pool import Pool
+from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
@@ -102,13 +103,15 @@ async def _beside(
         healing = asyncio.get_running_loop().create_task(reconciler.run())
         stack.push_async_callback(_cancelled, healing)
         learner = Learner(
-            log=log,
-            registry=registry,
-            swap=swap,
-            train=config.train,
-            base_weights=weights,
-            weights_cache=cache_dir() / "weights",
-            jobs=config.data_dir / "jobs",
+            Cycle(
+                log=log,
+                registry=registry,
+                swap=swap,
+                train=config.train,
+                base_weights=weights,
+                weights_cache=cache_dir() / "weights",
+                jobs=config.data_dir / "jobs",
+            )
         )
         await learner.start()
         stack.push_async_callback(learner.stop)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-from burnish.adapters.registry import Registry
 from burnish.proxy.config import TrainConfig
-from burnish.proxy.learner.export import FAULTS, learnt_by
+from burnish.proxy.learner.export import FAULTS
 from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
 
 
 class Counting:
     """The counts as of the last look at the log."""
 
-    def __init__(self, log: Log, registry: Registry, train: TrainConfig) -> None:
+    def __init__(self, log: Log, train: TrainConfig, learnt: Callable[[], frozenset[str]]) -> None:
+        """``learnt`` returns the feedback ids that the live version has learnt from."""
         self.stale = True
         """Whether ratings, or what counts as learnt, may have changed since."""
         self._log = log
-        self._registry = registry
+        self._learnt = learnt
         self._tally = RatingTally(train.rater_weights, next_turns=train.next_turn)
         self._counts = RatingCounts(ReadyCounts(), ReadyCounts(), {})
-        self._learnt: tuple[int, frozenset[str]] | None = None
 
     def ready(self, *, refresh: bool = False) -> ReadyCounts:
         """Return what a run would learn from; with ``refresh`` a run on all ratings."""
@@ -35,17 +35,9 @@ class Counting:
         """Count what changed. ``since``: the id of the last run that came to a verdict. Raises Unavailable."""
         self.stale = False
         try:
-            learnt = await asyncio.to_thread(self.learnt)
+            learnt = await asyncio.to_thread(self._learnt)
             moment = since.partition("_")[2] if since else ""
             self._counts = await self._log.rating_counts(self._tally, learnt, moment)
         except BaseException:
             self.stale = True
             raise
-
-    def learnt(self) -> frozenset[str]:
-        """Return the feedback ids that the live version has learnt from, the same object while it is live."""
-        live = self._registry.live()
-        if self._learnt is None or self._learnt[0] != live:
-            manifests = {version.number: version.manifest for version in self._registry.versions()}
-            self._learnt = live, learnt_by(live, manifests)
-        return self._learnt[1]

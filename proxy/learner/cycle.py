@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -106,21 +106,28 @@ class Cycle:
         base_weights: Path,
         weights_cache: Path,
         jobs: Path,
-        learnt: Callable[[], frozenset[str]],
     ) -> None:
-        """``learnt`` returns the feedback ids that the live version has learnt from."""
+        """``base_weights`` is what the engine serves, ``jobs`` the folder of job directories."""
         self.log = log
         self.registry = registry
         self.swap = swap
         self.train = train
         self._base_weights = base_weights
         self._weights_cache = weights_cache
-        self._jobs = jobs
-        self._learnt = learnt
+        self.jobs = jobs
+        self._learnt: tuple[int, frozenset[str]] | None = None
 
     def job(self, run_id: str) -> JobDirectory:
         """Return a run's job directory, which may be gone already."""
-        return JobDirectory(self._jobs / run_id)
+        return JobDirectory(self.jobs / run_id)
+
+    def learnt(self) -> frozenset[str]:
+        """Return the feedback ids that the live version has learnt from, the same object while it is live."""
+        live = self.registry.live()
+        if self._learnt is None or self._learnt[0] != live:
+            manifests = {version.number: version.manifest for version in self.registry.versions()}
+            self._learnt = live, export.learnt_by(live, manifests)
+        return self._learnt[1]
 
     async def plan(self, run_id: str, *, accept_one_sided: bool, refresh: bool = False) -> Plan:
         """Work out what a run would train on and how; writes nothing. Raises AdapterError, Unavailable.
@@ -136,47 +143,60 @@ class Cycle:
         self, run_id: str, rated: Sequence[RatedCompletion], *, accept_one_sided: bool, refresh: bool
     ) -> Plan:
         incumbent = self.registry.live()
-        parent = BASE_VERSION if refresh else incumbent
+        learnt = frozenset[str]() if refresh else self.learnt()
         versions = {
             version.number: version
             for version in self.registry.versions()
             if version.manifest.base_digest == self.swap.host.base_digest and version.state != "pruned"
         }
-        learnt = frozenset[str]() if refresh else self._learnt()
-        policies = export.Policies(self.swap.host.base_digest, versions)
-        samples = export.samples(rated, learnt, policies)
-        objective = choose(samples) if self.train.objective == "auto" else self.train.objective
-        new = sum(teaches(sample, objective) for sample in samples if not sample.held_out)
-        samples += export.replayed(rated, learnt, policies, objective, round(new * self.train.replay))
-        behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
+        samples, objective = self._samples(rated, learnt, versions)
         settings, notes = self._hyperparameters(
             objective,
             one_sided=accept_one_sided and is_one_sided(samples, objective),
             instructed=instructed([sample for sample in samples if not sample.held_out]),
         )
         if refresh:
-            notes.append("all ratings are learnt anew, from the bare model")
-        spec = JobSpec(
+            notes.append("trains on all ratings again, from the base model")
+        parent = BASE_VERSION if refresh else incumbent
+        behaviour = {sample.behaviour_version for sample in samples if sample.behaviour_version}
+        spec = self._spec(
             run_id=run_id,
             objective=objective,
-            base_model=self.swap.host.base_model,
-            base_weights=str(self._base_weights.absolute()),
-            base_digest=self.swap.host.base_digest,
-            weights_cache=str(self._weights_cache.absolute()),
-            size=self._size,
             parent_adapter=self._adapter(parent),
             incumbent_adapter=self._adapter(incumbent) if incumbent != parent else None,
             behaviour_adapters={n: str(versions[n].path.absolute()) for n in sorted(behaviour)},
             hyperparameters=settings,
             notes=tuple(notes),
             left_out=export.left_out(rated, learnt),
+        )
+        usable = tuple(each for each in rated if not export.unusable(each))
+        return Plan(run_id, parent, incumbent, tuple(samples), spec, usable)
+
+    def _samples(
+        self, rated: Sequence[RatedCompletion], learnt: Collection[str], versions: Collection[int]
+    ) -> tuple[list[Sample], Objective]:
+        """Return what is ready and what is replayed beside it, and the objective for it."""
+        policies = export.Policies(self.swap.host.base_digest, versions)
+        samples = export.samples(rated, learnt, policies)
+        objective = choose(samples) if self.train.objective == "auto" else self.train.objective
+        new = sum(teaches(sample, objective) for sample in samples if not sample.held_out)
+        samples += export.replayed(rated, learnt, policies, objective, round(new * self.train.replay))
+        return samples, objective
+
+    def _spec(self, **of_run: Any) -> JobSpec:
+        """Return the job of a run: its own fields, and those that are the same for all runs."""
+        return JobSpec(
+            base_model=self.swap.host.base_model,
+            base_weights=str(self._base_weights.absolute()),
+            base_digest=self.swap.host.base_digest,
+            weights_cache=str(self._weights_cache.absolute()),
+            size=self._size,
             seed=self.train.seed,
             threads=self.train.threads or max(1, cores() // CORES_SHARE),
             device=self.train.device,
             quantize=self.train.quantize,
+            **of_run,
         )
-        usable = tuple(each for each in rated if not export.unusable(each))
-        return Plan(run_id, parent, incumbent, tuple(samples), spec, usable)
 
     @cached_property
     def _size(self) -> ModelSize | None:
@@ -248,15 +268,15 @@ class Cycle:
         return chosen, notes
 
     def _write(self, job: JobDirectory, plan: Plan) -> None:
-        self._jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for old in sorted(self._jobs.glob("run_*"))[: -KEPT_JOBS + 1]:
+        self.jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in sorted(self.jobs.glob("run_*"))[: -KEPT_JOBS + 1]:
             shutil.rmtree(old, ignore_errors=True)
         job.write_job(plan.spec, list(plan.samples))
         self._take_over(job)
 
     def _take_over(self, job: JobDirectory) -> None:
         """Go on where a run ended that was to do just the same, e.g. when burnish was stopped."""
-        for path in sorted(self._jobs.glob("run_*"), reverse=True):
+        for path in sorted(self.jobs.glob("run_*"), reverse=True):
             old = JobDirectory(path)
             with suppress(JobError, OSError):  # a damaged job is nothing to go on from
                 if path != job.path and old.checkpoint.is_dir() and old.inputs() == job.inputs():

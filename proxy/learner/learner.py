@@ -1,32 +1,27 @@
-"""The cycle that turns ratings into live versions, for as long as burnish runs.
+"""Turns ratings into live versions, for as long as burnish runs.
 
-One task decides and runs, one run at a time. Whatever goes wrong in a run ends that run with a reason; serving goes
-on, and the ratings stay ready for the next one.
+One task decides and runs, one run at a time. Whatever goes wrong in a run ends that run with a reason. Serving goes
+on, and the ratings stay ready for the next run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from burnish.adapters.errors import AdapterError
-from burnish.adapters.registry import Registry, version_label
-from burnish.adapters.swap import Swap
-from burnish.proxy import ids
-from burnish.proxy.config import TrainConfig
 from burnish.proxy.errors import BurnishError, Conflict, Unavailable
 from burnish.proxy.learner.counting import Counting
-from burnish.proxy.learner.cycle import Cycle, Ended
+from burnish.proxy.learner.cycle import Cycle
+from burnish.proxy.learner.runs import Runs
 from burnish.proxy.learner.scheduler import Decision, Policy, State, decide
 from burnish.proxy.learner.trainer import progress
 from burnish.proxy.learner.versions import Versions
-from burnish.proxy.log import Log
 from burnish.proxy.records import Run
 from burnish.training.errors import JobError, TrainingError
 from burnish.training.job import JobDirectory
@@ -39,14 +34,10 @@ PAUSED = "paused"
 """A file in the jobs' folder: no run starts by itself while it is there."""
 # After a fault of ours, so that it doesn't fill the log.
 FAULT_PAUSE_S = 30.0
-# How far back runs are read at start, to go on with back-off and counting.
-REMEMBERED_RUNS = 50
-CONCLUDED = frozenset({"live", "candidate", "rejected"})
-"""Runs that came to a verdict; the ratings that they saw are no longer new."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     """The user wants a run."""
 
     one_sided: bool
@@ -54,26 +45,22 @@ class _Asked:
     started: asyncio.Future[str]
     """The run's id, once it is in the log; Conflict or Unavailable when there will be none."""
 
+    def settle(self, outcome: str | BurnishError) -> None:
+        """Answer the request, unless it has an answer or the caller has gone."""
+        if self.started.done():
+            return
+        if isinstance(outcome, str):
+            self.started.set_result(outcome)
+        else:
+            self.started.set_exception(outcome)
+
 
 class Learner:
-    """Decides when to train, trains, judges and swaps; tells what it does and why."""
+    """Decides when to train, trains, judges and swaps; reports what it does and why."""
 
-    def __init__(
-        self,
-        *,
-        log: Log,
-        registry: Registry,
-        swap: Swap,
-        train: TrainConfig,
-        base_weights: Path,
-        weights_cache: Path,
-        jobs: Path,
-    ) -> None:
-        """Take what it works on. ``base_weights`` is the file that the engine serves, ``jobs`` the jobs' folder."""
-        self._log = log
-        self._registry = registry
-        self._swap = swap
-        self._keep = train.keep_versions
+    def __init__(self, cycle: Cycle) -> None:
+        train = cycle.train
+        self._cycle = cycle
         self._policy = Policy(
             train.enabled,
             train.min_ratings,
@@ -82,64 +69,49 @@ class Learner:
             train.min_bad,
             train.schedule,
         )
-        self._counting = Counting(log, registry, train)
-        self._cycle = Cycle(
-            log=log,
-            registry=registry,
-            swap=swap,
-            train=train,
-            base_weights=base_weights,
-            weights_cache=weights_cache,
-            jobs=jobs,
-            learnt=self._counting.learnt,
-        )
-        self._versions = Versions(registry, swap)
-        self._asked: _Asked | None = None
-        self._active: Run | None = None
-        self._concluded: str | None = None
-        self._failures = 0
-        self._failed_at: float | None = None
+        self._counting = Counting(cycle.log, train, cycle.learnt)
+        self._versions = Versions(cycle.registry, cycle.swap)
+        self._runs = Runs(cycle.log, self._versions)
+        self._request: _Request | None = None
         self._busy_at: float | None = None
         self._due_since: float | None = None
         self._decision = Decision(False, "burnish has just started")
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._pause_mark = jobs / PAUSED
-        self._paused = self._pause_mark.exists()
+        self._pause_file = cycle.jobs / PAUSED
 
     async def start(self) -> None:
-        """Put in order what a crash left, then work in the background until ``stop``. Raises AdapterError."""
+        """Repair what a crash left, then work in the background until ``stop``. Raises AdapterError."""
         try:
-            await asyncio.to_thread(self._registry.recover)
+            await asyncio.to_thread(self._cycle.registry.recover)
             self._versions.give_up_unjudged("burnish was interrupted before the gate decided")
         except OSError as error:
-            logger.error("what the last end left behind could not be put in order: %s", error)
-        await self._swap.prune(self._keep)
-        await self._recall()
+            logger.error("the adapters folder could not be repaired after a crash: %s", error)
+        await self._prune()
+        await self._runs.recall()
         self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def stop(self) -> None:
-        """End the run that is under way, as interrupted, and its child."""
+        """End the run under way as interrupted, and its child process."""
         if self._task:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
-        if self._asked:
-            self._asked.started.cancel()
+        if self._request:
+            self._request.started.cancel()
 
     def wake(self) -> None:
-        """Say that ratings have come or gone."""
+        """Count again: ratings have come or gone."""
         self._counting.stale = True
         self._changed.set()
 
     def status(self) -> dict[str, Any]:
         """Return what it does, why, and what is ready."""
-        run = self._active
-        idle = "paused" if self._paused else "idle"
-        state = run.status if run else idle if self._policy.enabled else "off"
+        run = self._runs.active
+        idle = "paused" if self._pause_file.exists() else "idle"
         return {
-            "state": state,
+            "state": run.status if run else idle if self._policy.enabled else "off",
             "reason": run.reason if run else self._decision.reason,
             "run": self.shown(run) if run else None,
             "ready": self._counting.ready()._asdict(),
@@ -151,11 +123,11 @@ class Learner:
                 "comments": self._policy.min_comments,
             },
             "schedule": self._policy.schedule,
-            "failures": self._failures,
+            "failures": self._runs.failures,
         }
 
     def shown(self, run: Run) -> dict[str, Any]:
-        """Return a run as the API shows it, with live progress, and what came of its training."""
+        """Return a run as the API shows it, with live progress and the trainer's result."""
         job = self.job(run.id)
         try:
             result = job.result().model_dump(mode="json", exclude={"run_id"})
@@ -170,23 +142,19 @@ class Learner:
     async def train_now(self, *, force_one_sided: bool = False, refresh: bool = False) -> str:
         """Start a run whatever the counts and the clock say; return its id. Raises Conflict, Unavailable.
 
-        ``refresh``: from the bare model, on all ratings.
+        ``refresh``: from the base model, on all ratings.
         """
-        await self._count()
-        asked = _Asked(force_one_sided, refresh, asyncio.get_running_loop().create_future())
-        decision = decide(self._state(asked), self._policy, _now())
+        request, decision = await self._asked(one_sided=force_one_sided, refresh=refresh)
         if not decision.start:
             raise _not_started(decision)
-        if self._asked is None:
-            self._asked = asked
+        if self._request is None:
+            self._request = request
             self._changed.set()
-        return await asyncio.shield(self._asked.started)
+        return await asyncio.shield(self._request.started)
 
     async def dry_run(self, *, force_one_sided: bool = False, refresh: bool = False) -> dict[str, Any]:
         """Return what ``train_now`` would do, and why or why not; changes nothing."""
-        await self._count()
-        asked = _Asked(force_one_sided, refresh, asyncio.get_running_loop().create_future())
-        decision = decide(self._state(asked), self._policy, _now())
+        _, decision = await self._asked(one_sided=force_one_sided, refresh=refresh)
         plan = await self._cycle.plan("run_", accept_one_sided=force_one_sided, refresh=refresh)
         new = [sample for sample in plan.training if not sample.replayed]
         return {
@@ -210,42 +178,28 @@ class Learner:
     async def promote(self, number: int, reason: str, *, force: bool = False) -> None:
         """Make a version live by hand; see ``Versions.promote``."""
         await self._versions.promote(number, reason, force=force)
-        self.wake()  # what counts as learnt depends on what is live
+        self.wake()  # what counts as learnt depends on the live version
 
     async def rollback(self, to: int | None, reason: str) -> int:
-        """Go back to what was live before; see ``Versions.rollback``."""
+        """Go back to the version that was live before; see ``Versions.rollback``."""
         number = await self._versions.rollback(to, reason)
         self.wake()
         return number
 
     async def pause(self, *, on: bool) -> None:
-        """Start no more runs by itself, or go on; also after a restart. A run that is under way goes on.
-
-        Raises Unavailable.
-        """
+        """Start no more runs by itself, or go on; also after a restart. A run under way goes on. Raises Unavailable."""
         try:
-            await asyncio.to_thread(_mark, self._pause_mark, there=on)
+            await asyncio.to_thread(_set_file, self._pause_file, there=on)
         except OSError as error:
-            raise Unavailable(
-                f"that cannot be noted in {self._pause_mark}: {error.strerror or error}"
-            ) from error
-        self._paused = on
+            raise Unavailable(f"cannot write {self._pause_file}: {error.strerror or error}") from error
         self._look()
         self.wake()
 
-    async def _recall(self) -> None:
-        """Read the last runs: close those that a crash left open, and go on counting where they ended."""
-        runs = await self._log.runs(REMEMBERED_RUNS)
-        for run in runs:
-            if run.ended_at is None:
-                await self._store(
-                    replace(run, status="interrupted", reason="burnish stopped", ended_at=time.time())
-                )
-        concluded = [place for place, run in enumerate(runs) if run.status in CONCLUDED and run.ended_at]
-        self._failures = concluded[0] if concluded else len(runs)
-        self._concluded = runs[concluded[0]].id if concluded else None
-        if self._failures:
-            self._failed_at = runs[0].ended_at or time.time()
+    async def _asked(self, *, one_sided: bool, refresh: bool) -> tuple[_Request, Decision]:
+        """Return a request of the user's, and whether it can be carried out by the latest counts."""
+        await self._count()
+        request = _Request(one_sided, refresh, asyncio.get_running_loop().create_future())
+        return request, decide(self._state(request), self._policy, _now())
 
     async def _work(self) -> None:
         while True:
@@ -263,152 +217,94 @@ class Learner:
                     await self._changed.wait()
 
     async def _tick(self) -> None:
-        """Look whether it is time for a run, and if so carry it out."""
+        """Start a run if it is time for one, and carry it out."""
         self._changed.clear()
         if self._counting.stale:
             await self._count()
-        if not (self._asked or self._look().start):
+        if not (self._request or self._look().start):
             return
-        asked, self._asked = self._asked, None
+        request, self._request = self._request, None
         try:
-            await self._count()  # a rating may have been taken back, which wakes nobody
-            decision = self._look(asked)
+            await self._count()  # what counts as learnt may have changed without a call of wake()
+            decision = self._look(request)
             if decision.start:
-                await self._run(decision.reason, asked)
-                await self._swap.prune(self._keep)
-            elif asked:
-                _settle(asked, _not_started(decision))
+                await self._run(decision.reason, request)
+                await self._prune()
+            elif request:
+                request.settle(_not_started(decision))
         finally:
-            if asked:
-                _settle(asked, Unavailable("the run could not be started; see `burnish status`"))
+            if request:
+                request.settle(Unavailable("the run could not be started; see `burnish status`"))
 
-    def _look(self, asked: _Asked | None = None) -> Decision:
+    def _look(self, request: _Request | None = None) -> Decision:
         """Decide, and remember why and since when."""
         now = _now()
-        route = self._swap.route
+        route = self._cycle.swap.route
         if any(route.in_flight(version) for version in route.resident()):
             self._busy_at = now.timestamp()
-        state = self._state(asked)
-        self._decision = decide(state, self._policy, now)
+        self._decision = decide(self._state(request), self._policy, now)
         self._due_since = (self._due_since or now.timestamp()) if self._decision.due else None
         return self._decision
 
-    async def _run(self, reason: str, asked: _Asked | None) -> None:
+    async def _run(self, reason: str, request: _Request | None) -> None:
         """Carry one run out and record how it ended."""
-        ready = self._counting.ready(refresh=bool(asked and asked.refresh))
-        count = ready.good + ready.bad + ready.neutral
-        self._active = Run(ids.run_id(), time.time(), None, "training", reason, None, count)
+        one_sided, refresh = bool(request and request.one_sided), bool(request and request.refresh)
+        ready = self._counting.ready(refresh=refresh)
+        runs = self._runs
         try:
-            await self._log.start_run(self._active)
-            if asked:
-                _settle(asked, self._active.id)
-            plan = await self._cycle.plan(
-                self._active.id,
-                accept_one_sided=bool(asked and asked.one_sided),
-                refresh=bool(asked and asked.refresh),
-            )
-            await self._remark(plan.note)
-            await self._conclude(await self._cycle.run(plan, self._report))
+            run = await runs.start(reason, ready.good + ready.bad + ready.neutral)
+            if request:
+                request.settle(run.id)
+            plan = await self._cycle.plan(run.id, accept_one_sided=one_sided, refresh=refresh)
+            if plan.note:
+                await runs.add_note(plan.note)
+            await runs.conclude(await self._cycle.run(plan, runs.report))
         except asyncio.CancelledError:
-            await self._end("interrupted", "burnish stopped")
+            await runs.end("interrupted", "burnish stopped")
             raise
         except (TrainingError, AdapterError, BurnishError, OSError) as error:
-            logger.warning("training run %s failed: %s", self._active.id, error)
-            await self._end("failed", str(error))
+            logger.warning("a training run failed: %s", error)
+            await runs.end("failed", str(error))
         except Exception as error:
             # A fault of ours in a run must not spread to the runs after it, nor to serving.
-            logger.exception("training run %s failed", self._active.id)
-            await self._end("failed", f"a fault in burnish: {type(error).__name__}: {error}")
+            logger.exception("a training run failed")
+            await runs.end("failed", f"a fault in burnish: {type(error).__name__}: {error}")
         finally:
-            self._active = self._due_since = None
+            runs.finish()
+            self._due_since = None
             self.wake()
 
-    async def _remark(self, note: str | None) -> None:
-        """Say in the run's reason what is done otherwise than it was set."""
-        assert self._active is not None  # only a run has remarks
-        if note:
-            logger.info("training run %s: %s", self._active.id, note)
-            self._active = replace(self._active, reason=f"{self._active.reason}; {note}")
-            await self._store(self._active)
-
-    async def _report(self, stage: Literal["evaluating", "swapping"], version: int) -> None:
-        assert self._active is not None  # only a run reports
-        self._active = replace(self._active, status=stage, version=version)
-        await self._store(self._active)
-
-    async def _conclude(self, ended: Ended) -> None:
-        assert self._active is not None
-        self._concluded, self._failures, self._failed_at = self._active.id, 0, None
-        logger.info(
-            "training run %s: %s is %s: %s",
-            self._active.id,
-            version_label(ended.version),
-            ended.status,
-            ended.reason,
-        )
-        await self._store(
-            replace(self._active, status=ended.status, reason=ended.reason, ended_at=time.time())
-        )
-
-    async def _end(self, status: Literal["failed", "interrupted"], reason: str) -> None:
-        """Record a run that came to no verdict; its candidate, if it got that far, is given up."""
-        assert self._active is not None
-        self._failed()
-        try:
-            self._versions.give_up_unjudged(f"its run {status} before the gate decided: {reason}")
-        except (AdapterError, OSError) as error:
-            logger.error("the candidate of %s could not be rejected: %s", self._active.id, error)
-        await self._store(replace(self._active, status=status, reason=reason, ended_at=time.time()))
-
-    async def _store(self, run: Run) -> None:
-        """Write down how a run stands; a log that cannot be written just now must not end it."""
-        try:
-            await self._log.update_run(run)
-        except BurnishError as error:
-            logger.error("the state of training run %s was not stored: %s", run.id, error)
-
-    def _failed(self) -> None:
-        self._failures += 1
-        self._failed_at = time.time()
-
     async def _count(self) -> None:
-        await self._counting.update(self._concluded)
+        await self._counting.update(self._runs.concluded)
 
-    def _state(self, asked: _Asked | None = None) -> State:
-        ready = self._counting.ready(refresh=bool(asked and asked.refresh))
+    async def _prune(self) -> None:
+        await self._cycle.swap.prune(self._cycle.train.keep_versions)
+
+    def _state(self, request: _Request | None = None) -> State:
+        ready = self._counting.ready(refresh=bool(request and request.refresh))
         return State(
             new=ready.new,
             good=ready.good,
             bad=ready.bad,
             comments=ready.comments,
             pairs=ready.pairs,
-            active=self._active.id if self._active else None,
-            failures=self._failures,
-            failed_at=self._failed_at,
+            active=self._runs.active.id if self._runs.active else None,
+            failures=self._runs.failures,
+            failed_at=self._runs.failed_at,
             busy_at=self._busy_at,
             due_since=self._due_since,
-            asked=asked is not None,
-            one_sided=bool(asked and asked.one_sided),
-            paused=self._paused,
+            asked=request is not None,
+            one_sided=bool(request and request.one_sided),
+            paused=self._pause_file.exists(),
         )
 
 
-def _mark(path: Path, *, there: bool) -> None:
+def _set_file(path: Path, *, there: bool) -> None:
     if there:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.touch(mode=0o600)
     else:
         path.unlink(missing_ok=True)
-
-
-def _settle(asked: _Asked, outcome: str | BurnishError) -> None:
-    """Tell whoever asked, unless that has been done or nobody waits any more."""
-    if asked.started.done():
-        return
-    if isinstance(outcome, str):
-        asked.started.set_result(outcome)
-    else:
-        asked.started.set_exception(outcome)
 
 
 def _not_started(decision: Decision) -> Conflict:

@@ -14,6 +14,7 @@ MAX_BACK_OFF_S = 6 * 3600.0
 QUIET_S = 3.0
 # … but at the latest so long after it could have, or constant traffic would starve it.
 PATIENCE_S = 600.0
+PAIRS = ("correction or preference", "corrections or preferences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,9 @@ def decide(state: State, policy: Policy, now: datetime) -> Decision:
     quiet_in = 0.0 if state.busy_at is None else state.busy_at + policy.quiet_s - moment
     waited = 0.0 if state.due_since is None else moment - state.due_since
     reason = (
-        f"{state.comments} comments and {state.pairs} corrections or preferences ready"
+        f"{_counted(state.comments, 'comment')} and {_counted(state.pairs, *PAIRS)} ready"
         if state.paired
-        else f"{state.new} new ratings ({state.good} good and {state.bad} bad ready)"
+        else f"{_counted(state.new, 'new rating')} ({state.good} good and {state.bad} bad ready)"
     )
     if quiet_in > 0 and waited < policy.patience_s:
         return Decision(False, f"{reason}; waiting for a moment without requests", due=True)
@@ -99,7 +100,7 @@ def decide(state: State, policy: Policy, now: datetime) -> Decision:
 
 
 def _never(state: State, policy: Policy) -> str | None:
-    """What stands in the way even of a run that the user asks for."""
+    """Return what prevents even a run that the user asks for."""
     if not policy.enabled:
         return "training is switched off (--no-train, or enabled = false under [train])"
     if state.active:
@@ -110,39 +111,30 @@ def _never(state: State, policy: Policy) -> str | None:
         return "no rating is ready: rate some answers good and some bad"
     if not (state.good and state.bad) and not state.one_sided and state.comments < MIN_COMMENTS:
         missing, there = ("bad", "good") if state.good else ("good", "bad")
+        count = state.good + state.bad
+        ready = f"all {count} ready ratings are {there}" if count > 1 else f"the only ready rating is {there}"
         return (
-            f"all {state.good + state.bad} ready ratings are {there}, which teaches only damage: "
-            f"rate some answers {missing} as well, or say what was wrong with {MIN_COMMENTS} of them"
+            f"training needs both good and bad ratings, and {ready}: "
+            f"rate some answers {missing}, or comment on {MIN_COMMENTS} answers that are not good"
         )
     return None
 
 
 def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
-    """What stands in the way of a run that starts by itself."""
+    """Return what prevents a run that starts by itself."""
     if state.paused:
         return "training is paused: `burnish resume` goes on, `burnish train` starts one run"
     if policy.schedule == "manual":
         return "the schedule is manual: start a run with `burnish train`"
-    spoken = min(state.new, max(state.comments, state.pairs if state.paired else 0))
-    if state.paired and spoken < policy.min_comments:
-        return f"waiting for {policy.min_comments - spoken} more corrections or preferences, or for ratings"
-    missing = (
-        []
-        if spoken >= policy.min_comments
-        else [
-            f"{lack} {what}"
-            for lack, what in (
-                (policy.min_ratings - state.new, "new ratings"),
-                (policy.min_good - state.good, "good ones"),
-                (policy.min_bad - state.bad, "bad ones"),
-            )
-            if lack > 0
-        ]
-    )
-    if missing:
-        return f"waiting for {', '.join(missing)} more"
+    worded = min(state.new, max(state.comments, state.pairs if state.paired else 0))
+    if worded < policy.min_comments:
+        if state.paired:
+            lack = _more(policy.min_comments - worded, *PAIRS)
+            return f"waiting for {lack}, or for ratings"
+        if missing := _missing(state, policy):
+            return f"waiting for {missing}"
     if policy.schedule != "auto" and not in_window(policy.schedule, now.time()):
-        return f"waiting for the window {policy.schedule}"
+        return f"waiting for the hours in which training is allowed, {policy.schedule}"
     if (
         state.failed_at is not None
         and (wait := state.failed_at + back_off_s(state.failures) - now.timestamp()) > 0
@@ -150,6 +142,24 @@ def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
         failed = "run" if state.failures == 1 else f"{state.failures} runs"
         return f"the last {failed} failed, next try in {wait:.0f} s"
     return None
+
+
+def _missing(state: State, policy: Policy) -> str:
+    """Return which ratings are missing, "" when there are enough."""
+    good, bad = max(0, policy.min_good - state.good), max(0, policy.min_bad - state.bad)
+    kinds = [(lack, kind) for lack, kind in ((good, "good"), (bad, "bad")) if lack]
+    if policy.min_ratings - state.new > good + bad:
+        least = " and ".join(f"{lack} {kind}" for lack, kind in kinds)
+        return _more(policy.min_ratings - state.new, "rating") + (f", at least {least}" if least else "")
+    return " and ".join(_more(lack, f"{kind} rating") for lack, kind in kinds)
+
+
+def _more(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} more {one if count == 1 else many or one + 's'}"
+
+
+def _counted(count: int, one: str, many: str | None = None) -> str:
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def back_off_s(failures: int) -> float:

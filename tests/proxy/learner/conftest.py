@@ -21,6 +21,7 @@ from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import TrainConfig
+from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
@@ -126,14 +127,16 @@ async def world(data: Path, engine_state: Path, train: TrainConfig, **paths: Pat
         stack.push_async_callback(swap.close)
         await Reconciler(swap).reconcile_once()
         learner = Learner(
-            log=log,
-            registry=registry,
-            swap=swap,
-            train=train,
-            **(
-                {"base_weights": model, "weights_cache": cache_dir() / "weights", "jobs": data / "jobs"}
-                | paths
-            ),
+            Cycle(
+                log=log,
+                registry=registry,
+                swap=swap,
+                train=train,
+                **(
+                    {"base_weights": model, "weights_cache": cache_dir() / "weights", "jobs": data / "jobs"}
+                    | paths
+                ),
+            )
         )
         await learner.start()
         stack.push_async_callback(learner.stop)

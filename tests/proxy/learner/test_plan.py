@@ -145,7 +145,7 @@ async def test_a_refresh_learns_everything_anew_and_is_compared_with_what_is_liv
         plan = await burnish.plan(refresh=True)
         assert (plan["would_train"], plan["parent"], plan["replayed"]) == (True, 0, 0)
         assert plan["trains_on"] == {"good": 2, "bad": 2}
-        assert "learnt anew" in plan["note"]
+        assert "all ratings again" in plan["note"]
         job = await burnish.job(refresh=True)
         spec, samples = job.spec(), job.samples()
     assert spec.parent_adapter is None

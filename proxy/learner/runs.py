@@ -1,0 +1,106 @@
+"""How the run under way stands, and how the last ones ended."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Literal
+
+from burnish.adapters.errors import AdapterError
+from burnish.adapters.registry import version_label
+from burnish.proxy import ids
+from burnish.proxy.errors import BurnishError
+from burnish.proxy.learner.cycle import Ended
+from burnish.proxy.learner.versions import Versions
+from burnish.proxy.log import Log
+from burnish.proxy.records import Run
+
+logger = logging.getLogger(__name__)
+
+# Read at the start, for the back-off and for what counts as new.
+REMEMBERED_RUNS = 50
+CONCLUDED = frozenset({"live", "candidate", "rejected"})
+"""Runs that came to a verdict; the ratings that they saw are no longer new."""
+
+
+class Runs:
+    """Records each step of a run in the log."""
+
+    def __init__(self, log: Log, versions: Versions) -> None:
+        self._log = log
+        self._versions = versions
+        self.active: Run | None = None
+        self.concluded: str | None = None
+        """The id of the last run that came to a verdict."""
+        self.failures = 0
+        """Runs that failed in a row, up to the last one."""
+        self.failed_at: float | None = None
+
+    async def recall(self) -> None:
+        """Read the last runs, and close those that a crash left open."""
+        runs = await self._log.runs(REMEMBERED_RUNS)
+        for run in runs:
+            if run.ended_at is None:
+                await self._store(
+                    replace(run, status="interrupted", reason="burnish stopped", ended_at=time.time())
+                )
+        concluded = [place for place, run in enumerate(runs) if run.status in CONCLUDED and run.ended_at]
+        self.failures = concluded[0] if concluded else len(runs)
+        self.concluded = runs[concluded[0]].id if concluded else None
+        if self.failures:
+            self.failed_at = runs[0].ended_at or time.time()
+
+    async def start(self, reason: str, ratings: int) -> Run:
+        """Store a new run and return it. Raises Unavailable; the run is active even then, until ``finish``."""
+        self.active = Run(ids.run_id(), time.time(), None, "training", reason, None, ratings)
+        await self._log.start_run(self.active)
+        return self.active
+
+    def finish(self) -> None:
+        """Have no run under way any more."""
+        self.active = None
+
+    async def add_note(self, note: str) -> None:
+        """Add to the run's reason how it differs from the settings, and why."""
+        logger.info("training run %s: %s", self._current.id, note)
+        await self._change(reason=f"{self._current.reason}; {note}")
+
+    async def report(self, stage: Literal["evaluating", "swapping"], version: int) -> None:
+        """Store the run's next stage."""
+        await self._change(status=stage, version=version)
+
+    async def conclude(self, ended: Ended) -> None:
+        """Store the verdict."""
+        run = self._current
+        self.concluded, self.failures, self.failed_at = run.id, 0, None
+        label = version_label(ended.version)
+        logger.info("training run %s: %s is %s: %s", run.id, label, ended.status, ended.reason)
+        await self._store(replace(run, status=ended.status, reason=ended.reason, ended_at=time.time()))
+
+    async def end(self, status: Literal["failed", "interrupted"], reason: str) -> None:
+        """Store that the run came to no verdict, and reject its candidate if it made one."""
+        run = self._current
+        self.failures += 1
+        self.failed_at = time.time()
+        try:
+            self._versions.give_up_unjudged(f"its run {status} before the gate decided: {reason}")
+        except (AdapterError, OSError) as error:
+            logger.error("the candidate of %s could not be rejected: %s", run.id, error)
+        await self._store(replace(run, status=status, reason=reason, ended_at=time.time()))
+
+    @property
+    def _current(self) -> Run:
+        assert self.active is not None  # only a run that is under way changes
+        return self.active
+
+    async def _change(self, **facts: object) -> None:
+        self.active = replace(self._current, **facts)  # type: ignore[arg-type]
+        await self._store(self.active)
+
+    async def _store(self, run: Run) -> None:
+        """Store a run's state. A log that can't be written at the moment must not end the run."""
+        try:
+            await self._log.update_run(run)
+        except BurnishError as error:
+            logger.error("the state of training run %s was not stored: %s", run.id, error)
