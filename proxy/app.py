@@ -1,4 +1,4 @@
-"""The one place of composition: builds the parts from a configuration and starts and stops them in order."""
+"""Builds the parts from a configuration and starts and stops them in order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,31 +25,29 @@ from burnish.proxy.feedback import Command, answer_command, command_route, compl
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions import Instructions, instruction_routes
-from burnish.proxy.learner.routes import learner_routes
-from burnish.proxy.learner.steering import actions
-from burnish.proxy.learning import Learning, NotLearning, learning
+from burnish.proxy.learner.routes import chat_actions, learner_routes
+from burnish.proxy.learning import Learning, NotLearning, cancelled, learning
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import RemoteUpstream, Upstream
-from burnish.proxy.status import in_words, status_routes
+from burnish.proxy.status import Engine, status_routes, summary
 from burnish.proxy.workers.hub import Hub, Services
 
 logger = logging.getLogger(__name__)
 
-# A refused connection costs nothing, and people wait for the first version.
+# Asking an engine that is down costs nothing, and people wait for it to come up.
 ASK_AGAIN_S = 2.0
 PRUNE_EVERY_S = 600.0
-"""What is too old goes a few minutes later."""
+"""Old completions are deleted a few minutes after their time."""
 
 
 @asynccontextmanager
 async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
-    """Start every part, give the application, and stop the parts in reverse order.
+    """Start every part, yield the application, and stop the parts in reverse order.
 
-    With more than one worker the hub is given, too, through which they answer.
-
+    With more than one worker, also yield the hub through which they answer.
     Raises ConfigError; EngineError when the embedded engine or its model cannot be had.
     """
     async with AsyncExitStack() as stack:
@@ -58,8 +57,8 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
         stack.callback(log.close)
         keep = Keep(config.log.keep_days, config.log.keep_completions, config.log.keep_rated)
         if not keep.all:
-            pruning = asyncio.get_running_loop().create_task(_prune_now_and_then(log, keep))
-            stack.push_async_callback(_cancelled, pruning)
+            pruning = asyncio.get_running_loop().create_task(_prune_regularly(log, keep))
+            stack.push_async_callback(cancelled, pruning)
         pool = Pool(config)
         stack.push_async_callback(pool.close)
         guard = Guard(config)
@@ -74,43 +73,103 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
             async def reopen() -> bool:
                 async with AsyncExitStack() as attempt:
                     found = await attempt.enter_async_context(learning(config, log, pool))
-                    app.become(*composed(found))
+                    app.use(*composed(found))
                     if isinstance(found, Learning):
                         stack.push_async_exit(attempt.pop_all())
                     return isinstance(found, NotLearning) and found.ask_again
 
-            asking = asyncio.get_running_loop().create_task(_again_and_again(reopen))
-            stack.push_async_callback(_cancelled, asking)
+            asking = asyncio.get_running_loop().create_task(_ask_until_known(reopen))
+            stack.push_async_callback(cancelled, asking)
         yield app, hub
 
 
-async def _again_and_again(ask: Callable[[], Awaitable[bool]]) -> None:
-    """Ask an engine that was not up until it says what it is."""
+async def _ask_until_known(ask: Callable[[], Awaitable[bool]]) -> None:
+    """Ask an engine that was down until it says what it is."""
     wanted = True
     while wanted:
         await asyncio.sleep(ASK_AGAIN_S)
         try:
             wanted = await ask()
         except Exception:
-            # Without this loop burnish passes through for ever, and nobody would know why.
+            # If this loop ended, burnish would pass requests through for ever, without a word in the log.
             logger.exception("the engine cannot be opened; trying again in %g s", ASK_AGAIN_S)
 
 
-async def _prune_now_and_then(log: Log, keep: Keep) -> None:
-    """Take out of the log what need not be kept any longer."""
+async def _prune_regularly(log: Log, keep: Keep) -> None:
+    """Delete the completions that the settings don't keep."""
     while True:
         try:
             if gone := await log.prune(keep):
-                logger.info("took %d completions out of the log", gone)
+                logger.info("deleted %d old completions from the log", gone)
         except Unavailable as error:
-            logger.warning("nothing was taken out of the log: %s", error)
+            logger.warning("old completions were not deleted from the log: %s", error)
         await asyncio.sleep(PRUNE_EVERY_S)
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What our routes and the relay share, as long as the engine behind them stays the same."""
+
+    config: Config
+    guard: Guard
+    log: Log
+    pool: Pool
+    observer: Observer
+    learning: Learning | None
+    why_not: str
+    """Why nothing is learnt; "" when something is."""
+    upstream: Upstream
+    instructions: Instructions
+
+    @property
+    def engine(self) -> Engine | None:
+        return self.learning.engine if self.learning else None
+
+    def live(self) -> int | None:
+        """Return the live version's number; None when burnish swaps no versions."""
+        return self.engine.live()["version"] if self.engine else None
+
+    def learner_status(self) -> dict[str, Any]:
+        return self.learning.learner.status() if self.learning else {"state": "off", "reason": self.why_not}
+
+    async def instructions_status(self, caller: str) -> dict[str, Any]:
+        return await self.instructions.status(caller, self.live())
+
+    def on_feedback(self, feedback: Feedback) -> None:
+        """Called with new feedback, and with feedback that was taken back."""
+        self.observer.counts.rated(feedback)
+        self.instructions.changed(feedback.draft.rater)
+        if self.learning:
+            self.learning.learner.wake()
+
+    async def answer(
+        self,
+        command: Command,
+        messages: list[dict[str, Any]] | None,
+        *,
+        caller: str,
+        session: str | None,
+        previous: str | None = None,
+    ) -> str:
+        """Carry out a ``/rl`` command and return the text that answers it."""
+
+        async def status() -> str:
+            live = self.engine.live() if self.engine else None
+            added = await self.instructions_status(caller)
+            return summary(await self.log.counts(), live, self.learner_status(), added)
+
+        owner = self.learning and caller in self.config.owners
+        return await answer_command(
+            command,
+            messages,
+            self.log,
+            caller,
+            session,
+            previous=previous,
+            status=status,
+            on_feedback=self.on_feedback,
+            actions=chat_actions(self.learning.learner, caller) if self.learning and owner else None,
+        )
 
 
 def _routes_and_relay(
@@ -123,108 +182,75 @@ def _routes_and_relay(
     observer: Observer,
     hub: Hub | None,
 ) -> tuple[ASGIApp, ASGIApp]:
-    parts = opened if isinstance(opened, Learning) else None
-    why_not = "" if isinstance(opened, Learning) else opened.reason
-    upstream: Upstream = parts.upstream if parts else RemoteUpstream(config, pool)
-    engine = parts.engine if parts else None
-    learner_status = parts.learner.status if parts else partial(_not_learning, why_not)
-    instructions = Instructions(log, parts.registry.versions if parts else list, on=config.instructions)
-    on_feedback = _listener(parts, instructions, observer)
-
-    def live() -> int | None:
-        return engine.live()["version"] if engine else None
-
-    async def answer(
-        command: Command,
-        messages: list[dict[str, Any]] | None,
-        *,
-        caller: str,
-        session: str | None,
-        previous: str | None = None,
-    ) -> str:
-        async def status() -> str:
-            added = await instructions.status(caller, live())
-            return in_words(await log.counts(), engine.live() if engine else None, learner_status(), added)
-
-        return await answer_command(
-            command,
-            messages,
-            log,
-            caller,
-            session,
-            previous=previous,
-            status=status,
-            on_feedback=on_feedback,
-            actions=actions(parts.learner, caller) if parts and caller in config.owners else None,
-        )
-
-    relay = Relay(
-        pool=pool,
-        upstream=upstream,
-        guard=guard,
-        log=log,
-        answer=answer,
-        instructions=instructions,
-        max_body_bytes=config.max_body_bytes,
-        total_timeout_s=config.total_timeout_s,
-        traced=observer.traces is not None,
+    learns = opened if isinstance(opened, Learning) else None
+    parts = _Parts(
+        config,
+        guard,
+        log,
+        pool,
+        observer,
+        learns,
+        opened.reason if isinstance(opened, NotLearning) else "",
+        learns.upstream if learns else RemoteUpstream(config, pool),
+        Instructions(log, learns.registry.versions if learns else list, on=config.instructions),
     )
-    observer.relays.add(relay)
+    handlers = {BurnishError: on_burnish_error, HTTPException: on_http_error}
+    own = Starlette(routes=_routes(parts), exception_handlers=handlers)
+    if hub:
+        route = (learns.base, learns.route) if learns else (None, None)
+        hub.use(Services(own, parts.answer, parts.instructions, *route))
+    return own, _relay(parts)
+
+
+def _relay(parts: _Parts) -> Relay:
+    relay = Relay(
+        pool=parts.pool,
+        upstream=parts.upstream,
+        guard=parts.guard,
+        log=parts.log,
+        answer=parts.answer,
+        instructions=parts.instructions,
+        max_body_bytes=parts.config.max_body_bytes,
+        total_timeout_s=parts.config.total_timeout_s,
+        traced=parts.observer.traces is not None,
+    )
+    parts.observer.relays.add(relay)
+    return relay
+
+
+def _routes(parts: _Parts) -> list[Route]:
+    log, learns = parts.log, parts.learning
     gauges = Gauges(
         log=log,
-        in_flight=observer.in_flight,
-        learner_status=learner_status,
-        live=live,
-        registry=parts.registry if parts else None,
+        in_flight=parts.observer.in_flight,
+        learner_status=parts.learner_status,
+        live=parts.live,
+        registry=learns.registry if learns else None,
     )
-    routes = [
+    return [
         *status_routes(
             log,
-            upstream,
-            engine,
-            learner_status,
-            lambda caller: instructions.status(caller, live()),
-            has_key=config.upstream_api_key is not None,
+            parts.upstream,
+            parts.engine,
+            parts.learner_status,
+            parts.instructions_status,
+            has_key=parts.config.upstream_api_key is not None,
         ),
-        *metrics_routes(observer.counts, gauges),
-        *feedback_routes(log, on_feedback, config.train.rater_weights),
-        command_route(answer),
-        *completion_routes(log, instructions.changed),
-        *instruction_routes(log, instructions, live),
+        *metrics_routes(parts.observer.counts, gauges),
+        *feedback_routes(log, parts.on_feedback, parts.config.train.rater_weights),
+        command_route(parts.answer),
+        *completion_routes(log, parts.instructions.changed),
+        *instruction_routes(log, parts.instructions, parts.live),
         *(
-            learner_routes(parts.learner, parts.registry, parts.transfer, log)
-            if parts
-            else _refusing_routes(why_not)
+            learner_routes(learns.learner, learns.registry, learns.transfer, log)
+            if learns
+            else _refusing_routes(parts.why_not)
         ),
     ]
-    handlers = {BurnishError: on_burnish_error, HTTPException: on_http_error}
-    own = Starlette(routes=routes, exception_handlers=handlers)
-    if hub:
-        route = (parts.base, parts.route) if parts else (None, None)
-        hub.use(Services(own, answer, instructions, *route))
-    return own, relay
-
-
-def _listener(
-    parts: Learning | None, instructions: Instructions, observer: Observer
-) -> Callable[[Feedback], None]:
-    """Return what is told of new feedback, and of feedback that was taken back."""
-
-    def on_feedback(feedback: Feedback) -> None:
-        observer.counts.rated(feedback)
-        instructions.changed(feedback.draft.rater)
-        if parts:
-            parts.learner.wake()
-
-    return on_feedback
-
-
-def _not_learning(reason: str) -> dict[str, Any]:
-    return {"state": "off", "reason": reason}
 
 
 def _refusing_routes(reason: str) -> list[Route]:
-    """Answer for the routes of runs and versions where there can be none."""
+    """Answer on the routes of runs and versions when there can be none."""
 
     async def refuse(request: Request) -> Response:
         raise Conflict(reason, code="not_learning")

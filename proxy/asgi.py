@@ -32,7 +32,7 @@ class App:
         self._own = own
         self._relay = relay
 
-    def become(self, own: ASGIApp, relay: ASGIApp) -> None:
+    def use(self, own: ASGIApp, relay: ASGIApp) -> None:
         """Answer new requests with other parts; those under way end on the parts on which they began."""
         self._own = own
         self._relay = relay

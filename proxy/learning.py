@@ -101,7 +101,7 @@ async def _beside(
         if swap.route.live is None and config.upstream is None:
             raise EngineError(f"the embedded engine does not start: {first.fault}")
         healing = asyncio.get_running_loop().create_task(reconciler.run())
-        stack.push_async_callback(_cancelled, healing)
+        stack.push_async_callback(cancelled, healing)
         learner = Learner(
             Cycle(
                 log=log,
@@ -148,7 +148,8 @@ async def _woken(host: AdapterHost) -> None:
         logger.warning("%s", error)  # reconciling says it again as long as nothing is served
 
 
-async def _cancelled(task: asyncio.Task[None]) -> None:
+async def cancelled(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it has ended."""
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

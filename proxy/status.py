@@ -1,4 +1,4 @@
-"""What burnish says of itself: ``/healthz``, ``/v1/models``, ``/burnish/status``."""
+"""The routes about burnish itself: ``/healthz``, ``/v1/models``, ``/burnish/status``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from burnish.proxy.surfaces.catalogue import ANTHROPIC, listed
 
 
 class Engine:
-    """What an engine that burnish swaps versions in has to say."""
+    """The state of an engine in which burnish swaps versions."""
 
     def __init__(self, swap: Swap, reconciler: Reconciler) -> None:
         self._swap = swap
         self._reconciler = reconciler
 
     def live(self) -> dict[str, Any]:
-        """Return which version new requests get, as the route has it."""
+        """Return the version that new requests get, according to the route."""
         endpoint = self._swap.route.live
         return {
             "version": endpoint.version if endpoint else self._swap.registry.live(),
@@ -56,8 +56,8 @@ def status_routes(
 ) -> Sequence[Route]:
     """Return the routes; ``engine`` is None for an upstream that burnish does not swap versions in.
 
-    ``has_key``: burnish has a key for the upstream, so that callers need none.
-    ``instructions_status`` says how a caller's instructions stand.
+    ``has_key``: burnish has a key for the upstream, so callers need none.
+    ``instructions_status`` takes a caller; see ``Instructions.status``.
     """
 
     async def healthz(request: Request) -> Response:
@@ -94,15 +94,15 @@ def status_routes(
     ]
 
 
-def in_words(
+def summary(
     counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any], instructions: dict[str, Any]
 ) -> str:
-    """Say how the learning stands, for ``/rl status``."""
+    """Return the state of the learning in one line, for ``/rl status``."""
     added = (
         f"; {instructions['count']} of your instructions are in the system prompt"
         if instructions["on"]
         else ""
     )
     rated = f"{counts['ratings']} answers rated ({counts['good']} good, {counts['bad']} bad)"
-    served = f"; live is {live['name']}" if live else ""
+    served = f"; live version: {live['name']}" if live else ""
     return f"{rated}{served}; training: {learner['state']} – {learner['reason']}{added}"

@@ -7,9 +7,9 @@ other text around it, the command is only a quotation, or part of a file.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from burnish.proxy.log.people import is_context, unwrapped
 
@@ -31,6 +31,25 @@ class Command:
     """Of a rating, in [-1, 1]."""
     scale: str | None = None
     """binary | likert."""
+
+
+class Answer(Protocol):
+    """Carries out a ``/rl`` command and returns the text that answers it."""
+
+    def __call__(
+        self,
+        command: Command,
+        messages: list[dict[str, Any]] | None,
+        *,
+        caller: str,
+        session: str | None,
+        previous: str | None = None,
+    ) -> Awaitable[str]:
+        """``messages`` is the whole request with the command; None: the caller's last answer is meant.
+
+        ``previous``: the response that the request continues, if the upstream keeps the history.
+        """
+        ...
 
 
 TONES = "[\U0001f3fb-\U0001f3ff\ufe0f]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
 from starlette.requests import Request
@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from burnish.proxy.client_headers import SESSION_HEADERS
 from burnish.proxy.errors import Unprocessable
-from burnish.proxy.feedback.commands import Command, parse
+from burnish.proxy.feedback.commands import Answer, parse
 from burnish.proxy.feedback.targets import MAX_TEXT, draft_of, read_feedback
 from burnish.proxy.json_http import caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
@@ -68,16 +68,6 @@ def feedback_routes(
         Route("/v1/feedback/{id}", undo, methods=["DELETE"]),
         Route("/burnish/raters", raters, methods=["GET"]),
     ]
-
-
-class Answer(Protocol):
-    """Runs a ``/rl`` command and returns the answer."""
-
-    async def __call__(
-        self, command: Command, messages: list[dict[str, Any]] | None, *, caller: str, session: str | None
-    ) -> str:
-        """``messages`` is None if unknown; the command then applies to the last answer."""
-        ...
 
 
 class Typed(BaseModel):

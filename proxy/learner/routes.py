@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.threads import in_one_thread
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
+from burnish.proxy.feedback.answering import Action
 from burnish.proxy.json_http import json_response, page_limit, read_json, validated
 from burnish.proxy.learner.evidence import asked
 from burnish.proxy.learner.learner import Learner
@@ -140,6 +141,29 @@ def learner_routes(learner: Learner, registry: Registry, transfer: Transfer, log
         Route("/burnish/adapters/{n:int}/promote", promote, methods=["POST"]),
         Route("/burnish/adapters/{n:int}/export", export, methods=["POST"]),
     ]
+
+
+def chat_actions(learner: Learner, owner: str) -> Mapping[str, Action]:
+    """Return what an owner may do from the chat, by the ``/rl`` command's name. Raises as the learner does."""
+
+    async def train(_: str) -> str:
+        return f"training has started ({await learner.train_now()}); /rl status shows how it goes"
+
+    async def rollback(to: str) -> str:
+        number = BASE_VERSION if to == "base" else int(to.removeprefix("v")) if to else None
+        return f"{version_label(await learner.rollback(number, f'rolled back in the chat by {owner}'))} is live again"
+
+    async def go_on(_: str) -> str:
+        await learner.pause(on=False)
+        return "training starts by itself again"
+
+    async def stop(_: str) -> str:
+        await learner.pause(on=True)
+        return (
+            "training no longer starts by itself, until /rl on; ratings are kept, and the live version stays"
+        )
+
+    return {"train": train, "rollback": rollback, "on": go_on, "off": stop}
 
 
 def _absolute(path: str) -> Path:

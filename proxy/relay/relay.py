@@ -7,7 +7,6 @@ the answer it hands a copy to the log. It knows no wire format (``surfaces`` doe
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -16,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.client_headers import COMPLETION_ID, SESSION_HEADERS, SUB_AGENT_HEADERS, caller_of
 from burnish.proxy.errors import BurnishError
-from burnish.proxy.feedback.commands import Command, exchanges, find_command
+from burnish.proxy.feedback.commands import Answer, exchanges, find_command
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import Named, first, named_headers
 from burnish.proxy.http.origin import ConnectFailed
@@ -37,22 +36,6 @@ from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
 MAX_TRIES = 3
 # Answers to a system message that the chat template doesn't have, or to a context that is too long.
 REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
-
-
-class Answer(Protocol):
-    """Carries out a ``/rl`` command and returns the text that answers it."""
-
-    def __call__(
-        self,
-        command: Command,
-        messages: list[dict[str, Any]],
-        *,
-        caller: str,
-        session: str | None,
-        previous: str | None,
-    ) -> Awaitable[str]:
-        """``messages`` holds the whole request with the command; ``previous`` is the response that it continues."""
-        ...
 
 
 class Log(Captures, Protocol):

@@ -19,10 +19,10 @@ from starlette.types import ASGIApp, Message
 
 from burnish.adapters.route import LiveRoute
 from burnish.proxy.errors import Unavailable
+from burnish.proxy.feedback.commands import Answer
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion, Passthrough
-from burnish.proxy.relay.relay import Answer
 from burnish.proxy.workers.link import EngineState, Link, OnMessage
 
 logger = logging.getLogger(__name__)

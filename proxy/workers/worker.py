@@ -138,7 +138,7 @@ class _Worker:
             traced=traces_wanted(os.environ),
         )
         if self.begun.is_set():
-            self.app.become(self._own, relay)
+            self.app.use(self._own, relay)
         else:
             self.app = App(self._guard, self._own, relay, partial(self.link.send, "refused"))
             self.begun.set()
@@ -168,11 +168,11 @@ class _Worker:
     async def _answer(
         self,
         command: Command,
-        messages: list[dict[str, Any]],
+        messages: list[dict[str, Any]] | None,
         *,
         caller: str,
         session: str | None,
-        previous: str | None,
+        previous: str | None = None,
     ) -> str:
         text: str = await self.link.ask("answer", (command, messages, caller, session, previous))
         return text

@@ -36,7 +36,7 @@ async def typed(burnish: Rated, text: str, who: str | None = "ann") -> str:
 
 async def test_an_owner_rolls_back_and_trains_from_the_chat(tmp_path: Path, weights: Path) -> None:
     async with steered(tmp_path, weights, "ann") as burnish:
-        assert (await typed(burnish, "/rl off")).startswith("burnish: it trains no more by itself")
+        assert (await typed(burnish, "/rl off")).startswith("burnish: training no longer starts by itself")
         for parent in (0, 1):
             await burnish.version(parent, [])
         assert await typed(burnish, "/rl rollback") == "burnish: v1 is live again"
@@ -46,7 +46,7 @@ async def test_an_owner_rolls_back_and_trains_from_the_chat(tmp_path: Path, weig
         assert "burnish: there is no version 7" in await typed(burnish, "/rl rollback 7")
         assert "burnish: no run was started: no rating is ready" in await typed(burnish, "/rl train")
         await burnish.rate("good", "bad")
-        assert "burnish: training has begun (run_" in await typed(burnish, "/rl train")
+        assert "burnish: training has started (run_" in await typed(burnish, "/rl train")
         assert "/rl rollback [version | base]" in await typed(burnish, "/rl help")
         events = (await burnish.http.get("/burnish/adapters/2")).json()["events"]
         assert events[-1]["reason"] == "rolled back in the chat by ann"
