@@ -58,7 +58,7 @@ async def test_nobody_else_does(tmp_path: Path, weights: Path, owners: tuple[str
     async with steered(tmp_path, weights, *owners) as burnish:
         await burnish.version(0, [])
         for who in ("bob", None):
-            assert "is for those whom `owners`" in await typed(burnish, f"/rl {command}", who)
+            assert "Only owners may use /rl" in await typed(burnish, f"/rl {command}", who)
             assert "/rl train" not in await typed(burnish, "/rl help", who)
         status = (await burnish.http.get("/burnish/status")).json()
         assert (status["live"]["version"], status["learner"]["state"]) == (1, "idle")
