@@ -15,7 +15,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +92,7 @@ def streamed(count: int, chance: random.Random) -> Iterator[Completion]:
         events = [event({"role": "assistant", "content": ""})]
         events += [event({"content": f" {word}"}) for word in prose(chance, CHUNKS - 1).split()]
         events += [event({}, "stop"), b"data: [DONE]\n\n"]
-        yield replace(whole, wire=whole.wire._replace(chunks=tuple(events), content_type="text/event-stream"))
+        yield whole._replace(wire=whole.wire._replace(chunks=tuple(events), content_type="text/event-stream"))
 
 
 def event(delta: dict[str, Any], finish: str | None = None) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 Outcome = Literal["complete", "cut", "cancelled", "failed"]
@@ -78,11 +78,11 @@ class Wire(NamedTuple):
     """The client's span (W3C trace context); None unless traces are exported."""
 
 
-NO_WIRE = Wire()
+NO_PARAMS: dict[str, Any] = {}
+"""Never changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """One completion. The relay fills in the first six fields; the log parses ``wire`` and reads back the others.
 
     A new fact is a field of ``Asked``, ``Served`` or ``Ended`` with a default, and a migration that adds the column
@@ -96,14 +96,14 @@ class Completion:
     ended: Ended
     instructions: str | None = None
     """What burnish added to the system prompt; ``messages`` and ``wire`` are without it. None: nothing."""
-    wire: Wire = NO_WIRE
+    wire: Wire = Wire()
     """Empty when read back from the log."""
     conversation_id: str = ""
     continues: str | None = None
     """The completion whose reply its context ends with, not counting later messages of the user and of tools."""
     messages: tuple[dict[str, Any], ...] = ()
     """The context; empty in listings."""
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any] = NO_PARAMS
     """Everything else of the request (temperature, tools, …); empty in listings."""
     prompt: str = ""
     """What the person asked: the text of their last message, less what the client added to it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
@@ -151,7 +151,7 @@ def feedback_json(feedback: Feedback) -> dict[str, Any]:
 
 def completion_json(completion: Completion) -> dict[str, Any]:
     """Return a completion as one flat object."""
-    record = {each.name: getattr(completion, each.name) for each in fields(completion)}
+    record = completion._asdict()
     del record["wire"]
     for part in ("asked", "served", "ended"):
         record |= record.pop(part)._asdict()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -68,7 +67,7 @@ def parsed(completion: Completion) -> Parsed:
     context = tuple(path(request.messages))
     settings, definitions = _parameters(request.params)
     return Parsed(
-        completion=replace(completion, ended=_ended(completion.ended, answer, request.params)),
+        completion=completion._replace(ended=_ended(completion.ended, answer, request.params)),
         context=context,
         settings=settings,
         definitions=definitions,
@@ -86,7 +85,7 @@ def unparsed(completion: Completion, fault: Exception) -> Parsed:
     """Return a completion that could not be parsed: its bytes, with the reason as its error."""
     reason = f"burnish could not parse it: {type(fault).__name__}: {fault}"
     error = f"{completion.ended.error}; {reason}" if completion.ended.error else reason
-    return Parsed(replace(completion, ended=completion.ended._replace(error=error)), raw=True)
+    return Parsed(completion._replace(ended=completion.ended._replace(error=error)), raw=True)
 
 
 def _ended(ended: Ended, answer: Reply, params: dict[str, Any]) -> Ended:

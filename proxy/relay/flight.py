@@ -62,12 +62,8 @@ class Flight(Ending):
     """The engine has refused it with an addition, so it goes as the client sent it."""
 
     def served_by(self, target: Target) -> None:
-        self.served = Served(
-            upstream=self.served.upstream,
-            model_served=target.model or self.asked.model_asked,
-            adapter_version=target.version,
-            base_digest=target.base_digest,
-        )
+        model = target.model or self.asked.model_asked
+        self.served = Served(self.served.upstream, model, target.version, target.base_digest)
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
         """Record the head of the answer; return the headers that burnish adds to it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from burnish.proxy.records import Asked, Completion, Ended, Served
@@ -20,4 +19,4 @@ def changed(completion: Completion, **facts: Any) -> Completion:
     for name in ("asked", "served", "ended", "wire"):
         part = getattr(completion, name)
         facts[name] = part._replace(**{field: facts.pop(field) for field in part._fields if field in facts})
-    return replace(completion, **facts)
+    return completion._replace(**facts)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -33,7 +32,7 @@ Script = Callable[[Received, asyncio.StreamWriter], Awaitable[None]]
 
 def question(number: int, **params: Any) -> Completion:
     messages = ({"role": "user", "content": f"Question {number}?"},)
-    return replace(PLAIN, id=f"cmpl_{number}", messages=messages, params=params)
+    return PLAIN._replace(id=f"cmpl_{number}", messages=messages, params=params)
 
 
 def asked(count: int) -> list[Prompt]:
@@ -181,7 +180,7 @@ async def test_no_more_than_two_requests_at_once_for_each_version() -> None:
 
 
 def test_prompts_are_distinct_bounded_and_held_out_ones_come_first() -> None:
-    again = replace(question(1), id="cmpl_again")
+    again = question(1)._replace(id="cmpl_again")
     chosen = prompts([question(1), again], [question(1), *(question(i) for i in range(3, 60))], [question(1)])
     assert [prompt.id for prompt in chosen[:2]] == ["cmpl_1", "cmpl_3"]
     assert len(chosen) == MAX_PROMPTS
@@ -190,9 +189,9 @@ def test_prompts_are_distinct_bounded_and_held_out_ones_come_first() -> None:
 def test_what_was_learnt_from_is_not_asked_ordinary_questions_are_as_the_user_asks() -> None:
     system = {"role": "system", "content": "Answer in one short sentence"}
     rated = [
-        replace(question(i, temperature=0.8), messages=(system, *question(i).messages)) for i in range(32)
+        question(i, temperature=0.8)._replace(messages=(system, *question(i).messages)) for i in range(32)
     ]
-    again = replace(rated[3], id="cmpl_again")  # the same question, answered anew, and not rated
+    again = rated[3]._replace(id="cmpl_again")  # the same question, answered anew, and not rated
     chosen = prompts(rated[:5], [again, question(40), *rated], rated)
     assert [prompt.id for prompt in chosen[:6]] == [*(f"cmpl_{i}" for i in range(5)), "cmpl_40"]
     ordinary = chosen[6:]

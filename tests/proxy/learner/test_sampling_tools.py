@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -54,7 +53,7 @@ MEASURED = Evaluation(
 
 def question(number: int, **params: Any) -> Completion:
     messages = ({"role": "user", "content": f"Question {number}?"},)
-    return replace(PLAIN, id=f"cmpl_{number:02d}", messages=messages, params=params)
+    return PLAIN._replace(id=f"cmpl_{number:02d}", messages=messages, params=params)
 
 
 def asked(count: int, **params: Any) -> list[Prompt]:
@@ -209,7 +208,7 @@ async def test_calls_survive_the_job_directory(tmp_path: Any) -> None:
 def test_a_preference_model_is_not_learnt_from_rated_calls() -> None:
     def rated(message: dict[str, Any]) -> RatedCompletion:
         return RatedCompletion(
-            completion=replace(PLAIN, reply=message),
+            completion=PLAIN._replace(reply=message),
             reward=1.0,
             weight=1.0,
             feedback_ids=("f",),

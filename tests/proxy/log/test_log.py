@@ -7,7 +7,6 @@ import gzip
 import os
 import sqlite3
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,7 @@ async def test_a_completion_comes_back_as_it_was(tmp_path: Path):
     served = Served("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0")
     params = {"temperature": 0.7, "tools": TOOLS}
     made = exchange([system("Be brief."), user("Name a color.")], "Blue.", params=params, error="warned")
-    made = replace(made, asked=asked, served=served, instructions="more words")
+    made = made._replace(asked=asked, served=served, instructions="more words")
     async with opened(tmp_path) as log:
         log.capture(made)
         found = await log.completion(made.id)
