@@ -1,7 +1,7 @@
-"""Whether the weights to train on are the model that an engine serves.
+"""Compare the weights to train on with the weights that an engine serves: they must be the same model.
 
 They need not be the same file: an engine may serve a quantised GGUF while training runs on the full weights in Hugging
-Face's layout. But an adapter of another model is noise at best, so what both must have in common is compared.
+Face's layout. But an adapter of another model is noise at best, so their shapes are compared.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _ALSO = {
 
 @dataclass(frozen=True, slots=True)
 class BaseShape:
-    """What tells one base model from another without reading its weights."""
+    """The properties by which two base models differ, without their weights."""
 
     architecture: str
-    """As the file calls it: GGUF's ``general.architecture``, or transformers' ``model_type``."""
+    """In the file's words: GGUF's ``general.architecture``, or transformers' ``model_type``."""
     hidden_size: int
     layers: int
     vocabulary: int
@@ -36,7 +36,7 @@ class BaseShape:
 
 
 def demand_same_model(served: Path, base: Path) -> None:
-    """Compare the weights that an engine serves with those to train on; each a GGUF file or a directory.
+    """Compare the weights that an engine serves with those to train on; each is a GGUF file or a directory.
 
     Raises IncompatibleAdapter, which names every difference; EngineError when one of them cannot be read.
     """
@@ -50,8 +50,8 @@ def demand_same_model(served: Path, base: Path) -> None:
     ]
     if different:
         raise IncompatibleAdapter(
-            f"train.base {base} is not the model that the engine serves ({served}): {', '.join(different)}; name the "
-            "weights of that very model"
+            f"train.base {base} is another model than the engine serves ({served}): {', '.join(different)}; set it "
+            "to weights of the model that the engine serves"
         )
 
 
@@ -61,7 +61,7 @@ def shape(weights: Path) -> BaseShape:
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether a file is GGUF by its content; Ollama's have no suffix."""
+    """Look into the file, since Ollama's files have no suffix."""
     try:
         with path.open("rb") as file:
             return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
@@ -71,8 +71,8 @@ def is_gguf(path: Path) -> bool:
 
 def _of_directory(path: Path) -> BaseShape:
     try:
-        said = json.loads((path / "config.json").read_bytes())
-        sizes = said | said.get("text_config", {})  # models that also see
+        config = json.loads((path / "config.json").read_bytes())
+        sizes = config | config.get("text_config", {})  # models that also see
         return BaseShape(
             str(sizes["model_type"]),
             int(sizes["hidden_size"]),

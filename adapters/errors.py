@@ -1,4 +1,4 @@
-"""What can go wrong with adapter versions and the engines that serve them.
+"""Errors of adapter versions and of the engines that serve them.
 
 - AdapterError
     - UnknownVersion (LookupError)      there is no such version
@@ -49,11 +49,11 @@ class EngineUnreachable(EngineError):
 class EngineRefused(EngineError):
     """The engine answered with an error status."""
 
-    def __init__(self, message: str, status: int, said: str) -> None:
+    def __init__(self, message: str, status: int, detail: str) -> None:
         super().__init__(message)
         self.status = status
-        self.said = said
-        """Its words: the body, or the message in it."""
+        self.detail = detail
+        """The engine's own words: the body, or the message in it."""
 
 
 class NeedsRestart(EngineError):

@@ -1,19 +1,18 @@
-"""Simple facts that every version is asked for: what a model knew before, it must still know after it learnt a style.
+"""Simple facts that every version is asked for: a model that learnt a style must still know them.
 
-Names and numbers, mostly: they are the same in many languages, so that a version which learnt to answer in another one
-is not said to have forgotten them. The bench asks for others (``bench/learning/general.py``), so that no version is
-chosen by what it is measured by.
+The answers are mostly names and numbers, which are the same in many languages: a version may learn to answer in another
+one. The bench asks for other facts (``bench/learning/general.py``), because it measures the versions that these chose.
 """
 
 from __future__ import annotations
 
 import re
 
-# The answer stands in the first sentence; what follows is only paid for.
+# The answer is in the first sentence; more tokens would cost time only.
 MAX_TOKENS = 32
 
-# Not picked by what some model knows: a small change of any kind answers close calls otherwise, and of facts that were
-# picked so, it could only lose. (Of these 60 the small model knows 43; asking both versions takes a minute on two busy
+# They weren't selected by what some model knows: any small change turns a few close answers, and a model could only
+# lose from such a selection. (Of these 60 the small model knows 43; asking both versions takes a minute on two busy
 # cores.)
 _FACTS = """
 What is the capital of Portugal?|lisbon,lisboa,lissabon
@@ -79,11 +78,11 @@ In which country is the Kremlin?|russia,russland,rusia,russie
 """
 
 Facts = tuple[tuple[str, tuple[str, ...]], ...]
-"""Questions, and the words of which one must stand in the answer (lower case)."""
+"""Questions and their accepted answers (lower case); one must be in the reply."""
 
 
 def read(text: str) -> Facts:
-    """Read facts, a line each: the question, "|", and the words with commas between them."""
+    """Parse lines of the form ``question|answer,answer``."""
     lines = [line.split("|") for line in text.strip().split("\n")]
     return tuple((question, tuple(accepted.split(","))) for question, accepted in lines)
 
@@ -92,6 +91,6 @@ FACTS = read(_FACTS)
 
 
 def right(answer: str, accepted: tuple[str, ...]) -> bool:
-    """Whether an answer holds an accepted word; not "15" in "150", but "7" in "答えは7です"."""
+    """Look for an accepted word in an answer; "15" isn't in "150", but "7" is in "答えは7です"."""
     text = answer.lower()
     return any(re.search(rf"(?<![a-z0-9]){re.escape(word)}(?![a-z0-9])", text) for word in accepted)

@@ -1,4 +1,4 @@
-"""The records of this room: what a version is, and what happened to it. Imports nothing of ours."""
+"""The records of adapter versions and of their history. Imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ State = Literal["candidate", "rejected", "live", "retired", "pruned"]
 
 
 class Manifest(BaseModel):
-    """What ``manifest.json`` in a version's directory says: where the version came from. Never changes."""
+    """The content of ``manifest.json`` in a version's directory: where it came from. Never changes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: int
     """Counts from 1; directory ``v0007``, shown as "v7", served as ``<base_model>@v7``."""
     base_model: str
-    """Name of the base model as users say it, e.g. "smollm2"."""
+    """Name of the base model for users, e.g. "smollm2"."""
     base_digest: str
     """"sha256:<hex>" of the base weights file; a version serves on exactly this base."""
     parent: int
@@ -31,7 +31,7 @@ class Manifest(BaseModel):
     created_at: str
     """UTC, ISO 8601."""
     feedback_ids: tuple[str, ...]
-    """Ratings that it learnt from (provenance)."""
+    """The feedback that it was trained on (provenance)."""
     objective: str
     hyperparameters: dict[str, Any]
     metrics: dict[str, Any]
@@ -48,7 +48,7 @@ class Event(BaseModel):
     at: str
     """UTC, ISO 8601."""
     version: int
-    """0 = the base model went live (or was replaced)."""
+    """0: the base model went live."""
     state: State
     reason: str
     details: dict[str, Any] = {}
@@ -56,7 +56,7 @@ class Event(BaseModel):
 
 
 class AdapterVersion(BaseModel):
-    """A version as the registry knows it now."""
+    """A version with its present state."""
 
     model_config = ConfigDict(frozen=True)
 

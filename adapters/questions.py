@@ -1,8 +1,8 @@
-"""Ordinary questions that no user asked: what a version answers where it has learnt nothing.
+"""Ordinary questions that no user asked, to see how a version answers prompts that it wasn't trained on.
 
-A version repeats what it learnt on the prompts that it learnt from, and may leave the topic on all others. Each holds a
-word to look for in the answer (``replies.topics``). The bench asks others (``bench/learning/questions.py``), so that no
-version is chosen by what it is measured by.
+A version repeats its training on the prompts that it was trained on, and may leave the topic on others. Each question
+has a word to look for in the answer (``replies.topics``). The bench asks others (``bench/learning/questions.py``),
+because it measures the versions that these chose.
 """
 
 from __future__ import annotations
@@ -59,4 +59,4 @@ What is a blanket made of?
 """
 
 QUESTIONS: tuple[str, ...] = tuple(_QUESTIONS.strip().split("\n"))
-"""In no order: any slice is as good as another."""
+"""In random order: any slice will do."""

@@ -1,4 +1,4 @@
-"""Makes the engine serve what the registry says is live, whatever happened: a crash, a kill, a restart."""
+"""Reconciling makes the engine serve the live version of the registry after a crash, a kill or a restart."""
 
 from __future__ import annotations
 
@@ -14,45 +14,45 @@ from burnish.adapters.swap import Swap
 
 logger = logging.getLogger(__name__)
 
-# A look costs one small request a child; a request that meets a dead engine wakes the loop at once anyway.
+# A check costs one small request a child; a request that meets a dead engine wakes the loop at once anyway.
 INTERVAL_S = 2.0
-# An engine that fails once may have met a busy machine; a version with which it fails this often in a row while
-# the base model loads is at fault itself.
+# A single failure may come from a busy machine. If a version fails this often in a row and the base model loads, the
+# version is at fault.
 MAX_FAILURES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What one look found and did."""
+    """The result of one check."""
 
     actions: tuple[str, ...] = ()
-    """In words, empty when all was well."""
+    """The repairs, for users; empty if nothing was wrong."""
     fault: str | None = None
-    """Why the engine does not serve what it should; None when it does."""
+    """Why the engine doesn't serve the live version; None if it does."""
 
 
 class Reconciler:
-    """Compares and repairs, once or for ever."""
+    """Compares the engine with the registry and repairs differences, once or for ever."""
 
     def __init__(self, swap: Swap) -> None:
         self._swap = swap
         self._failures = 0
         self._started = False
         self.last = Repair()
-        """What the last look found."""
+        """The result of the last check."""
         self.degraded: str | None = None
-        """Why an older version than the chosen one is live; stays until another one goes live."""
+        """Why an older version is live than the chosen one; stays until another one goes live."""
         self._fallback: int | None = None
         self._lagging: str | None = None
 
     async def run(self, interval_s: float = INTERVAL_S) -> None:
-        """Look now, every ``interval_s``, and at once when a request found an engine gone. Never returns."""
+        """Check now, every ``interval_s``, and at once when a request found an engine gone. Never returns."""
         trouble = self._swap.route.trouble
         while True:
             try:
                 await self.reconcile_once()
             except Exception:
-                # The loop that heals everything else must itself survive everything.
+                # This loop repairs everything else, so it must survive every error.
                 logger.exception("reconciling failed; trying again in %g s", interval_s)
             try:
                 async with asyncio.timeout(interval_s):
@@ -61,9 +61,9 @@ class Reconciler:
                 continue
 
     async def reconcile_once(self) -> Repair:
-        """Compare what is served with what should be, and repair it; return what was done.
+        """Compare the served versions with the registry and repair differences.
 
-        An engine that cannot be started is reported in ``fault``, and tried again at the next look.
+        If the engine can't be started, ``fault`` says why, and the next check tries again.
         """
         async with self._swap.lock:
             self._swap.route.trouble.clear()
@@ -82,7 +82,7 @@ class Reconciler:
                 actions += await self._fall_back(wanted, error)
             actions += await self._unload_orphans(served)
         self.last = Repair(tuple(actions), fault)
-        # The first look starts the engine; only a fault, or what comes after it, is worth a warning.
+        # The first check starts the engine; only a fault, or a later repair, is worth a warning.
         level = logging.WARNING if self._started or fault else logging.INFO
         self._started = True
         for action in actions:
@@ -90,7 +90,7 @@ class Reconciler:
         return self.last
 
     def _forget_lost(self, served: dict[int, Endpoint]) -> list[str]:
-        """Give nobody a lease on an engine that is gone."""
+        """Lease no version whose engine is gone."""
         route = self._swap.route
         lost = [n for n in route.resident() if n not in served]
         for version in lost:
@@ -104,7 +104,7 @@ class Reconciler:
         return [f"the engine of {version_label(version)} is gone" for version in lost]
 
     async def _serve(self, wanted: int, served: dict[int, Endpoint]) -> list[str]:
-        """Make the wanted version what requests get. Raises AdapterError."""
+        """Give new requests the wanted version. Raises AdapterError."""
         route = self._swap.route
         endpoint = served.get(wanted)
         if endpoint is None:
@@ -121,7 +121,7 @@ class Reconciler:
         return [f"{version_label(wanted)} serves again{where}"]
 
     async def _complete(self, wanted: int, endpoint: Endpoint) -> Endpoint:
-        """Load what is live into the replicas that lack it; those that have it serve in any case."""
+        """Load the live version into the replicas that lack it; the others serve in any case."""
         try:
             return await self._load(wanted)
         except AdapterError as error:
@@ -132,7 +132,7 @@ class Reconciler:
         return await self._swap.load(None if wanted == BASE_VERSION else self._swap.registry.get(wanted))
 
     async def _fall_back(self, wanted: int, error: AdapterError) -> list[str]:
-        """Serve an older version when the wanted one cannot be; leave things alone when the engine is at fault."""
+        """Serve an older version if the wanted one is at fault; do nothing if the engine is."""
         self._failures += 1
         logger.error("%s cannot be served: %s", version_label(wanted), error)
         hopeless = isinstance(error, CorruptAdapter | IncompatibleAdapter | UnknownVersion)
@@ -155,10 +155,10 @@ class Reconciler:
         return []
 
     async def _unload_orphans(self, served: dict[int, Endpoint]) -> list[str]:
-        """Unload what is neither live, nor staged, nor in use, e.g. the candidate of a run that died."""
+        """Unload versions that are neither routed nor in use, e.g. the candidate of a run that died."""
         route = self._swap.route
         stays = BASE_VERSION if self._swap.host.limits.base_stays else None
         orphans = [n for n in served if n not in {*route.resident(), stays} and not route.in_flight(n)]
         for version in orphans:
             await self._swap.host.unload(version)
-        return [f"unloaded {version_label(version)}, which nobody used" for version in orphans]
+        return [f"unloaded {version_label(version)}, which no request used" for version in orphans]

@@ -1,9 +1,9 @@
-"""The versions on disk, and what happened to them.
+"""The versions on disk, and their history.
 
-``root/v0007/`` is a version: copied, checked, fsynced and renamed into place, then never touched again.
-``root/events.jsonl`` is the history: one line a change of state, append-only, fsynced. The last ``live`` line says
-what is live, so writing it is the commit point of a swap: a crash before it leaves the old version live, after it
-the new one. Any process may read; one writes (the proxy, which holds the data directory).
+``root/v0007/`` is a version: copied, checked, fsynced and renamed into place, then never changed.
+``root/events.jsonl`` is the history: one line a change of state, append-only, fsynced. The last ``live`` line names the
+live version, so it is the commit point of a swap: a crash before it leaves the old version live, after it the new one.
+Any process may read; only the proxy that has locked the data directory writes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ NEXT: MappingProxyType[State, frozenset[State]] = MappingProxyType(
         "pruned": frozenset(),
     }
 )
-"""Which states may follow. The same state again adds a reason (e.g. a verdict that decided nothing). A live version
-is retired by another one's going live, never by itself: something must always be live. Pruned: without weights."""
+"""The states that may follow each state. The same state again adds a reason, e.g. an undecided verdict. A live version
+is retired only when another one goes live, because one must always be live. Pruned: without weights."""
 
 
 class Registry:
@@ -57,7 +57,7 @@ class Registry:
         self._writing = threading.Lock()
 
     def versions(self) -> list[AdapterVersion]:
-        """Return every version in order; one whose manifest cannot be read is left out and logged."""
+        """Return every version in order; log and leave out those with an unreadable manifest."""
         events = self.events()
         found = []
         for number in sorted({event.version for event in events} & set(self._directories())):
@@ -68,7 +68,7 @@ class Registry:
         return found
 
     def get(self, number: int) -> AdapterVersion:
-        """Return one version. Raises UnknownVersion, CorruptAdapter (its manifest cannot be read)."""
+        """Return one version. Raises UnknownVersion, CorruptAdapter (unreadable manifest)."""
         events = self.events()
         if number not in self._directories() or not any(event.version == number for event in events):
             known = ", ".join(f"v{version.number}" for version in self.versions()) or "none yet"
@@ -80,9 +80,9 @@ class Registry:
         return _went_live(self.events())[-1]
 
     def previous_live(self) -> int | None:
-        """Return what one step of undoing leads to; None when that is nothing. What is pruned is passed over.
+        """Return the version that a rollback leads to; None if there is none. Pruned versions are skipped.
 
-        Going back to a version undoes what went live after it, so 0, 1, 2, back to 1, has 0 as the next step.
+        A rollback to a version undoes all that went live after it: after 0, 1, 2 and back to 1, the next is 0.
         """
         events = self.events()
         path: list[int] = []
@@ -101,7 +101,7 @@ class Registry:
     def events(self, version: int | None = None) -> list[Event]:
         """Return the history, oldest first; of one version or of all.
 
-        A torn last line – a crash, or a writer at work – is left out. Raises CorruptAdapter for any other damage.
+        An incomplete last line is left out: a crash, or a writer at work. Raises CorruptAdapter for other damage.
         """
         content = self._read_events()
         lines = content[: _whole(content)].splitlines()
@@ -114,14 +114,14 @@ class Registry:
         return [event for event in events if version in (None, event.version)]
 
     def record(self, version: int, state: State, reason: str, **details: Any) -> Event:
-        """Write down that a version changed its state.
+        """Append a change of a version's state to the history.
 
         Raises UnknownVersion, IllegalTransition, OSError (nothing is recorded then).
         """
         with self._writing:
             now = self.state(version)
             if state not in NEXT[now] or (version == BASE_VERSION and state == "rejected"):
-                raise IllegalTransition(f"{version_label(version)} is {now} and cannot become {state}")
+                raise IllegalTransition(f"{version_label(version)} is {now} and can't become {state}")
             return self._append(version, state, reason, details)
 
     def register(
@@ -139,8 +139,8 @@ class Registry:
     ) -> AdapterVersion:
         """Copy an adapter in as a new version, a candidate.
 
-        Raises CorruptAdapter, which says what is wrong with the files, and OSError (a full disk); on an error there
-        is no new version. The copy is what is checked, so the source may change meanwhile.
+        Raises CorruptAdapter, which names the fault in the files, and OSError (a full disk); then there is no new
+        version. The copy is checked, not the source, which may change meanwhile.
         """
         with self._writing, self._new_directory() as (number, partial):
             check_names(adapter_dir, ALLOWED)
@@ -170,7 +170,7 @@ class Registry:
         """Compare a version's files with its manifest. Raises UnknownVersion, PrunedVersion, CorruptAdapter."""
         version = self.get(number)
         if version.state == "pruned":
-            raise PrunedVersion(f"{version_label(number)} has no weights any more: {version.reason}")
+            raise PrunedVersion(f"{version_label(number)} no longer has weights: {version.reason}")
         check_names(version.path, ALLOWED | {MANIFEST})
         for name, expected in version.manifest.checksums.items():
             with (version.path / name).open("rb") as file:
@@ -182,7 +182,7 @@ class Registry:
                 )
 
     def prune(self, number: int, reason: str) -> None:
-        """Delete a version's weights; what it was and what happened to it stays known.
+        """Delete a version's weights; its manifest and history stay.
 
         Raises UnknownVersion, IllegalTransition (it is live), OSError.
         """
@@ -190,9 +190,9 @@ class Registry:
         _delete_weights(self._path(number))
 
     def recover(self) -> None:
-        """Tidy up after a crash: half-copied and half-deleted versions go, one that came without its event gets it.
+        """Clean up after a crash: delete half-copied and half-deleted versions, and add a missing first event.
 
-        To be called once by the process that writes, before anything else.
+        The process that writes calls it once, before anything else.
         """
         with self._writing:
             for partial in self.root.glob(f"v*{_PARTIAL}"):
@@ -203,7 +203,7 @@ class Registry:
                     _delete_weights(self._path(event.version))
             known = {event.version for event in events}
             for number in sorted(set(self._directories()) - known):
-                self._append(number, "candidate", "burnish was interrupted when it had just been trained", {})
+                self._append(number, "candidate", "burnish was interrupted just after it was trained", {})
 
     def _version(self, number: int, events: Sequence[Event]) -> AdapterVersion:
         path = self._path(number)
@@ -213,8 +213,8 @@ class Registry:
             raise CorruptAdapter(f"{path / MANIFEST} cannot be read: {error}") from error
         last = next(event for event in reversed(events) if event.version == number)
         state, reason = last.state, last.reason
-        if state == "live" and (heir := _went_live(events)[-1]) != number:
-            state, reason = "retired", f"{version_label(heir)} is live instead"
+        if state == "live" and (successor := _went_live(events)[-1]) != number:
+            state, reason = "retired", f"{version_label(successor)} is live instead"
         return AdapterVersion(manifest=manifest, path=path, state=state, reason=reason)
 
     def _path(self, number: int) -> Path:
@@ -228,7 +228,7 @@ class Registry:
 
     @contextmanager
     def _new_directory(self) -> Iterator[tuple[int, Path]]:
-        """Give a number that was never used, and a directory to fill; it is gone afterwards unless renamed."""
+        """Yield an unused number and a directory to fill, which is deleted afterwards unless it was renamed."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         used = {event.version for event in self.events()} | self._directories().keys()
         number = max(used, default=0) + 1
@@ -248,7 +248,7 @@ class Registry:
             return b""
 
     def _append(self, version: int, state: State, reason: str, details: dict[str, Any]) -> Event:
-        """Append one line durably, over the torn one if there is one; all of it or nothing."""
+        """Append one line durably, over an incomplete one; all of it or nothing."""
         event = Event(at=_now(), version=version, state=state, reason=reason, details=details)
         end = _whole(self._read_events())
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -261,7 +261,7 @@ class Registry:
                 _write_all(descriptor, event.model_dump_json().encode() + b"\n")
                 os.fsync(descriptor)
             except OSError:
-                with suppress(OSError):  # a torn line is left out by every reader anyway
+                with suppress(OSError):  # every reader leaves out an incomplete line anyway
                     os.ftruncate(descriptor, end)
                 raise
         finally:
@@ -280,7 +280,7 @@ def _went_live(events: Sequence[Event]) -> list[int]:
 
 
 def _whole(content: bytes) -> int:
-    """Return how many bytes hold whole lines: up to the last newline, less a last line that a crash garbled."""
+    """Return the length of the whole lines: up to the last newline, without a last line garbled by a crash."""
     end = content.rfind(b"\n") + 1
     begin = content.rfind(b"\n", 0, max(end - 1, 0)) + 1
     try:
@@ -300,7 +300,7 @@ def _delete_weights(version: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> str:
-    """Copy a regular file durably (0600) and return its sha256; a link in its place is not followed."""
+    """Copy a regular file durably (0600) and return its sha256; don't follow a link."""
     digest = hashlib.sha256()
     descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "rb") as reader, durable.created(target) as writer:

@@ -1,18 +1,18 @@
-"""What can be seen of a reply without a model: is it near-empty, repetitive, on topic, flattering? Functions of text.
+"""Tests of a reply's text without a model: is it near-empty, repetitive, on topic, flattering?
 
-They are crude on purpose. The gate only compares how often each is true of two versions on the same prompts, so a
-measure that is wrong on some replies is wrong on both sides alike.
+They are crude on purpose. The gate only compares how often each is true of two versions on the same prompts. A measure
+that is wrong on some replies is wrong on both sides alike.
 """
 
 from __future__ import annotations
 
 import re
 
-# "Yes." and "42" count as near-empty, which the incumbent says as well where it is right.
+# "Yes." and "42" count as near-empty; the incumbent gives such answers as well, if they are right.
 MIN_CHARACTERS = 4
 # Windows of so many characters: longer than a common word with its spaces, shorter than a loop worth the name.
 WINDOW = 8
-# A reply with fewer windows is too short to tell a loop from chance.
+# In a reply with fewer windows, repetition may be chance.
 MIN_WINDOWS = 16
 # English prose repeats 0–10 % of its windows, lists with a common beginning up to 35 %, loops 70 % and more.
 MAX_REPEATED = 0.5
@@ -21,11 +21,11 @@ MIN_WORD = 4
 # "addresses" and "addressed" share it, "train" and "trains" too.
 STEM = 5
 
-# Who refuses or flatters begins with it.
+# Refusals and flattery stand at the beginning.
 OPENING = 160
 
 _WORD = re.compile(r"[^\W_]+")
-# English only; in other languages neither version is said to do it.
+# English only; in other languages neither version is found to do it.
 _REFUSAL = re.compile(
     r"\b(?:i(?: am|'m) (?:sorry|afraid|unable|not able)|i (?:cannot|can't|can not|won't|will not|must decline)|"
     r"as an ai\b|i'm just an? )"
@@ -50,45 +50,42 @@ _STOP = frozenset(_GRAMMAR.split())
 
 
 def near_empty(reply: str) -> bool:
-    """Whether there is next to nothing in it: fewer than ``MIN_CHARACTERS`` letters and digits."""
+    """Fewer than ``MIN_CHARACTERS`` letters and digits."""
     return sum(character.isalnum() for character in reply) < MIN_CHARACTERS
 
 
 def repetitive(reply: str) -> bool:
-    """Whether more than ``MAX_REPEATED`` of its character n-grams stood in it before (any script, any language)."""
+    """More than ``MAX_REPEATED`` of its character n-grams are repeats (any script, any language)."""
     text = " ".join(reply.lower().split())
     windows = [text[place : place + WINDOW] for place in range(len(text) - WINDOW + 1)]
     return len(windows) >= MIN_WINDOWS and 1 - len(set(windows)) / len(windows) > MAX_REPEATED
 
 
 def topics(prompt: str) -> frozenset[str]:
-    """Return the stems of a prompt's content words; none when it has no such word."""
+    """Return the stems of the content words."""
     words = _WORD.findall(prompt.lower())
     return frozenset(word[:STEM] for word in words if len(word) >= MIN_WORD and word not in _STOP)
 
 
 def on_topic(reply: str, stems: frozenset[str]) -> bool:
-    """Whether any word of a reply begins with one of the stems."""
     return any(word.startswith(stem) for word in _WORD.findall(reply.lower()) for stem in stems)
 
 
 def refuses(reply: str) -> bool:
-    """Whether it begins by saying what it can't or won't do."""
     return bool(_REFUSAL.search(_opening(reply)))
 
 
 def asks_back(reply: str) -> bool:
-    """Whether it ends in a question."""
     return reply.rstrip(" \t\n\"'”’»)*").endswith(("?", "？", "؟"))
 
 
 def flatters(reply: str) -> bool:
-    """Whether it begins by praising whoever asked."""
+    """It begins with praise of the user."""
     return bool(_FLATTERY.search(_opening(reply)))
 
 
 def marked_up(reply: str) -> bool:
-    """Whether it has list items, headings, tables, fences or bold words."""
+    """It has list items, headings, tables, fences or bold words."""
     return bool(_MARKUP.search(reply))
 
 

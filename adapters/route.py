@@ -1,7 +1,7 @@
-"""Which version new requests get, and who still uses the others.
+"""The route: which version new requests get, and how many requests still use the others.
 
-Everything here is synchronous but the waiting, costs O(1) a request, and belongs to one event loop. A request
-takes a lease and ends on the version on which it began, whatever goes live meanwhile.
+All but the waiting is synchronous, costs O(1) a request, and belongs to one event loop. A request takes a lease and
+ends on the version on which it began, whatever goes live meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Balance:
         self._turn = 0
 
     def pick(self, urls: Sequence[str]) -> str:
-        """Choose one of the URLs (at least one) and count a request on it; ``done`` must follow."""
+        """Choose one of the URLs (at least one) and count a request on it until ``done``."""
         self._turn += 1
         start = self._turn % len(urls)
         url = min((*urls[start:], *urls[:start]), key=self._in_flight.__getitem__)
@@ -33,14 +33,13 @@ class Balance:
         return url
 
     def done(self, url: str) -> None:
-        """Count a request on this URL no more."""
         self._in_flight[url] -= 1
         if not self._in_flight[url]:
             del self._in_flight[url]
 
 
 class Lease:
-    """One request's hold on a version. Released once; more often does no harm."""
+    """One request's use of a version. Releasing it twice does no harm."""
 
     __slots__ = ("_route", "endpoint")
 
@@ -63,25 +62,23 @@ class Lease:
         self.release()
 
 
-class Elsewhere(Protocol):
-    """Other processes that lease versions, each as it last saw the route."""
+class OtherProcesses(Protocol):
+    """Other processes that lease versions, each by the last route that it received."""
 
     def changed(self) -> None:
-        """Let them see that the route has changed."""
+        """Send them the route, which has changed."""
         ...
 
     def in_flight(self, version: int) -> int:
-        """Return how many leases on a version they have out."""
+        """Return the number of their leases on a version."""
         ...
 
     async def seen(self) -> None:
-        """Return when all of them have seen the route as it is now."""
+        """Return when all of them have received the present route."""
         ...
 
 
-class _Nowhere:
-    """There is no other process."""
-
+class _NoOtherProcesses:
     def changed(self) -> None:
         pass
 
@@ -96,7 +93,7 @@ class LiveRoute:
     """The versions that requests can get, and the one that they get unless they name another."""
 
     def __init__(self) -> None:
-        self.elsewhere: Elsewhere = _Nowhere()
+        self.others: OtherProcesses = _NoOtherProcesses()
         self._live: Endpoint | None = None
         self._resident: dict[int, Endpoint] = {}
         """The least recently used first."""
@@ -105,14 +102,14 @@ class LiveRoute:
         self._is_live = asyncio.Event()
         self._drained: dict[int, asyncio.Event] = {}
         self.trouble = asyncio.Event()
-        """Set when a request found that an engine is gone; reconciling clears it."""
+        """Set when a request found an engine gone; reconciling clears it."""
         self.asleep: asyncio.Event | None = None
-        """Not None: the engine sleeps, and setting the event wakes it."""
+        """If not None, the engine sleeps, and setting the event wakes it."""
         self._woken = asyncio.Event()
 
     @property
     def live(self) -> Endpoint | None:
-        """What new requests get; None while nothing is served."""
+        """The endpoint for new requests; None while nothing is served."""
         return self._live
 
     def resident(self) -> dict[int, Endpoint]:
@@ -120,18 +117,18 @@ class LiveRoute:
         return dict(self._resident)
 
     def in_flight(self, version: int) -> int:
-        """Return how many leases on a version are out."""
-        return self._leases[version] + self.elsewhere.in_flight(version)
+        """Return the number of leases on a version, in all processes."""
+        return self._leases[version] + self.others.in_flight(version)
 
     def leases(self) -> Counter[int]:
-        """Return how many leases are out here, by version."""
+        """Return the number of leases of this process, by version."""
         return self._leases.copy()
 
-    def used(self) -> None:
-        """Hear that a version begins to be used here, or ceases; for routes that tell others."""
+    def use_changed(self) -> None:
+        """Called when the first request starts on a version, and when its last one ends; for subclasses."""
 
-    def become(self, live: Endpoint | None, resident: Sequence[Endpoint]) -> None:
-        """Offer what another process's route does; leases that are out stay."""
+    def follow(self, live: Endpoint | None, resident: Sequence[Endpoint]) -> None:
+        """Take over the route of another process; leases stay."""
         self._resident = {endpoint.version: endpoint for endpoint in resident}
         self._live = live
         (self._is_live.set if live else self._is_live.clear)()
@@ -150,29 +147,29 @@ class LiveRoute:
         return self._leased(endpoint)
 
     def flip(self, endpoint: Endpoint) -> None:
-        """From now on, new requests get this one. What was live stays resident until it is removed."""
+        """Give new requests this endpoint. The replaced one stays resident until it is removed."""
         self._resident[endpoint.version] = endpoint
         self._live = endpoint
         self._is_live.set()
-        self.elsewhere.changed()
+        self.others.changed()
 
     def add(self, endpoint: Endpoint) -> None:
-        """Let requests ask for a version by name, without making it live; or take note where it is served now."""
+        """Let requests name a version that isn't live, or update its endpoint."""
         self._resident[endpoint.version] = endpoint
-        self.elsewhere.changed()
+        self.others.changed()
 
     def remove(self, version: int) -> None:
-        """Lease a version no more. The live one can be removed too: then nothing is live."""
+        """Lease a version no longer. If it is the live one, nothing is live then."""
         self._resident.pop(version, None)
         if self._live and self._live.version == version:
             self._live = None
             self._is_live.clear()
-        self.elsewhere.changed()
+        self.others.changed()
 
     def lost(self, url: str) -> None:
-        """Take note that nothing listens at a URL that this route gave out; wakes the reconciling loop.
+        """Stop routing to a URL, because nothing listens there; wake the reconciling loop.
 
-        If that was the live version, nothing is live until it serves again: ``wait_live``.
+        If it served the live version, nothing is live until that serves again: ``wait_live``.
         """
         self.trouble.set()
         for version, endpoint in self._resident.items():
@@ -184,26 +181,26 @@ class LiveRoute:
         if self._live and self._live.url == url:
             self._live = None
             self._is_live.clear()
-        self.elsewhere.changed()
+        self.others.changed()
 
     def fall_asleep(self) -> asyncio.Event:
-        """Say that the engine is going to sleep; return what is set when a request wants it awake."""
+        """Mark the engine as asleep; return an event that is set when a request needs it awake."""
         self.asleep = asyncio.Event()
-        self.elsewhere.changed()
+        self.others.changed()
         return self.asleep
 
     async def awake(self) -> None:
-        """Return when the engine may be asked: at once, unless it sleeps; then whoever asks wakes it."""
+        """Return when the engine is awake; if it sleeps, wake it."""
         while self.asleep:
             self.asleep.set()
             await self._woken.wait()
 
     def wake_up(self) -> None:
-        """Say that the engine is awake again."""
+        """Mark the engine as awake."""
         self.asleep = None
         self._woken.set()
         self._woken = asyncio.Event()
-        self.elsewhere.changed()
+        self.others.changed()
 
     async def wait_live(self, timeout_s: float) -> None:
         """Return when a version is live, at once if one is. Raises TimeoutError."""
@@ -212,16 +209,16 @@ class LiveRoute:
                 await self._is_live.wait()
 
     async def drained(self, version: int, timeout_s: float | None = None) -> None:
-        """Return when no lease on a version is out. Raises TimeoutError (None: waits for ever)."""
+        """Return when a version has no leases. Raises TimeoutError (``timeout_s`` None: waits for ever)."""
         async with asyncio.timeout(timeout_s):
-            await self.elsewhere.seen()
+            await self.others.seen()
             while self.in_flight(version):
                 await self._drained.setdefault(version, asyncio.Event()).wait()
 
     def _leased(self, endpoint: Endpoint) -> Lease:
         self._leases[endpoint.version] += 1
         if self._leases[endpoint.version] == 1:
-            self.used()
+            self.use_changed()
         if endpoint.version in self._resident:
             self._resident[endpoint.version] = self._resident.pop(endpoint.version)
         url = self._balance.pick(endpoint.urls)
@@ -233,10 +230,10 @@ class LiveRoute:
         self._leases[version] -= 1
         if not self._leases[version]:
             del self._leases[version]
-            self.used()
-        self.ended(version)
+            self.use_changed()
+        self.check_drained(version)
 
-    def ended(self, version: int) -> None:
-        """Look whether anybody still uses a version, here or elsewhere."""
+    def check_drained(self, version: int) -> None:
+        """Wake ``drained`` if no process uses a version any more."""
         if version in self._drained and not self.in_flight(version):
             self._drained.pop(version).set()

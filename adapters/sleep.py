@@ -1,6 +1,6 @@
 """An engine sleeps while a trainer needs its memory; the first request wakes it, and the trainer gives way.
 
-Serving comes first: nobody waits for training, only for the engine to wake.
+Serving comes first: requests never wait for training, only for the engine to wake.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ logger = logging.getLogger(__name__)
 # Weights come back from the computer's memory in seconds; a crashed engine is restarted by its owner within minutes.
 WAKE_LIMIT_S = 300.0
 WAKE_PAUSE_S = 1.0
-# One that does not even refuse so often is gone; when its owner starts it again, it is awake.
+# After so many attempts without any answer, the engine is gone; when it is started again, it is awake.
 GONE_AFTER = 3
 
 
 class Disturbed(EngineError):
-    """A request came in while the engine slept, or ran when it should have gone to sleep."""
+    """A request came in while the engine slept, or was under way when it should have gone to sleep."""
 
 
 async def while_asleep(
     host: AdapterHost, route: LiveRoute, work: Callable[[], Coroutine[Any, Any, None]]
 ) -> None:
-    """Do work while the engine sleeps, if it is one that can; it is awake again when this returns.
+    """Do work while the engine sleeps, if it can sleep; it is awake again when this returns.
 
-    Raises Disturbed when a request is under way, or comes in: the work is cancelled then. Else what ``work`` raises.
+    Raises Disturbed if a request is under way or comes in, which cancels the work, and any error of ``work``.
     """
     if not isinstance(host, Sleeps) or await host.sleeping() is None:
         await work()
         return
     disturbed = route.fall_asleep()
     try:
-        await route.elsewhere.seen()
+        await route.others.seen()
         if any(route.in_flight(version) for version in route.resident()):
             raise Disturbed(
-                "a request is under way, and training needs the engine to sleep; it waits until it is idle"
+                "a request is under way, but training needs the engine to sleep; it waits until the engine is idle"
             )
         await host.sleep()
         await _unless(disturbed, work())
@@ -61,7 +61,7 @@ async def _unless(disturbed: asyncio.Event, work: Coroutine[Any, Any, None]) -> 
         await asyncio.wait((working, waiting), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             raise Disturbed(
-                "a request came in, so the engine woke and training gave way; it begins anew when the engine is idle"
+                "a request came in, so the engine woke and training stopped; it starts again when the engine is idle"
             )
         await working
     finally:
@@ -71,7 +71,7 @@ async def _unless(disturbed: asyncio.Event, work: Coroutine[Any, Any, None]) -> 
 
 
 async def wake(host: Sleeps) -> None:
-    """Wake an engine, however often that takes. Raises EngineError when it cannot be woken."""
+    """Wake an engine, with retries. Raises EngineError if it doesn't wake."""
     last = "it still sleeps"
     unreachable = 0
     with suppress(TimeoutError):

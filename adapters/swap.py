@@ -1,8 +1,8 @@
-"""Changing what is live, in steps that can each be undone.
+"""The swap changes the live version, in steps that can each be undone.
 
-verify → load → probe → commit (the registry's ``live`` event) → flip → drain → unload. A failure before the
-commit leaves the old version live and nothing loaded; a crash after it is finished by ``reconcile``, which makes
-the engine serve what the registry says. Rolling back to an old version or to the base model is the same function.
+verify → load → probe → commit (the registry's ``live`` event) → flip → drain → unload. A failure before the commit
+leaves the old version live and nothing loaded. After a crash behind it, ``reconcile`` finishes the swap. A rollback to
+an old version or to the base model is the same function.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ ROOM_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Swapped:
-    """What a swap did."""
+    """The result of a swap."""
 
     version: int
-    """Live now; 0 = the base model."""
+    """The live version now; 0 = the base model."""
     replaced: int
-    """Live before."""
+    """The live version before."""
     seconds: float
     """From the call until new requests got the version."""
 
@@ -45,16 +45,16 @@ class Swap:
         self.host = host
         self.route = route
         self.lock = asyncio.Lock()
-        """Held by whoever changes what is loaded."""
+        """For every change of the loaded versions."""
         self._retiring: dict[int, asyncio.Task[None]] = {}
         self._staged: set[int] = set()
 
     async def go_live(self, version: AdapterVersion | None, reason: str) -> Swapped:
-        """Make a version (None: the base model) what new requests get; return as soon as they do.
+        """Make a version (None: the base model) live; return as soon as new requests get it.
 
-        The replaced version is unloaded in the background, when the last request that began on it has ended;
-        never earlier, however long that takes, and only when room is needed where the engine keeps versions.
-        Raises IncompatibleAdapter, CorruptAdapter, EngineError, ProbeFailed, and then everything is as it was before.
+        The replaced version is unloaded in the background, never before its last request has ended. If the engine keeps
+        versions, it is unloaded only when room is needed.
+        Raises IncompatibleAdapter, CorruptAdapter, EngineError, ProbeFailed; nothing has changed then.
         """
         began = time.perf_counter()
         number = version.number if version else BASE_VERSION
@@ -76,7 +76,7 @@ class Swap:
             return Swapped(number, replaced, time.perf_counter() - began)
 
     async def stage(self, version: AdapterVersion) -> Endpoint:
-        """Load a version without traffic, reachable under its own name only, so that it can be judged.
+        """Load a version to be judged; only requests that name it get it.
 
         Raises what ``go_live`` raises.
         """
@@ -88,14 +88,14 @@ class Swap:
             return endpoint
 
     def replaced(self, version: int) -> None:
-        """Take note that a version is live no more: it is unloaded now, or when room is needed."""
+        """Unload a version that is no longer live: now, or when room is needed."""
         if not self.host.limits.keeps:
             self.retire(version)
         elif self._short_of_room(0):
             self._retire_idle()
 
     def retire(self, version: int) -> asyncio.Task[None]:
-        """Unload a version in the background, when no request uses it any more."""
+        """Unload a version in the background, as soon as no request uses it."""
         self._staged.discard(version)
         task = self._retiring.get(version)
         if task is None:
@@ -135,7 +135,7 @@ class Swap:
             await asyncio.wait(self._retiring.values())
 
     async def close(self) -> None:
-        """Stop waiting for versions to drain, and leave in an engine that keeps versions only what is live."""
+        """Stop waiting for requests to end; unload all but the live version from an engine that keeps versions."""
         tasks = list(self._retiring.values())
         for task in tasks:
             task.cancel()
@@ -147,11 +147,11 @@ class Swap:
                 if number not in (BASE_VERSION, self.registry.live())
             ]
             for number in kept:
-                with suppress(EngineError):  # it is down, or reconciling finds what is left at the next start
+                with suppress(EngineError):  # the engine is down, or reconciling unloads it at the next start
                     await self.host.unload(number)
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Verify, load and probe, for whoever holds the lock; undone when it fails or the caller is cancelled."""
+        """Verify, load and probe, under the lock; undo that on an error or if cancelled."""
         number = version.number if version else BASE_VERSION
         if version:
             await asyncio.to_thread(self.registry.verify, number)
@@ -184,11 +184,11 @@ class Swap:
     def _retired(self, version: int, task: asyncio.Task[None]) -> None:
         del self._retiring[version]
         if not task.cancelled() and (error := task.exception()):
-            # Nobody awaits this task; reconciling finds what is left and tries again.
+            # No caller awaits this task; reconciling finds the version and tries again.
             logger.error("version %d was not unloaded: %s", version, error)
 
     async def _room(self, number: int) -> None:
-        """When the engine is full, unload the version that was used least recently, and wait a while for that."""
+        """If the engine is full, unload the least recently used version, and wait a while for that."""
         if number in self.route.resident() or not self._short_of_room(1):
             return
         if self.host.limits.keeps and not self._retiring:
@@ -203,7 +203,7 @@ class Swap:
         return len(loaded) + more > self.host.limits.max_resident
 
     def _retire_idle(self) -> None:
-        """Unload the version used least recently that is not the base model, nor live, nor being judged, nor in use."""
+        """Unload the least recently used version that isn't the base, live, staged or in use."""
         needed = {BASE_VERSION, self.registry.live(), *self._staged}
         for number in self.route.resident():
             if number not in needed and not self.route.in_flight(number):

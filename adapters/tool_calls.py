@@ -1,7 +1,7 @@
-"""What can be seen of tool calls without running them, in the form of OpenAI's chat protocol: tools, and calls of them.
+"""Tests of tool calls in OpenAI's chat format, without running them.
 
-As crude as ``replies``, and for the same reason: two versions are compared on the same prompts. Only the names and the
-required parameters of a schema are looked at, not the types of values.
+As crude as ``replies``, and for the same reason: two versions are compared on the same prompts. Only names and required
+parameters are checked, not the types of values.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any
 Call = Mapping[str, Any]
 Tool = Mapping[str, Any]
 
-# How the common chat templates begin or end a call; an engine that could parse it would not have left that in the text.
-_MARKS = re.compile(r"</?\|?tool_call|</?function[=>]|<\|python_tag\|>|\[TOOL_CALLS\]")
+# The tags of calls in common chat templates; an engine that parses a call removes them from the text.
+_TAGS = re.compile(r"</?\|?tool_call|</?function[=>]|<\|python_tag\|>|\[TOOL_CALLS\]")
 
 
 def broken(call: Call, tools: Sequence[Tool]) -> bool:
-    """Whether a call cannot be run: no such tool, arguments that are no JSON object, or required ones missing."""
+    """A call can't be run: unknown tool, arguments that aren't a JSON object, or required ones missing."""
     called, arguments = _function(call).get("name"), _arguments(_function(call))
     offered = [tool for tool in tools if isinstance(called, str) and _function(tool).get("name") == called]
     return not offered or arguments is None or not _required(offered[0]) <= arguments.keys()
 
 
 def left_in_text(text: str) -> bool:
-    """Whether a text holds a call that the engine did not take for one, marked as such or as bare JSON."""
-    return bool(_MARKS.search(text)) or _is_bare_call(text)
+    """A text holds a call that the engine didn't parse, in a template's tags or as bare JSON."""
+    return bool(_TAGS.search(text)) or _is_bare_call(text)
 
 
 def readable(call: Call) -> str:
-    """Return a call for people to read: ``→ weather(city="Paris", days=3)``; of a broken one what there is."""
+    """Return a call for people, e.g. ``→ weather(city="Paris", days=3)``; a broken one as far as possible."""
     function = _function(call)
     arguments = _arguments(function)
     if arguments is None:
@@ -44,7 +44,7 @@ def readable(call: Call) -> str:
 
 
 def _function(holder: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the function of a tool or of a call, empty where it has none."""
+    """Return the function of a tool or of a call; empty if it has none."""
     found = holder.get("function")
     return found if isinstance(found, Mapping) else {}
 
@@ -56,9 +56,9 @@ def _required(tool: Tool) -> frozenset[str]:
 
 
 def _arguments(function: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the arguments of a call; None when they are no JSON object."""
+    """Return the arguments of a call; None if they aren't a JSON object."""
     given = function.get("arguments")
-    if given in (None, ""):  # so some engines write a call of a tool that takes none
+    if given in (None, ""):  # some engines write this if a tool takes no arguments
         return {}
     return given if isinstance(given, dict) else _json_object(given)
 

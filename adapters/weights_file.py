@@ -1,7 +1,7 @@
-"""Is a directory a LoRA adapter that is safe to keep and worth serving? Files only; no framework, no code is run.
+"""Check that a directory is a sound LoRA adapter. Only files are read: no framework is needed, and no code is run.
 
-A directory holds exactly ``adapter_model.safetensors`` and ``adapter_config.json``. The safetensors header is
-parsed here, within bounds, and every number is looked at: one NaN makes an engine answer nonsense for everybody.
+A directory has exactly ``adapter_model.safetensors`` and ``adapter_config.json``. The safetensors header is parsed
+here, within bounds, and every number is checked: one NaN makes an engine answer nonsense to everybody.
 Format: https://huggingface.co/docs/safetensors (u64 header length, JSON header, tensors back to back).
 """
 
@@ -24,10 +24,10 @@ ALLOWED = frozenset({WEIGHTS, CONFIG})
 
 # A rank-256 adapter on all layers of a 70B model has about 3 GB.
 MAX_FILE_BYTES = 8 * 1024**3
-# Some 200 bytes a tensor: room for tens of thousands of tensors.
+# At some 200 bytes a tensor, that is room for tens of thousands of tensors.
 MAX_HEADER_BYTES = 16 * 1024**2
 MAX_CONFIG_BYTES = 1024**2
-# Numbers are checked this many at a time, so that a big adapter does not fill the memory of the serving process.
+# This many numbers are checked at a time, because a big adapter must not fill the memory of the serving process.
 CHUNK_NUMBERS = 4 * 1024**2
 
 _LENGTH_BYTES = 8
@@ -38,23 +38,23 @@ _BF16_MAGNITUDE = 0x7FFF
 
 
 def check_adapter(directory: Path) -> None:
-    """Raise CorruptAdapter, saying what is wrong, unless a directory is a sound LoRA adapter."""
+    """Raise CorruptAdapter, which names the fault, unless a directory is a sound LoRA adapter."""
     check_names(directory, ALLOWED)
     _check_config(directory / CONFIG)
     _check_weights(directory / WEIGHTS)
 
 
 def check_names(directory: Path, allowed: frozenset[str]) -> None:
-    """Demand exactly the allowed names, each a regular file of bounded size. Raises CorruptAdapter."""
+    """Raise CorruptAdapter unless a directory has exactly these names, each a regular file of bounded size."""
     try:
         found = {path.name: path.lstat() for path in directory.iterdir()}
     except OSError as error:
         raise CorruptAdapter(f"cannot read the adapter directory {directory}: {error.strerror}") from error
     if missing := sorted(allowed - found.keys()):
-        raise CorruptAdapter(f"{directory} lacks {', '.join(missing)}")
+        raise CorruptAdapter(f"{directory} has no {' and no '.join(missing)}")
     if extra := sorted(found.keys() - allowed):
         raise CorruptAdapter(
-            f"{directory} holds {extra[0]!r}; an adapter is {' and '.join(sorted(allowed))}, nothing else"
+            f"{directory} has a file {extra[0]!r}; expected {' and '.join(sorted(allowed))} only"
         )
     for name, status in found.items():
         if not stat.S_ISREG(status.st_mode):
@@ -89,7 +89,7 @@ def _check_weights(path: Path) -> None:
         learnt = learnt or (not zero and "lora_B" in name)
     for factor in ("lora_A", "lora_B"):
         if not any(factor in name for name in tensors):
-            raise CorruptAdapter(f"{path}: there is no {factor} tensor, so this is no LoRA")
+            raise CorruptAdapter(f"{path}: there is no {factor} tensor, so this isn't a LoRA")
     if not learnt:
         raise CorruptAdapter(
             f"{path}: every lora_B is zero, so the adapter changes nothing; nothing was learnt"
@@ -103,7 +103,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         most = min(MAX_HEADER_BYTES, path.stat().st_size - _LENGTH_BYTES)
         if not _EMPTY_HEADER_BYTES <= length <= most:
             raise CorruptAdapter(
-                f"{path}: a header of {length} bytes does not fit; the file is cut or no safetensors"
+                f"{path}: a header of {length} bytes doesn't fit; the file is cut, or isn't safetensors"
             )
         return _parse_object(path, file.read(length)), _LENGTH_BYTES + length
 
@@ -114,30 +114,30 @@ def _parse_object(path: Path, content: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CorruptAdapter(f"{path} is not JSON: {error}") from error
     if not isinstance(parsed, dict):
-        raise CorruptAdapter(f"{path} holds a JSON {type(parsed).__name__}, expected an object")
+        raise CorruptAdapter(f"{path} has a JSON {type(parsed).__name__}, expected an object")
     return parsed
 
 
 def _layout(path: Path, name: str, entry: Any) -> tuple[str, list[int], tuple[int, int]]:
-    """Return dtype, shape and byte range of a header's entry."""
+    """Return (dtype, shape, byte range) of an entry of the header."""
     try:
         dtype, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
         whole = all(type(number) is int and number >= 0 for number in [*shape, begin, end])
     except (TypeError, KeyError, ValueError) as error:
-        raise CorruptAdapter(f"{path}: tensor {name} is badly described in the header") from error
+        raise CorruptAdapter(f"{path}: the header entry of tensor {name} is invalid") from error
     if dtype not in _DTYPES:
         raise CorruptAdapter(
             f"{path}: tensor {name} has dtype {dtype!r}, expected one of {', '.join(_DTYPES)}"
         )
     if not whole or end - begin != prod(shape) * np.dtype(_DTYPES[dtype]).itemsize:
-        raise CorruptAdapter(f"{path}: shape and size of tensor {name} do not agree")
+        raise CorruptAdapter(f"{path}: the size of tensor {name} doesn't match its shape")
     return dtype, shape, (begin, end)
 
 
 def _check_layout(
     path: Path, tensors: dict[str, tuple[str, list[int], tuple[int, int]]], content_bytes: int
 ) -> None:
-    """Demand that the tensors lie back to back and fill the file, as the format says."""
+    """Raise CorruptAdapter unless the tensors lie back to back and fill the file, as the format demands."""
     place = 0
     for begin, end in sorted(span for _, _, span in tensors.values()):
         if begin != place:

@@ -6,6 +6,8 @@ are dropped. Needs no torch.
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,14 +29,14 @@ from burnish.adapters.convert.peft import Array, Lora, PeftAdapter, check_finite
 from burnish.adapters.errors import AdapterError, CorruptAdapter, IncompatibleAdapter
 
 _MATRIX = 2
-# Each changes when or how the adapter applies.
+# With these keys an adapter applies only sometimes, or in another way.
 _UNSUPPORTED = ("adapter.alora.invocation_tokens", "adapter.lora.prompt_prefix")
 
 
 def to_gguf(adapter: Path, base: BaseLayout, target: Path) -> None:
     """Write the adapter of a PEFT directory as GGUF, atomically, mode 0600.
 
-    Raises CorruptAdapter (missing, torn, NaN), IncompatibleAdapter (not plain LoRA, or of another base), OSError
+    Raises CorruptAdapter (missing, cut, NaN), IncompatibleAdapter (not a plain LoRA, or made for another base), OSError
     when it cannot be written; nothing is left then.
     """
     found = read_peft(adapter)
@@ -44,7 +46,7 @@ def to_gguf(adapter: Path, base: BaseLayout, target: Path) -> None:
         check_shape(module, lora, base.shapes[name])
         if f"{name}.lora_a" in tensors:
             raise IncompatibleAdapter(
-                f"{adapter} has two modules that are {name} in GGUF; the second is {module}"
+                f"{adapter} has two modules that are both {name} in GGUF; the second is {module}"
             )
         tensors[f"{name}.lora_a"] = lora.a
         tensors[f"{name}.lora_b"] = rows_for_gguf(name, lora.b, base)
@@ -52,16 +54,16 @@ def to_gguf(adapter: Path, base: BaseLayout, target: Path) -> None:
 
 
 def _float32(alpha: float) -> float:
-    """Round alpha as the file will.
+    """Round alpha to float32, as the file does.
 
-    llama.cpp takes alpha 0 for "none given" and then scales by 1 (get_scale in src/llama-adapter.h), so that an adapter
-    that is switched off would be fully on.
+    llama.cpp reads alpha 0 as "not given" and then scales by 1 (get_scale in src/llama-adapter.h): an adapter that is
+    switched off would be fully on.
     """
     with np.errstate(over="ignore", under="ignore"):
         rounded = float(np.float32(alpha))
     if rounded == 0 or not np.isfinite(rounded):
         raise IncompatibleAdapter(
-            f"lora_alpha {alpha} cannot be said in GGUF, where 0 means a scale of 1; "
+            f"lora_alpha {alpha} can't be stored in GGUF, where 0 means a scale of 1; "
             "serve the base model instead, or train with another lora_alpha"
         )
     return rounded
@@ -86,14 +88,23 @@ def _write(target: Path, architecture: str, alpha: float, tensors: dict[str, Arr
             with suppress(OSError):  # on a full disk what is buffered cannot be written either
                 writer.close()
             raise
+        _check_whole(temporary)
+
+
+def _check_whole(path: Path) -> None:
+    """Raise OSError when a file was cut: on a full disk numpy's tofile may drop the end of a tensor silently."""
+    try:
+        open_gguf(path)
+    except ValueError as error:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
 
 
 def from_gguf(adapter: Path, base: BaseLayout, target: Path, base_model: str) -> None:
     """Write a GGUF adapter as a new PEFT directory, atomically; its values are float32.
 
-    ``base`` is the model that it was made for, ``base_model`` how the configuration shall name that.
-    Raises CorruptAdapter (missing, torn, NaN), IncompatibleAdapter (no plain LoRA, or of another base), FileExistsError
-    when ``target`` exists, OSError when it cannot be written; nothing is left then.
+    ``base`` is the layout of the base model, ``base_model`` its name for the configuration. Raises CorruptAdapter
+    (missing, cut, NaN), IncompatibleAdapter (not a plain LoRA, or made for another base), FileExistsError if
+    ``target`` exists, OSError if it can't be written; nothing is left then.
     """
     write_peft(_read(adapter, base), target, base_model)
 
@@ -109,7 +120,7 @@ def _read(path: Path, base: BaseLayout) -> PeftAdapter:
     except (OSError, ValueError, TypeError) as error:
         raise CorruptAdapter(f"{path} is missing or damaged: {error}") from error
     if not np.isfinite(alpha):
-        raise CorruptAdapter(f"{path} says adapter.lora.alpha={alpha}; expected a finite number")
+        raise CorruptAdapter(f"{path} has adapter.lora.alpha={alpha}; expected a finite number")
     pairs = _pairs(path, halves, base)
     return PeftAdapter(alpha or _alpha_of_scale_one(path, pairs), pairs)
 
@@ -123,39 +134,43 @@ def _check_kind(path: Path, reader: Any, base: BaseLayout) -> None:
         found = field(reader, key)
         if found != expected:
             raise IncompatibleAdapter(
-                f"{path} says {key}={found!r}; expected {expected!r}, a LoRA for {base.path.name}"
+                f"{path} has {key}={found!r}; expected {expected!r}, that is a LoRA for {base.path.name}"
             )
     used = [key for key in _UNSUPPORTED if field(reader, key)]
     if used:
-        raise IncompatibleAdapter(f"{path} uses {', '.join(used)}, which a PEFT LoRA cannot say")
+        raise IncompatibleAdapter(f"{path} uses {', '.join(used)}, which a PEFT LoRA can't express")
 
 
 def _values(path: Path, tensor: Any) -> Array:
-    """Return a tensor as float32, row-major. Quantised ones become the values that they stand for."""
+    """Return a tensor as float32, row-major, dequantised if need be."""
     from gguf.quants import dequantize
 
     try:
         array = dequantize(tensor.data, tensor.tensor_type)
     except NotImplementedError as error:
-        raise IncompatibleAdapter(
-            f"{path}: {tensor.name} is of a type that cannot be read: {error}"
-        ) from error
+        raise IncompatibleAdapter(f"{path}: the type of {tensor.name} can't be read: {error}") from error
     array = np.asarray(array, np.float32).reshape([int(n) for n in reversed(tensor.shape)])
     check_finite(path, tensor.name, array)
     return array
 
 
 def _pairs(path: Path, halves: dict[str, Array], base: BaseLayout) -> dict[str, Lora]:
-    """Sort the tensors into one pair a module, rows in Hugging Face's order."""
+    """Return the pair of each module, with its rows in Hugging Face's order."""
     modules = modules_by_name(base)
     names = dict.fromkeys(name.removesuffix(".lora_a").removesuffix(".lora_b") for name in halves)
     pairs = {}
     for name in names:
         if name in halves:
-            raise IncompatibleAdapter(f"{path}: {name} is no part of a plain LoRA, and would be lost")
+            raise IncompatibleAdapter(
+                f"{path}: {name} isn't part of a plain LoRA; leaving it out would change replies"
+            )
         if name not in modules:
-            kind = "a trained embedding" if name == "token_embd.weight" else "no linear layer of the base"
-            raise IncompatibleAdapter(f"{path}: {name} is {kind}, which cannot be converted")
+            kind = (
+                "is a trained embedding"
+                if name == "token_embd.weight"
+                else "isn't a linear layer of the base"
+            )
+            raise IncompatibleAdapter(f"{path}: {name} {kind}; only linear layers can be converted")
         a, b = halves.get(f"{name}.lora_a"), halves.get(f"{name}.lora_b")
         if a is None or b is None:
             raise CorruptAdapter(f"{path}: {name} has only one half; expected lora_a and lora_b")
@@ -166,15 +181,15 @@ def _pairs(path: Path, halves: dict[str, Array], base: BaseLayout) -> dict[str, 
         check_shape(modules[name], Lora(a, b), base.shapes[name])
         pairs[modules[name]] = Lora(a, rows_for_peft(name, b, base))
     if not pairs:
-        raise CorruptAdapter(f"{path} holds no tensor")
+        raise CorruptAdapter(f"{path} has no tensors")
     return {module: pairs[module] for module in sorted(pairs)}
 
 
 def _alpha_of_scale_one(path: Path, pairs: dict[str, Lora]) -> float:
-    """Return the alpha that means what llama.cpp does without one: it scales by 1."""
+    """Return the alpha for a scale of 1, which llama.cpp uses if there is none."""
     ranks = {lora.rank for lora in pairs.values()}
     if len(ranks) > 1:
         raise IncompatibleAdapter(
-            f"{path} has no alpha, and modules of the ranks {sorted(ranks)}; no single lora_alpha says that"
+            f"{path} has no alpha, and modules of the ranks {sorted(ranks)}; no lora_alpha gives all a scale of 1"
         )
     return float(ranks.pop())

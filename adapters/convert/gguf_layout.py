@@ -1,9 +1,9 @@
-"""What a base GGUF decides about the adapters for it: how tensors are called, their shapes, the order of their rows.
+"""The layout of a base GGUF, which adapters for it must have: names of tensors, their shapes, the order of their rows.
 
 The rules are those of llama.cpp's convert_hf_to_gguf.py (its folder conversion/: llama.py, mistral3.py, qwen.py,
 gemma.py) and convert_lora_to_gguf.py. In these architectures only the rows of q and k can differ between Hugging Face
-and GGUF; the 1 that Gemma adds to its norms does not matter here, since an adapter on a norm is refused. Other
-architectures are refused, because some store weights fused or changed in other ways (phi3: q, k and v in one).
+and GGUF. Gemma adds 1 to its norms, which doesn't matter here: an adapter on a norm is refused. Other architectures
+are refused, because some store weights fused or changed in other ways (phi3: q, k and v in one).
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MATRIX = 2
 
 @dataclass(frozen=True, slots=True)
 class BaseLayout:
-    """What of a base GGUF decides how its adapters look."""
+    """The part of a base GGUF that its adapters depend on."""
 
     path: Path
     architecture: str
-    """As GGUF calls it, e.g. "llama"."""
+    """In GGUF's words, e.g. "llama"."""
     blocks: int
     heads: int
     kv_heads: int
@@ -58,8 +58,8 @@ def read_base(path: Path) -> BaseLayout:
     except (OSError, ValueError) as error:
         raise EngineError(f"cannot read the model {path} as GGUF: {error}") from error
     raise IncompatibleAdapter(
-        f"{path} has the architecture {architecture!r}; adapters can be converted for "
-        f"{', '.join(sorted(_INTERLEAVED | _IN_ORDER))} only, since others keep their weights in another form"
+        f"{path} has the architecture {architecture!r}; expected one of "
+        f"{', '.join(sorted(_INTERLEAVED | _IN_ORDER))}, since others store their weights in another form"
     )
 
 
@@ -84,7 +84,7 @@ def _layout(path: Path, reader: Any, architecture: str) -> BaseLayout:
 
 
 def open_gguf(path: Path) -> Any:
-    """Return gguf's reader of a file. Raises OSError, ValueError (torn, damaged, or no GGUF)."""
+    """Return gguf's reader of a file. Raises OSError, ValueError (cut, damaged, or not GGUF)."""
     try:
         return _reader()(path)
     except (LookupError, OverflowError) as error:
@@ -92,7 +92,7 @@ def open_gguf(path: Path) -> Any:
 
 
 def field(reader: Any, key: str) -> Any:
-    """Return a metadata value, None when the file has no such key."""
+    """Return a metadata value; None if the file has no such key."""
     found = reader.get_field(key)
     return None if found is None else found.contents()
 
@@ -102,12 +102,12 @@ def _reader() -> Any:
     import gguf
 
     class WholeReader(gguf.GGUFReader):  # type: ignore[misc]
-        """A reader that never reads behind the end, where gguf's own goes on for ever if a length is damaged."""
+        """A reader that stops at the end of the file; gguf's own loops for ever if a length is damaged."""
 
         def _get(self, offset: int, dtype: Any, count: int = 1, *more: Any, **named: Any) -> Any:
             found = super()._get(offset, dtype, count, *more, **named)
             if len(found) < int(count):
-                raise ValueError(f"the file ends within what should be at byte {offset}")
+                raise ValueError(f"the file is cut: it ends within a field at byte {offset}")
             return found
 
     return WholeReader
@@ -124,14 +124,14 @@ def gguf_name(module: str, base: BaseLayout) -> str:
         return str(name)
     reason = ""
     if module == "lm_head":
-        reason = "; its output is the embedding itself, and an adapter cannot change only one of them"
+        reason = "; its output layer is the embedding, and an adapter can't change only one of them"
     elif any("attn_qkv" in each for each in base.shapes):
         reason = "; it keeps q, k and v fused in one tensor"
-    raise IncompatibleAdapter(f"the base {base.path.name} has no counterpart of {module}{reason}")
+    raise IncompatibleAdapter(f"the base {base.path.name} has no tensor for {module}{reason}")
 
 
 def modules_by_name(base: BaseLayout) -> dict[str, str]:
-    """Return GGUF tensor name → Hugging Face module, for all that an adapter can change."""
+    """Return GGUF tensor name → Hugging Face module, for every layer that an adapter can change."""
     modules = [f"model.layers.{i}.{module}" for i in range(base.blocks) for module in _LINEAR] + ["lm_head"]
     known = _names(base.architecture, base.blocks)
     names = {f"{known.get_name(module)}.weight": module for module in modules}
@@ -143,7 +143,7 @@ def check_shape(module: str, lora: Lora, base: tuple[int, ...]) -> None:
     shape = (lora.b.shape[0], lora.a.shape[1])
     if shape != base:
         raise IncompatibleAdapter(
-            f"{module} changes a {shape} weight, the base has {base}: it is of another model"
+            f"{module} changes a weight of shape {shape}, but the base has {base}; the adapter is for another model"
         )
 
 
@@ -169,7 +169,7 @@ def rows_for_peft(name: str, b: Array, base: BaseLayout) -> Array:
 
 
 def _interleaved_heads(name: str, base: BaseLayout) -> int | None:
-    """Return how many heads a tensor's rows are interleaved in, None when they are in order."""
+    """Return the number of heads within which the rows are interleaved; None if they are in order."""
     if base.architecture not in _INTERLEAVED:
         return None
     if name.endswith("attn_q.weight"):
@@ -182,7 +182,7 @@ def _check_heads(base: BaseLayout) -> None:
         heads = _interleaved_heads(name, base)
         if heads is not None and (heads < 1 or shape[0] % (2 * heads)):
             raise EngineError(
-                f"{base.path} is damaged: {name} has {shape[0]} rows, which are no {heads} heads"
+                f"{base.path} is damaged: {name} has {shape[0]} rows, which don't make {heads} heads"
             )
 
 

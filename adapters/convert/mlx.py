@@ -1,8 +1,8 @@
 """A LoRA in PEFT layout ↔ an adapter of mlx-lm: a directory with adapter_config.json and adapters.safetensors.
 
 mlx-lm keeps both factors transposed, under the model's own names of its modules, with one rank and one scale for all
-of them (its LORA.md, and load_adapters in tuner/utils.py). Values move bit by bit. Whatever one side cannot say is
-refused; no tensor is ever left out silently. Needs neither mlx nor torch.
+of them (its LORA.md, and load_adapters in tuner/utils.py). Values stay the same to the bit. Whatever one side can't
+express is refused, and no tensor is ever left out silently. Needs neither mlx nor torch.
 """
 
 from __future__ import annotations
@@ -45,21 +45,20 @@ _WEIGHT, _SCALES = ".weight", ".scales"
 
 @dataclass(frozen=True, slots=True)
 class MlxBase:
-    """A base model as MLX sees it."""
+    """A Hugging Face directory as MLX reads it."""
 
     path: Path
     shapes: dict[str, tuple[int, ...]]
     """Module → shape of its weight, (out, in) of a linear layer; (out,) where it is quantised."""
     misread: dict[str, Any]
-    """What ``config.json`` lacks at its top, so that mlx-lm would silently take its own defaults instead; empty when
-    all is well."""
+    """Entries that ``config.json`` lacks at its top level, for which mlx-lm would silently use its own defaults."""
 
 
 def read_base(path: Path) -> MlxBase:
     """Read the layout of a Hugging Face directory. Raises EngineError."""
     files = sorted(path.glob(BASE_WEIGHTS))
     if not files:
-        raise EngineError(f"{path} holds no {BASE_WEIGHTS}: name a Hugging Face model directory")
+        raise EngineError(f"{path} has no {BASE_WEIGHTS}; expected a Hugging Face model directory")
     found: dict[str, tuple[int, ...]] = {}
     try:
         config = json.loads((path / BASE_CONFIG).read_bytes())
@@ -77,10 +76,10 @@ def read_base(path: Path) -> MlxBase:
 
 
 def rope_misread(config: dict[str, Any]) -> dict[str, Any]:
-    """Return what must be added to a model's configuration for mlx-lm to read its positions right.
+    """Return the entries that must be added to a model's configuration, or mlx-lm encodes positions wrongly.
 
-    transformers 5 writes rope_theta and rope_scaling into rope_parameters only, where mlx-lm does not look for most
-    architectures: it then computes with a default of its own, and every answer is a little wrong.
+    transformers 5 writes rope_theta and rope_scaling into rope_parameters only. For most architectures mlx-lm doesn't
+    look there: it uses its own default, and every answer is a little wrong.
     """
     parameters = config.get("rope_parameters")
     if not isinstance(parameters, dict) or config.get("model_type") in _READS_ROPE_PARAMETERS:
@@ -96,7 +95,7 @@ def rope_misread(config: dict[str, Any]) -> dict[str, Any]:
 def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
     """Write the adapter of a PEFT directory as a new directory for mlx-lm, atomically, readable by its owner only.
 
-    Raises CorruptAdapter (missing, torn, NaN), IncompatibleAdapter (not plain LoRA of one rank, or of another base),
+    Raises CorruptAdapter (missing, cut, NaN), IncompatibleAdapter (not a plain LoRA of one rank, or for another base),
     OSError; nothing is left then.
     """
     found = read_peft(adapter)
@@ -121,7 +120,7 @@ def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
 def from_mlx(path: Path) -> PeftAdapter:
     """Read an adapter of mlx-lm; ``write_peft`` writes it in PEFT layout.
 
-    Raises CorruptAdapter (missing, torn, NaN), IncompatibleAdapter (DoRA, whole weights, embeddings, experts).
+    Raises CorruptAdapter (missing, cut, NaN), IncompatibleAdapter (DoRA, whole weights, embeddings, experts).
     """
     rank, scale = _read_config(path / CONFIG)
     halves: dict[str, dict[str, Array]] = {}
@@ -130,11 +129,11 @@ def from_mlx(path: Path) -> PeftAdapter:
         # PEFT has another form for embeddings, and none for experts, whose factors have three dimensions.
         if match is None or "embed" in match["module"].rpartition(".")[2] or array.ndim != _MATRIX:
             raise IncompatibleAdapter(
-                f"{path}: tensor {name!r} of shape {array.shape} is no part of a LoRA on linear layers"
+                f"{path}: tensor {name!r} of shape {array.shape} isn't part of a LoRA on linear layers"
             )
         halves.setdefault(match["module"], {})[match["half"]] = array
     if not halves:
-        raise CorruptAdapter(f"{path} holds no tensor")
+        raise CorruptAdapter(f"{path} has no tensors")
     for module, pair in halves.items():
         shapes = {half: array.shape for half, array in pair.items()}
         if pair.keys() != {"a", "b"} or not pair["a"].shape[1] == pair["b"].shape[0] == rank:
@@ -152,10 +151,10 @@ def _check_fitting(module: str, lora: Lora, base: MlxBase) -> None:
     shape = (lora.b.shape[0], lora.a.shape[1])
     own = base.shapes.get(module)
     if own is None:
-        raise IncompatibleAdapter(f"the base {base.path} has no counterpart of {module}")
+        raise IncompatibleAdapter(f"the base {base.path} has no weight for {module}")
     if shape[: len(own)] != own:
         raise IncompatibleAdapter(
-            f"{module} changes a {shape} weight, the base has {own}: it is of another model"
+            f"{module} changes a weight of shape {shape}, but the base has {own}; the adapter is for another model"
         )
 
 
@@ -167,18 +166,18 @@ def _read_config(path: Path) -> tuple[int, float]:
     except (OSError, ValueError, AttributeError) as error:
         raise CorruptAdapter(f"{path} is missing or damaged: {error!r}") from error
     if kind != "lora":
-        raise IncompatibleAdapter(f"{path} is of fine_tune_type {kind!r}; expected 'lora'")
+        raise IncompatibleAdapter(f"{path} has fine_tune_type {kind!r}; expected 'lora'")
     try:
         rank, scale = int(parameters["rank"]), float(parameters["scale"])
     except (ValueError, KeyError, TypeError) as error:
-        raise CorruptAdapter(f"{path} says no rank and scale in lora_parameters: {error!r}") from error
+        raise CorruptAdapter(f"{path} lacks rank or scale in lora_parameters: {error!r}") from error
     if rank < 1 or not math.isfinite(scale):
-        raise CorruptAdapter(f"{path} says rank={rank}, scale={scale}; expected rank >= 1 and a finite scale")
+        raise CorruptAdapter(f"{path} has rank={rank}, scale={scale}; expected rank >= 1 and a finite scale")
     return rank, scale
 
 
 def _alpha(scale: float, rank: int) -> float:
-    """Return the alpha whose quotient by the rank is the scale: a whole number where there is one."""
+    """Return the alpha for which alpha / rank is the scale: a whole number if possible."""
     alpha = scale * rank
     whole = float(round(alpha))
     return whole if whole / rank == scale else alpha

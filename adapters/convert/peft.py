@@ -1,7 +1,7 @@
-"""A LoRA as PEFT keeps it: a directory with adapter_config.json and adapter_model.safetensors.
+"""A LoRA in PEFT layout: a directory with adapter_config.json and adapter_model.safetensors.
 
-Every converter goes through ``PeftAdapter``. Reads and writes plain LoRA only; whatever else a directory may say is
-refused with the reason, and no tensor is ever left out silently. Needs no torch.
+Every converter goes through ``PeftAdapter``. Reads and writes plain LoRA only; anything else is refused with the
+reason, and no tensor is ever left out silently. Needs no torch.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _TENSOR = re.compile(rf"{re.escape(_PREFIX)}(?P<module>[\w.]+)\.lora_(?P<half>[A
 _EMBEDDING = re.compile(r".*\.lora_embedding_[AB]")
 _MATRIX = 2
 
-# Each changes what the weights mean, and no other format has a word for it.
+# Each changes the meaning of the weights, and no other format can express it.
 _UNSUPPORTED = (
     "use_dora", "modules_to_save", "lora_bias", "layer_replication", "alpha_pattern", "trainable_token_indices",
     "target_parameters", "fan_in_fan_out", "alora_invocation_tokens", "use_qalora", "use_bdlora", "arrow_config",
     "kasa_config", "monteclora_config",
 )  # fmt: skip
-# Ways to begin training that leave the base as it is; the others ("pissa", "olora", …) also change its weights.
+# Initialisations that leave the base as it is; the others ("pissa", "olora", …) also change its weights.
 _KEEPS_BASE = (True, False, None, "gaussian", "eva", "orthogonal")
 
 
@@ -61,12 +61,12 @@ class Lora:
 
 @dataclass(frozen=True, slots=True)
 class PeftAdapter:
-    """A plain LoRA, read and found whole."""
+    """A plain LoRA, read and checked."""
 
     alpha: float
-    """A module's change is scaled by alpha / its rank. rsLoRA's own rule is worked into it."""
+    """A module's change is scaled by alpha / its rank. rsLoRA's own rule is already applied."""
     pairs: Mapping[str, Lora]
-    """Module as the Hugging Face model names it, e.g. "model.layers.0.self_attn.q_proj" → its pair. Not empty."""
+    """Module name in the Hugging Face model, e.g. "model.layers.0.self_attn.q_proj" → its pair. Not empty."""
 
     @property
     def rank(self) -> int:
@@ -74,7 +74,7 @@ class PeftAdapter:
         ranks = sorted({lora.rank for lora in self.pairs.values()})
         if len(ranks) > 1:
             raise IncompatibleAdapter(
-                f"the modules have the ranks {ranks} (rank_pattern), and this needs one rank for all of them"
+                f"the modules have the ranks {ranks} (rank_pattern); this format needs one rank for all of them"
             )
         return ranks[0]
 
@@ -82,18 +82,18 @@ class PeftAdapter:
 def read_peft(path: Path) -> PeftAdapter:
     """Read and check a PEFT directory.
 
-    Raises CorruptAdapter (missing, torn, NaN, ranks that are not what the configuration says), IncompatibleAdapter
+    Raises CorruptAdapter (missing, cut, NaN, other ranks than in the configuration), IncompatibleAdapter
     (not plain LoRA: DoRA, trained embeddings, biases, …).
     """
     config = _read_config(path / CONFIG)
     pairs = _pairs(read_tensors(path / WEIGHTS), config)
     alpha = float(config["lora_alpha"])
     if config.get("use_rslora"):
-        # rsLoRA scales by alpha/sqrt(r) where all else computes alpha/r (Kalajdzievski, arXiv 2312.03732).
+        # rsLoRA scales by alpha/sqrt(r), everything else by alpha/r (Kalajdzievski, arXiv 2312.03732).
         ranks = {lora.rank for lora in pairs.values()}
         if len(ranks) > 1:
             raise IncompatibleAdapter(
-                f"{path} uses use_rslora with modules of different ranks; no single alpha says that"
+                f"{path} uses use_rslora with modules of different ranks, which no single alpha can express"
             )
         alpha *= math.sqrt(ranks.pop())
     return PeftAdapter(alpha, pairs)
@@ -102,11 +102,11 @@ def read_peft(path: Path) -> PeftAdapter:
 def write_peft(adapter: PeftAdapter, target: Path, base_model: str) -> None:
     """Write an adapter as a new PEFT directory, atomically, readable by its owner only.
 
-    ``base_model`` is what the configuration names as its base. Raises FileExistsError when ``target`` exists, OSError
-    when it cannot be written; nothing is left then.
+    ``base_model`` is the base's name in the configuration. Raises FileExistsError if ``target`` exists, OSError if it
+    can't be written; nothing is left then.
     """
     if target.exists():
-        raise FileExistsError(f"{target} exists; name a directory that does not")
+        raise FileExistsError(f"{target} exists; name a new directory")
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(mode=0o700)
@@ -131,17 +131,17 @@ def _read_config(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptAdapter(f"{path} is missing or damaged: {error!r}") from error
     if min([rank, *others]) < 1 or not math.isfinite(alpha):
-        raise CorruptAdapter(f"{path} says r={rank}, lora_alpha={alpha}; expected r >= 1 and a finite alpha")
+        raise CorruptAdapter(f"{path} has r={rank}, lora_alpha={alpha}; expected r >= 1 and a finite alpha")
     if config.get("peft_type") != "LORA":
-        raise IncompatibleAdapter(f"{path} is of type {config.get('peft_type')!r}; expected 'LORA'")
+        raise IncompatibleAdapter(f"{path} has peft_type {config.get('peft_type')!r}; expected 'LORA'")
     used = [name for name in _UNSUPPORTED if config.get(name)]
     if config.get("bias", "none") != "none":
         used.append("bias")
     if config.get("init_lora_weights") not in _KEEPS_BASE:
-        used.append(f"init_lora_weights={config['init_lora_weights']!r} (which changes the base, too)")
+        used.append(f"init_lora_weights={config['init_lora_weights']!r} (which also changes the base)")
     if used:
         raise IncompatibleAdapter(
-            f"{path} uses {', '.join(used)}, which no engine's own format can say; train a plain LoRA"
+            f"{path} uses {', '.join(used)}, which other formats can't express; train a plain LoRA"
         )
     return dict(config)
 
@@ -161,7 +161,7 @@ def read_tensors(path: Path) -> dict[str, Array]:
 def check_finite(path: Path, name: str, array: Array) -> None:
     """Raise CorruptAdapter when a tensor of a file holds NaN or infinite values."""
     if not np.isfinite(array).all():
-        raise CorruptAdapter(f"{path}: {name} holds NaN or infinite values; the version must not be served")
+        raise CorruptAdapter(f"{path}: {name} has NaN or infinite values, so the version must not be served")
 
 
 def _to_float32(name: str, tensor: dict[str, Any]) -> Array:
@@ -177,16 +177,16 @@ def _to_float32(name: str, tensor: dict[str, Any]) -> Array:
 
 
 def _pairs(tensors: dict[str, Array], config: dict[str, Any]) -> dict[str, Lora]:
-    """Sort the tensors into one pair a module."""
+    """Return the pair of each module, sorted by name."""
     halves: dict[str, dict[str, Array]] = {}
     for name, array in tensors.items():
         match = _TENSOR.fullmatch(name)
         if match is None:
-            kind = "a trained embedding" if _EMBEDDING.fullmatch(name) else "no part of a plain LoRA"
-            raise IncompatibleAdapter(f"tensor {name!r} is {kind}; leaving it out would change replies")
+            kind = "is a trained embedding" if _EMBEDDING.fullmatch(name) else "isn't part of a plain LoRA"
+            raise IncompatibleAdapter(f"tensor {name!r} {kind}; leaving it out would change replies")
         halves.setdefault(match["module"], {})[match["half"]] = array
     if not halves:
-        raise CorruptAdapter("the adapter holds no tensor")
+        raise CorruptAdapter("the adapter has no tensors")
     for module, pair in halves.items():
         if pair.keys() != {"A", "B"}:
             raise CorruptAdapter(f"{module} has only lora_{''.join(pair)}; expected lora_A and lora_B")
@@ -195,7 +195,7 @@ def _pairs(tensors: dict[str, Array], config: dict[str, Any]) -> dict[str, Lora]
             raise CorruptAdapter(
                 f"{module} has lora_A {a.shape} and lora_B {b.shape}; expected rank {rank} in both"
             )
-    # Sorted, so that the same adapter gives the same bytes.
+    # Sorted: the same adapter must give the same bytes.
     return {module: Lora(halves[module]["A"], halves[module]["B"]) for module in sorted(halves)}
 
 
@@ -206,7 +206,7 @@ def _rank_of(module: str, config: dict[str, Any]) -> int:
             if re.match(rf"(.*\.)?({pattern})$", module):
                 return int(rank)
         except re.error as error:
-            raise CorruptAdapter(f"rank_pattern {pattern!r} is no regular expression: {error}") from error
+            raise CorruptAdapter(f"rank_pattern {pattern!r} isn't a regular expression: {error}") from error
     return int(config["r"])
 
 

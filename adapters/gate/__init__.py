@@ -1,4 +1,4 @@
-"""May a candidate go live? A pure decision on evidence that others gathered.
+"""The gate: may a candidate go live? A pure decision on evidence that others gathered.
 
 *Is it better?* (``proofs``): one proof is enough, by held-out ratings, by the preference model or by the users'
 comments, and none may point the other way. *Is it sound?* (``soundness``): its distance from the base model, its loss

@@ -28,7 +28,7 @@ class Check(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Where the gate draws its lines. ``python -m bench.gate_power`` says what they let through."""
+    """The gate's limits. ``python -m bench.gate_power`` computes how many faults they let through."""
 
     # With fewer, the bounds are just the range of the values.
     min_held_out: int = 3

@@ -46,12 +46,12 @@ class SampledReply:
 
     @property
     def called(self) -> bool:
-        """Whether it calls a tool, or tries to: then its text isn't judged as a reply."""
+        """It calls a tool, or tries to: its text isn't judged as a reply."""
         return bool(self.calls or self.error) or self._written_out
 
     @property
     def call_broken(self) -> bool:
-        """Whether it calls a tool in a way that can't be run."""
+        """It calls a tool in a way that can't be run."""
         if self.error or self._written_out or (self.calls and not self.finished):
             return True
         return any(broken(call, self.tools) for call in self.calls)

@@ -1,10 +1,10 @@
-"""What chance explains: bootstrap intervals, the error of a difference of shares, and an exact test of paired losses.
+"""Bootstrap intervals, the error of a difference of shares, and an exact test of paired losses.
 
 All values are paired: both versions answer the same prompts, score the same replies, and are asked for the same facts.
 
 Percentile intervals are too narrow for small n (Hesterberg 2015, "What Teachers Should Know About the Bootstrap",
-doi:10.1080/00031305.2015.1089789). So n − 1 of n are drawn at a time, which makes the spread of the draws the standard
-error, and a bound is never nearer than Student's t times that. Without t, 8 in 100 equal candidates with three held-out
+doi:10.1080/00031305.2015.1089789). So n − 1 of n are drawn at a time: the spread of the draws is then the standard
+error. A bound is never nearer than Student's t times that. Without t, 8 in 100 equal candidates with three held-out
 conversations a class pass instead of 2.5.
 """
 
@@ -49,7 +49,7 @@ def preference_margin(held_out: Sequence[HeldOutReply], limits: Limits) -> Inter
     """Return how much more the candidate agrees with the ratings than the incumbent, in nats per token.
 
     The margin is ½ (mean of d over good replies − mean of d over bad ones), d = candidate − incumbent log-likelihood
-    per token, so both classes count the same; means are weighted by weight × |reward|. The bounds are the percentile
+    per token. Both classes count the same; means are weighted by weight × |reward|. The bounds are the percentile
     bootstrap over conversations, drawn separately among those with good replies only, bad only and both. Both classes
     must be present.
     """
@@ -107,7 +107,7 @@ def _interval(
 
 
 def student_t(confidence: float, freedom: int) -> float:
-    """Return a quantile of Student's t, to a hundredth from three degrees of freedom on (too small below).
+    """Return a quantile of Student's t, right to a hundredth from three degrees of freedom on (too small below).
 
     The expansion of Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5.
     """

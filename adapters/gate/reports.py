@@ -1,4 +1,4 @@
-"""What else changed: figures that decide nothing, but show a person whether a version is liked for a cheap trick.
+"""Figures that decide nothing, but show a person whether a version is liked for a cheap trick.
 
 Some raters do like flattery or lists, so these are reported, not judged.
 """

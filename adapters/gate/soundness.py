@@ -39,7 +39,7 @@ def _cut(reply: SampledReply, _: Limits) -> bool:
 
 
 def _off_topic(reply: SampledReply, limits: Limits) -> bool:
-    """Whether a reply has no word of the question, nor is likelier after it than after another one."""
+    """Find replies without a word of the question that aren't likelier after it than after another one."""
     stems = _topics(reply)
     related = reply.related is not None and reply.related > limits.min_related
     return bool(stems) and not related and not on_topic(reply.text, stems)

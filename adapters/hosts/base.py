@@ -1,4 +1,4 @@
-"""The one protocol that every engine's host speaks: load a version, say where it is served, unload it."""
+"""The protocol of every host: load a version, return where it is served, unload it."""
 
 from __future__ import annotations
 
@@ -14,49 +14,48 @@ EMBEDDED_CONTEXT_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where, and under which name, one version is served."""
+    """The address and the name under which one version is served."""
 
     url: str
     """Root of the engine's HTTP API, without a trailing slash and without ``/v1``."""
     model: str
-    """What ``model`` must say in a request to it."""
+    """The ``model`` that a request to it must name."""
     version: int
     """0 = the base model."""
     api_key: str | None = field(default=None, repr=False)
-    """Bearer token that the engine asks for; None = it asks for none."""
+    """Bearer token for the engine; None if it needs none."""
     fields: tuple[tuple[str, Any], ...] = ()
-    """Members that the body of every request to it must have, e.g. ``("adapters", "/path")``; ours win over the
+    """Members that the body of every request to it must have, e.g. ``("adapters", "/path")``; they replace the
     caller's."""
     also: tuple[str, ...] = ()
-    """Roots of further engines that serve the same: replicas, of which the route picks one for each request."""
+    """Roots of replicas that serve it as well; the route picks one for each request."""
     lacking: tuple[str, ...] = field(default=(), compare=False)
-    """Roots of replicas that are up and do not serve it yet; reconciling loads it there."""
+    """Roots of replicas that are up but don't serve it yet; reconciling loads it there."""
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Every root that serves it."""
         return (self.url, *self.also)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an engine can take; the trainer obeys."""
+    """The limits of an engine, which the trainer must keep, too."""
 
     max_rank: int
     max_resident: int
     """Versions loaded at once, the base model included."""
     base_stays: bool = False
-    """The base model is served whatever happens, and costs nothing: an engine that somebody else runs."""
+    """The base model is always served and costs nothing, because the user runs the engine."""
     keeps: bool = False
-    """A version that was replaced stays loaded while there is room, least recently used out first: where it costs an
-    engine next to nothing, going back to it takes no time."""
+    """A replaced version stays loaded while there is room (least recently used out first): that costs this engine next
+    to nothing, and a rollback is instant."""
 
 
 def engine_name(version: AdapterVersion) -> str:
-    """Return the name of a version inside an engine that is not ours alone, e.g. "qwen3@v7-1a2b3c4d".
+    """Return the name of a version inside an engine that others may use, too, e.g. "qwen3@v7-1a2b3c4d".
 
-    The content is part of it: the same name never means other weights, not after the data directory was made anew,
-    and not when two proxies use one engine. (Engines key prefix caches by name.)
+    It ends in a digest of the weights: the same name never means other weights, even with a new data directory or two
+    proxies on one engine. (Engines key prefix caches by name.)
     """
     content = repr(sorted(version.manifest.checksums.items()))
     return f"{version.served_name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
@@ -71,31 +70,29 @@ class AdapterHost(Protocol):
     """"sha256:<hex>" of the base weights."""
 
     @property
-    def limits(self) -> Limits:
-        """What this engine can take."""
-        ...
+    def limits(self) -> Limits: ...
 
     async def check(self) -> None:
-        """Raise EngineError when the engine cannot take versions as it was started, with what to start it with."""
+        """Raise EngineError, with the right command line, if the engine was started so that it can't take versions."""
         ...
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Make a version (None: the base model) servable under its own name; idempotent.
+        """Make a version (None: the base model) available under its own name; idempotent.
 
         Raises IncompatibleAdapter, CorruptAdapter, EngineError. On an error nothing stays loaded.
         """
         ...
 
     async def unload(self, version: int) -> None:
-        """Free a version that no request uses any more; unknown versions are ignored."""
+        """Free a version that no request uses any more; unknown ones are ignored."""
         ...
 
     async def forget(self, version: AdapterVersion) -> None:
-        """Delete what is kept on the disk of a version that will not be loaded again, besides its own directory."""
+        """Delete the files of a version that won't be loaded again, except its own directory."""
         ...
 
     async def served(self) -> dict[int, Endpoint]:
-        """What the engine serves right now, asked of the engine itself."""
+        """Ask the engine which versions it serves now."""
         ...
 
     async def probe(self, endpoint: Endpoint) -> None:
@@ -112,11 +109,11 @@ class Sleeps(Protocol):
     """A host whose engine can give its GPU's memory back for a while. Every method may raise EngineError."""
 
     async def sleeping(self) -> bool | None:
-        """Whether the engine sleeps; None when it was started without that."""
+        """Ask whether the engine sleeps; None if it can't."""
         ...
 
     async def sleep(self) -> None:
-        """Let running requests end, then free the memory; the engine answers nothing until it is woken."""
+        """Wait for running requests, then free the memory; the engine answers nothing until it is woken."""
         ...
 
     async def wake(self) -> None:

@@ -1,4 +1,4 @@
-"""The GGUF forms of adapters that llama.cpp's family of engines serve: where they are kept, how they are made."""
+"""Versions converted to GGUF for llama.cpp and Ollama: where they are kept, and how they are made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from burnish.adapters.threads import in_one_thread
 
 
 def open_state(state_dir: Path) -> None:
-    """Make the directory that keeps converted adapters (0700), and clear it of conversions that were killed."""
+    """Make the directory of converted adapters (0700), and remove the files of killed conversions."""
     state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     state_dir.chmod(0o700)
     for scrap in state_dir.glob(".*.tmp"):
@@ -23,35 +23,35 @@ def open_state(state_dir: Path) -> None:
 
 
 def converted_path(state_dir: Path, version: AdapterVersion, base_digest: str) -> Path:
-    """Where a version's GGUF is kept: named after its content, so that a stale one is never served."""
+    """Return the path of a version's GGUF. Its name holds a digest, because an outdated one must never be served."""
     content = repr(sorted(version.manifest.checksums.items())) + base_digest
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     return state_dir.absolute() / f"v{version.number:04d}-{key}.gguf"
 
 
 def forget_converted(state_dir: Path, version: AdapterVersion) -> None:
-    """Delete all forms that a version was converted to, and the log of its engine if it had one of its own."""
+    """Delete every conversion of a version, and the log of its own engine if it had one."""
     for pattern in (f"v{version.number:04d}-*", f"engine-v{version.number:04d}.log"):
         for path in state_dir.absolute().glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def check_base(version: AdapterVersion, base_digest: str, served: str) -> None:
-    """Raise IncompatibleAdapter when a version was trained on other weights than an engine serves."""
+    """Raise IncompatibleAdapter if a version was trained on other weights than the engine serves."""
     if version.manifest.base_digest != base_digest:
         raise IncompatibleAdapter(
             f"{version.served_name} was trained on base weights {version.manifest.base_digest}, this "
-            f"engine serves {served} with {base_digest}; serve that model, or train anew"
+            f"engine serves {served} with {base_digest}; serve the model that it was trained on, or train again"
         )
 
 
 async def ensure_converted(version: AdapterVersion, base: Path, target: Path) -> None:
-    """Convert a version, unless that is done; the event loop stays free. Raises as convert_once does."""
+    """Convert a version if need be, off the event loop. Raises as convert_once does."""
     await in_one_thread(convert_once, version.path, base, target, version.served_name)
 
 
 def convert_once(adapter: Path, base: Path, target: Path, name: str) -> None:
-    """Convert a PEFT directory for a base GGUF, unless ``target`` is there; ``name`` is what errors call it.
+    """Convert a PEFT directory for a base GGUF, unless ``target`` exists; ``name`` is its name in errors.
 
     Raises CorruptAdapter, IncompatibleAdapter, EngineError (e.g. the disk is full; nothing is left then).
     """
@@ -62,11 +62,11 @@ def convert_once(adapter: Path, base: Path, target: Path, name: str) -> None:
     except OSError as error:
         raise EngineError(
             f"cannot write {name} as GGUF into {target.parent}: {error.strerror or error}; "
-            "make room there, or check its rights"
+            "make room there, or check its permissions"
         ) from error
 
 
 @lru_cache(maxsize=2)
 def _layout(base: Path, _changed_ns: int) -> BaseLayout:
-    """Read a base once: that takes 2 s, more than to convert an adapter for it."""
+    """Read a base once: that takes 2 s, longer than a conversion."""
     return read_base(base)

@@ -1,4 +1,4 @@
-"""Which engine answers at a URL, what it serves, and where the base weights lie."""
+"""Find out which engine answers at a URL, what it serves, and where the base weights are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from burnish.adapters.hosts.hub import hub_id
 
 Kind = Literal["vllm", "sglang", "ollama", "llamacpp", "mlx", "other"]
 
-# Every one of these answers a listing in milliseconds; what does not is no engine, or not up yet.
+# Engines list their models in milliseconds; a slower server isn't an engine, or isn't up yet.
 LOOK_TIMEOUT_S = 3.0
 # In this order: vLLM; llama.cpp and MLX; Ollama; SGLang.
 USUAL_PORTS = (8000, 8080, 11434, 30000)
@@ -39,15 +39,15 @@ class Detected:
     kind: Kind
     """ "other": an OpenAI-compatible server whose versions burnish cannot swap."""
     model: str
-    """The model that ratings are about: the one asked for, else the first that it lists."""
+    """The model to improve: the one asked for, else the first in the list."""
     weights: Path | None
-    """The base weights, as the engine names them, when they lie on this machine."""
+    """The base weights that the engine names, if they are on this machine."""
     hub_id: str | None = None
-    """What the engine names instead of a path: a model on the Hugging Face hub."""
+    """The model on the Hugging Face hub that the engine names instead of a path."""
 
 
 async def detect(api: EngineApi, model: str | None = None) -> Detected:
-    """Ask an engine what it is; ``model`` chooses among several. Raises EngineError when nothing answers as one."""
+    """Ask an engine for its kind; ``model`` chooses among several models. Raises EngineError if no engine answers."""
     if await _answers(api, "/api/version"):
         return await _ollama(api, model)
     listing = await api.ask("GET", "/v1/models", timeout_s=LOOK_TIMEOUT_S)
@@ -74,13 +74,13 @@ def weights_digest(weights: Path) -> str:
     files = sorted(weights.glob("*.safetensors"))
     if not files:
         raise EngineError(
-            f"{weights} holds no *.safetensors: name the GGUF file or Hugging Face directory that the engine serves"
+            f"{weights} has no *.safetensors; expected the GGUF file or Hugging Face directory that the engine serves"
         )
     content = repr([(path.name, _digest(path, path.stat().st_mtime_ns)) for path in files])
     return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
 
-# Gigabytes are read once, however many replicas there are and however often they are asked.
+# Gigabytes are read once, not once for each replica and each question.
 @lru_cache(maxsize=256)
 def _digest(file: Path, _changed_ns: int) -> str:
     return file_digest(file)
@@ -97,20 +97,20 @@ async def _ollama(api: EngineApi, model: str | None) -> Detected:
 
 
 async def _takes_adapters(api: EngineApi) -> bool:
-    """Whether it is mlx_lm.server, which names itself nowhere: it says so by what it finds wrong with this."""
+    """Recognise mlx_lm.server, which doesn't name itself, by its error for this request."""
     try:
         await api.ask("POST", "/v1/completions", {"adapters": 0}, timeout_s=LOOK_TIMEOUT_S)
     except EngineRefused as error:
-        return "adapter must be" in error.said
+        return "adapter must be" in error.detail
     except EngineError:
         return False
     return False
 
 
 def _mlx(api: EngineApi, listing: Any, model: str | None) -> Detected:
-    """Its listing is all that Hugging Face's cache has, and the directory that it was started with, if it was one.
+    """Find the model's directory in the listing, which holds all of Hugging Face's cache, too.
 
-    Nothing at all is listed, with status 200, when there is no such cache.
+    Without such a cache, it lists nothing, with status 200.
     """
     cards = listing["data"] if isinstance(listing, dict) else []
     directories = [found for found in (_existing(card["id"]) for card in cards) if found]
@@ -118,14 +118,14 @@ def _mlx(api: EngineApi, listing: Any, model: str | None) -> Detected:
         directories = [named.resolve()]
     if not directories or (model and not _existing(model)):
         raise EngineError(
-            f"{api.url} is mlx_lm.server, and does not say in which directory its model lies; start it with "
+            f"{api.url} is mlx_lm.server, but doesn't list the directory of its model; start it with "
             "mlx_lm.server --model /path/to/directory, and set model to that path"
         )
     return Detected("mlx", str(directories[0]), directories[0])
 
 
 async def _llamacpp_weights(api: EngineApi, card: dict[str, Any]) -> Path | None:
-    """A router says how it starts each model; a plain server says what it has loaded."""
+    """Ask a router for the arguments of the model, and a plain server for its model's path."""
     arguments = card["status"].get("args", []) if isinstance(card.get("status"), dict) else []
     if "--model" in arguments[:-1]:
         return _existing(arguments[arguments.index("--model") + 1])

@@ -1,4 +1,4 @@
-"""The embedded engine: llama.cpp, one child process a version, on the same memory-mapped base weights."""
+"""The embedded engine: llama.cpp, with one child process a version on the same memory-mapped base weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.threads import cores
 
-# llama.cpp itself knows no limit; beyond this an adapter is no smaller than the layers it changes.
+# llama.cpp has no limit; a larger adapter is as big as the layers that it changes.
 MAX_RANK = 256
 # Live, candidate, and two that drain after quick swaps; each child costs about half a gigabyte.
 MAX_RESIDENT = 4
@@ -33,7 +33,7 @@ class _Child:
 
     async def stop(self) -> None:
         await self.process.stop()
-        await self.api.close()  # last: who asks a child that still runs opens it again
+        await self.api.close()  # last, because a request to a child that still runs opens it again
 
 
 class EmbeddedHost:
@@ -42,7 +42,7 @@ class EmbeddedHost:
     def __init__(
         self, model_path: Path, *, base_model: str, state_dir: Path, threads: int | None = None
     ) -> None:
-        """Take note of the model; nothing is started yet.
+        """Start nothing yet.
 
         ``state_dir`` (made 0700) keeps converted adapters and the children's logs. ``threads``: of each
         child, None = half of the cores. Raises EngineError when the model file cannot be read.
@@ -58,11 +58,10 @@ class EmbeddedHost:
 
     @property
     def limits(self) -> Limits:
-        """What llama.cpp can take."""
         return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT)
 
     async def check(self) -> None:
-        """It is ours, and always started as it has to be."""
+        return  # we start it ourselves, with the right options
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Start a child for a version (None: the base model), unless one is up; see AdapterHost.load."""
@@ -74,8 +73,8 @@ class EmbeddedHost:
             await self._forget_dead(number)
             if len(self._children) >= MAX_RESIDENT:
                 raise EngineError(
-                    f"{MAX_RESIDENT} versions are loaded already ({sorted(self._children)}); wait until an "
-                    "old one has drained, then try again"
+                    f"{MAX_RESIDENT} versions are loaded already ({sorted(self._children)}); try again when "
+                    "the requests on an old one have ended"
                 )
             if version:
                 check_base(version, self.base_digest, self._model.name)
@@ -87,17 +86,17 @@ class EmbeddedHost:
         async with self._lock:
             child = self._children.get(version)
             if child:
-                await child.stop()  # when this is cancelled, the child is still ours to bury
+                await child.stop()  # if this is cancelled, the child stays listed and is stopped later
                 del self._children[version]
 
     async def served(self) -> dict[int, Endpoint]:
-        """Ask every child; those that are dead, or don't answer with their own name, are left out."""
+        """Ask every child; leave out those that are dead or don't answer with their own name."""
         children = dict(self._children)
         answers = await asyncio.gather(*(self._answers(child) for child in children.values()))
         return {n: child.endpoint for (n, child), up in zip(children.items(), answers, strict=True) if up}
 
     async def forget(self, version: AdapterVersion) -> None:
-        """Delete what a version was converted to, and its child's log."""
+        """Delete the converted version and its child's log."""
         forget_converted(self._state, version)
 
     async def probe(self, endpoint: Endpoint) -> None:
@@ -118,7 +117,7 @@ class EmbeddedHost:
             self._children.clear()
 
     def processes(self) -> dict[int, int]:
-        """Return version → process id of its child, for `doctor` and for measuring."""
+        """Return version → process ID of its child."""
         return {version: child.process.pid for version, child in self._children.items()}
 
     async def _start(self, version: AdapterVersion | None) -> _Child:
@@ -137,7 +136,7 @@ class EmbeddedHost:
         return _Child(process, Endpoint(process.url, name, number, key), EngineApi(process.url, key))
 
     async def _forget_dead(self, number: int) -> None:
-        """Drop the children that have died, and whatever is left of one version."""
+        """Drop dead children, and the child of one version in any case."""
         for version, child in list(self._children.items()):
             if version == number or not child.process.alive:
                 await child.stop()
@@ -156,7 +155,7 @@ class EmbeddedHost:
 def default_threads() -> int:
     """Return how many threads a child gets: half of the cores.
 
-    ggml's threads wait for each other after every layer, so one that has to share its core stalls all: beside one
-    busy process on two cores, 2 threads gave 2 tokens/s and 1 thread 49.
+    ggml's threads wait for each other after every layer, so a thread that shares its core stalls all others. Beside
+    one busy process on two cores, 2 threads gave 2 tokens/s and 1 thread 49.
     """
     return max(1, min(cores() // 2, MAX_THREADS))

@@ -1,8 +1,8 @@
 """One llama.cpp server, serving one version. Run as ``python -m burnish.adapters.hosts.embedded_child``.
 
-Reads one line of JSON (``Settings``) from stdin, converts the adapter if that has not been done yet, starts
-the server on a free port of 127.0.0.1, and prints one line of JSON: ``{"url"}``, or ``{"error", "message"}``.
-Stdin then stays open as the lifeline: when it closes, however the parent ended, this process ends at once.
+Reads one line of JSON (``Settings``) from stdin, converts the adapter if need be, and starts the server on a free port
+of 127.0.0.1. Then it prints one line of JSON: ``{"url"}`` or ``{"error", "message"}``. Stdin stays open: when it
+closes, because the parent ended in whatever way, this process ends at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from burnish.adapters.errors import AdapterError, EngineError
 from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
 
-# Requests that are decoded together. More would only make each slower on the few cores of a laptop.
+# Requests that are decoded together; on the few cores of a laptop, more would only slow down each.
 SLOTS = 4
 # Every open connection holds one of llama.cpp's HTTP threads, idle ones too; health checks must get one.
 HTTP_THREADS = 128
@@ -29,7 +29,7 @@ LOG_LEVEL = 1
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the parent says on stdin; the key goes this way because arguments and environments can be read."""
+    """The parent's line on stdin: others could read the key in arguments or the environment."""
 
     model: str
     """Path of the base GGUF."""
@@ -40,21 +40,21 @@ class Settings:
     adapter: str | None
     """PEFT directory, None = the base model."""
     converted: str | None
-    """Where the adapter's GGUF is, or shall be."""
+    """Path of the adapter's GGUF, which may not exist yet."""
 
 
 def main() -> NoReturn:
     """Serve until stdin closes."""
-    # Ctrl-C reaches the whole terminal group, but what is under way must end before the engine does.
+    # Ctrl-C reaches the whole terminal group, but requests under way must end before the engine does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = Settings(**json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         server = serve(settings)
     except AdapterError as error:
-        _say({"error": type(error).__name__, "message": str(error)})
+        _print({"error": type(error).__name__, "message": str(error)})
         os._exit(1)
-    _say({"url": server.listening_address})
+    _print({"url": server.listening_address})
     threading.Event().wait()
     raise AssertionError("unreachable: only the lifeline ends this process")
 
@@ -83,7 +83,7 @@ def serve(settings: Settings) -> Any:
         if settings.converted:
             Path(settings.converted).unlink(
                 missing_ok=True
-            )  # if it was damaged, the next start makes it anew
+            )  # if it was damaged, the next start converts again
         raise EngineError(f"llama.cpp cannot load {settings.model}: {error}") from error
 
 
@@ -102,7 +102,7 @@ def _parameters(xllamacpp: Any, settings: Settings) -> Any:
     parameters.kv_unified = False
     parameters.n_ctx = SLOTS * EMBEDDED_CONTEXT_TOKENS
     parameters.warmup = False  # the probe warms it up, and no version goes live without one
-    parameters.fit_params = False  # the size above is meant, and measuring costs boot time
+    parameters.fit_params = False  # keep the size above; measuring would slow down the start
     parameters.cache_ram_mib = 0  # gigabytes otherwise; each slot's own prompt cache is enough
     parameters.n_threads_http = HTTP_THREADS
     parameters.use_jinja = True
@@ -120,7 +120,7 @@ def _end_with_parent() -> NoReturn:
     os._exit(0)
 
 
-def _say(line: dict[str, str]) -> None:
+def _print(line: dict[str, str]) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

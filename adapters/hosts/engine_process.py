@@ -1,4 +1,4 @@
-"""One engine child process: started, watched, stopped."""
+"""One child process of the embedded engine: start it, watch it, stop it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import BinaryIO
 from burnish.adapters import errors
 from burnish.adapters.hosts.embedded_child import Settings
 
-# An adapter child is up in about a second, a big model on a slow disk takes a while; minutes: it hangs.
+# An adapter's child is up in about a second; a big model on a slow disk takes a while, but not minutes.
 START_TIMEOUT_S = 120.0
 # How much of the child's log goes into an error message.
 LOG_TAIL_LINES = 5
 LOG_TAIL_BYTES = 4096
-# Looked at when a child starts: a longer log is of no use to anyone.
+# Checked when a child starts; a longer log helps nobody.
 LOG_LIMIT_BYTES = 1024 * 1024
 
 
 class EngineProcess:
-    """A running child and where it answers."""
+    """A running child and its URL."""
 
     def __init__(self, process: asyncio.subprocess.Process, url: str) -> None:
         self._process = process
@@ -62,22 +62,21 @@ class EngineProcess:
 
     @property
     def pid(self) -> int:
-        """The child's process id."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether the process still runs; asked of the system, since asyncio hears of its end a little later."""
+        """Ask the system whether the process runs, since asyncio learns of its end a little later."""
         if self._process.returncode is not None:
             return False
         try:
-            # WNOWAIT: its exit status is asyncio's to collect.
+            # WNOWAIT leaves the exit status for asyncio.
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         except ChildProcessError:
             return False
 
     async def stop(self) -> None:
-        """End the child. There is nothing to save, so it is not asked first."""
+        """Kill the child: it has nothing to save."""
         if self.alive:
             self._process.kill()
         await self._process.communicate()  # also closes its pipes
@@ -89,35 +88,35 @@ class EngineProcess:
             self._process.stdin.write(json.dumps(asdict(settings)).encode() + b"\n")
             await self._process.stdin.drain()
         except ConnectionError:
-            pass  # it died before it read a word; the end of its output says so below
+            pass  # it died before it read the line; its output ends, see below
         line = await self._process.stdout.readline()
         if not line:
             status = await self._process.wait()
             raise errors.EngineError(f"the engine died while it started ({_meaning(status)}). {_tail(log)}")
-        said = json.loads(line)
-        if "url" in said:
-            return str(said["url"])
-        kind = getattr(errors, said["error"])
+        result = json.loads(line)
+        if "url" in result:
+            return str(result["url"])
+        kind = getattr(errors, result["error"])
         if kind is errors.EngineError:
-            raise kind(f"{said['message']}. {_tail(log)}")
-        raise kind(said["message"])
+            raise kind(f"{result['message']}. {_tail(log)}")
+        raise kind(result["message"])
 
 
 def _meaning(status: int) -> str:
     if status == -signal.SIGKILL:
-        return "killed, most likely for want of memory: close something, or use a smaller model"
+        return "killed, most likely because memory ran out: close other programs, or use a smaller model"
     return f"signal {-status}" if status < 0 else f"status {status}"
 
 
 def _open_log(path: Path) -> BinaryIO:
-    """Open a child's log for appending, mode 0600; one that has grown too long is begun anew."""
+    """Open a child's log for appending, mode 0600; empty it first if it has grown too long."""
     too_long = path.exists() and path.stat().st_size > LOG_LIMIT_BYTES
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if too_long else 0)
     return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
 def _tail(path: Path) -> str:
-    """Return the last lines of a child's log, ready to end a message."""
+    """Return a sentence with the last lines of a child's log."""
     try:
         lines = path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").splitlines()
     except OSError:

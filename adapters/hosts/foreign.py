@@ -1,4 +1,4 @@
-"""The right host for an engine that somebody else runs."""
+"""Open the right host for an engine that the user runs."""
 
 from __future__ import annotations
 
@@ -32,15 +32,17 @@ def open_host(
 ) -> AdapterHost:
     """Return the host of a detected engine; nothing is asked of it yet.
 
-    ``weights``: base weights on this machine; ``state_dir`` keeps converted adapters; ``preset`` is the file of
-    llama-server's --models-preset. Raises EngineError, which says what is missing, when versions cannot be swapped;
-    IncompatibleAdapter when the weights are those of another model than the engine serves.
+    ``weights``: base weights on this machine; ``state_dir``: for converted adapters; ``preset``: the file of
+    llama-server's --models-preset. Raises EngineError, which says what is missing, if versions can't be swapped;
+    IncompatibleAdapter if the engine serves another model.
     """
     if found.kind == "other":
-        raise EngineError(f"{api.url} is no engine that burnish can load versions into")
+        raise EngineError(
+            f"burnish can't load versions into the server at {api.url}: it isn't vLLM, SGLang, Ollama, llama.cpp or MLX"
+        )
     if not weights.exists():
         raise EngineError(
-            f"train.base {weights} does not exist; name a GGUF file, a Hugging Face directory or a model on the hub"
+            f"train.base {weights} does not exist; expected a GGUF file, a Hugging Face directory or a model on the hub"
         )
     if found.weights is not None:
         demand_same_model(found.weights, weights)
@@ -55,7 +57,7 @@ def open_host(
     if found.kind == "mlx":
         if weights.resolve() != Path(found.model):
             raise EngineError(
-                f"train.base is {weights}, MLX serves {found.model}; leave train.base unset, or start MLX with that"
+                f"train.base is {weights}, but MLX serves {found.model}; leave train.base unset, or set it to that"
             )
         return MlxHost(api.url, **(own | {"base_path": Path(found.model)}))
     own["base_path"] = _gguf(found, weights)
@@ -67,13 +69,13 @@ def open_host(
 
 
 def _gguf(found: Detected, weights: Path) -> Path:
-    """Return the GGUF that tells how adapters must look: the one to train on, else the one that is served."""
+    """Return the GGUF to convert adapters for: the one to train on, else the one that is served."""
     for path in (weights, found.weights):
         if path is not None and is_gguf(path):
             return path
     raise EngineError(
-        f"train.base {weights} is no GGUF file, and the engine does not say where the one that it serves lies; name "
-        "that file"
+        f"train.base {weights} isn't a GGUF file, and the engine doesn't tell the path of its own; expected the GGUF "
+        "file that the engine serves"
     )
 
 

@@ -1,4 +1,4 @@
-"""What the hosts of engines that read GGUF share: a base file, converted versions, an API."""
+"""The common part of the hosts of engines that read GGUF: a base file, converted versions, an API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.hosts.converted import forget_converted, open_state
 from burnish.adapters.manifest import AdapterVersion
 
-# llama.cpp, which all of them run, knows no limit; beyond this an adapter is no smaller than the layers it changes.
+# llama.cpp, which all of them run, has no limit; a larger adapter is as big as the layers that it changes.
 MAX_RANK = 256
 
 
@@ -29,11 +29,11 @@ class GgufHost:
         versions: Callable[[], Sequence[AdapterVersion]],
         api_key: str | None = None,
     ) -> None:
-        """Take note; nothing is asked yet.
+        """Send nothing yet.
 
-        ``base_model`` is the base's name in the engine, ``base_digest`` "sha256:<hex>" of the weights that versions
-        are trained on, and ``base_path`` the GGUF that says how adapters must look. ``state_dir`` (made 0700) keeps
-        converted versions, ``versions`` tells which there are.
+        ``base_model``: the base's name in the engine; ``base_digest``: "sha256:<hex>" of the weights that versions are
+        trained on; ``base_path``: the GGUF to convert adapters for; ``state_dir``: for converted versions (made 0700);
+        ``versions`` returns all that there are.
         """
         self.base_model = base_model
         self.base_digest = base_digest
@@ -45,7 +45,7 @@ class GgufHost:
         open_state(state_dir)
 
     async def forget(self, version: AdapterVersion) -> None:
-        """Delete what a version was converted to."""
+        """Delete the converted version."""
         forget_converted(self._state, version)
 
     async def probe(self, endpoint: Endpoint) -> None:
@@ -53,5 +53,5 @@ class GgufHost:
         await self._api.probe(endpoint)
 
     async def close(self) -> None:
-        """Close our connections; the engine is the user's, and goes on."""
+        """Close our connections; the user's engine goes on."""
         await self._api.close()

@@ -1,6 +1,6 @@
-"""Base weights that have a name on the Hugging Face hub: in the local cache, else downloaded.
+"""Base weights from the Hugging Face hub: out of the local cache, else downloaded.
 
-Only what training reads is ever fetched: safetensors, tokenizer, configuration. No pickle, no code.
+Only files that training reads are downloaded: safetensors, tokenizer, configuration. No pickle, no code.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from burnish.adapters.errors import EngineError
 
 logger = logging.getLogger(__name__)
 
-# owner/name, each as the hub allows them; what begins with a dot, a slash or a tilde is a path.
+# owner/name, as the hub allows them; with a dot, a slash or a tilde at the beginning it is a path.
 _ID = re.compile(r"[A-Za-z0-9][\w-]*(\.[\w-]+)*/[A-Za-z0-9][\w-]*(\.[\w-]+)*", re.ASCII)
 PATTERNS = (
     "*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "tokenizer*", "vocab.json",
@@ -23,12 +23,12 @@ _GB = 1e9
 
 
 def hub_id(name: str) -> str | None:
-    """Return ``name`` if it can be a model's id on the hub, such as "Qwen/Qwen3-0.6B"."""
+    """Return ``name`` if it can be the ID of a model on the hub, e.g. "Qwen/Qwen3-0.6B"."""
     return name if _ID.fullmatch(name) else None
 
 
 def cached(model: str) -> Path | None:
-    """Return the directory of a model in the local cache, or None when its weights are not there; asks no network."""
+    """Return the directory of a model in the local cache, None without its weights; uses no network."""
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
@@ -42,9 +42,9 @@ def cached(model: str) -> Path | None:
 
 
 def downloaded(model: str) -> Path:
-    """Return the directory of a model's weights: out of the local cache, else fetched into it.
+    """Return the directory of a model; download it if it isn't in the local cache.
 
-    Raises EngineError, which says what to do, when the hub cannot be reached or has no such weights.
+    Raises EngineError, which says what to do, if the hub can't be reached or has no such weights.
     """
     if found := cached(model):
         return found
@@ -52,7 +52,7 @@ def downloaded(model: str) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise EngineError(
-            f'{model} cannot be fetched without huggingface_hub: run  pip install "burnish[train]", or set '
+            f'{model} cannot be downloaded without huggingface_hub: run  pip install "burnish[train]", or set '
             "train.base to a directory"
         ) from error
     allowed = [*PATTERNS]
@@ -61,20 +61,22 @@ def downloaded(model: str) -> Path:
         size = sum(file.file_size or 0 for file in files if file.will_download)
         logger.warning("downloading %s from the Hugging Face hub, %.1f GB", model, size / _GB)
         found = Path(snapshot_download(model, allow_patterns=allowed))
-    # Its errors are those of the HTTP client that a release happens to use; whichever it is, serving must go on.
+    # Its errors depend on the HTTP client of the release, and serving must go on after any of them.
     except Exception as error:
         raise EngineError(
-            f"{model} is no file here, and cannot be had from the Hugging Face hub ({_first_line(error)}); check the "
-            "name and the network (a gated model needs HF_TOKEN), or set train.base to a GGUF file or a directory on "
-            "this machine"
+            f"{model} isn't a file here, and can't be downloaded from the Hugging Face hub ({_first_line(error)}); "
+            "check the name and the network (a gated model needs HF_TOKEN), or set train.base to a GGUF file or a "
+            "directory on this machine"
         ) from error
     if not _whole(found):
-        raise EngineError(f"{model} has no *.safetensors with a config.json: other formats can run code")
+        raise EngineError(
+            f"{model} has no *.safetensors with a config.json, and other formats could run code; choose another model"
+        )
     return found
 
 
 def _whole(path: Path) -> bool:
-    """Whether a snapshot holds weights; an interrupted download leaves a shard out."""
+    """Check that a snapshot is complete; an interrupted download lacks a shard."""
     if not (path / "config.json").exists():
         return False
     index = path / "model.safetensors.index.json"

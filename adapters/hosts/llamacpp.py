@@ -1,4 +1,4 @@
-"""A user's own llama.cpp server in router mode: one section of its preset, and one process, a version."""
+"""A user's own llama.cpp server in router mode: each version is a section of its preset and a process."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ _SERVING = frozenset({"loaded", "sleeping"})
 class LlamaCppHost(GgufHost):
     """AdapterHost over a running ``llama-server --models-preset``. Serves ``<base>`` and ``<base>@v<n>-<content>``.
 
-    The server and its other models are left alone; only sections that we added are ever removed.
+    Other models of the server are left alone; only sections that burnish added are removed.
     """
 
     def __init__(self, url: str, *, preset: Path, **own: Any) -> None:
-        """Take note, as GgufHost does. ``preset`` is the file that the server was started with, and ``base_model`` the
-        base's section in it; the server must be able to read ``state_dir``.
+        """Send nothing yet. ``preset``: the file that the server was started with; ``base_model``: the base's section.
+
+        The server must be able to read ``state_dir``. See GgufHost for the rest.
         """
         super().__init__(url, **own)
         self._preset = preset
@@ -44,11 +45,10 @@ class LlamaCppHost(GgufHost):
 
     @property
     def limits(self) -> Limits:
-        """What llama.cpp can take."""
         return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
 
     async def check(self) -> None:
-        """See that it is a router, and that its preset has the base and may be written."""
+        """Check that it is a router, and that its preset has the base and can be written."""
         await self._models(reload=True)
         await asyncio.to_thread(llamacpp_preset.edit, self._preset, self._demand_base)
 
@@ -73,7 +73,7 @@ class LlamaCppHost(GgufHost):
             return self._endpoint(name, number)
 
     async def unload(self, version: int) -> None:
-        """End the process of a version and remove its section; unknown ones, and the base, are left alone."""
+        """End the process of a version and remove its section; ignore unknown ones and the base."""
         if version == BASE_VERSION:
             return  # the user's own section, which others may use
         async with self._lock:
@@ -84,7 +84,7 @@ class LlamaCppHost(GgufHost):
             self._loaded.pop(version, None)
 
     async def served(self) -> dict[int, Endpoint]:
-        """Ask the router which of our versions are loaded; none when it is down."""
+        """Ask the router which of our versions are loaded; none if it is down."""
         try:
             models = await self._models()
         except EngineError:
@@ -111,11 +111,11 @@ class LlamaCppHost(GgufHost):
             )
             if name not in await self._models(reload=True):
                 raise EngineError(
-                    f"{self._api.url} does not read the preset {self._preset}; {self._how_to_start()}"
+                    f"{self._api.url} doesn't read the preset {self._preset}; {self._how_to_start()}"
                 )
             await self._start(name)
-        except BaseException:  # cancelled as well: nothing may stay loaded
-            target.unlink(missing_ok=True)  # if it was damaged, the next load makes it anew
+        except BaseException:  # also if cancelled: nothing may stay loaded
+            target.unlink(missing_ok=True)  # if it was damaged, the next load converts again
             await asyncio.shield(self._drop_quietly(name))
             raise
 
@@ -127,7 +127,7 @@ class LlamaCppHost(GgufHost):
         except EngineRefused as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 raise EngineError(f"{self._api.url} has no model {name!r}; {self._how_to_start()}") from error
-            if "already" not in error.said:  # someone's request has just woken it
+            if "already" not in error.detail:  # a request has just woken it
                 raise
         deadline = time.monotonic() + LOAD_TIMEOUT_S
         while time.monotonic() < deadline:
@@ -143,7 +143,7 @@ class LlamaCppHost(GgufHost):
         raise EngineError(f"llama-server did not load {name} within {LOAD_TIMEOUT_S:g} s; its log says why")
 
     async def _check_room(self, name: str) -> None:
-        """Refuse a load for which the router would end the model that was used least recently: maybe the live one."""
+        """Refuse a load for which the router would end its least recently used model, maybe the live one."""
         properties = await self._api.ask("GET", "/props")
         most = int(properties.get("max_instances") or 0) if isinstance(properties, dict) else 0
         models = await self._models()
@@ -155,14 +155,14 @@ class LlamaCppHost(GgufHost):
             )
 
     async def _models(self, *, reload: bool = False) -> dict[str, dict[str, Any]]:
-        """Return name → status of every model. Raises EngineError, also when this is no router."""
+        """Return name → status of every model. Raises EngineError, also if this isn't a router."""
         try:
             path = "/models?reload=1" if reload else "/models"
             answer = await self._api.ask("GET", path, timeout_s=UNLOAD_TIMEOUT_S)
             return {model["id"]: dict(model["status"]) for model in answer["data"]}
         except (KeyError, TypeError, ValueError) as error:
             raise EngineError(
-                f"{self._api.url} is no llama-server in router mode; {self._how_to_start()}"
+                f"{self._api.url} isn't a llama-server in router mode; {self._how_to_start()}"
             ) from error
 
     async def _drop(self, name: str) -> None:
@@ -172,7 +172,7 @@ class LlamaCppHost(GgufHost):
             try:
                 await self._api.ask("POST", "/models/unload", {"model": name})
             except EngineRefused as error:
-                if "not running" not in error.said and "not found" not in error.said:
+                if "not running" not in error.detail and "not found" not in error.detail:
                     raise
             await self._wait_ended(name)
         if name in models or name in llamacpp_preset.sections(self._preset):
@@ -189,22 +189,21 @@ class LlamaCppHost(GgufHost):
             await asyncio.sleep(POLL_S)
 
     async def _drop_quietly(self, name: str) -> None:
-        """Clean up after an error, which is what the caller is to hear of."""
+        """Clean up after an error; the caller must see that one, not another."""
         try:
             await self._drop(name)
         except EngineError:
-            # The server is gone: then nothing is loaded, and the section is all that is left.
+            # The server is gone, so only the section is left.
             await asyncio.to_thread(self._remove_section, name)
 
     def _remove_section(self, name: str) -> None:
         try:
             llamacpp_preset.edit(self._preset, lambda text: llamacpp_preset.without_version(text, name))
         except EngineError:
-            return  # the first error has said so already
+            return  # the first error is reported already
 
     def _how_to_start(self) -> str:
         return (
             f"start it with: llama-server --models-preset {self._preset.absolute()} --models-max 0 --cache-ram 0 "
-            "(--cache-ram 0 because llama.cpp's prompt cache in memory does not tell adapters apart, and may take "
-            "gigabytes for each version)"
+            "(--cache-ram 0, because llama.cpp's prompt cache mixes up adapters and may take gigabytes a version)"
         )

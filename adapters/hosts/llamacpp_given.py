@@ -1,4 +1,4 @@
-"""A user's own llama-server with one model: it takes adapters when it starts; each request says which one applies."""
+"""A user's own llama-server with one model: it takes adapters at its start, and each request names one of them."""
 
 from __future__ import annotations
 
@@ -19,34 +19,33 @@ MAX_RESIDENT = 8
 class LlamaCppGivenHost(GgufHost):
     """AdapterHost over a ``llama-server`` that was started with ``--lora-scaled FILE:0`` for each version to serve.
 
-    A version that it was not given is converted, and the error says with which options to start the server again;
-    after that it is there. Every request names the scale of every adapter: one that names none continues on what the
-    request before it left in the cache, whatever adapter that had. So nobody else should ask such a server.
+    Any other version is converted, and an error names the options for a restart of the server. Every request sets the
+    scale of every adapter. A request without scales would reuse the cache of the request before it, even if that had
+    another adapter. So other clients should not use such a server directly.
     """
 
     def __init__(self, url: str, **own: Any) -> None:
-        """Take note, as GgufHost does; the server must be able to read ``state_dir``."""
+        """Send nothing yet; the server must be able to read ``state_dir``. See GgufHost."""
         super().__init__(url, **own)
-        self._given_up: set[int] = set()
+        self._unloaded: set[int] = set()
 
     @property
     def limits(self) -> Limits:
-        """What llama.cpp can take."""
         return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     async def check(self) -> None:
-        """See that it is a llama-server that says which adapters it has; warn that router mode does more."""
+        """Check that it lists its adapters; raise EngineError in any case, which recommends router mode."""
         await self._given()
         raise EngineError(
-            f"llama-server at {self._api.url} takes an adapter only when it starts: each new version needs a restart "
-            "by hand. In router mode it needs none: llama-server --models-preset models.ini --models-max 0 "
+            f"llama-server at {self._api.url} takes an adapter only when it starts, so each new version needs a "
+            "restart by hand. In router mode none is needed: llama-server --models-preset models.ini --models-max 0 "
             "--cache-ram 0, and models_preset set to that file"
         )
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Find a version among the adapters that the server was given; see AdapterHost.load."""
         given = await self._given()
-        self._given_up.discard(version.number if version else BASE_VERSION)
+        self._unloaded.discard(version.number if version else BASE_VERSION)
         if version is None:
             return self._endpoint(BASE_VERSION, given, None)
         check_base(version, self.base_digest, self.base_model)
@@ -60,11 +59,11 @@ class LlamaCppGivenHost(GgufHost):
         return self._endpoint(version.number, given, file)
 
     async def unload(self, version: int) -> None:
-        """Nothing can be unloaded; a version counts as served no more until it is loaded again."""
-        self._given_up.add(version)
+        """Only mark the version: the server can't unload, but it isn't listed as served until it is loaded again."""
+        self._unloaded.add(version)
 
     async def forget(self, version: AdapterVersion) -> None:
-        """Delete a version's file, unless the server was given it: started anew with the same options, it wants it."""
+        """Delete a version's file, unless the server uses it: a restart with the same options would need it."""
         try:
             given = await self._given()
         except EngineError:
@@ -73,7 +72,7 @@ class LlamaCppGivenHost(GgufHost):
             await super().forget(version)
 
     async def served(self) -> dict[int, Endpoint]:
-        """Ask the server what it was given; none when it is down."""
+        """Ask the server which adapters it has; none if it is down."""
         try:
             given = await self._given()
         except EngineError:
@@ -81,14 +80,14 @@ class LlamaCppGivenHost(GgufHost):
         ours = {
             version.number: self._endpoint(version.number, given, self._file(version))
             for version in self._versions()
-            if version.number not in self._given_up
+            if version.number not in self._unloaded
             and version.manifest.base_digest == self.base_digest
             and str(self._file(version)) in given
         }
         return {BASE_VERSION: self._endpoint(BASE_VERSION, given, None)} | ours
 
     async def _given(self) -> dict[str, int]:
-        """Path → number of each adapter, as the server was started. Raises EngineError."""
+        """Return path → number of each adapter that the server was started with. Raises EngineError."""
         answer = await self._api.ask("GET", "/lora-adapters")
         try:
             return {str(each["path"]): int(each["id"]) for each in answer}
@@ -104,13 +103,13 @@ class LlamaCppGivenHost(GgufHost):
         scales: list[dict[str, Any]] = [
             {"id": given[path], "scale": 1.0 if path == str(file) else 0.0} for path in given
         ]
-        # Said also where there is none: the server may have been started anew with one, a moment ago. An empty list
-        # would count as nothing said; a number that is no adapter's does no harm.
-        said = scales or [{"id": 0, "scale": 0.0}]
-        return Endpoint(self._api.url, self.base_model, number, self._api.api_key, (("lora", said),))
+        # Never empty: the server would ignore that, and it may have been restarted with an adapter a moment ago. The
+        # number of an adapter that doesn't exist does no harm.
+        scales = scales or [{"id": 0, "scale": 0.0}]
+        return Endpoint(self._api.url, self.base_model, number, self._api.api_key, (("lora", scales),))
 
     def _options(self, file: Path, given: dict[str, int]) -> str:
-        """The options that keep what it has of ours and add a version; what others gave it is theirs to name."""
+        """Return the options that keep our adapters and add a version; those of others aren't named."""
         ours = [str(self._file(version)) for version in self._versions()]
         files = [path for path in given if path in ours and path != str(file)] + [str(file)]
         return f"{' '.join(f'--lora-scaled {shlex.quote(path)}:0' for path in files)} --cache-ram 0"

@@ -1,8 +1,7 @@
 """The preset file of a llama.cpp router (models.ini): sections are added and removed, all else stays as it is.
 
-Only the text is worked on, line by line: an INI library would drop other people's comments and order. The router
-compares each section's options at a reload and ends the models whose options changed, so nothing but our own
-sections may ever differ.
+The text is edited line by line, because an INI library would drop other people's comments and order. At a reload the
+router ends the models whose options changed, so only our own sections may differ.
 """
 
 from __future__ import annotations
@@ -18,21 +17,21 @@ from burnish.adapters.errors import EngineError
 
 _HEADER = re.compile(r"\s*\[(?P<name>[^\]]+)\]")
 _OPTION = re.compile(r"\s*(?P<key>[^\s=#;\[]+)\s*=")
-_MARK = "# burnish serves a version here, and removes this section when it is unloaded\n"
+_COMMENT = "# burnish serves a version here, and removes this section when it is unloaded\n"
 
-# Of a base's section, these are not for its versions: a second model under the same alias makes the router's reload
-# fail (and its next load hang), and versions are loaded by us rather than at its start.
+# Options of a base that its versions don't take over: a second model with the same alias makes the router's reload fail
+# (and its next load hang), and versions are loaded by us, not at its start.
 _NOT_COPIED = frozenset({"alias", "a", "llama-arg-alias", "tags", "llama-arg-tags", "load-on-startup"})
 _ADAPTERS = frozenset({"lora", "lora-scaled", "llama-arg-lora", "llama-arg-lora-scaled"})
 
-# With one of these in its path a file would be read as several, as a comment, or as another section.
+# With one of these in its path, a file would be read as several, as a comment, or as another section.
 _UNSAFE = re.compile(r"[,;#\r\n]")
 
 
 def options(text: str, section: str) -> list[str]:
     """Return the lines ``key = value`` that a version takes over from its base's section.
 
-    Raises EngineError when there is no such section, or when it applies adapters of its own.
+    Raises EngineError if there is no such section, or if it has adapters of its own.
     """
     lines = text.splitlines()
     found = [n for n, line in enumerate(lines) if _name(line) == section]
@@ -48,8 +47,8 @@ def options(text: str, section: str) -> list[str]:
         key = option["key"].lstrip("-").lower().replace("_", "-")
         if key in _ADAPTERS:
             raise EngineError(
-                f"its section [{section}] applies an adapter already ({line.strip()}); versions are trained on "
-                "the base model, so give that one a section of its own"
+                f"its section [{section}] already has an adapter ({line.strip()}); versions are trained on the "
+                "base model without adapters, so give that a section of its own"
             )
         if key not in _NOT_COPIED:
             taken.append(line.strip())
@@ -60,16 +59,16 @@ def with_version(text: str, name: str, base: str, adapter: Path) -> str:
     """Return the text with a section for a version: its base's options, and its adapter. Idempotent."""
     if _UNSAFE.search(str(adapter)):
         raise EngineError(
-            f"llama.cpp cannot read an adapter at {adapter}: its path holds one of , ; #; use another directory"
+            f"llama.cpp can't read an adapter at {adapter}, because its path has , ; or # in it; use another directory"
         )
     text = without_version(text, name)
     block = "".join(f"{line}\n" for line in [*options(text, base), f"lora = {adapter}"])
     gap = "" if not text or text.endswith("\n") else "\n"
-    return f"{text}{gap}\n{_MARK}[{name}]\n{block}"
+    return f"{text}{gap}\n{_COMMENT}[{name}]\n{block}"
 
 
 def without_version(text: str, name: str) -> str:
-    """Return the text without a version's section, as it was before; one that is not there is no error."""
+    """Return the text without a version's section, as it was before; do nothing if there is none."""
     lines = text.splitlines(keepends=True)
     start = next((n for n, line in enumerate(lines) if _name(line) == name), None)
     if start is None:
@@ -77,7 +76,7 @@ def without_version(text: str, name: str) -> str:
     end = start + 1
     while end < len(lines) and _OPTION.match(lines[end]):
         end += 1  # up to the first line that is not ours
-    if start and lines[start - 1] == _MARK:
+    if start and lines[start - 1] == _COMMENT:
         start -= 1
         if start and not lines[start - 1].strip():
             start -= 1
@@ -98,12 +97,12 @@ def edit(preset: Path, change: Callable[[str], str]) -> None:
         raise EngineError(f"{preset}: {error}") from error
     except (OSError, UnicodeDecodeError) as error:
         raise EngineError(
-            f"cannot change the router's preset {preset}: {error}; give burnish the right to write it"
+            f"cannot change the router's preset {preset}: {error}; give burnish permission to write it"
         ) from error
 
 
 def sections(preset: Path) -> Sequence[str]:
-    """Return the names of a preset's sections; none when it cannot be read."""
+    """Return the names of the sections; none if the file can't be read."""
     try:
         return [name for line in preset.read_text().splitlines() if (name := _name(line))]
     except (OSError, UnicodeDecodeError):
@@ -116,6 +115,6 @@ def _name(line: str) -> str | None:
 
 
 def _lock_file(preset: Path) -> Path:
-    """The lock lies beside the preset, which itself is replaced by every edit."""
+    """Return a file beside the preset, because every edit replaces the preset itself."""
     preset = preset.resolve()
     return preset.with_name(f".{preset.name}.lock")

@@ -1,14 +1,13 @@
-"""A user's own mlx_lm.server: which adapter answers, each request says itself, and one at a time is in memory.
+"""A user's own mlx_lm.server: each request names its adapter, and one adapter at a time is in memory.
 
-Read in mlx-lm 0.32 (server.py), and tried:
+From mlx-lm 0.32 (server.py), and tried:
 
-- The member ``adapters`` of a body names a directory. It counts only where ``model`` is a path; beside "default_model"
-  it is silently ignored. So every endpoint has the path, and what cannot be seen to answer otherwise than the bare
-  model is refused.
-- A request for another adapter than the one in memory waits until all running ones have ended, then the model is
-  loaded anew. No answer mixes two versions, and nothing is to be unloaded; but versions asked for in turn cost a load
-  each time.
-- Prompts are cached by the adapter's path. So a converted version's name has its content in it.
+- The member ``adapters`` of a body names a directory. It counts only if ``model`` is a path; beside "default_model" it
+  is silently ignored. So every endpoint has the path, and a version that answers exactly like the base is refused.
+- A request for another adapter than the one in memory waits until all running requests have ended; then the model is
+  loaded again. No answer mixes two versions, and no version needs to be unloaded. But alternating requests to two
+  versions cost a load each.
+- Prompts are cached by the adapter's path. So the name of a converted version holds a digest of its weights.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ from burnish.adapters.hosts.converted import check_base, converted_path, forget_
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.threads import in_one_thread
 
-# mlx-lm knows no limit; beyond this an adapter is no smaller than the layers it changes.
+# mlx-lm has no limit; a larger adapter is as big as the layers that it changes.
 MAX_RANK = 256
-# On the disk they cost little: live, candidate, and two that drain after quick swaps.
+# Live, candidate, and two that drain after quick swaps; on the disk they cost little.
 MAX_RESIDENT = 4
-# Running answers end first, then gigabytes are read.
+# Running requests end first, then gigabytes are read.
 PROBE_TIMEOUT_S = 300.0
-# A path that exists on no machine.
+# A path that no machine has.
 NOWHERE = "/nonexistent/burnish-check"
 
 # Enough numbers that even a weak adapter moves one of them by more than bfloat16 rounds; the server's limit is 11.
 _PROBE: dict[str, Any] = {
     "prompt": "Hello", "max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 11,
-    "seed": 0,  # such requests are served alone, so that a batch's rounding cannot look like an adapter
+    "seed": 0,  # such requests are served alone: rounding in a batch must not look like an adapter
 }  # fmt: skip
 
 _Logprobs = list[dict[int, float]]
@@ -60,10 +59,10 @@ class MlxHost:
         versions: Callable[[], Sequence[AdapterVersion]],
         api_key: str | None = None,
     ) -> None:
-        """Take note; nothing is asked yet.
+        """Send nothing yet.
 
-        ``base_path`` is the directory that the server was started with, ``base_digest`` "sha256:<hex>" of its weights.
-        ``state_dir`` (made 0700) holds converted versions. ``versions`` tells which versions there are.
+        ``base_path``: the directory that the server was started with; ``base_digest``: "sha256:<hex>" of its weights;
+        ``state_dir``: for converted versions (made 0700); ``versions`` returns all that there are.
         """
         self.base_model = str(base_path)
         self.base_digest = base_digest
@@ -79,19 +78,19 @@ class MlxHost:
 
     @property
     def limits(self) -> Limits:
-        """What mlx_lm.server can take. The base is loaded whenever it is asked for, and costs nothing until then."""
+        # The base is loaded when it is asked for, and costs nothing until then.
         return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     async def check(self) -> None:
-        """Name an adapter that cannot be there, and see that the server looks for it."""
+        """Name an adapter that can't exist, and check that the server looks for it."""
         await self._demand_base()
         body = {"model": self.base_model, "adapters": NOWHERE, "prompt": "Hello", "max_tokens": 1}
         try:
             await self._api.ask("POST", "/v1/completions", body, timeout_s=PROBE_TIMEOUT_S)
         except EngineRefused as error:
-            if NOWHERE not in error.said:
+            if NOWHERE not in error.detail:
                 raise EngineError(
-                    f"MLX at {self._api.url} cannot load {self.base_model} ({error.said}); {self._advice()}"
+                    f"MLX at {self._api.url} cannot load {self.base_model} ({error.detail}); {self._advice()}"
                 ) from error
         else:
             raise EngineError(
@@ -100,7 +99,7 @@ class MlxHost:
             )
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Convert a version, unless that is done; the server reads it at the first request. See AdapterHost.load."""
+        """Convert a version if need be; the server reads it at the first request. See AdapterHost.load."""
         async with self._lock:
             base = await self._demand_base()
             if version is None:
@@ -113,23 +112,23 @@ class MlxHost:
             except OSError as error:
                 raise EngineError(
                     f"cannot write {version.served_name} for MLX into {target.parent}: "
-                    f"{error.strerror or error}; make room there, or check its rights"
+                    f"{error.strerror or error}; make room there, or check its permissions"
                 ) from error
             return self._endpoint(version)
 
     async def unload(self, version: int) -> None:
-        """Remove a version's converted files; unknown versions, and the base, are left alone."""
+        """Delete a version's converted files; ignore unknown ones and the base."""
         async with self._lock:
             for path in self._state.absolute().glob(f"v{version:04d}-*.mlx"):
                 # Renamed first: half a directory must not look like a version.
                 await asyncio.to_thread(lambda p: shutil.rmtree(p.rename(_scrap(p))), path)
 
     async def forget(self, version: AdapterVersion) -> None:
-        """Delete what a version was converted to, for this engine or an earlier one."""
+        """Delete the converted version, for this engine or an earlier one."""
         forget_converted(self._state, version)
 
     async def served(self) -> dict[int, Endpoint]:
-        """Return what a request can name: versions are converted already. None when the server is down."""
+        """Return the base and the converted versions, which a request can name; none if the server is down."""
         try:
             await self._demand_up()
         except EngineError:
@@ -140,52 +139,52 @@ class MlxHost:
         }
 
     async def probe(self, endpoint: Endpoint) -> None:
-        """Generate a few tokens, and see that an adapter changes them. Raises ProbeFailed."""
-        if self._bare is None:  # asked first, so that the version is what stays in memory
-            self._bare = await self._say(self._endpoint(None))
-        if endpoint.version != BASE_VERSION and await self._say(endpoint) == self._bare:
+        """Generate a few tokens, and check that an adapter changes them. Raises ProbeFailed."""
+        if self._bare is None:  # asked first: the version must stay in memory
+            self._bare = await self._sample(self._endpoint(None))
+        if endpoint.version != BASE_VERSION and await self._sample(endpoint) == self._bare:
             raise ProbeFailed(
-                f"v{endpoint.version} was given to MLX at {self._api.url}, but it answers exactly as the base model "
-                f"does; update it (pip install -U mlx-lm), and {self._advice()}"
+                f"MLX at {self._api.url} answers with v{endpoint.version} exactly as the base model does, so it "
+                f"ignores the adapter; update it (pip install -U mlx-lm), and {self._advice()}"
             )
 
     async def close(self) -> None:
-        """Close our connections; the server is the user's, and goes on."""
+        """Close our connections; the user's server goes on."""
         await self._api.close()
 
-    async def _say(self, endpoint: Endpoint) -> _Logprobs:
+    async def _sample(self, endpoint: Endpoint) -> _Logprobs:
         """Return the likeliest tokens at each place of a greedy answer. Raises ProbeFailed."""
         body = {"model": endpoint.model} | _PROBE | dict(endpoint.fields)
         try:
             answer = await self._api.ask("POST", "/v1/completions", body, timeout_s=PROBE_TIMEOUT_S)
             places = answer["choices"][0]["logprobs"]["content"]
-            said = [
+            sampled = [
                 {int(top["id"]): float(top["logprob"]) for top in each["top_logprobs"]} for each in places
             ]
         except (EngineError, LookupError, TypeError, ValueError) as error:
             hint = "; it must run on this machine, as the same user" if "does not exist" in str(error) else ""
-            raise ProbeFailed(f"MLX cannot answer as v{endpoint.version}: {error}{hint}") from error
-        if not said:
-            raise ProbeFailed(f"MLX generates nothing as v{endpoint.version}")
-        return said
+            raise ProbeFailed(f"MLX can't answer with v{endpoint.version}: {error}{hint}") from error
+        if not sampled:
+            raise ProbeFailed(f"MLX generates nothing with v{endpoint.version}")
+        return sampled
 
     async def _demand_up(self) -> None:
         try:
             await self._api.ask("GET", "/health")
         except EngineRefused as error:
             raise EngineError(
-                f"MLX at {self._api.url} is not healthy ({error.said}); its log says why. {self._advice()}"
+                f"MLX at {self._api.url} is not healthy ({error.detail}); its log says why. {self._advice()}"
             ) from error
 
     async def _demand_base(self) -> MlxBase:
-        """See that the server is up, and that it reads the base as it was meant. Raises EngineError."""
+        """Check that the server is up, and that it reads the base correctly. Raises EngineError."""
         await self._demand_up()
         config = self._base_path / BASE_CONFIG
         changed = config.stat().st_mtime_ns if config.exists() else 0
         base = await asyncio.to_thread(_layout, self._base_path, changed)
         if base.misread:
             raise EngineError(
-                f"{config} says {', '.join(base.misread)} in rope_parameters only, where mlx-lm does not look: its "
+                f"{config} has {', '.join(base.misread)} in rope_parameters only, and mlx-lm doesn't look there: its "
                 f"answers would be wrong. Add {json.dumps(base.misread)[1:-1]} to the top level of that file, and "
                 f"{self._advice()}"
             )
@@ -201,7 +200,7 @@ class MlxHost:
         number, adapters = (
             (version.number, str(self._converted(version))) if version else (BASE_VERSION, None)
         )
-        # Said for the base, too: null wins over what a caller may have put there.
+        # Also for the base: null replaces the caller's value.
         return Endpoint(self._api.url, self.base_model, number, self._api.api_key, (("adapters", adapters),))
 
 
@@ -211,5 +210,5 @@ def _scrap(path: Path) -> Path:
 
 @lru_cache(maxsize=2)
 def _layout(base: Path, _changed_ns: int) -> MlxBase:
-    """Read a base once: it may have many files."""
+    """Read a base once, because it may have many files."""
     return read_base(base)

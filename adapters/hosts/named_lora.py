@@ -1,8 +1,8 @@
-"""What the hosts of engines that load a LoRA directory under a name share: vLLM, SGLang.
+"""The common part of the hosts of engines that load a LoRA directory under a name: vLLM and SGLang.
 
-Such an engine is not ours: it runs already, forgets what was loaded when it restarts, and others may use it too. So
-it is asked each time, a name counts only with our directory behind it, and nothing is ever reloaded in place: in
-vLLM that changes the text of running streams, and answers from a prefix cache of the old weights.
+The user runs such an engine: it forgets loaded adapters when it restarts, and others may use it, too. So it is asked
+each time, and a name counts only with our directory behind it. Nothing is ever reloaded in place: in vLLM that changes
+the text of running streams, and answers from a prefix cache of the old weights.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from burnish.adapters.weights_file import CONFIG
 MAX_RANK = 16
 # Live, candidate, and two that drain after quick swaps.
 MAX_RESIDENT = 4
-# Milliseconds for a small adapter, but a big one may come over a network's file system.
+# Milliseconds for a small adapter, but a big one may come from a network file system.
 LOAD_TIMEOUT_S = 120.0
-# A path that exists on no machine.
+# A path that no machine has.
 NOWHERE = "/nonexistent/burnish-check"
 
-# Whole words: the engines' words hold paths too.
+# Whole words, because the engines' errors hold paths, too.
 _RANK = re.compile(r"\brank\b|max[-_]lora[-_]rank", re.I)
 _UNSUPPORTED = re.compile(
     r"\bDoRA\b|modules_to_save|does not (yet )?support|only supports|not supported|incompatible", re.I
@@ -56,11 +56,10 @@ class NamedLoraHost(ABC):
         max_rank: int = MAX_RANK,
         max_resident: int = MAX_RESIDENT,
     ) -> None:
-        """Take note of the engine at ``url``; nothing is sent yet.
+        """Send nothing yet.
 
-        ``base_model`` is the name under which the engine serves the base model, ``base_digest`` "sha256:<hex>" of
-        its weights, and ``versions`` all versions that may be found in it. ``max_rank`` must be what the engine
-        was started with.
+        ``base_model``: the base model's name in the engine; ``base_digest``: "sha256:<hex>" of its weights;
+        ``versions`` returns all versions that there are; ``max_rank``: the limit that the engine was started with.
         """
         self.base_model = base_model
         self.base_digest = base_digest
@@ -70,11 +69,10 @@ class NamedLoraHost(ABC):
 
     @property
     def limits(self) -> Limits:
-        """What this engine can take."""
         return self._limits
 
     async def check(self) -> None:
-        """Ask for an adapter that cannot be there, and see that this is all that the engine finds wrong."""
+        """Load an adapter that can't exist, and check that the engine finds nothing else wrong."""
         await self._demand_base()
         try:
             await self._api.ask("POST", self.load_route, {"lora_name": "burnish-check", "lora_path": NOWHERE})
@@ -103,7 +101,7 @@ class NamedLoraHost(ABC):
         return  # the engine reads a version's own directory, and keeps no file besides
 
     async def served(self) -> dict[int, Endpoint]:
-        """Ask the engine what it serves of ours; an engine that is down serves nothing."""
+        """Ask the engine which of our versions it serves; none if it is down."""
         try:
             listing = await self._listing()
         except EngineError:
@@ -122,7 +120,7 @@ class NamedLoraHost(ABC):
         await self._api.probe(endpoint)
 
     async def close(self) -> None:
-        """Close connections; the engine and what it has loaded are left as they are."""
+        """Close our connections; the engine keeps its adapters."""
         await self._api.close()
 
     @abstractmethod
@@ -130,17 +128,17 @@ class NamedLoraHost(ABC):
         """Return the command line that starts the engine so that it takes adapters of this rank."""
 
     def request_model(self, name: str) -> str:
-        """Return what ``model`` must say in a request to an adapter of this name."""
+        """Return the ``model`` of requests to the adapter with this name."""
         return name
 
     @abstractmethod
     def disabled(self, error: EngineRefused) -> bool:
-        """Whether the engine refuses because it was started without adapters."""
+        """Recognise the refusal of an engine that was started without adapters."""
 
     def not_enabled(self, rank: int) -> EngineError:
-        """The error for an engine that was started without adapters."""
+        """Return the error for an engine that was started without adapters."""
         return EngineError(
-            f"{self.engine} at {self._api.url} does not load adapters while it runs; start it with: "
+            f"{self.engine} at {self._api.url} can't load adapters while it runs, as it was started; start it with: "
             f"{self.command(rank)}"
         )
 
@@ -148,41 +146,41 @@ class NamedLoraHost(ABC):
         """Turn the engine's refusal to load into an error that says what to do."""
         if self.disabled(error):
             return self.not_enabled(rank)
-        if _RANK.search(error.said) or (
+        if _RANK.search(error.detail) or (
             error.status != HTTPStatus.NOT_FOUND and rank > self._limits.max_rank
         ):
             return IncompatibleAdapter(
-                f"{version.served_name} has rank {rank}, which {self.engine} refuses ({error.said}); "
+                f"{version.served_name} has rank {rank}, and {self.engine} refuses it ({error.detail}); "
                 f"start it with: {self.command(rank)}"
             )
-        if _UNSUPPORTED.search(error.said):
-            return IncompatibleAdapter(f"{self.engine} cannot take {version.served_name}: {error.said}")
+        if _UNSUPPORTED.search(error.detail):
+            return IncompatibleAdapter(f"{self.engine} cannot take {version.served_name}: {error.detail}")
         return error
 
     def unseen(self, version: AdapterVersion) -> EngineError:
-        """The error for an engine that does not find the directory of a version."""
+        """Return the error for an engine that doesn't find the directory of a version."""
         return EngineError(
-            f"{self.engine} at {self._api.url} cannot see {version.path.absolute()}: on another machine or in a "
-            "container, mount the adapters' directory there under the same path, readable for its user"
+            f"{self.engine} at {self._api.url} cannot see {version.path.absolute()}: if it runs on another machine or "
+            "in a container, mount the adapters' directory there under the same path, readable for its user"
         )
 
     async def _load(self, version: AdapterVersion, name: str, rank: int) -> None:
-        """Have the engine load a version, and see that it did; undone when anything goes wrong."""
+        """Load a version and check that the engine lists it; undo that if anything goes wrong."""
         body = {"lora_name": name, "lora_path": str(version.path.absolute())}
         try:
             try:
                 await self._api.ask("POST", self.load_route, body, timeout_s=LOAD_TIMEOUT_S)
             except EngineRefused as error:
-                # Somebody loaded it between our look and this request, perhaps we before a lost answer.
+                # Loaded since we looked, by another proxy or by our own request whose answer was lost.
                 if not (_already(error) and self._has(await self._listing(), version)):
                     raise self.explained(error, version, rank) from error
             if not self._has(await self._listing(), version):
                 raise EngineError(
-                    f"{self.engine} at {self._api.url} says that it loaded {name}, but does not list it "
-                    "(several replicas behind one address, or a release that lists no adapters?)"
+                    f"{self.engine} at {self._api.url} answers that it loaded {name}, but does not list it; expected a "
+                    "single engine behind the address, of a release that lists adapters"
                 )
         except BaseException:
-            # Where the request was refused there is nothing to undo, but a lost answer tells nothing.
+            # After a refusal there is nothing to undo, but an answer may have been lost.
             with suppress(EngineError):
                 if self._has(await self._listing(), version):
                     await self._unload(version)
@@ -192,18 +190,18 @@ class NamedLoraHost(ABC):
         try:
             await self._api.ask("POST", self.unload_route, {"lora_name": engine_name(version)})
         except EngineRefused as error:
-            # Gone since we looked: by another's hand, or with a restart.
+            # Unloaded since we looked, by another client or a restart.
             if error.status != HTTPStatus.NOT_FOUND and self._has(await self._listing(), version):
                 raise
 
     async def _listing(self) -> dict[str, str]:
-        """Names that the engine serves now, each with its ``root``. Raises EngineError."""
+        """Return name → ``root`` of every model that the engine serves now. Raises EngineError."""
         answer = await self._api.ask("GET", "/v1/models")
         try:
             return {str(card["id"]): str(card.get("root")) for card in answer["data"]}
         except (KeyError, TypeError, AttributeError) as error:
             raise EngineError(
-                f"{self._api.url}/v1/models does not answer as {self.engine} does; is it one?"
+                f"{self._api.url}/v1/models does not answer as {self.engine} does; check the URL"
             ) from error
 
     async def _demand_base(self) -> None:
@@ -215,7 +213,7 @@ class NamedLoraHost(ABC):
             )
 
     def _demand_fitting(self, version: AdapterVersion) -> int:
-        """Refuse what no setting of the engine can serve; return the rank of the rest."""
+        """Return a version's rank. Raises IncompatibleAdapter if no setting of the engine could serve it."""
         if version.manifest.base_digest != self.base_digest:
             raise IncompatibleAdapter(
                 f"{version.served_name} was trained on other weights ({version.manifest.base_digest}) than "
@@ -227,7 +225,7 @@ class NamedLoraHost(ABC):
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CorruptAdapter(f"{version.path / CONFIG} cannot be read: {error}") from error
         for key in ("use_dora", "modules_to_save"):
-            # The engines refuse these too, but say no more than that something went wrong inside them.
+            # The engines refuse these, too, but only with an internal error.
             if config.get(key):
                 raise IncompatibleAdapter(
                     f"{version.served_name} has {key} set, which {self.engine} cannot serve; train without it"
@@ -235,7 +233,7 @@ class NamedLoraHost(ABC):
         return rank
 
     def _has(self, listing: dict[str, str], version: AdapterVersion) -> bool:
-        """Whether a version is loaded, from our directory."""
+        """Check that a version is loaded, and from our directory."""
         return listing.get(engine_name(version)) == str(version.path.absolute())
 
     def _base_endpoint(self) -> Endpoint:
@@ -246,4 +244,4 @@ class NamedLoraHost(ABC):
 
 
 def _already(error: EngineRefused) -> bool:
-    return error.status == HTTPStatus.BAD_REQUEST and "already" in error.said.lower()
+    return error.status == HTTPStatus.BAD_REQUEST and "already" in error.detail.lower()

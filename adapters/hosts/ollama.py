@@ -1,4 +1,4 @@
-"""A user's own Ollama: one model a version, created from the base and an uploaded adapter."""
+"""A user's own Ollama: each version is a model, created from the base and an uploaded adapter."""
 
 from __future__ import annotations
 
@@ -22,37 +22,36 @@ from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 MAX_RESIDENT = 3
 # An adapter has tens of megabytes, and Ollama may run on another machine.
 UPLOAD_TIMEOUT_S = 300.0
-# Creating links layers in milliseconds; a slow disk may have to copy them.
+# It links layers in milliseconds, but may have to copy them on a slow disk.
 CREATE_TIMEOUT_S = 120.0
-# It ends a process, after the requests that it answers.
+# It ends a process, after its running requests.
 UNLOAD_TIMEOUT_S = 30.0
 
 _PIECE_BYTES = 1024**2
-# As `ollama show --modelfile` writes the file of the base's weights.
+# The path of the base's weights in `ollama show --modelfile`.
 _WEIGHTS = re.compile(r"^FROM .*sha256[-:](?P<digest>[0-9a-f]{64})\s*$", re.MULTILINE)
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
-# What releases from 0.34.1 on answer.
+# The answer of releases from 0.34.1 on.
 _NO_ADAPTERS = "adapters are no longer supported"
 
 
 class OllamaHost(GgufHost):
     """AdapterHost over a running Ollama. Serves ``<base>`` and ``<base>-burnish:v<n>-<content>``.
 
-    Its other models are left alone; only models that we created are ever deleted.
+    Its other models are left alone; only models that burnish created are deleted.
     """
 
     def __init__(self, url: str, **own: Any) -> None:
-        """Take note, as GgufHost does; converted adapters are kept until they are uploaded."""
+        """Send nothing yet; converted adapters are kept until they are uploaded. See GgufHost."""
         super().__init__(url, **own)
         self._loaded: dict[int, str] = {}
 
     @property
     def limits(self) -> Limits:
-        """What Ollama can take."""
         return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     async def check(self) -> None:
-        """See that it is Ollama, that it has the base, and that the base is made of the weights we know."""
+        """Check that it is Ollama, that it has the base, and that the base has the expected weights."""
         await self.load(None)
         await self._check_weights()
 
@@ -79,7 +78,7 @@ class OllamaHost(GgufHost):
             return self._endpoint(name, version.number)
 
     async def unload(self, version: int) -> None:
-        """Free a version's memory and delete its model; unknown ones, and the base, are left alone."""
+        """Free a version's memory and delete its model; ignore unknown ones and the base."""
         if version == BASE_VERSION:
             return  # the user's own model, which others may use
         async with self._lock:
@@ -90,7 +89,7 @@ class OllamaHost(GgufHost):
             self._loaded.pop(version, None)
 
     async def served(self) -> dict[int, Endpoint]:
-        """Ask Ollama which of our models it has; none when it is down."""
+        """Ask Ollama which of our models it has; none if it is down."""
         try:
             models = await self._models()
         except EngineError:
@@ -111,21 +110,21 @@ class OllamaHost(GgufHost):
             raise EngineError(f"{self._api.url} does not answer as Ollama does; check the URL") from error
 
     async def _check_weights(self) -> None:
-        """Compare the file behind the base's name, where Ollama tells it, with the weights trained on."""
+        """Compare the base's weights, if Ollama names their file, with those that versions are trained on."""
         answer = await self._api.ask("POST", "/api/show", {"model": self.base_model})
         modelfile = answer.get("modelfile", "") if isinstance(answer, dict) else ""
         found = {f"sha256:{match['digest']}" for match in _WEIGHTS.finditer(str(modelfile))}
         if found and self.base_digest not in found:
             raise IncompatibleAdapter(
-                f"Ollama's {self.base_model} is made of the weights {', '.join(sorted(found))}, versions are "
-                f"trained on {self.base_digest}; create a model from {self._base_path} with `ollama create`, and "
-                "name that one"
+                f"Ollama's {self.base_model} is made of the weights {', '.join(sorted(found))}, but versions are "
+                f"trained on {self.base_digest}; create a model from {self._base_path} with `ollama create`, and set "
+                "model to its name"
             )
 
     async def _create(self, version: AdapterVersion, name: str) -> None:
         target = converted_path(self._state, version, self.base_digest)
         try:
-            # Always GGUF: Ollama's own import of safetensors mixes up the rows of some factors.
+            # GGUF, because Ollama's own import of safetensors mixes up the rows of some factors.
             await ensure_converted(version, self._base_path, target)
             digest = await asyncio.to_thread(_digest, target)
             await self._upload(target, digest)
@@ -152,9 +151,9 @@ class OllamaHost(GgufHost):
         try:
             await self._api.ask("POST", path, _pieces(file), timeout_s=UPLOAD_TIMEOUT_S)
         except EngineRefused as error:
-            if "digest" in error.said:
+            if "digest" in error.detail:
                 raise CorruptAdapter(
-                    f"{file.name} changed on its way to Ollama ({error.said}); try again"
+                    f"{file.name} changed on its way to Ollama ({error.detail}); try again"
                 ) from error
             raise
 
@@ -167,20 +166,20 @@ class OllamaHost(GgufHost):
         }
         try:
             answer = await self._api.ask("POST", "/api/create", body, timeout_s=CREATE_TIMEOUT_S)
-            said = _error_in(answer)
+            fault = _error_in(answer)
         except EngineRefused as error:
-            said = error.said
-        if said and _NO_ADAPTERS in said:
+            fault = error.detail
+        if fault and _NO_ADAPTERS in fault:
             raise EngineError(
-                f"this Ollama takes no adapters ({said}): releases from 0.34.1 on do not. Use 0.33 or older, or "
+                f"this Ollama takes no adapters ({fault}): releases from 0.34.1 on don't. Use 0.33 or older, or "
                 "llama-server in router mode"
             )
-        if said:
-            raise EngineError(f"Ollama could not create {name}: {said}")
+        if fault:
+            raise EngineError(f"Ollama could not create {name}: {fault}")
 
     async def _delete(self, name: str) -> None:
         for method, path, body in (
-            # Freed first: a deleted model would stay in memory until its time is over.
+            # Freed first, because a deleted model would stay in memory until its time is over.
             ("POST", "/api/generate", {"model": name, "keep_alive": 0}),
             ("DELETE", "/api/delete", {"model": name}),
         ):
@@ -191,7 +190,7 @@ class OllamaHost(GgufHost):
                     raise
 
     async def _delete_quietly(self, name: str) -> None:
-        """Clean up after an error, which is what the caller is to hear of."""
+        """Clean up after an error; the caller must see that one, not another."""
         try:
             if name in await self._models():
                 await self._delete(name)
@@ -212,11 +211,11 @@ def _full(name: str) -> str:
 
 
 def _error_in(answer: Any) -> str | None:
-    """Return the error in an answer of status 200, which is JSON or, from some releases, a line of JSON a step."""
+    """Return the error in an answer with status 200: JSON or, from some releases, one line of JSON a step."""
     try:
         steps = [orjson.loads(line) for line in answer.splitlines()] if isinstance(answer, str) else [answer]
     except orjson.JSONDecodeError:
-        return f"its answer is no JSON: {answer[:200]}"
+        return f"its answer isn't JSON: {answer[:200]}"
     for step in steps:
         if isinstance(step, dict) and step.get("error"):
             return str(step["error"])
@@ -232,7 +231,7 @@ def _digest(file: Path) -> str:
 
 
 async def _pieces(file: Path) -> AsyncIterator[bytes]:
-    """Read a file piece by piece, off the event loop."""
+    """Read a file in pieces, off the event loop."""
     content = await asyncio.to_thread(file.open, "rb")
     try:
         while piece := await asyncio.to_thread(content.read, _PIECE_BYTES):

@@ -1,4 +1,4 @@
-"""Several engines with the same weights, as one host: a version is served by all of them, or by those that are up."""
+"""Several engines with the same weights, as one host: every engine that is up serves each version."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 
 class Replicas:
-    """AdapterHost over equal engines. One that is down holds nothing up; reconciling gives it what it lacks later.
+    """AdapterHost over equal engines. One that is down doesn't matter; reconciling loads later what it lacks.
 
-    An engine that answers but refuses a version refuses it for all: else half of the answers would be of another one.
+    If one engine refuses a version, none serves it: else half of the answers would come from another version.
     """
 
     def __init__(self, hosts: Mapping[str, AdapterHost]) -> None:
-        """``hosts``: the host of each engine by the URL of its endpoints; all of one base. Raises EngineError."""
+        """``hosts``: URL of an engine's endpoints → its host; all of one base. Raises EngineError."""
         self._hosts = dict(hosts)
         first = next(iter(self._hosts.values()))
         self.base_model = first.base_model
@@ -28,12 +28,12 @@ class Replicas:
             if (host.base_model, host.base_digest) != (self.base_model, self.base_digest):
                 raise EngineError(
                     f"the replicas differ: {url} serves {host.base_model} ({host.base_digest}), another one "
-                    f"{self.base_model} ({self.base_digest}); name replicas of one model"
+                    f"{self.base_model} ({self.base_digest}); all must serve the same model"
                 )
 
     @property
     def limits(self) -> Limits:
-        """What the smallest of them can take."""
+        """The limits of the smallest engine."""
         each = [host.limits for host in self._hosts.values()]
         return replace(
             each[0],
@@ -42,7 +42,7 @@ class Replicas:
         )
 
     async def check(self) -> None:
-        """Raise EngineError when any of them cannot take versions, or does not answer."""
+        """Raise EngineError if any of them can't take versions, or doesn't answer."""
         await asyncio.gather(*(host.check() for host in self._hosts.values()))
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
@@ -63,19 +63,18 @@ class Replicas:
         return _joined([result for result in results.values() if isinstance(result, Endpoint)])
 
     async def unload(self, version: int) -> None:
-        """Free a version everywhere; an engine that is down has none."""
+        """Free a version in every engine that is up."""
         results = await self._each(lambda host: host.unload(version))
         for error in results.values():
             if isinstance(error, BaseException) and not isinstance(error, EngineUnreachable):
                 raise error
 
     async def forget(self, version: AdapterVersion) -> None:
-        """Delete what each of them keeps of a version."""
         for host in self._hosts.values():
             await host.forget(version)
 
     async def served(self) -> dict[int, Endpoint]:
-        """What is served by at least one of them, with those that lack it."""
+        """Return the versions that at least one engine serves, with the engines that lack them."""
         found = await self._served()
         up = [url for url, served in found.items() if BASE_VERSION in served]
         versions = dict.fromkeys(number for served in found.values() for number in served)
@@ -93,7 +92,6 @@ class Replicas:
         await asyncio.gather(*(self._hosts[url].probe(part) for url, part in single.items()))
 
     async def close(self) -> None:
-        """Close them all."""
         await asyncio.gather(*(host.close() for host in self._hosts.values()))
 
     async def _served(self) -> dict[str, dict[int, Endpoint]]:
@@ -101,7 +99,7 @@ class Replicas:
         return dict(zip(self._hosts, each, strict=True))
 
     async def _each(self, work: Callable[[AdapterHost], Awaitable[object]]) -> dict[str, Any]:
-        """Do the same on every engine at once, each to its end; URL → result or error."""
+        """Do the same on every engine at once, to the end; return URL → result or error."""
         results = await asyncio.gather(*(work(host) for host in self._hosts.values()), return_exceptions=True)
         return dict(zip(self._hosts, results, strict=True))
 

@@ -1,4 +1,4 @@
-"""SGLang: as vLLM, but a request names an adapter as "base:adapter", and every refusal is a 400.
+"""SGLang: like vLLM, but a request names an adapter as "base:adapter", and every refusal is a 400.
 
 https://docs.sglang.io/docs/advanced_features/lora
 """
@@ -29,8 +29,8 @@ class SglangHost(NamedLoraHost):
         """Load a version from its directory, unless the engine has it; see AdapterHost.load."""
         if ":" in self.base_model:
             raise EngineError(
-                f"SGLang reads what follows a colon as an adapter, and the model is called {self.base_model}; "
-                f"start it with --served-model-name {self.base_model.replace(':', '-')}, and name it so here"
+                f"SGLang takes the part after a colon for an adapter, but the model is called {self.base_model}; start "
+                f"it with --served-model-name {self.base_model.replace(':', '-')}, and set model to that"
             )
         return await super().load(version)
 
@@ -43,16 +43,18 @@ class SglangHost(NamedLoraHost):
         )
 
     def request_model(self, name: str) -> str:
-        """Return "base:adapter": the adapter's name alone gets an answer of the base model."""
+        """Return "base:adapter"; the adapter's name alone would be answered by the base model."""
         return f"{self.base_model}:{name}"
 
     def disabled(self, error: EngineRefused) -> bool:
-        """Without the option the route is missing, or its answer names the option."""
-        return bool(_DISABLED.search(error.said))
+        """Without the option, the route is missing or its answer names the option."""
+        return bool(_DISABLED.search(error.detail))
 
     def explained(self, error: EngineRefused, version: AdapterVersion, rank: int) -> Exception:
         """Turn SGLang's refusal to load into an error that says what to do."""
         explained = super().explained(error, version, rank)
-        if explained is error and _NO_DIRECTORY.search(error.said):
+        # The error holds the path, which may hold any word.
+        words = error.detail.replace(str(version.path.absolute()), "")
+        if explained is error and _NO_DIRECTORY.search(words):
             return self.unseen(version)
         return explained

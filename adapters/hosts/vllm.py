@@ -14,7 +14,7 @@ from burnish.adapters.manifest import AdapterVersion
 
 # Gigabytes move, after the requests that run have ended.
 SLEEP_TIMEOUT_S = 300.0
-# What it says about a route that it does not have: FastAPI's own words, or the same in vLLM's envelope.
+# The answer for a missing route: FastAPI's own words, or the same in vLLM's envelope.
 _NO_ROUTE = ("Not Found", "{'detail': 'Not Found'}")
 
 
@@ -28,8 +28,7 @@ class VllmHost(NamedLoraHost):
     def command(self, rank: int) -> str:
         """Return the command line that starts vLLM so that it takes adapters of this rank."""
         rank = max(rank, self._limits.max_rank)
-        # By default a batch holds one adapter only: new requests would wait until the last stream of an older
-        # version has ended.
+        # By default a batch has one adapter only: new requests would wait for the last stream of an older version.
         loras = self._limits.max_resident - 1
         return (
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve MODEL "
@@ -38,7 +37,7 @@ class VllmHost(NamedLoraHost):
         )
 
     async def sleeping(self) -> bool | None:
-        """Ask vLLM; it has the route only with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1."""
+        """Ask vLLM, which has this route only with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1."""
         try:
             return bool((await self._api.ask("GET", "/is_sleeping"))["is_sleeping"])
         except EngineRefused as error:
@@ -49,7 +48,7 @@ class VllmHost(NamedLoraHost):
             return None
 
     async def sleep(self) -> None:
-        """Move the weights to the computer's memory; "wait", or it would cut the requests that others make."""
+        """Move the weights to main memory; without mode=wait, it would cut the requests of others."""
         await self._api.ask("POST", "/sleep?level=1&mode=wait", timeout_s=SLEEP_TIMEOUT_S)
 
     async def wake(self) -> None:
@@ -57,8 +56,8 @@ class VllmHost(NamedLoraHost):
         await self._api.ask("POST", "/wake_up", timeout_s=SLEEP_TIMEOUT_S)
 
     def disabled(self, error: EngineRefused) -> bool:
-        """Without the variable the route is missing."""
-        return error.status == HTTPStatus.NOT_FOUND and error.said.strip() in _NO_ROUTE
+        """Without the variable, the route is missing."""
+        return error.status == HTTPStatus.NOT_FOUND and error.detail.strip() in _NO_ROUTE
 
     def explained(self, error: EngineRefused, version: AdapterVersion, rank: int) -> Exception:
         """Turn vLLM's refusal to load into an error that says what to do."""
@@ -67,7 +66,7 @@ class VllmHost(NamedLoraHost):
         return super().explained(error, version, rank)
 
 
-# --max-lora-rank takes these only.
+# The values that --max-lora-rank accepts.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 

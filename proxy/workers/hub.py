@@ -52,7 +52,7 @@ class Hub:
     def use(self, services: Services) -> None:
         self._services = services
         if services.route:
-            services.route.elsewhere = self
+            services.route.others = self
         self.changed()
 
     async def serve(self, worker: Worker) -> None:
@@ -74,7 +74,7 @@ class Hub:
         worker.confirmed.set()
         if route := self._route:
             for version in used:
-                route.ended(version)
+                route.check_drained(version)
 
     # -- called by the route -------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Hub:
         before, worker.used = worker.used, used
         if route := self._route:
             for version in before:
-                route.ended(version)
+                route.check_drained(version)
 
     def lost(self, worker: Worker, url: str) -> None:
         """Report to the route that a worker found nothing at a URL, and send the worker the state in any case."""

@@ -199,14 +199,14 @@ class _Route(LiveRoute):
         self._timer: asyncio.TimerHandle | None = None
 
     def update(self, state: EngineState) -> None:
-        self.become(state.live, state.resident)
+        self.follow(state.live, state.resident)
         if state.asleep and not self.asleep:
             self.fall_asleep()
         elif self.asleep and not state.asleep:
             self.wake_up()
         self._send_uses()
 
-    def used(self) -> None:
+    def use_changed(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(SEND_AFTER_S, self._send_uses)
 

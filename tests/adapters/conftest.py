@@ -1,4 +1,4 @@
-"""A real engine on the real small model, and versions to serve on it."""
+"""A real engine on a tiny model, and versions to serve on it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from burnish.adapters.hosts.embedded import EmbeddedHost
-from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from tests.support.lora import random_lora, write_peft
+from tests.support.lora import write_peft
+from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
 
 @pytest.fixture(scope="session")
@@ -22,9 +22,15 @@ def engine_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("engine")
 
 
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GGUF of a tiny model that answers at random, but always the same."""
+    return random_llama(tmp_path_factory.mktemp("tiny") / "tiny.gguf")
+
+
 @pytest.fixture
-async def host(engine_state: Path) -> AsyncIterator[EmbeddedHost]:
-    engine = EmbeddedHost(ensure_small_model(), base_model="smollm2", state_dir=engine_state)
+async def host(tiny: Path, engine_state: Path) -> AsyncIterator[EmbeddedHost]:
+    engine = EmbeddedHost(tiny, base_model="smollm2", state_dir=engine_state)
     yield engine
     await engine.close()
 
@@ -40,7 +46,7 @@ def make_version(registry: Registry, host: EmbeddedHost, tmp_path: Path) -> Call
 
     def make(seed: int, base_digest: str | None = None) -> AdapterVersion:
         return registry.register(
-            write_peft(tmp_path / f"trained-{seed}", random_lora(seed, strength=0.1)),
+            write_peft(tmp_path / f"trained-{seed}", tiny_lora(TINY, seed)),
             base_model="smollm2",
             base_digest=base_digest or host.base_digest,
             parent=0,

@@ -109,7 +109,7 @@ def test_no_tensor_is_dropped_silently(base: BaseLayout, tmp_path: Path) -> None
 
 def test_an_adapter_of_another_model_is_refused(base: BaseLayout, tmp_path: Path) -> None:
     tensors = random_lora(0) | {f"{DOWN}.lora_A.weight": np.ones((4, 1537), np.float32)}
-    with pytest.raises(IncompatibleAdapter, match=r"\(576, 1537\) weight, the base has \(576, 1536\)"):
+    with pytest.raises(IncompatibleAdapter, match=r"shape \(576, 1537\), but the base has \(576, 1536\)"):
         to_gguf(write_peft(tmp_path / "peft", tensors), base, tmp_path / "out.gguf")
 
 
@@ -209,7 +209,7 @@ TINY = Shape("llama", head_dim=4, hidden=6, ffn=5, vocabulary=16, tied=False)
 @pytest.mark.parametrize("alpha", [0, 1e-60, 1e300])
 def test_an_alpha_that_gguf_would_take_for_none_is_refused(alpha: float, tmp_path: Path) -> None:
     base = read_base(tiny_gguf.blank(tmp_path / "base.gguf", TINY))
-    with pytest.raises(IncompatibleAdapter, match="cannot be said in GGUF"):
+    with pytest.raises(IncompatibleAdapter, match="can't be stored in GGUF"):
         to_gguf(tiny_peft(tmp_path / "peft", TINY, K, lora_alpha=alpha), base, tmp_path / "out.gguf")
 
 
@@ -224,20 +224,20 @@ def test_the_text_part_of_a_model_that_sees_has_the_same_layers(part: str, tmp_p
     with pytest.raises(IncompatibleAdapter, match=r"two modules that are blk\.0\.attn_k\.weight"):
         to_gguf(twice, base, tmp_path / "twice.gguf")
     eye = tiny_peft(tmp_path / "eye", TINY, f"model.vision_tower.encoder.layers.0.self_attn.k_proj={K}")
-    with pytest.raises(IncompatibleAdapter, match=r"no counterpart of model\.vision_tower"):
+    with pytest.raises(IncompatibleAdapter, match=r"no tensor for model\.vision_tower"):
         to_gguf(eye, base, tmp_path / "eye.gguf")
 
 
 def test_an_output_that_is_the_embedding_cannot_be_adapted_alone(tmp_path: Path) -> None:
     tied = tiny_gguf.blank(tmp_path / "tied.gguf", replace(TINY, tied=True))
     adapter = tiny_peft(tmp_path / "peft", TINY, "lm_head")
-    with pytest.raises(IncompatibleAdapter, match="no counterpart of lm_head; its output is the embedding"):
+    with pytest.raises(IncompatibleAdapter, match="no tensor for lm_head; its output layer is the embedding"):
         to_gguf(adapter, read_base(tied), tmp_path / "out.gguf")
     own = tiny_gguf.blank(tmp_path / "own.gguf", TINY)
     to_gguf(adapter, read_base(own), tmp_path / "out.gguf")
     assert set(read(tmp_path / "out.gguf")[1]) == {"output.weight.lora_a", "output.weight.lora_b"}
     other = tiny_gguf.blank(tmp_path / "other.gguf", replace(TINY, vocabulary=17))
-    with pytest.raises(IncompatibleAdapter, match=r"a \(16, 6\) weight, the base has \(17, 6\)"):
+    with pytest.raises(IncompatibleAdapter, match=r"shape \(16, 6\), but the base has \(17, 6\)"):
         to_gguf(adapter, read_base(other), tmp_path / "none.gguf")
 
 

@@ -14,7 +14,7 @@ from burnish.adapters.convert.gguf import to_gguf
 from burnish.adapters.convert.gguf_layout import read_base
 from tests.support.llama_server import LlamaServer
 from tests.support.lora import write_peft
-from tests.support.tiny_gguf import Shape
+from tests.support.tiny_gguf import Shape, tiny_lora
 
 pytest.importorskip("torch")
 
@@ -66,8 +66,6 @@ def distance(engine: list[Step], reference: list[Logprobs]) -> float:
 
 
 def adapter_of(path: Path, shape: Shape) -> Path:
-    from tests.support.tiny_models import tiny_lora
-
     modules = sorted({name.rpartition(".")[2] for name in shape.modules})
     return write_peft(path, tiny_lora(shape, 2), lora_alpha=6, target_modules=modules)
 

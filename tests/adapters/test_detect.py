@@ -98,7 +98,7 @@ async def test_mlx_is_known_by_what_it_finds_wrong(tmp_path: Path) -> None:
         with pytest.raises(EngineError, match=r"mlx_lm\.server --model /path/to/directory"):
             await detect(api, "mlx-community/Qwen3-0.6B-4bit")
     async with engine(listing(cached), MLX) as api:
-        with pytest.raises(EngineError, match="does not say in which directory"):
+        with pytest.raises(EngineError, match="doesn't list the directory"):
             await detect(api)
 
 

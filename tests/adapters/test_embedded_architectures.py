@@ -34,8 +34,8 @@ async def said(endpoint: Endpoint) -> str:
 async def test_a_qwen3_serves_its_adapter(tmp_path: Path) -> None:
     from peft import PeftModel
 
-    from tests.support.tiny_gguf import words
-    from tests.support.tiny_models import greedy, tiny_base, tiny_lora, tiny_model, tiny_shape
+    from tests.support.tiny_gguf import tiny_lora, words
+    from tests.support.tiny_models import greedy, tiny_base, tiny_model, tiny_shape
 
     shape = tiny_shape("qwen3")
     model = tiny_model(shape)

@@ -79,7 +79,7 @@ def test_another_file_under_the_same_name_is_refused(
 def test_offline_says_what_to_do(empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "index").mkdir()
     only_index(monkeypatch, tmp_path / "index")
-    with pytest.raises(EngineError, match="Go online once and try again, or name a GGUF"):
+    with pytest.raises(EngineError, match="Go online and try again, or name a GGUF"):
         ensure_small_model()
 
 

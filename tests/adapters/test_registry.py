@@ -136,7 +136,7 @@ def test_impossible_changes_are_refused_and_leave_no_trace(
     for state in path:
         registry.record(1, state, "test")
     before = (registry.root / EVENTS).read_bytes()
-    with pytest.raises(IllegalTransition, match=f"v1 is .* and cannot become {refused}"):
+    with pytest.raises(IllegalTransition, match=f"v1 is .* and can't become {refused}"):
         registry.record(1, refused, "test")
     assert (registry.root / EVENTS).read_bytes() == before
 
@@ -349,7 +349,7 @@ def link(directory: Path) -> None:
 
 BAD: dict[str, tuple[Any, str]] = {
     "no directory": (lambda d: d.rename(d.parent / "gone"), "cannot read"),
-    "no weights": (lambda d: (d / "adapter_model.safetensors").unlink(), "lacks adapter_model.safetensors"),
+    "no weights": (lambda d: (d / "adapter_model.safetensors").unlink(), "has no adapter_model.safetensors"),
     "readme": (lambda d: (d / "README.md").write_text("hi"), "'README.md'"),
     "pickle": (lambda d: (d / "adapter_model.bin").write_bytes(b"\x80"), r"'adapter_model.bin'"),
     "python": (lambda d: (d / "modeling.py").write_text("import os"), r"'modeling.py'"),
@@ -371,8 +371,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "BF16 NaN": (lambda d: bfloat(d, 0x7FC0), "NaN or infinite"),
     "BF16 -inf": (lambda d: bfloat(d, 0xFF80, "lora_B"), "NaN or infinite"),
     "nothing learnt": (zero, "every lora_B is zero"),
-    "empty file": (lambda d: (d / "adapter_model.safetensors").write_bytes(b""), "no safetensors"),
-    "a header of exabytes": (lambda d: raw(d, {}, b"", 2**60), "does not fit"),
+    "empty file": (lambda d: (d / "adapter_model.safetensors").write_bytes(b""), "isn't safetensors"),
+    "a header of exabytes": (lambda d: raw(d, {}, b"", 2**60), "doesn't fit"),
     "header is no JSON": (lambda d: raw(d, {}, b"xxxx", 4), "is not JSON"),
     "header is a list": (lambda d: raw(d, [], b""), "expected an object"),
     "no tensors": (lambda d: raw(d, {}, b""), "no lora_A"),
@@ -390,10 +390,10 @@ BAD: dict[str, tuple[Any, str]] = {
         "it is cut",
     ),
     "integers": (lambda d: raw(d, entry("I32"), b"\0\0\0\1"), "dtype 'I32'"),
-    "shape does not fit": (lambda d: raw(d, entry(shape=[2]), b"\0\0\0\1"), "do not agree"),
-    "negative shape": (lambda d: raw(d, entry(shape=[-1, -1]), b"\0\0\0\1"), "do not agree"),
-    "fractions": (lambda d: raw(d, entry(shape=[1.0]), b"\0\0\0\1"), "do not agree"),
-    "no offsets": (lambda d: raw(d, entry(offsets=[]), b"\0\0\0\1"), "badly described"),
+    "shape does not fit": (lambda d: raw(d, entry(shape=[2]), b"\0\0\0\1"), "doesn't match"),
+    "negative shape": (lambda d: raw(d, entry(shape=[-1, -1]), b"\0\0\0\1"), "doesn't match"),
+    "fractions": (lambda d: raw(d, entry(shape=[1.0]), b"\0\0\0\1"), "doesn't match"),
+    "no offsets": (lambda d: raw(d, entry(offsets=[]), b"\0\0\0\1"), "is invalid"),
     "a gap": (lambda d: raw(d, entry(offsets=[4, 8]), b"\0" * 8), "overlap or leave a gap"),
     "an empty tensor": (lambda d: raw(d, entry(shape=[0], offsets=[0, 0]), b""), "is empty"),
 }

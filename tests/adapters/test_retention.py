@@ -59,7 +59,7 @@ async def test_a_pruned_version_cannot_go_live(swap: Swap, make_version: Make) -
     await swap.go_live(make_version(1), "test")
     registry = swap.registry
     registry.prune(make_version(2).number, "too old")
-    with pytest.raises(PrunedVersion, match="no weights any more: too old"):
+    with pytest.raises(PrunedVersion, match="no longer has weights: too old"):
         await swap.go_live(registry.get(2), "wanted back")
     assert registry.live() == 1
     for state in ("candidate", "live", "rejected"):

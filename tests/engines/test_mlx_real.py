@@ -304,7 +304,7 @@ async def test_an_adapter_that_the_server_ignores_is_found_out(host: MlxHost, ma
     """The trap: beside the name "default_model" it says nothing, and answers as the bare model."""
     endpoint = await host.load(make(9))
     await host.probe(endpoint)
-    with pytest.raises(ProbeFailed, match="exactly as the bare model"):
+    with pytest.raises(ProbeFailed, match="exactly as the base model"):
         await host.probe(replace(endpoint, model="default_model"))
 
 

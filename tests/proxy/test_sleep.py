@@ -74,7 +74,7 @@ async def test_a_request_wakes_it_and_the_work_gives_way(
     async with asyncio.timeout(5):
         await asyncio.gather(*(route.awake() for _ in range(3)))
     assert (engine.asleep, ended) == (False, ["cancelled"])
-    with pytest.raises(Disturbed, match="gave way"):
+    with pytest.raises(Disturbed, match="training stopped"):
         await sleeping
 
 

@@ -114,9 +114,26 @@ def of_model(
     return write(path, shape, weights | dict(tensors), speaks=True, keys=keys)
 
 
+def tiny_lora(shape: Shape, seed: int, rank: int = 4) -> dict[str, Array]:
+    """Tensors of a LoRA on every linear layer, strong enough to change most answers."""
+    dice = np.random.default_rng(seed)
+    tensors = {}
+    for module, (out, width) in shape.modules.items():
+        name = f"base_model.model.{module}"
+        tensors[f"{name}.lora_A.weight"] = dice.normal(0, width**-0.5, (rank, width)).astype(np.float32)
+        b = dice.normal(0, 0.5, (out, rank)).astype(np.float32)
+        if module == "lm_head":
+            b[~sayable(shape.vocabulary)] = 0
+        tensors[f"{name}.lora_B.weight"] = b
+    return tensors
+
+
+TINY = Shape("llama", head_dim=16)
+
+
 def random_llama(path: Path) -> Path:
     """A base that llama.cpp can serve and our trainer can train, in a fraction of the small model's time."""
-    shape, dice = Shape("llama", head_dim=16), np.random.default_rng(0)
+    shape, dice = TINY, np.random.default_rng(0)
     modules = shape.modules | {"model.embed_tokens": (shape.vocabulary, shape.hidden)}
     state = {
         f"{name}.weight": dice.normal(0, size[1] ** -0.5, size).astype(np.float32)

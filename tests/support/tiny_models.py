@@ -85,17 +85,3 @@ def tiny_base(path: Path, shape: Shape, model: Any, **more: Any) -> Path:
     return tiny_gguf.of_model(
         path, shape, {name: t.numpy() for name, t in model.state_dict().items()}, **more
     )
-
-
-def tiny_lora(shape: Shape, seed: int, rank: int = 4) -> dict[str, NDArray[np.float32]]:
-    """Tensors of a LoRA on every linear layer, strong enough to turn most answers."""
-    dice = np.random.default_rng(seed)
-    tensors = {}
-    for module, (out, width) in shape.modules.items():
-        name = f"base_model.model.{module}"
-        tensors[f"{name}.lora_A.weight"] = dice.normal(0, width**-0.5, (rank, width)).astype(np.float32)
-        b = dice.normal(0, 0.5, (out, rank)).astype(np.float32)
-        if module == "lm_head":
-            b[~tiny_gguf.sayable(shape.vocabulary)] = 0
-        tensors[f"{name}.lora_B.weight"] = b
-    return tensors

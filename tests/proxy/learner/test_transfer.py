@@ -99,7 +99,7 @@ async def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Pat
     (tmp_path / "words.gguf").write_text("no GGUF")
     async with embedded(tmp_path) as http:
         for path, words in (
-            (other, "it is of another model"),
+            (other, "is for another model"),
             (torn, "damaged"),
             (dora, "use_dora"),
             (spoilt, "NaN"),
