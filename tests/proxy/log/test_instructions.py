@@ -169,21 +169,6 @@ async def test_every_caller_has_a_list_of_their_own(tmp_path: Path) -> None:
         assert await ben.texts() == ["no lists", "too long"]
 
 
-async def test_everything_is_there_after_the_log_was_closed(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        person = Person(log)
-        for comment in ("too long", "no lists", "too formal"):
-            await person.say(comment)
-        _, lists, long = await person.instructions()
-        await log.edit_instruction("local", long.id, "one sentence")
-        await log.remove_instruction("local", lists.id)
-        await log.add_instruction("local", "in German")
-        before = await person.instructions()
-    async with opened(tmp_path) as log:
-        assert await log.instructions("local") == before
-        assert {instruction.text for instruction in before} == {"too formal", "one sentence", "in German"}
-
-
 @pytest.mark.parametrize("text", ["", " \n", "…!", "x" * (MAX_CHARACTERS + 1)])
 async def test_a_instruction_by_hand_must_be_one(tmp_path: Path, text: str) -> None:
     async with opened(tmp_path) as log:

@@ -54,15 +54,6 @@ async def test_it_goes_when_completions_go(tmp_path: Path) -> None:
         assert await ids(log) == new[1:]
 
 
-async def test_a_clock_that_was_set_back_lets_nothing_new_go(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        pass_on(log, created_at=time.time() - 40 * DAY_S)
-        before = pass_on(log)
-        set_back = pass_on(log, created_at=time.time() - 40 * DAY_S)
-        await log.prune(Keep(days=30))
-        assert await ids(log) == [before, set_back]
-
-
 async def test_who_is_forgotten_goes_whole(tmp_path: Path) -> None:
     async with opened(tmp_path) as log:
         for _ in range(2500):

@@ -36,6 +36,13 @@ def made(count: int):
     return [exchange([user(f"q{number}")], caller="zoë \udcff", session=None) for number in range(count)]
 
 
+def appended(spill: Spill, count: int):
+    there = made(count)
+    for each in there:
+        spill.append(each)
+    return there
+
+
 def read_all(spill: Spill, limit: int = 3):
     found = []
     while batch := spill.read(limit):
@@ -61,9 +68,7 @@ def test_what_goes_in_comes_out_in_order_and_leaves_nothing_behind(
 
 def test_what_is_read_stays_until_it_is_forgotten(tmp_path: Path, open_spill: Callable[[], Spill]):
     spill = open_spill()
-    there = made(3)
-    for each in there:
-        spill.append(each)
+    there = appended(spill, 3)
     assert spill.read(2) == spill.read(2) == there[:2]
     assert spill.more
     spill.forget_read()
@@ -107,9 +112,7 @@ def test_what_is_added_while_it_is_read_comes_last(tmp_path: Path, open_spill: C
 @pytest.mark.parametrize("kept", [0, 1, 7, 8, 20])
 def test_a_torn_record_ends_its_file(tmp_path: Path, open_spill: Callable[[], Spill], kept: int):
     spill = open_spill()
-    there = made(3)
-    for each in there:
-        spill.append(each)
+    there = appended(spill, 3)
     spill.close()
     (file,) = (tmp_path / "spill").iterdir()
     whole = file.read_bytes()
@@ -122,9 +125,7 @@ def test_a_torn_record_ends_its_file(tmp_path: Path, open_spill: Callable[[], Sp
 
 def test_damage_inside_a_file_takes_only_what_is_behind_it(tmp_path: Path, open_spill: Callable[[], Spill]):
     spill = open_spill()
-    there = made(3)
-    for each in there:
-        spill.append(each)
+    there = appended(spill, 3)
     spill.close()
     (file,) = (tmp_path / "spill").iterdir()
     content = bytearray(file.read_bytes())
