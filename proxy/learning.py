@@ -132,7 +132,7 @@ def _embedded_model(named: str | None) -> tuple[Path, str]:
     path = Path(named).expanduser().absolute()
     if path.suffix != ".gguf" or not path.is_file():
         raise ConfigError(
-            f"model {named!r} is no GGUF file: name one that exists, leave model unset for the small model, "
+            f"model {named!r} is not a GGUF file: name one that exists, leave model unset for the small model, "
             "or set upstream to a server that has it",
             param="model",
         )

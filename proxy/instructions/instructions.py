@@ -51,10 +51,10 @@ class Learnt:
 
     feedback_ids: frozenset[str] = frozenset()
     run_id: str = ""
-    """The run that made it; "" for the bare model and for models that burnish does not train."""
+    """The run that made it; "" for the base model and for models that burnish does not train."""
 
     def covers(self, instruction: Instruction) -> bool:
-        """Whether an instruction need not be said any more: it was learnt, and nobody has said it again since.
+        """Return whether an instruction can be left out: it was learnt, and no later feedback repeats it.
 
         Some of what was said may have been held out of training. Ids sort by time behind their prefix.
         """
@@ -119,7 +119,7 @@ class Instructions:
         return {"on": self.on, "count": added.count if added else 0}
 
     async def learnt(self, version: int | None) -> Learnt:
-        """Return what a version has learnt; nothing for the bare model and for other models."""
+        """Return what a version has learnt; nothing for the base model and for other models."""
         if version is None or version == BASE_VERSION:
             return Learnt()
         if version not in self._learnt:

@@ -41,7 +41,7 @@ from burnish.training.presets import hyperparameters, reasons
 
 # Enough to look into what went wrong lately; each holds an adapter, some 20 MB with the small model.
 KEPT_JOBS = 10
-# On ratings of one kind the pull to the bare model is all that keeps a model speaking.
+# With ratings of one kind only the pull to the base model keeps the replies fluent.
 ONE_SIDED_KL_BETA = 0.1
 # A trainer beside the server: half of the cores serve on.
 CORES_SHARE = 2
@@ -59,9 +59,9 @@ class Plan:
 
     run_id: str
     parent: int
-    """The version that training starts from; 0 = the bare model."""
+    """The version that training starts from; 0 = the base model."""
     incumbent: int
-    """What is live, and is to be beaten: the parent, unless all is learnt anew."""
+    """The live version, with which the candidate is compared: the parent, unless the run starts from the base model."""
     samples: tuple[Sample, ...]
     spec: JobSpec
     rated: tuple[RatedCompletion, ...]
@@ -132,7 +132,7 @@ class Cycle:
     async def plan(self, run_id: str, *, accept_one_sided: bool, refresh: bool = False) -> Plan:
         """Work out what a run would train on and how; writes nothing. Raises AdapterError, Unavailable.
 
-        ``refresh``: from the bare model, on all ratings, whatever the live version has learnt.
+        ``refresh``: from the base model, on all ratings, whatever the live version has learnt.
         """
         rated = await self.log.rated(self.train.rater_weights, next_turns=self.train.next_turn)
         return await asyncio.to_thread(
@@ -216,7 +216,7 @@ class Cycle:
             try:
                 verdict = await self._judge(job, plan, version)
             except NeedsRestart as error:
-                # Training it anew would change nothing about that, and the person can look for themselves.
+                # Another run would meet the same obstacle, so a person decides.
                 why = f"trained, but not judged: {error}; `burnish adapters promote {version.number}` makes it live"
                 self.registry.record(version.number, "candidate", why, awaits="restart")
                 return Ended("candidate", why, version.number)

@@ -35,7 +35,7 @@ class Policies:
     """Adapters on them whose weights are at hand."""
 
     def behind(self, completion: Completion) -> int | None:
-        """Return the version that gave an answer, 0 for the bare model; None when it was some other model."""
+        """Return the version that gave an answer, 0 for the base model; None when it was some other model."""
         version = completion.served.adapter_version
         if (
             completion.instructions is not None

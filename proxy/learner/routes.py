@@ -43,7 +43,7 @@ class TrainRequest(_Body):
     force: StrictBool = False
     """Train on one-sided ratings too."""
     refresh: StrictBool = False
-    """Train from the bare model on all ratings, whatever the live version has learnt."""
+    """Train from the base model on all ratings, whatever the live version has learnt."""
 
 
 class PromoteRequest(_Body):
@@ -58,7 +58,7 @@ class RollbackRequest(_Body):
     """``POST /burnish/adapters/rollback``."""
 
     to: Annotated[StrictInt, Field(ge=BASE_VERSION)] | None = None
-    """0 = the bare model; None = one step back."""
+    """0 = the base model; None = one step back."""
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "rolled back by hand"
 
 
@@ -194,7 +194,7 @@ def _summary(version: AdapterVersion) -> dict[str, Any]:
 
 
 def _details(registry: Registry, learner: Learner, number: int) -> dict[str, Any]:
-    """Return a version with its history, the gate's verdict and what it answered; the bare model has only a history."""
+    """Return a version with its history, the gate's verdict and what it answered; the base model has only a history."""
     events = registry.events(number)
     history = [event.model_dump(mode="json") for event in events]
     if number == BASE_VERSION:

@@ -10,7 +10,7 @@ from burnish.training.choosing import MIN_COMMENTS
 # After a failure: a minute, two, four, … A broken set-up must neither spin nor be forgotten for days.
 BACK_OFF_S = 60.0
 MAX_BACK_OFF_S = 6 * 3600.0
-# The trainer gives way: it starts when nobody has asked anything for this long …
+# The trainer gives way: it starts after so long without a request …
 QUIET_S = 3.0
 # … but at the latest so long after it could have, or constant traffic would starve it.
 PATIENCE_S = 600.0

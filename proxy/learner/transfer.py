@@ -115,7 +115,7 @@ class Transfer:
         if self._weights.is_file():
             return self._weights
         raise Conflict(
-            f"GGUF adapters are laid out as their base is, and {self._weights} is no GGUF file; burnish must run with "
+            f"a GGUF adapter needs a GGUF base, and {self._weights} is not a GGUF file: run burnish with "
             "train.base set to one",
             code="no_gguf_base",
         )

@@ -17,7 +17,7 @@ class Versions:
         self._swap = swap
 
     async def promote(self, number: int, reason: str, *, force: bool) -> None:
-        """Make a version live (0: the bare model), by force even one that the gate did not let pass.
+        """Make a version live (0: the base model), by force even one that the gate did not let pass.
 
         Raises NotFound, Conflict, Unavailable.
         """

@@ -68,7 +68,7 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--model", "/nowhere/model.gguf"), "no GGUF file"),
+        (("--model", "/nowhere/model.gguf"), "not a GGUF file"),
         (("--upstream", "not a url"), "must be an http"),
         (("--host", "0.0.0.0", *UPSTREAM), "set api_key"),
         (("--config", "/nowhere.toml"), "no configuration file"),
