@@ -102,7 +102,9 @@ async def test_an_upstreams_refusal_is_shown_in_its_own_words(tmp_path: Path) ->
 
 
 async def test_something_that_is_no_completion_is_said(tmp_path: Path) -> None:
-    assert "no piece of a chat completion" in await talk(stream([b"data: nonsense\n\n"]), tmp_path, "Hi")
+    assert "expected a chunk of a chat completion" in await talk(
+        stream([b"data: nonsense\n\n"]), tmp_path, "Hi"
+    )
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def _while_off(burnish: Burnish) -> None:
     (instruction,) = said("instructions", url=url)["data"]
     listed = call("instructions", url=url).stdout
     assert f"{instruction['id']}  too [bold]long[/]" in listed
-    assert "not in use" in call("status", url=url).stdout
+    assert "they are off" in call("status", url=url).stdout
     changed = said("instructions", "edit", instruction["id"], "three sentences at most", url=url)
     assert (changed["id"], changed["comment"]) == (instruction["id"], "too [bold]long[/]")
     assert "added" in call("instructions", "add", "in German", url=url).stdout
