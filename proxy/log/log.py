@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
@@ -83,7 +83,7 @@ class Log:
         self._closed = False
 
     @classmethod
-    def open(cls, path: Path, on_stored: Callable[[Stored], None] = ignore) -> Log:
+    def open(cls, path: Path, on_stored: Callable[[Stored], None] = ignore) -> Self:
         """Open the file, creating it and its folder for their owner only. Raises ConfigError.
 
         ``on_stored`` is told of each completion that is on the disk, on the writer thread; it must not raise.

@@ -1,4 +1,4 @@
-"""A whole learner on real parts: log, registry, engine with the small model, swap, trainer."""
+"""A learner on real parts: log, registry, swap and trainer. Unless a test names a model, the engine is a double."""
 
 from __future__ import annotations
 
@@ -9,26 +9,46 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import httpx
 import psutil
 import pytest
 
+from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.embedded import EmbeddedHost
-from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model
+from burnish.adapters.hosts.fetch import cache_dir
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from burnish.proxy.config import TrainConfig
+from burnish.proxy.config import TrainConfig, load_config
+from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.records import FeedbackDraft, Run
 from tests.proxy.log.exchanges import answered, assistant, capture, user
+from tests.proxy.test_foreign_engine import Engine
+from tests.support.inprocess import listening
 from tests.support.lora import random_lora, write_peft
 from tests.support.tiny_gguf import random_llama
+
+
+class WatchedLog(Log):
+    """A log on which a test can wait for the next change of a run."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.run_changed = asyncio.Event()
+
+    async def start_run(self, run: Run) -> None:
+        await super().start_run(run)
+        self.run_changed.set()
+
+    async def update_run(self, run: Run) -> None:
+        await super().update_run(run)
+        self.run_changed.set()
 
 
 @dataclass
@@ -36,26 +56,21 @@ class World:
     """The parts, as the application puts them together."""
 
     data: Path
-    log: Log
+    log: WatchedLog
     registry: Registry
-    host: EmbeddedHost
+    host: AdapterHost
     swap: Swap
     learner: Learner
     transfer: Transfer
 
     async def ask(self, messages: list[dict[str, Any]], **params: Any) -> tuple[str, str]:
-        """Ask what is live, and log it as the relay would; returns the reply and the completion's id."""
+        """Ask the live version, and log it as the relay would; returns the reply and the ID of the completion."""
         with self.swap.route.lease() as lease:
             body = {"model": lease.endpoint.model, "messages": messages, **params}
-            async with (
-                aiohttp.ClientSession() as session,
-                session.post(
-                    f"{lease.endpoint.url}/v1/chat/completions",
-                    json=body,
-                    headers={"authorization": f"Bearer {lease.endpoint.api_key}"},
-                ) as response,
-            ):
-                choice = (await response.json())["choices"][0]
+            headers = {"authorization": f"Bearer {lease.endpoint.api_key}"}
+            async with httpx.AsyncClient(base_url=lease.endpoint.url, trust_env=False, timeout=300) as http:
+                answer = await http.post("/v1/chat/completions", json=body, headers=headers)
+            choice = answer.json()["choices"][0]
             text, finish = choice["message"]["content"], choice["finish_reason"]
             params.pop("seed", None)
             completion = capture(
@@ -74,18 +89,24 @@ class World:
         )
         self.learner.wake()
 
-    async def rated(self, reward: float, count: int) -> None:
-        """Log answers that nobody gave, and rate them."""
-        for _ in range(count):
+    async def rated(self, *rewards: float) -> None:
+        """Log an answer for each reward, and rate it."""
+        for reward in rewards:
             number = (await self.log.counts())["completions"]
             made = capture(self.log, [user(f"Question {number}?")], f"Answer {number}.", adapter_version=0)
             await self.rate(made, reward)
 
-    async def ended(self, run_id: str, within_s: float) -> Run:
+    async def run_when(self, met: Callable[[Run], bool], within_s: float) -> Run:
+        """Wait until the latest run meets a condition."""
         async with asyncio.timeout(within_s):
-            while (run := await self.log.run(run_id)).ended_at is None:
-                await asyncio.sleep(0.2)
-        return run
+            while True:
+                self.log.run_changed.clear()
+                if (runs := await self.log.runs(1)) and met(runs[0]):
+                    return runs[0]
+                await self.log.run_changed.wait()
+
+    async def ended(self, run_id: str, within_s: float) -> Run:
+        return await self.run_when(lambda run: run.id == run_id and run.ended_at is not None, within_s)
 
     async def trainer(self, within_s: float = 30.0) -> psutil.Process:
         """The child that trains for this world."""
@@ -97,13 +118,13 @@ class World:
                         return child
                 await asyncio.sleep(0.05)
 
-    def make_version(self, seed: int, run_id: str = "run_made") -> AdapterVersion:
+    def make_version(self, seed: int) -> AdapterVersion:
         return self.registry.register(
             write_peft(self.data / f"made-{seed}", random_lora(seed)),
             base_model="smollm2",
             base_digest=self.host.base_digest,
             parent=0,
-            run_id=run_id,
+            run_id="run_made",
             feedback_ids=[],
             objective="none",
             hyperparameters={},
@@ -115,32 +136,21 @@ Open = Callable[..., Awaitable[World]]
 
 
 @asynccontextmanager
-async def world(data: Path, engine_state: Path, train: TrainConfig, **paths: Path) -> AsyncIterator[World]:
+async def world(
+    data: Path, registry: Registry, host: AdapterHost, train: TrainConfig, paths: dict[str, Path]
+) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
-        model = paths.pop("model", None) or ensure_small_model()
-        log = Log.open(data / "burnish.db")
-        stack.callback(log.close)
-        host = EmbeddedHost(model, base_model="smollm2", state_dir=engine_state)
         stack.push_async_callback(host.close)
-        registry = Registry(data / "adapters")
+        log = WatchedLog.open(data / "burnish.db")
+        stack.callback(log.close)
         swap = Swap(registry, host, LiveRoute())
         stack.push_async_callback(swap.close)
         await Reconciler(swap).reconcile_once()
-        learner = Learner(
-            Cycle(
-                log=log,
-                registry=registry,
-                swap=swap,
-                train=train,
-                **(
-                    {"base_weights": model, "weights_cache": cache_dir() / "weights", "jobs": data / "jobs"}
-                    | paths
-                ),
-            )
-        )
+        learner = Learner(Cycle(log=log, registry=registry, swap=swap, train=train, **paths))
         await learner.start()
         stack.push_async_callback(learner.stop)
-        transfer = Transfer(registry, "smollm2", host.base_digest, model, cache_dir() / "weights")
+        base_weights, cache = paths["base_weights"], paths["weights_cache"]
+        transfer = Transfer(registry, host.base_model, host.base_digest, base_weights, cache)
         yield World(data, log, registry, host, swap, learner, transfer)
 
 
@@ -157,14 +167,31 @@ def engine_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def open_world(tmp_path: Path, engine_state: Path) -> AsyncIterator[Open]:
-    """Open a world on the test's own data directory, with these settings and paths; a second one closes the first."""
-    async with AsyncExitStack() as stack:
+async def open_world(tmp_path: Path, weights: Path, engine_state: Path) -> AsyncIterator[Open]:
+    """Open a world on the data directory of the test; a second one closes the first.
 
-        async def open_(**train: Any) -> World:
-            await stack.aclose()
-            paths = {name: train.pop(name) for name in list(train) if isinstance(train[name], Path)}
-            settings = TrainConfig(**({"schedule": "manual", "threads": 1} | train))
-            return await stack.enter_async_context(world(tmp_path / "data", engine_state, settings, **paths))
+    With ``model`` the embedded engine serves that file, else a double of vLLM answers. ``base_weights`` and ``jobs``
+    are paths of the cycle. Everything else is a setting of ``[train]``.
+    """
+    data = tmp_path / "data"
+    async with AsyncExitStack() as engines, AsyncExitStack() as opened:
+
+        async def open_(model: Path | None = None, **settings: Any) -> World:
+            await opened.aclose()
+            paths = {
+                "base_weights": model or weights,
+                "weights_cache": cache_dir() / "weights",
+                "jobs": data / "jobs",
+            }
+            paths |= {name: settings.pop(name) for name in paths.keys() & settings.keys()}
+            train = TrainConfig(**({"schedule": "manual", "threads": 1} | settings))
+            registry = Registry(data / "adapters")
+            if model:
+                host: AdapterHost = EmbeddedHost(model, base_model="smollm2", state_dir=engine_state)
+            else:
+                url = await engines.enter_async_context(listening(Engine().app()))
+                named: dict[str, Any] = {"data_dir": data, "upstream": url, "train": {"base": str(weights)}}
+                host, _ = await foreign_host(load_config(named), registry.versions)
+            return await opened.enter_async_context(world(data, registry, host, train, paths))
 
         yield open_

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.learning.questions import BRIEFLY, PROMPTS
+from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.questions import QUESTIONS
 from burnish.proxy.learner.trainer import progress
 from burnish.proxy.records import Run
@@ -58,12 +59,10 @@ async def rate_answers(
 
 async def run_by_itself(world: World, ratings: int) -> Run:
     """The run that these ratings start, when it has ended."""
-    async with asyncio.timeout(60):
-        while not (runs := await world.log.runs()):
-            await asyncio.sleep(0.05)
-    assert f"{ratings} new ratings" in runs[0].reason, "it started by itself"
+    run = await world.run_when(lambda _: True, 60)
+    assert f"{ratings} new ratings" in run.reason, "it started by itself"
     assert world.learner.status()["state"] == "training"
-    return await world.ended(runs[0].id, 800)
+    return await world.ended(run.id, 800)
 
 
 async def check_verdict(world: World, run: Run, questions: Sequence[str]) -> None:
@@ -122,7 +121,9 @@ async def test_ratings_become_a_version_and_the_gate_decides_on_it(
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open_world: Open) -> None:
-    world = await open_world(schedule="auto", min_ratings=40, min_good=8, min_bad=4)
+    world = await open_world(
+        model=ensure_small_model(), schedule="auto", min_ratings=40, min_good=8, min_bad=4
+    )
     await rate_answers(world, PROMPTS[:40], brief, max_tokens=64)
     counts = await world.log.counts()
     assert counts["good"] >= 8 <= counts["bad"], "the questions must divide the answers"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -54,11 +53,10 @@ async def serves(world: World, number: int) -> bool:
 
 async def test_nothing_rated_means_nothing_to_do(open_world: Open) -> None:
     world = await open_world(schedule="auto")
-    await asyncio.sleep(0.1)
-    status = world.learner.status()
-    assert (status["state"], status["run"]) == ("idle", None)
-    assert "no rating is ready" in status["reason"]
     async with client(world) as http:
+        status = (await http.post("/burnish/resume")).json()
+        assert (status["state"], status["run"]) == ("idle", None)
+        assert "no rating is ready" in status["reason"]
         for body in ({}, {"force": True}):
             answer = await http.post("/burnish/train", json=body)
             assert answer.status_code == 409
@@ -74,7 +72,7 @@ async def test_nothing_rated_means_nothing_to_do(open_world: Open) -> None:
 
 async def test_one_sided_ratings_wait_and_say_so(open_world: Open) -> None:
     world = await open_world(schedule="auto", min_ratings=2, min_good=1, min_bad=1)
-    await world.rated(-1.0, 3)
+    await world.rated(-1.0, -1.0, -1.0)
     async with client(world) as http:
         answer = await http.post("/burnish/train", json={})
         assert answer.status_code == 409
@@ -93,14 +91,13 @@ async def test_corrections_and_preferences_alone_are_enough_to_learn_from(open_w
     dry = await world.learner.dry_run()
     assert dry["ready"] == {"new": 2, "good": 0, "bad": 0, "neutral": 2, "comments": 0, "pairs": 2}
     assert (dry["would_train"], dry["objective"]) == (True, "dpo")
-    await world.rated(-1.0, 1)
+    await world.rated(-1.0)
     assert not (await world.learner.dry_run())["would_train"], "now ratings decide, and they are one-sided"
 
 
 async def test_switched_off_is_off_even_by_hand(open_world: Open) -> None:
     world = await open_world(enabled=False)
-    await world.rated(1.0, 1)
-    await world.rated(-1.0, 1)
+    await world.rated(1.0, -1.0)
     async with client(world) as http:
         answer = await http.post("/burnish/train", json={"force": True})
     assert answer.status_code == 409
@@ -110,8 +107,7 @@ async def test_switched_off_is_off_even_by_hand(open_world: Open) -> None:
 
 async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_world: Open) -> None:
     world = await open_world(schedule="auto", learning_rate=1e-5, preset="careful")
-    await world.rated(1.0, 12)
-    await world.rated(-1.0, 8)
+    await world.rated(*[1.0] * 12, *[-1.0] * 8)
     dry = await world.learner.dry_run()
     assert (dry["would_train"], dry["by_itself"]) == (True, "waiting for 12 more ratings")
     assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0, "comments": 0, "pairs": 0}
@@ -135,23 +131,17 @@ async def test_a_run_that_fails_says_why_and_leaves_everything_as_it_was(
         min_good=2,
         min_bad=2,
         base_weights=tmp_path / "gone.gguf",
-        weights_cache=tmp_path / "weights",
     )
-    await world.rated(1.0, 2)
-    await world.rated(-1.0, 2)
-    async with asyncio.timeout(30):
-        while not (runs := await world.log.runs()):
-            await asyncio.sleep(0.1)
-    run = await world.ended(runs[0].id, 60)
+    await world.rated(1.0, 1.0, -1.0, -1.0)
+    run = await world.run_when(lambda run: run.ended_at is not None, 60)
     assert (run.status, run.version, run.ratings) == ("failed", None, 4)
     assert "gone.gguf" in run.reason
-    await asyncio.sleep(1.5)
-    status = world.learner.status()
-    assert "the last run failed, next try in" in status["reason"], "it backs off"
-    assert len(await world.log.runs()) == 1
-    assert status["ready"]["new"] == 4
     assert await serves(world, 0)
     async with client(world) as http:
+        status = (await http.post("/burnish/resume")).json()
+        assert "the last run failed, next try in" in status["reason"], "it backs off"
+        assert len(await world.log.runs()) == 1
+        assert status["ready"]["new"] == 4
         shown = (await http.get(f"/burnish/runs/{run.id}")).json()
         assert (shown["status"], shown["progress"]) == ("failed", None)
         again = await http.post("/burnish/train", json={})
@@ -167,8 +157,7 @@ async def test_a_run_that_fails_says_why_and_leaves_everything_as_it_was(
 async def test_a_disk_that_cannot_be_written_fails_the_run_only(open_world: Open, tmp_path: Path) -> None:
     (tmp_path / "occupied").write_text("a file where the folder of jobs should be")
     world = await open_world(jobs=tmp_path / "occupied")
-    await world.rated(1.0, 1)
-    await world.rated(-1.0, 1)
+    await world.rated(1.0, -1.0)
     run = await world.ended(await world.learner.train_now(), 10)
     assert run.status == "failed"
     assert "occupied" in run.reason

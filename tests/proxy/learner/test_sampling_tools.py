@@ -12,6 +12,7 @@ import pytest
 from burnish.adapters.errors import EngineError
 from burnish.adapters.gate import judge
 from burnish.adapters.hosts.base import Endpoint
+from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.proxy.learner.evidence import evidence, rated_replies
 from burnish.proxy.learner.sampling import MAX_PROMPTS, MAX_WITH_TOOLS, Prompt, prompts, sample
 from burnish.proxy.records import Completion, RatedCompletion
@@ -189,7 +190,7 @@ async def test_what_was_sampled_is_judged() -> None:
 
 async def test_the_embedded_engine_takes_tools(open_world: Open) -> None:
     """The small model's chat template does not tell it of tools, so it answers in text, and that is no broken call."""
-    world = await open_world()
+    world = await open_world(model=ensure_small_model())
     with world.swap.route.lease() as live:
         rollouts = await sample(asked(1, max_tokens=8, temperature=0), live.endpoint, live.endpoint)
     assert [rollout.policy for rollout in rollouts] == ["candidate", "incumbent"]

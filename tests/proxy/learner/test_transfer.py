@@ -12,36 +12,24 @@ from pathlib import Path
 
 import httpx
 import numpy as np
-import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.proxy.test_foreign_engine import Engine
+from tests.support import vllm_double
 from tests.support.inprocess import listening, serving
-from tests.support.lora import random_lora, write_peft
-from tests.support.vllm_double import tiny_lora
+from tests.support.lora import write_peft
+from tests.support.tiny_gguf import Shape, blank, tiny_lora
 
+LLAMA = Shape("llama")
 MODULE = "model.layers.0.self_attn.q_proj"
 
 
 @asynccontextmanager
-async def embedded(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with (
-        serving(tmp_path) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
-    ):
-        yield http
-
-
-@asynccontextmanager
-async def on_a_directory(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """Before an engine whose base is a Hugging Face directory with one linear layer of 8 x 8."""
-    weights = tmp_path / "weights"
-    weights.mkdir()
-    (weights / "config.json").write_text("{}")
-    save_file({f"{MODULE}.weight": np.zeros((8, 8), np.float32)}, weights / "model.safetensors")
+async def burnish(tmp_path: Path, base: Path) -> AsyncIterator[httpx.AsyncClient]:
+    """burnish before the double of an engine that serves these base weights."""
     async with (
         listening(Engine().app()) as upstream,
-        serving(tmp_path, upstream=upstream, engine="auto", train={"base": str(weights)}) as (url, _),
+        serving(tmp_path, upstream=upstream, engine="auto", train={"base": str(base)}) as (url, _),
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
     ):
         yield http
@@ -61,9 +49,9 @@ def same(first: Path, second: Path) -> bool:
 
 
 async def test_peft_to_gguf_and_back_and_live(tmp_path: Path) -> None:
-    trained = write_peft(tmp_path / "trained", random_lora(1))
+    trained = write_peft(tmp_path / "trained", tiny_lora(LLAMA, 1))
     (trained / "README.md").write_text("as PEFT writes it")
-    async with embedded(tmp_path) as http:
+    async with burnish(tmp_path, blank(tmp_path / "base.gguf", LLAMA)) as http:
         made = await import_(http, trained)
         assert (made.status_code, made.json()["version"], made.json()["state"]) == (201, 1, "candidate")
         assert (await export(http, 1, tmp_path / "out.gguf", "gguf")).status_code == 200
@@ -75,8 +63,12 @@ async def test_peft_to_gguf_and_back_and_live(tmp_path: Path) -> None:
 
 
 async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
-    trained = write_peft(tmp_path / "trained", tiny_lora(1, 4), target_modules=["q_proj"])
-    async with on_a_directory(tmp_path) as http:
+    trained = write_peft(tmp_path / "trained", vllm_double.tiny_lora(1, 4), target_modules=["q_proj"])
+    base = tmp_path / "base"
+    base.mkdir()
+    (base / "config.json").write_text("{}")
+    save_file({f"{MODULE}.weight": np.zeros((8, 8), np.float32)}, base / "model.safetensors")
+    async with burnish(tmp_path, base) as http:
         assert (await import_(http, trained)).status_code == 201
         assert (await export(http, 1, tmp_path / "out", "mlx")).status_code == 200
         assert (tmp_path / "out" / "adapters.safetensors").is_file()
@@ -88,16 +80,16 @@ async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Path) -> None:
-    other = write_peft(tmp_path / "other", tiny_lora(1, 4))
-    torn = write_peft(tmp_path / "torn", random_lora(2))
+    other = write_peft(tmp_path / "other", vllm_double.tiny_lora(1, 4))
+    torn = write_peft(tmp_path / "torn", tiny_lora(LLAMA, 2))
     whole = (torn / "adapter_model.safetensors").read_bytes()
     (torn / "adapter_model.safetensors").write_bytes(whole[:-9])
-    dora = write_peft(tmp_path / "dora", random_lora(3), use_dora=True)
-    nan = random_lora(4)
+    dora = write_peft(tmp_path / "dora", tiny_lora(LLAMA, 3), use_dora=True)
+    nan = tiny_lora(LLAMA, 4)
     next(iter(nan.values()))[0, 0] = np.nan
     spoilt = write_peft(tmp_path / "nan", nan)
     (tmp_path / "words.gguf").write_text("no GGUF")
-    async with embedded(tmp_path) as http:
+    async with burnish(tmp_path, blank(tmp_path / "base.gguf", LLAMA)) as http:
         for path, words in (
             (other, "is for another model"),
             (torn, "damaged"),
@@ -115,8 +107,8 @@ async def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Pat
 
 
 async def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
-    async with embedded(tmp_path) as http:
-        await import_(http, write_peft(tmp_path / "trained", random_lora(1)))
+    async with burnish(tmp_path, blank(tmp_path / "base.gguf", LLAMA)) as http:
+        await import_(http, write_peft(tmp_path / "trained", tiny_lora(LLAMA, 1)))
         assert (await export(http, 7, tmp_path / "out", "peft")).status_code == 404
         assert (await export(http, 1, tmp_path / "no" / "out", "peft")).status_code == 404
         taken = await export(http, 1, tmp_path / "trained", "peft")
@@ -124,18 +116,18 @@ async def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
         assert (await export(http, 1, tmp_path / "out", "zip")).status_code == 422
 
 
-@pytest.mark.parametrize("form", ["gguf", "peft"])
-async def test_the_commands(tmp_path: Path, form: str) -> None:
-    trained = write_peft(tmp_path / "trained", random_lora(1))
+async def test_the_commands(tmp_path: Path) -> None:
+    trained = write_peft(tmp_path / "trained", tiny_lora(LLAMA, 1))
 
     def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "burnish", "adapters", *arguments, "--url", url]
+        command = [sys.executable, "-m", "burnish", "adapters", *arguments, "--url", str(http.base_url)]
         return subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
 
-    async with serving(tmp_path) as (url, _):
+    async with burnish(tmp_path, blank(tmp_path / "base.gguf", LLAMA)) as http:
         assert "imported as v1" in await asyncio.to_thread(run, "import", "trained", "--reason", "a gift")
-        assert "written" in await asyncio.to_thread(run, "export", "v1", "out", "--as", form)
-        assert (tmp_path / "out").exists()
+        for form in ("gguf", "peft"):
+            assert "written" in await asyncio.to_thread(run, "export", "v1", f"as-{form}", "--as", form)
+            assert (tmp_path / f"as-{form}").exists()
         shown = json.loads(await asyncio.to_thread(run, "show", "1", "--json"))
         assert shown["reason"] == "a gift"
-    assert trained.is_dir()
+    assert same(trained, tmp_path / "as-peft")
