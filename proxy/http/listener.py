@@ -25,8 +25,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, HeadersTooLarge, RequestTimeout
 from burnish.proxy.http.headers import RawHeaders, by_name
-from burnish.proxy.http.response import WRITE
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd
+
+WRITE = "burnish.write"
+"""ASGI extension: writes a piece of a response body at once, without waking the application."""
 
 # Agents send cookies and tokens, seldom more than a few KiB. (A longer head in one piece may pass.)
 HEAD_LIMIT_BYTES = 64 * 1024

@@ -1,17 +1,20 @@
-"""One server: its address, its idle connections, and the queue for them."""
+"""One server: its address, its idle connections, the queue for them, and its answers as the relay reads them."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from typing import Self
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from burnish.proxy.config import is_loopback
 from burnish.proxy.errors import Unavailable, UpstreamUnreachable
-from burnish.proxy.http.connection import Connection
+from burnish.proxy.http.connection import Connection, Sink
+from burnish.proxy.http.headers import RawHeaders
 
 # llama.cpp, vLLM and uvicorn close idle connections after 5 s; a request sent into that moment would be lost.
 KEEP_ALIVE_S = 4.0
@@ -21,6 +24,48 @@ RETRY_AFTER_S = 1
 
 class ConnectFailed(UpstreamUnreachable):
     """No connection was made, so nothing was sent: trying again is safe."""
+
+
+class UpstreamCut(ConnectionError):
+    """The upstream broke off in the middle of its answer."""
+
+
+class UpstreamResponse(ABC):
+    """An answer whose head has arrived. Leaving its block ends the exchange, read to the end or not."""
+
+    __slots__ = ("headers", "status")
+
+    status: int
+    headers: RawHeaders
+
+    @abstractmethod
+    async def read(self, sink: Sink | None = None) -> bytes:
+        """Return what has come of the body, undecoded; b"" at its end. Raises UpstreamCut.
+
+        While this waits, pieces may go into the sink instead until it is full. The last piece is always returned.
+        """
+
+    @property
+    @abstractmethod
+    def finished(self) -> bool:
+        """True when the next ``read`` returns all that is left."""
+
+    async def whole(self) -> bytes:
+        """Return the rest of the body. Raises UpstreamCut."""
+        parts = []
+        while part := await self.read():
+            parts.append(part)
+        return b"".join(parts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the exchange."""
 
 
 class Origin:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import ssl
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import Body, Broken, Connection, Deadlines, Silent, Sink
 from burnish.proxy.http.headers import RawHeaders
-from burnish.proxy.http.origin import KEEP_ALIVE_S, Origin, is_proxied
-from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.http.origin import KEEP_ALIVE_S, Origin, UpstreamCut, UpstreamResponse, is_proxied
 from burnish.proxy.http.tunnel import End
 
 if TYPE_CHECKING:
@@ -53,9 +51,7 @@ class DirectResponse(UpstreamResponse):
     def finished(self) -> bool:
         return self._connection.finished
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._pool.give_back(self._origin, self._connection)
 
 

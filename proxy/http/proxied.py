@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from types import TracebackType
 
 import httpx
 
@@ -16,8 +15,7 @@ from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import Body, Sink
 from burnish.proxy.http.headers import RawHeaders
-from burnish.proxy.http.origin import ConnectFailed
-from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 
 
 class ProxiedUpstreams:
@@ -84,9 +82,7 @@ class ProxiedResponse(UpstreamResponse):
         except httpx.HTTPError as error:
             raise UpstreamCut(f"the upstream broke off: {error}") from error
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         # httpx closes with an await, and a cancelled request has no time for that.
         task = asyncio.get_running_loop().create_task(self._response.aclose())
         self._closing.add(task)

@@ -10,8 +10,8 @@ from burnish.proxy.log.tree import Step, path, step
 from burnish.proxy.records import Completion, Ended
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import Reply
+from burnish.proxy.surfaces.items import TYPE
 from burnish.proxy.surfaces.lenient import loads_storable
-from burnish.proxy.surfaces.references import TYPE
 
 FIRST_ERROR_STATUS = 400
 DEFINITION_BYTES = 256

@@ -13,7 +13,7 @@ from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.store import Reader, row_of, select
 from burnish.proxy.log.tree import loaded, path, step
 from burnish.proxy.records import Completion
-from burnish.proxy.surfaces.references import completion_named, references, resolved
+from burnish.proxy.surfaces.items import completion_named, references, resolved
 
 
 def continued(connection: sqlite3.Connection, parsed: Parsed) -> Parsed:

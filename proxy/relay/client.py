@@ -13,7 +13,8 @@ from starlette.types import Receive, Scope, Send
 from burnish.proxy.errors import BodyTooLarge, InvalidRequest, UpstreamTimeout
 from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.headers import Named, RawHeaders, first, to_client
-from burnish.proxy.http.response import WRITE, UpstreamCut, UpstreamResponse
+from burnish.proxy.http.listener import WRITE
+from burnish.proxy.http.origin import UpstreamCut, UpstreamResponse
 from burnish.proxy.records import Outcome
 from burnish.proxy.surfaces.lenient import loads_storable
 

@@ -1,14 +1,24 @@
-"""One completion while it is under way, until the log takes over."""
+"""Completions and passthroughs while they are under way, until the log takes over."""
 
 from __future__ import annotations
 
+import json
+import re
 import time
+import zlib
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
 
-from burnish.proxy.client_headers import COMPLETION_ID, INSTRUCTIONS
-from burnish.proxy.http.headers import RawHeaders, by_name, first
-from burnish.proxy.http.response import UpstreamResponse
-from burnish.proxy.records import Asked, Completion, Ended, Outcome, Served, Wire
+from starlette.types import Scope
+
+from burnish.proxy.client_headers import COMPLETION_ID, INSTRUCTIONS, SESSION_HEADERS, caller_of
+from burnish.proxy.http.headers import RawHeaders, by_name, first, named_headers
+from burnish.proxy.http.origin import UpstreamResponse
+from burnish.proxy.http.tunnel import End
+from burnish.proxy.ids import passthrough_id
+from burnish.proxy.records import Asked, Completion, Ended, Outcome, Passthrough, Served, Wire
 from burnish.proxy.relay.routing import Target
 
 # A longer reply is passed through whole, but its copy for the log ends here.
@@ -95,3 +105,145 @@ class Flight(Ending):
             self.instructions,
             Wire(self.body, tuple(self.chunks), self.content_type, self.content_encoding, self.traceparent),
         )
+
+
+# Servers name model and usage before or behind what may be megabytes of numbers.
+ENDS_BYTES = 4096
+# A compressed answer can only be read from its beginning. Longer ones are left alone: others wait while this is done.
+PACKED_BYTES, UNPACKED_BYTES = 64 * 1024, 1024 * 1024
+PACKED = ("gzip", "x-gzip", "deflate")
+GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
+PATH_CHARS, MODEL_CHARS = 512, 200
+
+# In JSON (inside a string its quotes would be escaped), and as a field of a form.
+MODEL = re.compile(
+    rb'"model"\s*:\s*("(?:[^"\\]|\\.)*")|name="?model"?\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]+)\r\n'
+)
+USAGE = re.compile(r'"usage"\s*:\s*(?=\{)')
+PROMPT_TOKENS = ("prompt_tokens", "input_tokens", "total_tokens")
+COMPLETION_TOKENS = ("completion_tokens", "output_tokens")
+
+
+class Ends:
+    """The size of a body, and its beginning and end."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._first = self._last = b""
+
+    def add(self, part: bytes) -> None:
+        self.size += len(part)
+        if len(self._first) < ENDS_BYTES:
+            self._first += part[: ENDS_BYTES - len(self._first)]
+        self._last = (self._last + part[-ENDS_BYTES:])[-ENDS_BYTES:]
+
+    def both(self) -> bytes:
+        """Return beginning and end; they may overlap."""
+        return self._first if self.size <= ENDS_BYTES else self._first + b"\n" + self._last
+
+
+class PassthroughUnderWay(Ending):
+    """One passthrough until it ends."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self._scope = scope
+        self._id, self._started_at = passthrough_id(), time.time()
+        self._encoding = ""
+        self._packed: list[bytes] = []
+        self.model: str | None = None
+        """The model that the request names, if its body was read."""
+        self.request, self._response = Ends(), Ends()
+
+    def head(self, response: UpstreamResponse) -> RawHeaders:
+        """Record the head of the answer; return the headers to add to it: none."""
+        self.status = response.status
+        self._encoding = (first(by_name(response.headers), b"content-encoding") or "").lower()
+        return []
+
+    def tee(self, chunk: bytes) -> None:
+        """Record a chunk that goes through."""
+        self.first_byte()
+        self._response.add(chunk)
+        if self._encoding and self._response.size <= PACKED_BYTES:
+            self._packed.append(chunk)
+
+    def carried(self, client: End, upstream: End, *, ended: bool) -> None:
+        """Record what went through a tunnel, and how it ended; not ``ended``: neither side sent for too long."""
+        self.request.size, self._response.size = client.received_bytes, upstream.received_bytes
+        if client.fault:
+            self.fail("cancelled", f"the client's connection broke: {client.fault}")
+        elif upstream.fault:
+            self.fail("cut", f"the upstream broke off: {upstream.fault}")
+        elif not ended:
+            self.fail("cut", "neither side sent anything for idle_timeout_s")
+        else:
+            self.outcome = "complete"
+
+    def finish(self, upstream: str) -> Passthrough:
+        """Return the record for the log."""
+        usage, headers = self._usage(), named_headers(self._scope)
+        return Passthrough(
+            id=self._id,
+            created_at=self._started_at,
+            method=self._scope["method"],
+            path=self._scope["path"][:PATH_CHARS],
+            model=(self.model or self._named() or "")[:MODEL_CHARS] or None,
+            upstream=upstream,
+            status=self.status,
+            outcome=self.outcome,
+            error=self.error,
+            caller=caller_of(headers),
+            session=first(headers, *SESSION_HEADERS),
+            request_bytes=self.request.size,
+            response_bytes=self._response.size,
+            prompt_tokens=_first_count(usage, PROMPT_TOKENS),
+            completion_tokens=_first_count(usage, COMPLETION_TOKENS),
+            first_byte_s=self.first_byte_s,
+            total_s=self.total_s,
+        )
+
+    def _named(self) -> str | None:
+        """Return the model in the query or the body."""
+        if b"model=" in self._scope["query_string"]:
+            return next(iter(parse_qs(self._scope["query_string"].decode("latin-1")).get("model", ())), None)
+        if found := MODEL.search(self.request.both()):
+            quoted, plain = found.groups()
+            try:
+                # Half characters are none that the log can hold.
+                return (
+                    str(json.loads(quoted)).encode("utf-8", "replace").decode() if quoted else plain.decode()
+                )
+            except ValueError:  # no text at all, so no name either
+                return None
+        return None
+
+    def _usage(self) -> dict[str, Any]:
+        """Return the usage that the answer states; {} if it is not found."""
+        found = self._unpacked() if self._encoding else self._response.both()
+        text = found.decode("utf-8", "replace")
+        for at in USAGE.finditer(text):
+            try:
+                usage, _ = json.JSONDecoder().raw_decode(text, at.end())
+            except (ValueError, RecursionError):
+                continue
+            return dict(usage)
+        return {}
+
+    def _unpacked(self) -> bytes:
+        """Return the beginning and the end of a compressed answer; b"" if it is too long or unreadable."""
+        if self._response.size > PACKED_BYTES or self._encoding not in PACKED:
+            return b""
+        whole = Ends()
+        with suppress(zlib.error):
+            whole.add(zlib.decompressobj(GZIP_OR_ZLIB).decompress(b"".join(self._packed), UNPACKED_BYTES))
+        return whole.both()
+
+
+def _first_count(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((usage[name] for name in names if _is_count(usage.get(name))), None)
+
+
+def _is_count(value: Any) -> bool:
+    """True for a number of tokens that the log can hold."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63

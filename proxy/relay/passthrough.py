@@ -15,12 +15,12 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.http.headers import named_headers
-from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.http.origin import UpstreamCut, UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
 from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import Client, in_time, parse, read_body, request_body, stream
+from burnish.proxy.relay.flight import PassthroughUnderWay
 from burnish.proxy.relay.outbound import Outbound, naming
-from burnish.proxy.relay.passthrough_record import PassthroughUnderWay
 from burnish.proxy.relay.routing import Upstream
 from burnish.proxy.relay.translated import UNKNOWN_PATH, WholeAnswer
 from burnish.proxy.surfaces import Surface, surface_at

@@ -18,9 +18,8 @@ from burnish.proxy.errors import BurnishError
 from burnish.proxy.feedback.commands import Answer, exchanges, find_command
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import Named, first, named_headers
-from burnish.proxy.http.origin import ConnectFailed
+from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 from burnish.proxy.http.pool import Pool
-from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
 from burnish.proxy.ids import completion_id as new_completion_id
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.records import Asked, Served

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from http import HTTPStatus
-from types import TracebackType
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -23,14 +22,12 @@ from burnish.proxy.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreac
 from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import CREDENTIALS, NAMED, RawHeaders, by_name, first
-from burnish.proxy.http.origin import ConnectFailed
-from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.outbound import QUERY_KEY, naming
+from burnish.proxy.relay.outbound import QUERY_KEY, append_members, naming
 from burnish.proxy.relay.routing import Target
-from burnish.proxy.relay.splice import append_members
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
-from burnish.proxy.surfaces.references import completion_named, references, resolved
+from burnish.proxy.surfaces.items import completion_named, references, resolved
 from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, with_history
 
 UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
@@ -196,11 +193,9 @@ class WholeAnswer(UpstreamResponse):
     def finished(self) -> bool:
         return True
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         if self._response:
-            self._response.__exit__(kind, error, trace)
+            self._response.close()
 
 
 class StreamedAnswer(UpstreamResponse):
@@ -232,10 +227,8 @@ class StreamedAnswer(UpstreamResponse):
     def finished(self) -> bool:
         return self._over and self._response.finished
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._response.__exit__(kind, error, trace)
+    def close(self) -> None:
+        self._response.close()
 
     def _next(self, data: bytes) -> Iterator[bytes]:
         reader, writer, last = self._reader, self._writer, self._response.finished

@@ -5,8 +5,7 @@ from typing import Any
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
 from burnish.proxy.surfaces.catalogue import SHOW
-from burnish.proxy.surfaces.chat import Chat
-from burnish.proxy.surfaces.completions import Completions
+from burnish.proxy.surfaces.chat import Chat, Completions
 from burnish.proxy.surfaces.gemini import Gemini
 from burnish.proxy.surfaces.messages import Messages
 from burnish.proxy.surfaces.ollama import OllamaChat, OllamaGenerate

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces.decoding import Undecodable, decode
+from burnish.proxy.surfaces.lenient import Undecodable, decode
 
 
 @dataclass(frozen=True, slots=True)

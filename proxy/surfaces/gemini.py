@@ -15,16 +15,18 @@ from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces.base import ChatRequest, Reply, decoded_reply, without_items
 from burnish.proxy.surfaces.chat import NO_USAGE
 from burnish.proxy.surfaces.gemini_contents import (
+    JSON,
+    GeminiWriter,
     Part,
     assistant,
     content_of,
+    error_of,
     member,
     parts_of,
     snake,
     tools_of,
     turns,
 )
-from burnish.proxy.surfaces.gemini_writer import JSON, GeminiWriter, error_of
 from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
 from burnish.proxy.surfaces.sse import BYTE_ORDER_MARK, JsonEvents
 from burnish.proxy.surfaces.writing import Piece

@@ -1,18 +1,22 @@
-"""Items of the Responses format → chat messages.
+"""Items of the Responses format → chat messages, and the ids of items that burnish writes.
 
 One response has several items (reasoning, messages, tool calls), but is one chat message. So consecutive items of the
 assistant become one message, from the model and from a client alike, and the log recognises a reply that comes back.
+
+By default the AI SDK sends the ids of earlier items instead of the items. Our ids hold the id of their completion, so
+the log can find the answer without further state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
-from burnish.proxy.surfaces.references import refers_to_command
+from burnish.proxy.ids import ALPHABET, LENGTH
 
 Item = dict[str, Any]
 Message = dict[str, Any]
@@ -189,3 +193,47 @@ def _called_with(item: Item) -> str:
     if isinstance(wanted, dict):
         wanted = {key: value for key, value in wanted.items() if value is not None}
     return orjson.dumps(wanted).decode()
+
+
+TYPE = "item_reference"
+COMMAND_PREFIX = "rl_"
+"""Prefix in the ids of our answers to commands, which have no completion in the log."""
+NAME = re.compile(rf"[a-z]+_(?P<ours>{COMMAND_PREFIX})?(?P<token>[{ALPHABET}]{{{LENGTH}}})_[0-9]+")
+
+
+def name_of(kind: str, token: str, number: int) -> str:
+    """Return an item's id: prefix of its kind, completion id without its prefix, position."""
+    return f"{kind}_{token}_{number}"
+
+
+def completion_named(name: str) -> str | None:
+    """Return the completion id in an item's id; None if it isn't ours or belongs to a command."""
+    found = NAME.fullmatch(name)
+    return f"cmpl_{found['token']}" if found and not found["ours"] else None
+
+
+def refers_to_command(item: Mapping[str, Any]) -> bool:
+    """Return whether an item refers to our answer to a command."""
+    found = NAME.fullmatch(str(item.get("id")))
+    return item.get("type") == TYPE and found is not None and found["ours"] is not None
+
+
+def references(message: Message) -> Iterator[str]:
+    """Return the item ids that a message refers to."""
+    items = message.get("items")
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and item.get("type") == TYPE:
+            yield str(item.get("id"))
+
+
+def resolved(messages: Sequence[Message], replies: Mapping[str | None, Message]) -> list[Message]:
+    """Replace references by the answers that they refer to. ``replies``: completion id → reply.
+
+    A message that also refers to an unknown item stays unchanged.
+    """
+    found: list[Message] = []
+    for message in messages:
+        named = dict.fromkeys(map(completion_named, references(message)))
+        known = [replies[name] for name in named if name in replies]
+        found += known if named and len(known) == len(named) else [message]
+    return found

@@ -13,8 +13,7 @@ from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces import messages_blocks
 from burnish.proxy.surfaces.base import ChatRequest, Reply, decoded_reply, model_of, wants_stream
 from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
-from burnish.proxy.surfaces.messages_stream import MessageMerger
-from burnish.proxy.surfaces.messages_writer import MessageWriter
+from burnish.proxy.surfaces.messages_stream import MessageMerger, MessageWriter
 from burnish.proxy.surfaces.sse import JsonEvents, is_streamed
 from burnish.proxy.surfaces.writing import Piece
 

@@ -1,8 +1,15 @@
-"""OpenAI's Responses: ``POST /v1/responses``."""
+"""OpenAI's Responses: ``POST /v1/responses``.
+
+A client that lets the server hold its history sends the id of the previous answer. If that is our answer to a command,
+the upstream doesn't know it. Our id holds the upstream's, so burnish needs no state.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+import base64
+import binascii
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -18,11 +25,13 @@ from burnish.proxy.surfaces.base import (
     wants_stream,
     without_items,
 )
-from burnish.proxy.surfaces.items import ReadItems, messages_of, read_items
+from burnish.proxy.surfaces.chat import NO_USAGE
+from burnish.proxy.surfaces.items import COMMAND_PREFIX, ReadItems, messages_of, read_items
 from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
-from burnish.proxy.surfaces.responses_answer import answer, answer_events, is_ours, previous_of
 from burnish.proxy.surfaces.responses_stream import streamed
+from burnish.proxy.surfaces.responses_writer import ResponseWriter, begun
 from burnish.proxy.surfaces.sse import is_streamed
+from burnish.proxy.surfaces.writing import Piece
 
 READ = frozenset({"input", "instructions", "model", "previous_response_id", "tools", "tool_choice"})
 """Members of a body that are converted."""
@@ -184,3 +193,49 @@ def _finish_reason(response: dict[str, Any], message: dict[str, Any] | None) -> 
 def _usage(usage: dict[str, Any]) -> dict[str, Any]:
     """Return the token counts, with chat's names added."""
     return usage | {chat: usage[own] for chat, own in USAGE.items() if own in usage}
+
+
+OURS = "resp_rl_"
+
+
+def our_id(completion_id: str, previous: str | None) -> str:
+    """Return the id of our answer after a response, or after none."""
+    token = base64.urlsafe_b64encode((previous or "").encode()).decode().rstrip("=")
+    return f"{OURS}{completion_id.removeprefix('cmpl_')}_{token}"
+
+
+def is_ours(response_id: str) -> bool:
+    """Return whether an id is one of ours."""
+    return response_id.startswith(OURS)
+
+
+def previous_of(our_id: str) -> str | None:
+    """Return the id of the response before our answer; None if there is none."""
+    token = our_id.removeprefix(OURS).partition("_")[2]
+    try:
+        return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode() or None
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+
+
+def answer(text: str, completion_id: str, model: str, previous: str | None) -> dict[str, Any]:
+    """Return a whole response with a text."""
+    writer = _writer(completion_id, model, previous)
+    deque(_events(writer, text), maxlen=0)
+    return writer.whole()
+
+
+def answer_events(text: str, completion_id: str, model: str, previous: str | None) -> Iterator[bytes]:
+    """Return the events of a streamed response with a text."""
+    return _events(_writer(completion_id, model, previous), text)
+
+
+def _writer(completion_id: str, model: str, previous: str | None) -> ResponseWriter:
+    head = begun(our_id(completion_id, previous), model, previous)
+    return ResponseWriter(head, completion_id.replace("_", f"_{COMMAND_PREFIX}", 1))
+
+
+def _events(writer: ResponseWriter, text: str) -> Iterator[bytes]:
+    yield from writer.begin()
+    yield from writer.take(Piece("text", text))
+    yield from writer.end("stop", NO_USAGE)

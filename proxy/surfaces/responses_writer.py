@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.proxy.surfaces.references import name_of
+from burnish.proxy.surfaces.items import name_of
 from burnish.proxy.surfaces.writing import EVENTS, Call, Piece, event
 
 Json = dict[str, Any]

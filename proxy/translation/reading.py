@@ -6,9 +6,8 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
-from burnish.proxy.surfaces.decoding import Undecodable, decode
-from burnish.proxy.surfaces.lenient import dumps, error_in, loads
-from burnish.proxy.surfaces.merging import call_of
+from burnish.proxy.surfaces.choices import call_of
+from burnish.proxy.surfaces.lenient import Undecodable, decode, dumps, error_in, loads
 from burnish.proxy.surfaces.sse import DONE, SseParser, is_streamed
 from burnish.proxy.surfaces.writing import Call, Piece
 

@@ -14,7 +14,7 @@ import pytest
 
 from burnish.proxy.errors import UpstreamUnreachable
 from burnish.proxy.http.connection import HEAD_LIMIT_BYTES
-from burnish.proxy.http.response import UpstreamCut
+from burnish.proxy.http.origin import UpstreamCut
 from tests.support.raw_server import OK, Answer, get, pool, says, server
 
 LOOPS = ("uvloop",)  # as the product runs

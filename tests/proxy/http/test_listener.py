@@ -11,9 +11,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.config import load_config
-from burnish.proxy.http.listener import HEAD_LIMIT_BYTES
+from burnish.proxy.http.listener import HEAD_LIMIT_BYTES, WRITE
 from burnish.proxy.http.listener import server as server_of
-from burnish.proxy.http.response import WRITE
 from burnish.proxy.http.tunnel import TUNNEL
 from tests.support.exchanging import Asked, Planned, Stage, read_chunk, read_head, request_bytes, stage
 from tests.support.inprocess import run, serving

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from burnish.proxy.errors import Unavailable
-from burnish.proxy.http.origin import ConnectFailed
+from burnish.proxy.http.origin import ConnectFailed, UpstreamCut
 from burnish.proxy.http.pool import Pool
-from burnish.proxy.http.response import UpstreamCut
 from tests.support.certificates import authority, server_context
 from tests.support.raw_server import OK, get, pool, says, server
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import HIGH_WATER_BYTES
-from burnish.proxy.http.origin import KEEP_ALIVE_S
-from burnish.proxy.http.response import UpstreamCut, UpstreamResponse
+from burnish.proxy.http.origin import KEEP_ALIVE_S, UpstreamCut, UpstreamResponse
 from tests.support.raw_server import OK, get, pool, says, server
 
 # -- what is well-formed -----------------------------------------------------------------------------------------------

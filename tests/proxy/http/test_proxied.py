@@ -7,9 +7,8 @@ import asyncio
 import pytest
 
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from burnish.proxy.http.origin import ConnectFailed, is_proxied
+from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, is_proxied
 from burnish.proxy.http.pool import Pool
-from burnish.proxy.http.response import UpstreamCut
 from tests.support.raw_server import OK, get, pool, says, server
 
 URL = "http://model.example:8000"

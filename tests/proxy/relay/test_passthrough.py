@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai import AsyncOpenAI
 
-from burnish.proxy.relay.passthrough_record import ENDS_BYTES, Ends
+from burnish.proxy.relay.flight import ENDS_BYTES, Ends
 from tests.proxy.observe.scrapes import scrape
 from tests.support.behind import behind
 from tests.support.upstream import reply

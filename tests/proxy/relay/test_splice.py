@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.relay.splice import append_members, splice_model
+from burnish.proxy.relay.outbound import append_members, splice_model
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

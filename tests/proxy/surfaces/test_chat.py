@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from burnish.proxy.surfaces import Chat, ChatRequest, Reply
-from burnish.proxy.surfaces.decoding import DECODED_LIMIT_BYTES, decode
+from burnish.proxy.surfaces.lenient import DECODED_LIMIT_BYTES, decode
 from tests.support.upstream import completion, events
 
 chat = Chat()

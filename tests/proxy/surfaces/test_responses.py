@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.log.tree import path, step
 from burnish.proxy.surfaces import ChatRequest, Reply, Responses
-from burnish.proxy.surfaces.responses_answer import our_id, previous_of
+from burnish.proxy.surfaces.responses import our_id, previous_of
 from tests.support.responses import call, events, message, reasoning, refusal, response, sse
 
 responses = Responses()

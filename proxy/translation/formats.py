@@ -1,0 +1,244 @@
+"""Messages, Ollama's formats and Gemini → chat completions; and the translations of all formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import orjson
+
+from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.surfaces import ChatRequest, Gemini, Surface, gemini_contents, ollama_writer
+from burnish.proxy.surfaces.gemini_contents import GeminiWriter, member, schema_of
+from burnish.proxy.surfaces.lenient import as_text, error_in, loads
+from burnish.proxy.surfaces.messages import error_of
+from burnish.proxy.surfaces.messages_stream import MessageWriter
+from burnish.proxy.surfaces.ollama_writer import OllamaWriter
+from burnish.proxy.surfaces.writing import Writer
+from burnish.proxy.translation import responses
+from burnish.proxy.translation.asking import Json, ask, json_schema
+
+CHAT_PATH = "/v1/chat/completions"
+NOT_CHAT = ("raw", "suffix", "template", "context")
+"""Members of ``/api/generate`` that bypass the model's chat template."""
+NO_TIME = (0, "0", "0s", "0m")
+"""``keep_alive`` values that unload a model."""
+MODES = {"ANY": "required", "NONE": "none"}
+"""Gemini's function calling mode → chat's ``tool_choice``; others are up to the model."""
+SOUNDS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
+"""Audio subtype → chat's format, if they differ."""
+
+
+class Translation(NamedTuple):
+    """Translation of one format to chat and back."""
+
+    as_chat: Callable[[Json, ChatRequest], Json]
+    """Takes a body and the request read from it. Raises InvalidRequest if chat can't express it."""
+    writer: Callable[[Surface, Json, str, str], Writer]
+    """Takes the surface of the path, the body, the completion id and the model."""
+    error: Callable[[int, bytes], bytes]
+    """Translates an error: takes status and body."""
+    idle: Callable[[Json, ChatRequest], Json] | None = None
+    """Answers requests without a question, if the format has any."""
+
+
+def with_history(request: ChatRequest, history: list[Json]) -> ChatRequest:
+    """Return a request with the history that it only referred to."""
+    first = 1 if request.params.get("instructions") is True else 0
+    messages = request.messages
+    return replace(request, messages=[*messages[:first], *history, *messages[first:]], previous=None)
+
+
+def _translated_error(written: Callable[[int, str], Json]) -> Callable[[int, bytes], bytes]:
+    """Return a function that translates a chat error into another format."""
+
+    def translated(status: int, body: bytes) -> bytes:
+        try:
+            parsed = loads(body)
+        except ValueError:
+            parsed = None
+        words = error_in(parsed) if isinstance(parsed, dict) else None
+        words = words or as_text(body) or f"the upstream answered with {status}"
+        return orjson.dumps(written(status, words))
+
+    return translated
+
+
+def _of_ollama(members: Callable[[Json], Json]) -> Translation:
+    return Translation(
+        _ollama_as_chat,
+        lambda surface, body, name, model: OllamaWriter(model, members),
+        _translated_error(lambda status, words: ollama_writer.error_of(words)),
+        lambda body, request: _ollama_loaded(body, request, members),
+    )
+
+
+def _messages_as_chat(body: Json, request: ChatRequest) -> Json:
+    """Return the chat request of Messages.
+
+    Left out: tools that Anthropic's servers run, thinking budgets, cache settings, metadata.
+    """
+    tools = request.params.get("tools")
+    given = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    return ask(
+        request.messages,
+        request.params,
+        stream=request.stream,
+        tools=[tool for tool in given if tool.get("type") == "function"],
+        max_tokens=body.get("max_tokens"),
+        response_format=_messages_format(body),
+    )
+
+
+def _messages_format(body: Json) -> Json | None:
+    """Return the ``response_format``, if any."""
+    wanted: Any = body.get("output_config")
+    wanted = wanted.get("format") if isinstance(wanted, dict) else body.get("output_format")
+    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+        return None
+    return json_schema(wanted.get("schema"), strict=True)
+
+
+# -- Ollama's formats --------------------------------------------------------------------------------------------------
+
+
+def _ollama_as_chat(body: Json, request: ChatRequest) -> Json:
+    """Return the chat request. Raises InvalidRequest if chat can't express it.
+
+    Left out: ``keep_alive``, options of the runner (``num_ctx``), whether to think.
+    """
+    for name in NOT_CHAT:
+        if body.get(name):
+            raise InvalidRequest(
+                f"{name} needs an upstream that speaks Ollama's format: this one only speaks chat completions; "
+                "send only prompt and system",
+                param=name,
+            )
+    given, params = body.get("options"), request.params
+    options = given if isinstance(given, dict) else {}
+    tools, limit, effort = params.get("tools"), params.get("max_tokens"), body.get("think")
+    return ask(
+        request.messages,
+        params,
+        stream=request.stream,
+        tools=[
+            {"type": "function", "function": tool["function"]}
+            for tool in (tools if isinstance(tools, list) else ())
+            if isinstance(tool, dict) and isinstance(tool.get("function"), dict)
+        ],
+        # Below one means no limit.
+        max_tokens=limit if isinstance(limit, int) and limit > 0 else None,
+        repetition_penalty=options.get("repeat_penalty"),
+        reasoning_effort=effort if isinstance(effort, str) else None,
+        response_format=_ollama_format(body),
+    )
+
+
+def _ollama_loaded(body: Json, request: ChatRequest, members_of: Callable[[Json], Json]) -> Json:
+    """Answer a request that only loads or unloads a model, which the upstream does by itself."""
+    reason = "unload" if body.get("keep_alive") in NO_TIME else "load"
+    done = {"done": True, "done_reason": reason}
+    return {"model": request.model, "created_at": ollama_writer.now(), **members_of({"content": ""}), **done}
+
+
+def _ollama_format(body: Json) -> Json | None:
+    """Return the ``response_format``, if any."""
+    wanted = body.get("format")
+    if wanted == "json":
+        return {"type": "json_object"}
+    return json_schema(wanted) if isinstance(wanted, dict) and wanted else None
+
+
+# -- Gemini ------------------------------------------------------------------------------------------------------------
+
+
+def _gemini_as_chat(body: Json, request: ChatRequest) -> Json:
+    """Return the chat request. Raises InvalidRequest if chat can't express it.
+
+    Left out: tools that Google's servers run, thinking budgets, safety settings, labels.
+    """
+    params = request.params
+    top_k = params.get("top_k")
+    if member(body, "cachedContent"):
+        raise InvalidRequest(
+            "cachedContent needs an upstream that speaks Gemini: this one only speaks chat completions",
+            param="cachedContent",
+        )
+    if params.get("n") not in (None, 1):
+        raise InvalidRequest(
+            "candidateCount must be 1 if the upstream only speaks chat completions",
+            param="generationConfig.candidateCount",
+        )
+    return ask(
+        [_gemini_message(message) for message in request.messages],
+        params,
+        stream=request.stream,
+        max_tokens=params.get("max_tokens"),
+        # Google's clients send 40.0, which some engines refuse.
+        top_k=int(top_k) if isinstance(top_k, float) and top_k.is_integer() else top_k,
+        response_format=_gemini_format(member(body, "generationConfig")),
+        **_tools(member(member(body, "toolConfig"), "functionCallingConfig"), params.get("tools", [])),
+    )
+
+
+def _gemini_writer(surface: Surface, completion_id: str, model: str) -> GeminiWriter:
+    events = not isinstance(surface, Gemini) or surface.sse
+    return GeminiWriter(completion_id, model, events=events)
+
+
+def _tools(config: Any, tools: list[Json]) -> Json:
+    """Return the allowed functions and the tool choice."""
+    allowed, mode = member(config, "allowedFunctionNames"), member(config, "mode")
+    if isinstance(allowed, list) and allowed:
+        tools = [tool for tool in tools if tool["function"].get("name") in allowed]
+    return {"tools": tools, "tool_choice": MODES.get(mode) if isinstance(mode, str) else None}
+
+
+def _gemini_format(config: Any) -> Json | None:
+    """Return the ``response_format``, if any."""
+    if member(config, "responseMimeType") != "application/json":
+        return None
+    schema = member(config, "responseJsonSchema") or schema_of(member(config, "responseSchema"))
+    return json_schema(schema) if isinstance(schema, dict) and schema else {"type": "json_object"}
+
+
+def _gemini_message(message: Json) -> Json:
+    """Convert the files and audio in a message to chat's."""
+    content = message.get("content")
+    return {**message, "content": list(map(_gemini_part, content))} if isinstance(content, list) else message
+
+
+def _gemini_part(part: Json) -> Json:
+    blob = part.get("inlineData")
+    if part["type"] != "inlineData" or not isinstance(blob, dict):
+        return part
+    kind, data = str(member(blob, "mimeType")), blob.get("data")
+    family, _, name = kind.partition("/")
+    if family == "audio":
+        return {"type": "input_audio", "input_audio": {"data": data, "format": SOUNDS.get(name, name)}}
+    named = str(member(blob, "displayName") or f"document.{name}")
+    return {"type": "file", "file": {"filename": named, "file_data": f"data:{kind};base64,{data}"}}
+
+
+TRANSLATIONS = {
+    "messages": Translation(
+        _messages_as_chat,
+        lambda surface, body, name, model: MessageWriter(name, model),
+        _translated_error(error_of),
+    ),
+    # Its errors are chat's.
+    "responses": Translation(
+        responses.as_chat,
+        lambda surface, body, name, model: responses.writer(body, name, model),
+        lambda status, body: body,
+    ),
+    "ollama_chat": _of_ollama(ollama_writer.as_message),
+    "ollama_generate": _of_ollama(ollama_writer.as_response),
+    "gemini": Translation(
+        _gemini_as_chat,
+        lambda surface, body, name, model: _gemini_writer(surface, name, model),
+        _translated_error(gemini_contents.error_of),
+    ),
+}
+"""By the name of the client's surface."""
