@@ -1,4 +1,4 @@
-"""Which event loops tests run on (asyncio's, or what their module says in ``LOOPS``), and weights for doubles."""
+"""Tests run on uvloop, as the product does; and weights for doubles."""
 
 from __future__ import annotations
 
@@ -9,19 +9,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
-FACTORIES: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {
-    "asyncio": asyncio.new_event_loop,
-    "uvloop": uvloop.new_event_loop,
-}
 
-
-def pytest_asyncio_loop_factories(
-    config: pytest.Config, item: pytest.Item
-) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Transports differ between loops, above all under TLS, and the product runs on uvloop."""
-    module = item.getparent(pytest.Module)
-    loops = getattr(module.obj, "LOOPS", ("asyncio",)) if module else ("asyncio",)
-    return {name: FACTORIES[name] for name in loops}
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

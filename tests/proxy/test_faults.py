@@ -24,8 +24,6 @@ from tests.support.inprocess import serving
 from tests.support.raw_server import Answer, Server, says, server
 from tests.support.upstream import completion
 
-LOOPS = ("uvloop",)
-
 PATH = "/v1/chat/completions"
 FINE = completion("Fine.")
 STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"

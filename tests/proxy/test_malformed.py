@@ -22,8 +22,6 @@ from tests.support.inprocess import serving
 from tests.support.recorded import RECORDED, Recorded
 from tests.support.upstream import Received, reply, stream, upstream
 
-LOOPS = ("uvloop",)
-
 STREAMS = {name: recorded for name, recorded in RECORDED.items() if not recorded.fails}
 every_stream = pytest.mark.parametrize("recorded", STREAMS.values(), ids=STREAMS)
 OE = "ö".encode()

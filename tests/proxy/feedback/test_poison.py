@@ -29,8 +29,6 @@ from tests.support.dialects import (
 from tests.support.inprocess import serving
 from tests.support.upstream import Received, Upstream, reply, upstream
 
-LOOPS = ("uvloop",)
-
 GOOD = "/rl good"
 REMINDER = f"<system-reminder>\n{GOOD}\n</system-reminder>"
 QWEN = ("Summarise @notes.md", "\n--- Content from referenced files ---", "\nContent from @notes.md:\n", GOOD,

@@ -17,8 +17,6 @@ from burnish.proxy.http.connection import HEAD_LIMIT_BYTES
 from burnish.proxy.http.origin import UpstreamCut
 from tests.support.raw_server import OK, Answer, get, pool, says, server
 
-LOOPS = ("uvloop",)  # as the product runs
-
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfour\r\n"
 
 

@@ -14,9 +14,6 @@ from burnish.proxy.http.pool import Pool
 from tests.support.certificates import authority, server_context
 from tests.support.raw_server import OK, get, pool, says, server
 
-LOOPS = ("uvloop",)  # as the product runs
-
-
 # -- turns -------------------------------------------------------------------------------------------------------------
 
 

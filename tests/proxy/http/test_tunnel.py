@@ -24,8 +24,6 @@ from websockets.typing import Subprotocol
 from tests.support.certificates import authority, server_context
 from tests.support.inprocess import serving
 
-LOOPS = ("uvloop",)  # as the product runs
-
 PATH = "/v1/realtime?model=gpt-realtime"
 HANDSHAKE = (
     b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n"

@@ -20,7 +20,6 @@ from tests.support.behind import behind, logged
 from tests.support.recorded import RECORDED, Recorded
 from tests.support.upstream import stream
 
-LOOPS = ("uvloop",)
 # Google's client inherits from a class of aiohttp which does not like that.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 

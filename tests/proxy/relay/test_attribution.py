@@ -16,8 +16,6 @@ from tests.support.inprocess import serving
 from tests.support.sessions import WIRES, Answer, Entry, Made, Model, Result, Said, Wire, ask
 from tests.support.upstream import upstream
 
-LOOPS = ("uvloop",)  # as the product runs
-
 SYSTEM = "You are a careful agent."
 SUB_AGENT = "You are a file search specialist for Claude Code, which finds things."
 TITLE = "You are a title generator. You output ONLY a thread title. Nothing else."

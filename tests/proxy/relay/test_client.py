@@ -9,8 +9,6 @@ from starlette.types import Message
 
 from burnish.proxy.relay.client import Client
 
-LOOPS = ("uvloop",)  # as the product runs
-
 
 @pytest.mark.parametrize("leaves", [True, False])
 async def test_a_receive_that_waits_again_and_again_is_run_to_its_end(leaves: bool) -> None:

@@ -14,8 +14,6 @@ import pytest
 
 from tests.support.inprocess import serving
 
-LOOPS = ("uvloop",)
-
 CASES = 50
 MEDIAN_S = 0.1
 WORST_S = 2.0

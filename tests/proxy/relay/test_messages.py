@@ -21,8 +21,6 @@ from tests.support.behind import logged, ratings
 from tests.support.inprocess import serving
 from tests.support.upstream import Received, Upstream, reply, stream, upstream
 
-LOOPS = ("uvloop",)  # as the product runs
-
 ASK = {"model": "mock", "max_tokens": 50}
 TOOLS = [{"name": "look", "description": "Looks.", "input_schema": {"type": "object", "properties": {}}}]
 REMINDER = "<system-reminder>\nToday is Monday.\n</system-reminder>"
