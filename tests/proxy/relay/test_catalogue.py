@@ -15,7 +15,7 @@ import openai
 import pytest
 from google.genai import errors
 
-from tests.support.chat_only import World, world
+from tests.support.sdks import World, world
 from tests.support.upstream import Script, reply
 
 # Google's client inherits from a class of aiohttp which does not like that.

@@ -1,4 +1,4 @@
-"""Responses through the whole of burnish, asked with OpenAI's own client; the server's side is scripted."""
+"""What only Responses has: conversations that the server keeps, and answers in several parts."""
 
 from __future__ import annotations
 
@@ -127,44 +127,6 @@ async def test_the_log_has_what_the_client_got(tmp_path: Path, streamed: bool) -
 
 
 @both
-async def test_a_stateless_conversation_with_tools_is_one_and_a_rating_means_its_last_answer(
-    tmp_path: Path, streamed: bool
-) -> None:
-    said = [
-        [reasoning("Adding."), call("add", '{"a": 1}'), call("add", '{"a": 2}', "call_2")],
-        [message("3 and 4.")],
-        [message("You're welcome.")],
-    ]
-    async with world(tmp_path, *said) as here:
-        history: list[Any] = [{"role": "user", "content": "Add to 1 and 2."}]
-        for more in (
-            [
-                {"type": "function_call_output", "call_id": "call_1", "output": "3"},
-                {"type": "function_call_output", "call_id": "call_2", "output": "4"},
-            ],
-            [{"role": "user", "content": "/rl good"}],
-            [{"role": "user", "content": "Thanks."}],
-            [],
-        ):
-            got = await ask(here.client, streamed, input=history, store=False, tools=[ADD])
-            history += [item.to_dict() for item in got.output] + more
-        logged = await here.log()
-        assert await here.ratings() == [(logged[1]["id"], 1.0)]
-        assert len({each["conversation_id"] for each in logged}) == 1
-    assert "burnish: rated good" in str(history)
-    assert [each["role"] for each in logged[2]["messages"]] == [
-        "user",
-        "assistant",
-        "tool",
-        "tool",
-        "assistant",
-        "user",
-    ]
-    assert "/rl" not in str(here.received())
-    assert here.received()[-1]["input"] == [each for each in history[:-1] if "rl" not in str(each)]
-
-
-@both
 async def test_a_conversation_that_the_server_holds_is_one_and_a_rating_means_its_last_answer(
     tmp_path: Path, streamed: bool
 ) -> None:
@@ -230,18 +192,6 @@ async def test_a_response_that_nobody_knows_is_the_upstreams_to_refuse(tmp_path:
         assert contents(logged["messages"]) == ["Hi"]
 
 
-async def test_errors_are_the_clients_exceptions(tmp_path: Path) -> None:
-    async with world(tmp_path) as here:
-        with pytest.raises(openai.BadRequestError, match="input must be a string or a list"):
-            await here.client.responses.create(model="m", input=5)  # type: ignore[arg-type]
-    async with (
-        serving(tmp_path / "b", upstream="http://127.0.0.1:9") as (url, _),
-        openai.AsyncOpenAI(base_url=url + "/v1", api_key="x", max_retries=0) as client,
-    ):
-        with pytest.raises(openai.InternalServerError, match="Is it running"):
-            await client.responses.create(model="m", input="Hi")
-
-
 async def test_what_is_kept_can_be_asked_for_and_deleted(tmp_path: Path) -> None:
     async with (
         upstream(reply(orjson.dumps(response(message("Kept."))))) as server,
@@ -256,38 +206,3 @@ async def test_what_is_kept_can_be_asked_for_and_deleted(tmp_path: Path) -> None
         ("GET", "/v1/responses/resp_1"),
         ("DELETE", "/v1/responses/resp_1"),
     ]
-
-
-async def test_instructions_stand_in_the_instructions(tmp_path: Path) -> None:
-    async with world(tmp_path, *([message(text)] for text in ("Hello there.", "Hi."))) as here:
-        first = await here.client.responses.create(model="m", input="Hi", instructions="Greet.")
-        await here.http.post(
-            "/v1/feedback", json={"response_id": first.id, "rating": "bad", "comment": "Be brief."}
-        )
-    assert here.received()[0]["instructions"] == "Greet."
-    async with world(tmp_path, [message("Hi.")], instructions=True) as here:
-        await here.client.responses.create(model="m", input="Hi", instructions="Greet.")
-    assert here.received()[0]["instructions"].startswith("Greet.\n\n")
-    assert "Be brief." in here.received()[0]["instructions"]
-
-
-async def test_the_embedded_engine_answers(tmp_path: Path) -> None:
-    async with (
-        serving(tmp_path) as (url, _),
-        openai.AsyncOpenAI(base_url=url + "/v1", api_key="x", max_retries=0) as client,
-        httpx.AsyncClient(base_url=url) as http,
-    ):
-        got = await client.responses.create(model="default", input="Say hello.", instructions="Be brief.")
-        story = client.responses.stream(
-            model="default", input="Tell me a story.", max_output_tokens=4, previous_response_id=got.id
-        )
-        async with story as events:  # whose final response is that of a complete answer only
-            told = [event async for event in events][-1].response
-        completed = await client.completions.create(model="default", prompt="Once upon", max_tokens=4)
-        listed = (await http.get("/burnish/completions")).json()["data"]
-    texts = [completed.choices[0].text, told.output_text, got.output_text]
-    assert [each["reply"]["content"] for each in listed] == texts
-    assert told.incomplete_details.reason == "max_output_tokens"
-    assert [each["finish_reason"] for each in listed] == ["length", "length", "stop"]
-    assert listed[1]["conversation_id"] == listed[2]["conversation_id"]
-    assert {each["adapter_version"] for each in listed} == {0}

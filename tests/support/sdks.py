@@ -1,0 +1,466 @@
+"""The official client of each format but chat, before burnish and an upstream that speaks the format, or only chat.
+
+An answer is written as a message of chat, and said in whichever format the upstream is asked in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import ollama
+import openai
+import orjson
+from google import genai
+from google.genai import errors, types
+
+from tests.support import anthropic_wire, responses
+from tests.support.inprocess import serving
+from tests.support.upstream import Received, Script, Upstream, reply, stream, upstream
+
+Json = dict[str, Any]
+
+CHAT = "/v1/chat/completions"
+USAGE = {"prompt_tokens": 17, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 10}}
+Written = tuple[bytes, list[bytes]]
+"""An answer at once, and as the parts of a stream."""
+
+
+class Failed(Exception):
+    """A streamed response failed, which OpenAI's client reports in an event."""
+
+    status_code = 500
+
+
+@dataclass(frozen=True)
+class Format:
+    """What differs between the formats' clients."""
+
+    surface: str
+    path: str
+    refused: type[Exception]
+    status: Callable[[Any], int]
+    """Of such an error."""
+    finished: tuple[str, str]
+    """Finish reasons of an answer that calls tools, and of one that is too long."""
+    write: Callable[[Json, str], Written]
+    """A message and its finish reason in this format."""
+    content_type: str = "text/event-stream"
+    """Of a stream."""
+
+
+def pieces(text: str | None) -> list[str]:
+    return [text[start : start + 5] for start in range(0, len(text), 5)] if text else []
+
+
+def calls_of(message: Json) -> list[tuple[str, Json, str]]:
+    """Name, arguments and ID of each call."""
+    calls = [(call["function"], call["id"]) for call in message.get("tool_calls", ())]
+    return [(function["name"], orjson.loads(function["arguments"]), call_id) for function, call_id in calls]
+
+
+def write_messages(said: Json, why: str) -> Written:
+    blocks = [anthropic_wire.thinking(said["reasoning_content"])] if "reasoning_content" in said else []
+    blocks += [anthropic_wire.text(said["content"])] if "content" in said else []
+    blocks += [anthropic_wire.tool_use(*call) for call in calls_of(said)]
+    stop = {"tool_calls": "tool_use", "length": "max_tokens"}.get(why, "end_turn")
+    return (
+        anthropic_wire.message(*blocks, stop_reason=stop),
+        anthropic_wire.message_events(*blocks, stop_reason=stop),
+    )
+
+
+def write_responses(said: Json, why: str) -> Written:
+    items = [responses.reasoning(said["reasoning_content"])] if "reasoning_content" in said else []
+    items += [responses.message(said["content"])] if "content" in said else []
+    items += [
+        responses.call(call["function"]["name"], call["function"]["arguments"], call["id"])
+        for call in said.get("tool_calls", ())
+    ]
+    usage = {
+        "input_tokens": 17,
+        "input_tokens_details": {"cached_tokens": 10},
+        "output_tokens": 7,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 24,
+    }
+    cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    made = responses.response(*items, usage=usage, **(cut if why == "length" else {}))
+    return orjson.dumps(made), responses.events(made, 5)
+
+
+def write_ollama(said: Json, why: str) -> Written:
+    head = {"model": "theirs", "created_at": "2026-01-01T00:00:00Z"}
+    reason = "length" if why == "length" else "stop"
+    end = {"done": True, "done_reason": reason, "prompt_eval_count": 17, "eval_count": 7}
+    calls = [{"function": {"name": name, "arguments": given}} for name, given, _ in calls_of(said)]
+
+    def line(done: Json, content: str | None = "", **more: Any) -> bytes:
+        return orjson.dumps(
+            {
+                **head,
+                "message": {"role": "assistant", "content": content or "", **more},
+                "done": False,
+                **done,
+            }
+        )
+
+    more: Json = {"tool_calls": calls} if calls else {}
+    thought = said.get("reasoning_content")
+    whole = line(end, said.get("content"), **({"thinking": thought} if thought else {}), **more)
+    lines = [line({}, thinking=piece) for piece in pieces(thought)]
+    lines += [line({}, piece) for piece in pieces(said.get("content"))]
+    lines += [line({}, **more)] if calls else []
+    return whole, [each + b"\n" for each in (*lines, line(end))]
+
+
+def write_google(said: Json, why: str) -> Written:
+    usage = {"promptTokenCount": 17, "candidatesTokenCount": 7, "cachedContentTokenCount": 10}
+    reason = "MAX_TOKENS" if why == "length" else "STOP"
+
+    def answer(parts: list[Json], finish: str | None = None) -> bytes:
+        candidate = {"content": {"role": "model", "parts": parts}, "index": 0, "finishReason": finish}
+        return orjson.dumps(
+            {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "theirs", "responseId": "r1"}
+        )
+
+    def thoughts(text: str) -> Json:
+        return {"text": text, "thought": True}
+
+    thought, text = said.get("reasoning_content"), said.get("content")
+    calls = [
+        {"functionCall": {"id": call_id, "name": name, "args": given}, "thoughtSignature": "c2ln"}
+        for name, given, call_id in calls_of(said)
+    ]
+    whole = [*([thoughts(thought)] if thought else []), *([{"text": text}] if text else []), *calls]
+    spoken = [
+        *([thoughts(piece)] for piece in pieces(thought)),
+        *([{"text": piece}] for piece in pieces(text)),
+    ]
+    *parts, last = [*spoken, *([calls] if calls else [])]
+    events = [*map(answer, parts), answer(last, reason)]
+    return answer(whole, reason), [b"data: " + event + b"\r\n\r\n" for event in events]
+
+
+def status_code(error: Any) -> int:
+    return int(error.status_code)
+
+
+GEMINI = "/v1beta/models/mock:"
+FORMATS = {
+    "messages": Format(
+        "messages",
+        "/v1/messages",
+        anthropic.APIStatusError,
+        status_code,
+        ("tool_use", "max_tokens"),
+        write_messages,
+    ),
+    "responses": Format(
+        "responses",
+        "/v1/responses",
+        openai.APIStatusError,
+        status_code,
+        ("completed", "max_output_tokens"),
+        write_responses,
+    ),
+    "ollama": Format(
+        "ollama_chat",
+        "/api/chat",
+        ollama.ResponseError,
+        status_code,
+        ("stop", "length"),
+        write_ollama,
+        "application/x-ndjson",
+    ),
+    "google": Format(
+        "gemini",
+        GEMINI + "generateContent",
+        errors.APIError,
+        lambda error: int(error.code),
+        ("STOP", "MAX_TOKENS"),
+        write_google,
+    ),
+}
+
+
+@dataclass
+class Answer:
+    """An answer as a client sees it."""
+
+    raw: Any
+    """The client's object; of a stream that doesn't assemble one, the last part."""
+    text: str
+    thoughts: str
+    calls: list[tuple[str, Any]]
+    finished: str
+    counts: tuple[int, int]
+    entries: list[Any] = field(default_factory=list)
+    """What the client keeps of it in its history."""
+
+
+def called(name: str, arguments: Any, call_id: str) -> Json:
+    function = {"name": name, "arguments": orjson.dumps(arguments).decode()}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def user(content: Any) -> Json:
+    return {"role": "user", "content": content}
+
+
+# What tests ask for and let the upstream say
+
+TOOL = {"type": "object", "properties": {"city": {"type": "string"}}}
+LOOK = {"name": "look", "description": "Looks.", "parameters": TOOL}
+TOOLS: dict[str, Any] = {
+    "messages": {"tools": [{"name": "look", "description": "Looks.", "input_schema": TOOL}]},
+    "responses": {"tools": [{"type": "function", **LOOK, "strict": False}]},
+    "ollama": {"tools": [{"type": "function", "function": LOOK}]},
+    "google": {
+        "config": {"tools": [{"function_declarations": [{"name": "look", "parameters_json_schema": TOOL}]}]}
+    },
+}
+FULL: Json = {
+    "reasoning_content": "They want rain.",
+    "content": "Let me look – 😀.",
+    "tool_calls": [called("look", {"city": "Köln"}, "call_a"), called("look", {"city": "Bonn"}, "call_b")],
+}
+WEATHER = [user("Weather?")]
+RAIN_IS: Json = {"content": "Rain is"}
+OUT_OF_MEMORY = b'data: {"error":{"message":"out of memory"}}\n\n'
+"""An event of a chat stream."""
+
+
+def whole(message: Json, finish_reason: str) -> bytes:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish_reason}
+    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "theirs"}
+    return orjson.dumps(head | {"choices": [choice], "usage": USAGE})
+
+
+def streamed(message: Json, finish_reason: str) -> list[bytes]:
+    """The same as a stream."""
+    deltas: list[Json] = [{"role": "assistant", "content": ""}]
+    for name in ("reasoning_content", "content"):
+        deltas += [{name: piece} for piece in pieces(message.get(name))]
+    for index, call in enumerate(message.get("tool_calls", ())):
+        function = call["function"]
+        deltas.append({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
+        for piece in pieces(function["arguments"]):
+            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    chunks = [chunk([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
+    chunks.append(chunk([{"index": 0, "delta": {}, "finish_reason": finish_reason}]))
+    return [*chunks, chunk([], usage=USAGE), b"data: [DONE]\n\n"]
+
+
+def chunk(choices: list[Json], **more: Any) -> bytes:
+    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "theirs"}
+    return b"data: " + orjson.dumps(head | {"choices": choices} | more) + b"\n\n"
+
+
+def spoken_at(target: str) -> Format | None:
+    """The format of a path, whichever model is in it; None: chat, or no format."""
+    path = target.partition("?")[0]
+    if path.endswith((":generateContent", ":streamGenerateContent")):
+        return FORMATS["google"]
+    return next((form for form in FORMATS.values() if form.path == path), None)
+
+
+@dataclass
+class World:
+    """The upstream's answers, one after the other, and the clients, each made when it is first used."""
+
+    upstream: Upstream
+    http: httpx.AsyncClient
+    url: str
+    clients: AsyncExitStack
+    says: list[Json | Script] = field(default_factory=list)
+    unknown: Script = field(default_factory=lambda: reply(b'{"detail":"Not Found"}', status="404 Not Found"))
+    """Answers on the paths that it does not have."""
+    models: list[Json] = field(default_factory=list)
+    """Its list of models."""
+    native: bool = False
+    """Whether it speaks every format, and not only chat."""
+
+    @cached_property
+    def anthropic(self) -> anthropic.AsyncAnthropic:
+        return self._opened(anthropic.AsyncAnthropic(base_url=self.url, api_key="sk-caller", max_retries=0))
+
+    @cached_property
+    def openai(self) -> openai.AsyncOpenAI:
+        return self._opened(openai.AsyncOpenAI(base_url=f"{self.url}/v1", api_key="sk-caller", max_retries=0))
+
+    @cached_property
+    def ollama(self) -> ollama.AsyncClient:
+        return self._opened(ollama.AsyncClient(host=self.url, trust_env=False))
+
+    @cached_property
+    def google(self) -> Any:
+        options = types.HttpOptions(base_url=self.url, api_version="v1beta")
+        return self._opened(genai.Client(api_key="sk-caller", http_options=options).aio)
+
+    def _opened(self, client: Any) -> Any:
+        self.clients.push_async_exit(client)
+        return client
+
+    async def answer(self, request: Received, writer: asyncio.StreamWriter) -> None:
+        if self.models and request.target == "/v1/models":
+            await reply(orjson.dumps({"object": "list", "data": self.models}))(request, writer)
+        elif not self._known(request):
+            await self.unknown(request, writer)
+        elif request.body == b"[]":
+            await reply(b'{"detail":"messages: Field required"}', status="422 Unprocessable")(request, writer)
+        else:
+            message = self.says.pop(0)
+            script = message if not isinstance(message, dict) else self._script(dict(message), request)
+            await script(request, writer)
+
+    def _known(self, request: Received) -> bool:
+        return request.target == CHAT or (self.native and spoken_at(request.target) is not None)
+
+    @staticmethod
+    def _script(message: Json, request: Received) -> Script:
+        why = message.pop("finish_reason", "tool_calls" if message.get("tool_calls") else "stop")
+        form = spoken_at(request.target)
+        once, parts = form.write(message, why) if form else (whole(message, why), streamed(message, why))
+        if request.json().get("stream") or "streamGenerateContent" in request.target:
+            return stream(parts, content_type=form.content_type if form else "text/event-stream")
+        return reply(once)
+
+    async def ask(self, name: str, history: Any, stream: bool = False, **more: Any) -> Answer:
+        """Ask by a format's client. ``history``: messages with texts only, or in the client's own form."""
+        return await getattr(self, f"_{name}")(history, stream, more)
+
+    async def _messages(self, history: list[Any], stream: bool, more: Json) -> Answer:
+        asked: Any = {"model": "mock", "max_tokens": 50, "messages": history} | more
+        if stream:
+            async with self.anthropic.messages.stream(**asked) as events:
+                got = await events.get_final_message()
+        else:
+            got = await self.anthropic.messages.create(**asked)
+        blocks: list[Any] = list(got.content)
+        return Answer(
+            got,
+            "".join(block.text for block in blocks if block.type == "text"),
+            "".join(block.thinking for block in blocks if block.type == "thinking"),
+            [(block.name, block.input) for block in blocks if block.type == "tool_use"],
+            str(got.stop_reason),
+            (
+                got.usage.input_tokens
+                + (got.usage.cache_read_input_tokens or 0)
+                + (got.usage.cache_creation_input_tokens or 0),
+                got.usage.output_tokens,
+            ),
+            [{"role": "assistant", "content": [block.to_dict() for block in blocks]}],
+        )
+
+    async def _responses(self, history: Any, stream: bool, more: Json) -> Answer:
+        asked: Any = {"model": "mock", "input": history} | more
+        if stream:
+            async with self.openai.responses.stream(**asked) as events:
+                async for event in events:
+                    if event.type == "response.failed":
+                        raise Failed(event.response.error.message if event.response.error else "")
+                    if event.type == "response.incomplete":
+                        break
+                got: Any = (
+                    event.response
+                    if event.type == "response.incomplete"
+                    else await events.get_final_response()
+                )
+        else:
+            got = await self.openai.responses.create(**asked)
+        items: list[Any] = list(got.output)
+        calls = [(item.name, orjson.loads(item.arguments)) for item in items if item.type == "function_call"]
+        thoughts = "".join(
+            part.text for item in items if item.type == "reasoning" for part in item.content or item.summary
+        )
+        why = got.incomplete_details.reason if got.incomplete_details else got.status
+        return Answer(
+            got,
+            got.output_text,
+            thoughts,
+            calls,
+            why,
+            (got.usage.input_tokens, got.usage.output_tokens),
+            [item.to_dict(mode="json") for item in items],
+        )
+
+    async def _ollama(self, history: list[Json], stream: bool, more: Json) -> Answer:
+        messages = [{**each, "content": each.get("content") or ""} for each in history]
+        asked: Any = {"model": "mock", "messages": messages, "stream": stream} | more
+        given: Any = await self.ollama.chat(**asked)
+        parts = [part async for part in given] if stream else [given]
+        said, last = [part.message for part in parts], parts[-1]
+        calls = [call.function for each in said for call in each.tool_calls or ()]
+        text = "".join(each.content or "" for each in said)
+        thoughts = "".join(each.thinking or "" for each in said)
+        kept: Json = {"role": "assistant", "content": text}
+        kept |= {"thinking": thoughts} if thoughts else {}
+        kept |= {"tool_calls": [{"function": call.model_dump()} for call in calls]} if calls else {}
+        return Answer(
+            last,
+            text,
+            thoughts,
+            [(call.name, call.arguments) for call in calls],
+            last.done_reason,
+            (last.prompt_eval_count, last.eval_count),
+            [kept],
+        )
+
+    async def _google(self, history: list[Json], stream: bool, more: Json) -> Answer:
+        contents = [
+            {"role": "model" if each["role"] == "assistant" else "user", "parts": [{"text": each["content"]}]}
+            for each in history
+        ]
+        asked: Any = {"model": "mock", "contents": contents} | more
+        models = self.google.models
+        if stream:
+            parts = [part async for part in await models.generate_content_stream(**asked)]
+        else:
+            parts = [await models.generate_content(**asked)]
+        said, last = [part for each in parts for part in each.candidates[0].content.parts], parts[-1]
+        calls = [part.function_call for part in said if part.function_call]
+        return Answer(
+            last,
+            "".join(part.text for part in said if part.text and not part.thought),
+            "".join(part.text for part in said if part.text and part.thought),
+            [(call.name, call.args) for call in calls],
+            last.candidates[0].finish_reason.value,
+            (last.usage_metadata.prompt_token_count, last.usage_metadata.candidates_token_count),
+        )
+
+    async def logged(self) -> list[Json]:
+        """All completions in the log, oldest first."""
+        listed = (await self.http.get("/burnish/completions")).json()["data"]
+        return [
+            (await self.http.get(f"/burnish/completions/{each['id']}")).json() for each in reversed(listed)
+        ]
+
+    def asked(self) -> list[Json]:
+        """The bodies that the upstream was asked with in a format that it knows."""
+        sent = [request for request in self.upstream.requests if self._known(request)]
+        return [request.json() for request in sent if request.body != b"[]"]
+
+
+@asynccontextmanager
+async def world(
+    tmp_path: Path, *says: Json | Script, native: bool = False, **flags: Any
+) -> AsyncIterator[World]:
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        await here.answer(request, writer)
+
+    async with (
+        upstream(script) as server,
+        serving(tmp_path, **{"upstream": server.url} | flags) as (url, _),
+        httpx.AsyncClient(base_url=url) as client,
+        AsyncExitStack() as clients,
+    ):
+        here = World(server, client, url, clients, list(says), native=native)
+        yield here
