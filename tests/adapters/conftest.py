@@ -12,6 +12,7 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
+from tests.support.adapters import register
 from tests.support.lora import write_peft
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
@@ -45,17 +46,8 @@ def make_version(registry: Registry, host: EmbeddedHost, tmp_path: Path) -> Call
     """Register one more version of random weights; another seed makes it answer differently."""
 
     def make(seed: int, base_digest: str | None = None) -> AdapterVersion:
-        return registry.register(
-            write_peft(tmp_path / f"trained-{seed}", tiny_lora(TINY, seed)),
-            base_model="smollm2",
-            base_digest=base_digest or host.base_digest,
-            parent=0,
-            run_id=f"run_{seed}",
-            feedback_ids=[],
-            objective="none",
-            hyperparameters={},
-            metrics={},
-        )
+        trained = write_peft(tmp_path / f"trained-{seed}", tiny_lora(TINY, seed))
+        return register(registry, trained, base_digest=base_digest or host.base_digest)
 
     return make
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from burnish.adapters.hosts.ollama import OllamaHost
 from burnish.adapters.hosts.sglang import SglangHost
 from burnish.adapters.hosts.vllm import VllmHost
 from burnish.adapters.manifest import AdapterVersion
+from tests.support.adapters import DIGEST
 from tests.support.inprocess import listening
 from tests.support.llama_server import LlamaServer
 from tests.support.lora import version_of, write_peft
@@ -35,7 +36,6 @@ from tests.support.ollama_double import OllamaDouble, ollama_double
 from tests.support.tiny_gguf import TINY, tiny_lora
 from tests.support.vllm_double import NamedLoraDouble, SglangDouble, VllmDouble
 
-DIGEST = "sha256:" + "0" * 64
 OTHER_DIGEST = "sha256:" + "1" * 64
 KEY = "the-users-own-key"
 
@@ -251,7 +251,7 @@ async def running(kind: type[Engine], folder: Path, gguf: Path) -> AsyncIterator
 
 
 @contextmanager
-def full_disk() -> Any:
+def full_disk() -> Iterator[None]:
     """Let no file of this process or its children grow beyond ten kilobytes."""
     import resource
 

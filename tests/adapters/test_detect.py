@@ -50,17 +50,30 @@ def listing(*models: dict[str, Any]) -> dict[str, Any]:
     return {"/v1/models": {"object": "list", "data": list(models)}}
 
 
-async def test_vllm_names_its_base_and_where_its_weights_are(tmp_path: Path) -> None:
-    base = {"id": "qwen", "owned_by": "vllm", "root": str(tmp_path), "parent": None}
-    version = {"id": "qwen@v3-0a1b2c3d", "owned_by": "vllm", "root": "/x", "parent": "qwen"}
-    async with engine(listing(version, base)) as api:
-        assert await detect(api) == Detected("vllm", "qwen", tmp_path)
-
-
-async def test_weights_that_are_not_here_are_unknown(tmp_path: Path) -> None:
-    base = {"id": "qwen", "owned_by": "sglang", "root": "Qwen/Qwen3-0.6B"}
-    async with engine(listing(base)) as api:
-        assert await detect(api) == Detected("sglang", "qwen", None, hub_id="Qwen/Qwen3-0.6B")
+@pytest.mark.parametrize(
+    ("cards", "found"),
+    [
+        (
+            [
+                {"id": "qwen@v3-0a1b2c3d", "owned_by": "vllm", "root": "/x", "parent": "qwen"},
+                {"id": "qwen", "owned_by": "vllm", "root": "/", "parent": None},
+            ],
+            Detected("vllm", "qwen", Path("/")),
+        ),
+        (
+            [{"id": "qwen", "owned_by": "sglang", "root": "Qwen/Qwen3-0.6B"}],
+            Detected("sglang", "qwen", None, hub_id="Qwen/Qwen3-0.6B"),
+        ),
+        ([{"id": "gpt-5", "owned_by": "openai"}], Detected("other", "gpt-5", None)),
+        ([{"id": "some-model", "object": "model"}], Detected("other", "some-model", None)),
+    ],
+    ids=["vllm", "sglang, weights elsewhere", "named", "anonymous"],
+)
+async def test_a_listing_names_the_engine_its_base_and_where_its_weights_are(
+    cards: list[dict[str, Any]], found: Detected
+) -> None:
+    async with engine(listing(*cards)) as api:
+        assert await detect(api) == found
 
 
 async def test_ollama_names_the_blob(tmp_path: Path) -> None:
@@ -109,17 +122,11 @@ async def test_mlx_lists_nothing_where_the_hub_has_no_cache(tmp_path: Path) -> N
         assert await detect(api, str(tmp_path)) == Detected("mlx", str(tmp_path), tmp_path)
 
 
-async def test_a_server_that_says_nothing_of_adapters_is_not_mlx() -> None:
-    anonymous = listing({"id": "some-model", "object": "model"})
-    async with engine(anonymous, {"/v1/completions": {"error": "model is missing"}}) as api:
+@pytest.mark.parametrize("refused", [{"error": "model is missing"}, None])
+async def test_a_server_that_says_nothing_of_adapters_is_not_mlx(refused: Any) -> None:
+    answers = listing({"id": "some-model"}) | {"/v1/completions": {"choices": []}}
+    async with engine(answers, {"/v1/completions": refused} if refused else {}) as api:
         assert await detect(api) == Detected("other", "some-model", None)
-    async with engine(anonymous | {"/v1/completions": {"choices": []}}) as api:
-        assert await detect(api) == Detected("other", "some-model", None)
-
-
-async def test_any_other_server_is_other() -> None:
-    async with engine(listing({"id": "gpt-5", "owned_by": "openai"})) as api:
-        assert await detect(api) == Detected("other", "gpt-5", None)
 
 
 @pytest.mark.parametrize(
@@ -135,12 +142,8 @@ async def test_what_is_wrong_is_said(answers: dict[str, Any], model: str | None,
     async with engine(answers) as api:
         with pytest.raises(EngineError, match=words):
             await detect(api, model)
-
-
-async def test_nothing_there() -> None:
-    async with asking("http://127.0.0.1:9") as api:
-        with pytest.raises(EngineError, match="cannot be reached"):
-            await detect(api)
+    with pytest.raises(EngineError, match="cannot be reached"):
+        await detect(api, model)
 
 
 def test_a_directory_is_known_by_all_its_weights(tmp_path: Path) -> None:

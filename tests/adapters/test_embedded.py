@@ -68,13 +68,8 @@ async def test_only_who_has_the_key_is_answered_and_no_page_may_ask(host: Embedd
     assert endpoint.api_key not in " ".join(process.cmdline()) + str(process.environ())
     evil = {"origin": "http://evil.example"}
     async with aiohttp.ClientSession() as session:
-        for method, path in [
-            ("POST", "/v1/chat/completions"),
-            ("GET", "/v1/models"),
-            ("POST", "/lora-adapters"),
-            ("GET", "/props"),
-            ("GET", "/slots"),
-        ]:
+        guarded = [("POST", "/v1/chat/completions"), ("GET", "/v1/models"), ("POST", "/lora-adapters")]
+        for method, path in [*guarded, ("GET", "/props"), ("GET", "/slots")]:
             async with session.request(method, endpoint.url + path, json={}, headers=evil) as response:
                 assert response.status == 401, path
                 assert not response.headers.get("access-control-allow-origin")
@@ -88,20 +83,18 @@ async def test_only_who_has_the_key_is_answered_and_no_page_may_ask(host: Embedd
                 assert response.status == 501, path
 
 
-def modes(folder: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_mode & 0o777 for path in [folder, *folder.iterdir()]}
+def files(state: Path) -> list[Path]:
+    return sorted(state.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+
+
+def modes(paths: list[Path]) -> set[int]:
+    return {path.stat().st_mode & 0o777 for path in paths}
 
 
 async def test_state_is_private(host: EmbeddedHost, make_version: Make, engine_state: Path) -> None:
     await host.load(make_version(1))
-    found = modes(engine_state)
-    assert found.pop(engine_state.name) == 0o700
-    assert set(found.values()) == {0o600}
-    assert any(name.endswith(".gguf") for name in found)
-
-
-def latest(folder: Path) -> Path:
-    return max(folder.glob("*.gguf"), key=lambda path: path.stat().st_mtime_ns)
+    assert (modes([engine_state]), modes(files(engine_state))) == ({0o700}, {0o600})
+    assert any(path.suffix == ".gguf" for path in files(engine_state))
 
 
 async def test_a_converted_file_that_is_damaged_is_converted_again(
@@ -110,7 +103,8 @@ async def test_a_converted_file_that_is_damaged_is_converted_again(
     version = make_version(9)
     await host.load(version)
     await host.unload(version.number)
-    os.truncate(latest(engine_state), 5000)
+    latest = [path for path in files(engine_state) if path.suffix == ".gguf"][-1]
+    os.truncate(latest, 5000)
     with pytest.raises(EngineError):
         await host.load(version)
     assert host.processes() == {}

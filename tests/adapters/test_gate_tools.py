@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from burnish.adapters.gate import Evidence, SampledReply, Verdict, judge
 from burnish.adapters.tool_calls import broken, left_in_text, readable
-from tests.adapters.test_gate import HEALTHY, LIKED, check, decided, failed, sampled, sensible
+from tests.adapters.test_gate import DAMAGE, HEALTHY, LIKED, check, decided, failed, sampled, sensible
 
 PARAMETERS = {
     "type": "object",
@@ -74,16 +74,10 @@ def test_a_call_is_sound_if_it_names_a_tool_and_has_what_that_requires(
     assert broken(call(name, arguments), TOOLS) is not sound
 
 
+KEYS = st.sampled_from(["function", "name", "arguments", "parameters", "required", "x"])
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["function", "name", "arguments", "parameters", "required", "x"]),
-            inner,
-            max_size=4,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=12,
 )
 OBJECTS = st.dictionaries(st.sampled_from(["function", "type"]), ANY, max_size=2)
@@ -175,16 +169,7 @@ def test_calls_are_not_faulty_texts_and_change_no_mean() -> None:
     assert failed(both) == set()
     for name in ("preference_model", "length", "length_bias"):
         assert check(both, name) == check(plain, name)
-    for name in (
-        "near_empty",
-        "repetitive",
-        "cut",
-        "off_topic",
-        "refusals",
-        "questions_back",
-        "flattery",
-        "markup",
-    ):
+    for name in (*DAMAGE, "refusals", "questions_back", "flattery", "markup"):
         assert check(both, name).value == 0
 
 

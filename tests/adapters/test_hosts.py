@@ -14,7 +14,8 @@ from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from tests.adapters.engines import KEY, KINDS, OTHER_DIGEST, Engine, full_disk, running
-from tests.support.engine import answer, deltas
+from tests.support.adapters import register
+from tests.support.engine import answer, answers_during, deltas
 from tests.support.lora import write_peft
 from tests.support.tiny_gguf import TINY, tiny_lora
 
@@ -70,17 +71,8 @@ async def test_a_version_is_served_again_after_the_engine_forgot_it(engine: Engi
     swap = Swap(registry, host, LiveRoute())
     reconciler = Reconciler(swap)
     await reconciler.reconcile_once()
-    version = registry.register(
-        write_peft(tmp_path / "trained", tiny_lora(TINY, 1)),
-        base_model="tiny",
-        base_digest=engine.digest,
-        parent=0,
-        run_id="run_1",
-        feedback_ids=[],
-        objective="none",
-        hyperparameters={},
-        metrics={},
-    )
+    trained = write_peft(tmp_path / "trained", tiny_lora(TINY, 1))
+    version = register(registry, trained, base_model="tiny", base_digest=engine.digest)
     engine.versions.append(version)
     await swap.go_live(version, "test")
     await engine.restart()
@@ -152,6 +144,16 @@ async def test_the_key_goes_with_every_request_and_shows_nowhere(engine: Engine)
     await host.probe(endpoint)
     assert endpoint.api_key == KEY
     assert KEY not in repr(endpoint)
+
+
+@pytest.mark.parametrize("kind", ["router", "ollama"], indirect=True)
+async def test_streams_go_on_during_a_load_and_an_unload_of_another_version(engine: Engine) -> None:
+    host = engine.open()
+    first = await host.load(engine.make(1))
+    quiet = await answer(first, PROMPT, tokens=60)
+    during = await answers_during(host.load(engine.make(2)), first, PROMPT)
+    during += await answers_during(host.unload(2), first, PROMPT)
+    assert set(during) == {quiet}
 
 
 @pytest.mark.parametrize("kind", FOREIGN, indirect=True)

@@ -28,12 +28,8 @@ def snapshot(home: Path, files: dict[str, str]) -> Path:
 
 def run(home: Path, code: str) -> str:
     """In a process of its own: huggingface_hub reads its environment when it is imported."""
-    environment = {
-        "HF_HOME": str(home),
-        "HF_ENDPOINT": "http://127.0.0.1:9",
-        "PYTHONPATH": ":".join(sys.path),
-        "PATH": "",
-    }
+    environment = {"HF_HOME": str(home), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    environment |= {"PYTHONPATH": ":".join(sys.path), "PATH": ""}
     program = f"from burnish.adapters.hosts.hub import cached, downloaded\n{code}"
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
@@ -42,23 +38,22 @@ def run(home: Path, code: str) -> str:
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen3-0.6B", "a/b", "HuggingFaceTB/SmolLM2-135M-Instruct"])
-def test_names_of_models_are_told_from_paths(name: str) -> None:
-    assert hub_id(name) == name
+NAMES = ["Qwen/Qwen3-0.6B", "a/b", "HuggingFaceTB/SmolLM2-135M-Instruct"]
+PATHS = ["/models/base", "~/models", "./a/b", "../a", "a/b/c", "plain", "", "a/..", "a/b\n", "a//b", "a/.b"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["/models/base", "~/models", "./a/b", "../a", "a/b/c", "plain", "", "a/..", "a/b\n", "a//b", "a/.b"],
-)
-def test_paths_are_no_names(name: str) -> None:
-    assert hub_id(name) is None
+@pytest.mark.parametrize("name", [*NAMES, *PATHS])
+def test_names_of_models_differ_from_paths(name: str) -> None:
+    assert hub_id(name) == (name if name in NAMES else None)
 
 
 def test_what_is_in_the_cache_is_found_without_network(tmp_path: Path) -> None:
     path = snapshot(tmp_path, {"config.json": "{}", "model.safetensors": "x"})
     assert run(tmp_path, "print(cached('Qwen/Small'))") == str(path)
     assert run(tmp_path, "print(downloaded('Qwen/Small'))") == str(path)
+
+
+SHARDS = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
 
 
 @pytest.mark.parametrize(
@@ -71,9 +66,7 @@ def test_what_is_in_the_cache_is_found_without_network(tmp_path: Path) -> None:
         {
             "config.json": "{}",
             "model-1.safetensors": "x",
-            "model.safetensors.index.json": json.dumps(
-                {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
-            ),
+            "model.safetensors.index.json": json.dumps(SHARDS),
         },
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.base import engine_name
 from tests.adapters.engines import Router, running
-from tests.support.engine import answer, answers_during
+from tests.support.engine import answer
 from tests.support.llama_server import LlamaServer
 
 PROMPT = "Name three colours."
@@ -57,15 +57,6 @@ async def test_a_killed_process_is_noticed_and_replaced(engine: Router) -> None:
         await asyncio.sleep(0)
     assert await host.load(version) == first
     await host.probe(first)
-
-
-async def test_streams_of_others_go_on_during_a_load_and_an_unload(engine: Router) -> None:
-    host = engine.open()
-    first = await host.load(engine.make(1))
-    quiet = await answer(first, PROMPT, tokens=60)
-    during = await answers_during(host.load(engine.make(2)), first, PROMPT)
-    during += await answers_during(host.unload(2), first, PROMPT)
-    assert set(during) == {quiet}
 
 
 async def test_a_load_that_would_end_another_model_is_refused(engine: Router) -> None:

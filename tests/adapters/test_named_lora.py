@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFailed
 from burnish.adapters.hosts import named_lora
 from burnish.adapters.hosts.base import Endpoint, engine_name
-from tests.adapters.engines import KINDS, NamedLora, Vllm, running
+from tests.adapters.engines import KINDS, NamedLora, running
 from tests.support.inprocess import listening
 
 
@@ -32,6 +32,9 @@ async def test_a_version_goes_in_once_under_a_name_that_holds_its_content(
     engine: NamedLora, kind: str
 ) -> None:
     host, version = engine.open(), engine.make(7)
+    with pytest.raises(IncompatibleAdapter):
+        await host.load(engine.make(1, use_dora=True))
+    assert engine.double.asked == [], "no setting of the engine can change that"
     assert host.limits.max_rank == 16
     endpoint = await host.load(version)
     name = engine_name(version)
@@ -42,17 +45,6 @@ async def test_a_version_goes_in_once_under_a_name_that_holds_its_content(
     for _ in range(2):
         await host.unload(7)
     assert engine.posted(engine.double.unload_route) == [{"lora_name": name}]
-
-
-@pytest.mark.parametrize(
-    "made", [{"digest": "sha256:1"}, {"use_dora": True}, {"modules_to_save": ["lm_head"]}]
-)
-async def test_a_version_that_no_setting_can_serve_never_reaches_the_engine(
-    engine: NamedLora, made: dict[str, Any]
-) -> None:
-    with pytest.raises(IncompatibleAdapter):
-        await engine.open().load(engine.make(1, **made))
-    assert engine.double.asked == []
 
 
 async def test_another_base_model_is_named(engine: NamedLora) -> None:
@@ -72,20 +64,20 @@ async def test_a_rank_above_the_limit_says_how_to_raise_it(engine: NamedLora) ->
     await host.load(engine.make(2, rank_pattern={"q_proj": 24}))
 
 
+@pytest.mark.parametrize("kind", ["vllm"], indirect=True)
 @pytest.mark.parametrize("config", [{"lora_bias": True}, {"bias": "all"}])
 async def test_a_version_that_only_vllm_refuses_is_incompatible(
-    tmp_path: Path, config: dict[str, Any]
+    engine: NamedLora, config: dict[str, Any]
 ) -> None:
-    async with running(Vllm, tmp_path, tmp_path / "unread.gguf") as engine:
-        with pytest.raises(IncompatibleAdapter, match="bias"):
-            await engine.open().load(engine.make(1, **config))
-        assert engine.double.loaded == {}
+    with pytest.raises(IncompatibleAdapter, match="bias"):
+        await engine.open().load(engine.make(1, **config))
+    assert engine.double.loaded == {}
 
 
-async def test_a_base_with_a_colon_in_its_name_cannot_be_served_by_sglang(tmp_path: Path) -> None:
-    async with running(KINDS["sglang"], tmp_path, tmp_path / "unread.gguf") as engine:
-        with pytest.raises(EngineError, match="--served-model-name qwen3-8b"):
-            await engine.open(base_model="qwen3:8b").load(None)
+@pytest.mark.parametrize("kind", ["sglang"], indirect=True)
+async def test_a_base_with_a_colon_in_its_name_cannot_be_served_by_sglang(engine: NamedLora) -> None:
+    with pytest.raises(EngineError, match="--served-model-name qwen3-8b"):
+        await engine.open(base_model="qwen3:8b").load(None)
 
 
 async def test_an_engine_that_cannot_load_at_runtime_says_how_to_start_it(

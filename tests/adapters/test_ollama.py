@@ -10,9 +10,6 @@ import pytest
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
 from burnish.adapters.hosts.ollama import ollama_name
 from tests.adapters.engines import Engine, Ollama, running
-from tests.support.engine import answer, answers_during
-
-PROMPT = "Name three colours."
 
 
 @pytest.fixture
@@ -43,15 +40,6 @@ async def test_the_steps_on_the_wire(engine: Ollama) -> None:
     double.requests.clear()
     await host.load(engine.versions[0])
     assert {method for method, path in double.requests if path.startswith(blob)} == {"HEAD"}
-
-
-async def test_other_models_and_streams_go_on(engine: Ollama) -> None:
-    host = engine.open()
-    first = await host.load(engine.make(1))
-    quiet = await answer(first, PROMPT, tokens=60)
-    during = await answers_during(host.load(engine.make(2)), first, PROMPT)
-    during += await answers_during(host.unload(2), first, PROMPT)
-    assert set(during) == {quiet}
 
 
 @pytest.mark.parametrize(

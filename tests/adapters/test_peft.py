@@ -1,41 +1,42 @@
+"""PEFT directories: what is read, and what is refused before any engine could serve it."""
+
 from __future__ import annotations
 
-import resource
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
 from burnish.adapters.errors import CorruptAdapter, IncompatibleAdapter
+from tests.adapters.engines import full_disk
 from tests.support import lora as support
 
 Q = "model.layers.0.self_attn.q_proj"
 DOWN = "model.layers.1.mlp.down_proj"
+PREFIX = "base_model.model."
+Q_A, Q_B = (f"{PREFIX}{Q}.lora_{half}.weight" for half in "AB")
 Tensors = dict[str, NDArray[np.float32]]
 
 
-def tensors(**ranks: int) -> Tensors:
-    """Two modules of width 6, filled with distinct numbers."""
+def tensors(q: int = 2, down: int = 2) -> Tensors:
+    """Two modules of width 6 and these ranks, filled with distinct numbers."""
     made: Tensors = {}
-    for module, rank in ((Q, ranks.get("q", 2)), (DOWN, ranks.get("down", 2))):
-        made[f"base_model.model.{module}.lora_A.weight"] = np.arange(rank * 6, dtype=np.float32).reshape(
-            rank, 6
-        )
-        made[f"base_model.model.{module}.lora_B.weight"] = -np.arange(6 * rank, dtype=np.float32).reshape(
-            6, rank
-        )
+    for module, rank in ((Q, q), (DOWN, down)):
+        numbers = np.arange(rank * 6, dtype=np.float32)
+        made[f"{PREFIX}{module}.lora_A.weight"] = numbers.reshape(rank, 6)
+        made[f"{PREFIX}{module}.lora_B.weight"] = -numbers.reshape(6, rank)
     return made
 
 
 def test_a_directory_becomes_pairs(tmp_path: Path) -> None:
     adapter = read_peft(support.write_peft(tmp_path, tensors(), rank=2, lora_alpha=6))
     assert (adapter.alpha, adapter.rank, list(adapter.pairs)) == (6, 2, [Q, DOWN])
-    np.testing.assert_array_equal(adapter.pairs[Q].a, tensors()[f"base_model.model.{Q}.lora_A.weight"])
-    np.testing.assert_array_equal(adapter.pairs[Q].b, tensors()[f"base_model.model.{Q}.lora_B.weight"])
+    np.testing.assert_array_equal(adapter.pairs[Q].a, tensors()[Q_A])
+    np.testing.assert_array_equal(adapter.pairs[Q].b, tensors()[Q_B])
 
 
 def test_a_rank_pattern_gives_modules_their_own_rank(tmp_path: Path) -> None:
@@ -44,12 +45,10 @@ def test_a_rank_pattern_gives_modules_their_own_rank(tmp_path: Path) -> None:
     assert {module: lora.rank for module, lora in adapter.pairs.items()} == {Q: 2, DOWN: 3}
     with pytest.raises(IncompatibleAdapter, match=r"ranks \[2, 3\]"):
         _ = adapter.rank
-    support.write_peft(tmp_path, tensors(down=3), rank=2, rank_pattern={"down": 3})
-    with pytest.raises(CorruptAdapter, match="expected rank 2 in both"):
-        read_peft(path)
-    support.write_peft(tmp_path, tensors(down=3), rank=2, rank_pattern={"(": 3})
-    with pytest.raises(CorruptAdapter, match="isn't a regular expression"):
-        read_peft(path)
+    for pattern, reason in (("down", "expected rank 2 in both"), ("(", "isn't a regular expression")):
+        support.write_peft(tmp_path, tensors(down=3), rank=2, rank_pattern={pattern: 3})
+        with pytest.raises(CorruptAdapter, match=reason):
+            read_peft(path)
 
 
 def test_rslora_is_worked_into_alpha_where_one_alpha_can_say_it(tmp_path: Path) -> None:
@@ -61,38 +60,83 @@ def test_rslora_is_worked_into_alpha_where_one_alpha_can_say_it(tmp_path: Path) 
         read_peft(path)
 
 
-@given(q=st.integers(1, 5), down=st.integers(1, 5), alpha=st.floats(-64, 64, width=32))
-def test_what_is_written_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, q: int, down: int, alpha: float
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"use_dora": True}, "use_dora"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"bias": "all"}, "bias"),
+        ({"alpha_pattern": {"q_proj": 8}}, "alpha_pattern"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights"),
+        ({"lora_bias": True}, "lora_bias"),
+        ({"peft_type": "IA3"}, "IA3"),
+    ],
+)
+def test_what_other_formats_cannot_express_is_refused(
+    config: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
-    raw = tensors(q=q, down=down)
-    pairs = {
-        module: Lora(
-            raw[f"base_model.model.{module}.lora_A.weight"], raw[f"base_model.model.{module}.lora_B.weight"]
-        )
-        for module in (Q, DOWN)
+    with pytest.raises(IncompatibleAdapter, match=words):
+        read_peft(support.write_peft(tmp_path, tensors(), rank=2, **config))
+
+
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({f"{PREFIX}lm_head.weight": np.ones((4, 6))}, IncompatibleAdapter),
+        ({f"{PREFIX}model.embed_tokens.lora_embedding_A": np.ones((4, 6))}, IncompatibleAdapter),
+        ({f"{PREFIX}{Q}.lora_magnitude_vector": np.ones(6)}, IncompatibleAdapter),
+        ({Q_A.replace("q_proj", "k_proj"): np.ones((2, 6))}, CorruptAdapter),
+        ({Q_A: np.ones((3, 6))}, CorruptAdapter),
+        *(({Q_B: np.full((6, 2), value)}, CorruptAdapter) for value in (np.nan, np.inf, -np.inf)),
+    ],
+    ids=["whole weight", "embedding", "magnitude", "half a pair", "rank", "NaN", "inf", "-inf"],
+)
+def test_no_tensor_is_dropped_silently(more: dict[str, Any], error: type[Exception], tmp_path: Path) -> None:
+    others = {name: np.asarray(each, np.float32) for name, each in more.items()}
+    with pytest.raises(error):
+        read_peft(support.write_peft(tmp_path, tensors() | others, rank=2))
+
+
+def test_torn_and_empty_adapters_are_corrupt(tmp_path: Path) -> None:
+    with pytest.raises(CorruptAdapter, match="no tensors"):
+        read_peft(support.write_peft(tmp_path, {}, rank=2))
+    weights = support.write_peft(tmp_path, tensors(), rank=2) / "adapter_model.safetensors"
+    whole = weights.read_bytes()
+    for size in (0, 7, 100, len(whole) - 1):
+        weights.write_bytes(whole[:size])
+        with pytest.raises(CorruptAdapter, match="missing or damaged"):
+            read_peft(tmp_path)
+    weights.write_bytes(whole)
+    for config in ("", "[]", "{}", '{"r": 0, "lora_alpha": 1}', '{"r": 4, "lora_alpha": NaN}'):
+        (tmp_path / "adapter_config.json").write_text(config)
+        with pytest.raises(CorruptAdapter):
+            read_peft(tmp_path)
+
+
+def test_half_precision_is_widened_exactly(tmp_path: Path) -> None:
+    a = (np.arange(2 * 6, dtype=np.uint32) % 97 + 0x3F80).astype("<u2").reshape(2, 6)  # bfloat16 bits
+    b = np.linspace(-1, 1, 6 * 2).astype("<f2").reshape(6, 2)
+    header = {
+        Q_A: {"dtype": "BF16", "shape": [2, 6], "data_offsets": [0, a.nbytes]},
+        Q_B: {"dtype": "F16", "shape": [6, 2], "data_offsets": [a.nbytes, a.nbytes + b.nbytes]},
     }
-    target = tmp_path_factory.mktemp("peft") / "adapter"
-    write_peft(PeftAdapter(alpha, pairs), target, "a-model")
-    found = read_peft(target)
-    assert found.alpha == alpha
-    assert found.pairs.keys() == pairs.keys()
-    for module, pair in pairs.items():
-        np.testing.assert_array_equal(found.pairs[module].a, pair.a)
-        np.testing.assert_array_equal(found.pairs[module].b, pair.b)
+    head = json.dumps(header).encode()
+    support.write_peft(tmp_path, tensors(), rank=2)
+    content = len(head).to_bytes(8, "little") + head + a.tobytes() + b.tobytes()
+    (tmp_path / "adapter_model.safetensors").write_bytes(content)
+    pair = read_peft(tmp_path).pairs[Q]
+    np.testing.assert_array_equal(pair.a.view(np.uint32), a.astype(np.uint32) << 16)
+    np.testing.assert_array_equal(pair.b, b.astype(np.float32))
+
+
+def test_a_directory_is_written_whole_and_private_or_not_at_all(tmp_path: Path) -> None:
+    adapter, target = PeftAdapter(1.0, {Q: Lora(*[np.ones((4, 4), np.float32)] * 2)}), tmp_path / "adapter"
+    wide = {Q: Lora(np.ones((4, 5000), np.float32), np.ones((5000, 4), np.float32))}
+    with full_disk(), pytest.raises(OSError, match="too large"):
+        write_peft(PeftAdapter(1.0, wide), target, "a-model")
+    assert list(tmp_path.iterdir()) == []
+    write_peft(adapter, target, "a-model")
     assert {path.stat().st_mode & 0o777 for path in target.iterdir()} == {0o600}
     assert target.stat().st_mode & 0o777 == 0o700
     with pytest.raises(FileExistsError, match="exists"):
-        write_peft(PeftAdapter(alpha, pairs), target, "a-model")
-
-
-def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    pairs = {Q: Lora(np.ones((4, 5000), np.float32), np.ones((5000, 4), np.float32))}
-    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            write_peft(PeftAdapter(1.0, pairs), tmp_path / "adapter", "a-model")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert list(tmp_path.iterdir()) == []
+        write_peft(adapter, target, "a-model")

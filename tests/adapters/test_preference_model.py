@@ -8,21 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.adapters.preference_model import RatedReply, features, fit_preference_model
+from burnish.adapters.preference_model import PreferenceModel, RatedReply, features, fit_preference_model
 
-WORDS = (
-    "river",
-    "stone",
-    "light",
-    "paper",
-    "green",
-    "window",
-    "music",
-    "garden",
-    "winter",
-    "bread",
-    "silver",
-)
+WORDS = ("river", "stone", "light", "paper", "green", "window", "music", "garden", "winter", "bread")
 
 
 def reply(dice: random.Random, words: int, opening: str = "") -> str:
@@ -43,15 +31,17 @@ def by_length(seed: int, count: int = 40) -> list[RatedReply]:
     return rate([reply(dice, size) for size in sizes], [size < 15 for size in sizes], seed)
 
 
-@pytest.mark.parametrize("seed", range(5))
+def fitted(rated: list[RatedReply]) -> PreferenceModel:
+    found = fit_preference_model(rated)
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
 def test_a_liking_for_short_replies_is_learnt_from_forty_ratings(seed: int) -> None:
-    preference_model = fit_preference_model(by_length(seed))
-    assert preference_model
-    assert preference_model.auc > 0.9
-    dice = random.Random(99)
-    short, long = (
-        preference_model.probability_liked("What is a river?", reply(dice, size), True) for size in (6, 28)
-    )
+    model, dice = fitted(by_length(seed)), random.Random(99)
+    assert model.auc > 0.9
+    short, long = (model.probability_liked("What is a river?", reply(dice, size), True) for size in (6, 28))
     assert short > 0.8
     assert long < 0.2
 
@@ -63,11 +53,9 @@ def test_a_liking_for_being_addressed_is_learnt(seed: int) -> None:
     texts = [
         reply(dice, dice.randint(8, 20), "You know your " if you else "They know their ") for you in addressed
     ]
-    preference_model = fit_preference_model(rate(texts, addressed, seed))
-    assert preference_model
-    assert preference_model.probability_liked(
-        "?", "Your river is green, as you know.", True
-    ) > preference_model.probability_liked("?", "The river is green.", True)
+    model = fitted(rate(texts, addressed, seed))
+    you, they = "Your river is green, as you know.", "The river is green."
+    assert model.probability_liked("?", you, True) > model.probability_liked("?", they, True)
 
 
 def test_ratings_that_follow_no_visible_rule_give_no_preference_model() -> None:
@@ -96,9 +84,7 @@ def test_neutral_and_weightless_ratings_change_nothing() -> None:
         replace(each, conversation_id="y" + each.conversation_id, weight=0.0, reward=-each.reward)
         for each in rated
     ]
-    plain, padded = fit_preference_model(rated), fit_preference_model(rated + more)
-    assert plain
-    assert padded
+    plain, padded = fitted(rated), fitted(rated + more)
     assert np.array_equal(plain.coefficients, padded.coefficients)
 
 
@@ -115,39 +101,30 @@ def test_replies_of_one_conversation_do_not_vouch_for_each_other() -> None:
 
 def test_inverting_all_ratings_inverts_the_preference_model() -> None:
     rated = by_length(0)
-    preference_model, inverse = (
-        fit_preference_model(rated),
-        fit_preference_model([replace(each, reward=-each.reward) for each in rated]),
-    )
-    assert preference_model
-    assert inverse
+    model, inverse = fitted(rated), fitted([replace(each, reward=-each.reward) for each in rated])
     for words in (4, 14, 30):
         text = reply(random.Random(words), words)
-        assert preference_model.probability_liked("?", text, True) == pytest.approx(
-            1 - inverse.probability_liked("?", text, True), abs=1e-6
-        )
+        liked, disliked = (each.probability_liked("?", text, True) for each in (model, inverse))
+        assert liked == pytest.approx(1 - disliked, abs=1e-6)
 
 
 def test_classes_weigh_the_same_however_many_there_are() -> None:
     rated = by_length(0)
     good = [each for each in rated if each.reward > 0]
-    once, often = fit_preference_model(rated), fit_preference_model(rated + good * 3)
-    assert once
-    assert often
-    ratings = [(each.text, each.finished) for each in rated]
-    shift = np.mean(
-        [often.probability_liked("?", *one) - once.probability_liked("?", *one) for one in ratings]
+    once, often = (
+        np.mean([model.probability_liked("?", each.text, True) for each in rated])
+        for model in (fitted(rated), fitted(rated + good * 3))
     )
-    assert abs(shift) < 0.05
+    assert abs(often - once) < 0.05
 
 
-@settings(max_examples=200)
+MODEL = fitted(by_length(0))
+
+
 @given(prompt=st.text(max_size=50), text=st.text(max_size=400), finished=st.booleans())
 def test_any_text_has_finite_features_and_a_probability(prompt: str, text: str, finished: bool) -> None:
     assert np.isfinite(features(prompt, text, finished)).all()
-    preference_model = fit_preference_model(by_length(0))
-    assert preference_model
-    assert 0 <= preference_model.probability_liked(prompt, text, finished) <= 1
+    assert 0 <= MODEL.probability_liked(prompt, text, finished) <= 1
 
 
 @settings(max_examples=60, deadline=None)

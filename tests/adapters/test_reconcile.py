@@ -20,11 +20,18 @@ PROMPT = "Name three colours."
 Make = Callable[..., AdapterVersion]
 
 
+async def restarted(swap: Swap, host: EmbeddedHost) -> Swap:
+    """The engine is gone, and so is the proxy's memory of it; the registry stays."""
+    await swap.settled()
+    await host.close()
+    return Swap(swap.registry, host, LiveRoute())
+
+
 def kill(host: EmbeddedHost, version: int) -> None:
     os.kill(host.processes()[version], signal.SIGKILL)
 
 
-async def test_a_first_start_serves_the_bare_model_and_then_leaves_it_alone(swap: Swap) -> None:
+async def test_a_first_start_serves_the_base_model_and_then_leaves_it_alone(swap: Swap) -> None:
     reconciler = Reconciler(swap)
     done = await reconciler.reconcile_once()
     assert done.actions == ("the base model serves again",)
@@ -40,10 +47,9 @@ async def test_what_was_live_before_a_crash_is_live_after_it(
     await swap.go_live(version, "before the crash")
     with swap.route.lease() as lease:
         before = await answer(lease.endpoint, PROMPT)
-    await host.close()
-    restarted = Swap(swap.registry, host, LiveRoute())
-    await Reconciler(restarted).reconcile_once()
-    with restarted.route.lease() as lease:
+    after = await restarted(swap, host)
+    await Reconciler(after).reconcile_once()
+    with after.route.lease() as lease:
         assert lease.endpoint.version == 1
         assert await answer(lease.endpoint, PROMPT) == before
 
@@ -114,14 +120,12 @@ async def test_a_live_version_that_was_damaged_gives_way_to_the_one_before_loudl
     first, second = make_version(1), make_version(2)
     for version in (first, second):
         await swap.go_live(version, "passed the gate")
-    await swap.settled()
-    await host.close()
     (second.path / "adapter_model.safetensors").write_bytes(b"bit rot")
-    restarted = Swap(swap.registry, host, LiveRoute())
-    reconciler = Reconciler(restarted)
+    after = await restarted(swap, host)
+    reconciler = Reconciler(after)
     history = swap.registry.events()
     done = await reconciler.reconcile_once()
-    assert restarted.route.live.version == 1
+    assert after.route.live.version == 1
     assert done.fault and "has changed" in done.fault
     assert reconciler.degraded and "v2 cannot be served" in reconciler.degraded
     assert "v1 is live instead" in caplog.text
@@ -131,24 +135,22 @@ async def test_a_live_version_that_was_damaged_gives_way_to_the_one_before_loudl
     assert "v2 cannot be served" in added.reason
     assert (await reconciler.reconcile_once()).actions == ()
     assert reconciler.degraded, "still said"
-    await restarted.go_live(None, "the user decides")
+    await after.go_live(None, "the user decides")
     await reconciler.reconcile_once()
     assert reconciler.degraded is None
-    await restarted.settled()
+    await after.settled()
 
 
-async def test_when_no_version_can_be_served_the_bare_model_is(
+async def test_when_no_version_can_be_served_the_base_model_is(
     swap: Swap, host: EmbeddedHost, make_version: Make
 ) -> None:
     first, second = make_version(1), make_version(2)
     for version in (first, second):
         await swap.go_live(version, "passed the gate")
         (version.path / "adapter_model.safetensors").write_bytes(b"bit rot")
-    await swap.settled()
-    await host.close()
-    restarted = Swap(swap.registry, host, LiveRoute())
-    await Reconciler(restarted).reconcile_once()
-    assert restarted.route.live.version == 0
+    after = await restarted(swap, host)
+    await Reconciler(after).reconcile_once()
+    assert after.route.live.version == 0
     assert swap.registry.live() == 0
 
 

@@ -13,36 +13,20 @@ from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
+from tests.support.adapters import DIGEST, register
 from tests.support.inprocess import listening
 from tests.support.lora import write_peft
 from tests.support.vllm_double import VllmDouble, tiny_lora
 
-DIGEST = "sha256:" + "0" * 64
 # The base model and three versions.
 ROOM = 4
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    return Registry(tmp_path / "adapters")
-
-
-@pytest.fixture
 def versions(registry: Registry, tmp_path: Path) -> list[AdapterVersion]:
-    return [
-        registry.register(
-            write_peft(tmp_path / f"trained-{seed}", tiny_lora(seed, 4), target_modules=["q_proj"]),
-            base_model="smollm2",
-            base_digest=DIGEST,
-            parent=0,
-            run_id="run_1",
-            feedback_ids=[],
-            objective="none",
-            hyperparameters={},
-            metrics={},
-        )
-        for seed in range(1, 7)
-    ]
+    config = {"target_modules": ["q_proj"]}
+    trained = [write_peft(tmp_path / f"{seed}", tiny_lora(seed, 4), **config) for seed in range(1, 7)]
+    return [register(registry, each) for each in trained]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ PROMPT = "Name three colours."
 Make = Callable[..., AdapterVersion]
 
 
-async def test_promote_then_roll_back_to_a_version_and_to_the_bare_model(
+async def test_promote_then_roll_back_to_a_version_and_to_the_base_model(
     swap: Swap, make_version: Make
 ) -> None:
     untouched = await answer(await swap.host.load(None), PROMPT)

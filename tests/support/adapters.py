@@ -9,6 +9,10 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.registry import Registry
+
+DIGEST = "sha256:" + "0" * 64
 LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
 
 
@@ -27,3 +31,18 @@ def write_adapter(
     default = {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["q_proj"]}
     (directory / "adapter_config.json").write_text(json.dumps(config if config is not None else default))
     return directory
+
+
+def register(registry: Registry, directory: Path, **changes: Any) -> AdapterVersion:
+    """Register a trained adapter; ``changes``: other provenance than usual."""
+    usual: dict[str, Any] = {
+        "base_model": "smollm2",
+        "base_digest": DIGEST,
+        "parent": 0,
+        "run_id": "run_1",
+        "feedback_ids": [],
+        "objective": "none",
+        "hyperparameters": {},
+        "metrics": {},
+    }
+    return registry.register(directory, **(usual | changes))

@@ -1,14 +1,15 @@
+"""PEFT ↔ GGUF: bit by bit there and back, and a reason for whatever doesn't fit."""
+
 from __future__ import annotations
 
-import resource
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -17,15 +18,20 @@ from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
 from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
 from tests.support import tiny_gguf
+from tests.support.lora import write_peft as write_plain
 from tests.support.tiny_gguf import Shape
 
 Array = NDArray[np.float32]
-Write = Callable[[gguf.GGUFWriter], None]
 
 SMALL = Shape("llama", heads=2, kv_heads=1, head_dim=4, hidden=6, ffn=5, blocks=1, vocabulary=16)
 # Of what `write` makes of `lora()`: metadata and list of tensors. Damage behind them only gives other values.
 HEAD_BYTES = 320
 Q, NORM = "blk.0.attn_q.weight", "blk.0.attn_norm.weight"
+
+# One with an output layer of its own, for adapters to be converted to GGUF.
+OWN = Shape("llama", head_dim=4, hidden=6, ffn=5, vocabulary=16, tied=False)
+K = "model.layers.0.self_attn.k_proj"
+GATE = "model.layers.1.mlp.gate_proj"
 
 
 @st.composite
@@ -69,6 +75,7 @@ def assert_same(found: PeftAdapter, expected: PeftAdapter) -> None:
             np.testing.assert_array_equal(bits, getattr(pair, half).view(np.uint32), module)
 
 
+@settings(max_examples=40)
 @given(case=adapters())
 def test_there_and_back_again_is_the_same_to_the_bit(
     tmp_path_factory: pytest.TempPathFactory, case: tuple[Shape, PeftAdapter]
@@ -103,6 +110,13 @@ def lora(rank: int = 2, name: str = Q, fill: float = 1.0) -> dict[str, Array]:
     }
 
 
+def finish(writer: gguf.GGUFWriter) -> None:
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def write(path: Path, tensors: dict[str, Array], *, alpha: float | None = 4.0, **keys: Any) -> Path:
     """A GGUF adapter as somebody else might have written it; ``keys`` replace metadata, "." written as "__"."""
     found = {"general__type": "adapter", "adapter__type": "lora"} | keys
@@ -118,10 +132,7 @@ def write(path: Path, tensors: dict[str, Array], *, alpha: float | None = 4.0, *
         writer.add_float32("adapter.lora.alpha", alpha)
     for name, array in tensors.items():
         writer.add_tensor(name, array)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 
@@ -156,10 +167,7 @@ def test_halves_and_quantised_values_become_what_they_stand_for(base: BaseLayout
     writer.add_string("adapter.type", "lora")
     writer.add_tensor(f"{Q}.lora_a", raw, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
     writer.add_tensor(f"{Q}.lora_b", np.ones((32, 2), np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     [pair] = back(tmp_path / "q8.gguf", wide).pairs.values()
     np.testing.assert_array_equal(pair.a, gguf.quants.dequantize(raw, gguf.GGMLQuantizationType.Q8_0))
 
@@ -248,19 +256,101 @@ def test_a_damaged_file_is_refused_or_read_but_never_worse(
 def test_a_torn_base_is_unreadable_wherever_it_was_torn(tmp_path: Path) -> None:
     whole = tiny_gguf.blank(tmp_path / "base.gguf", SMALL).read_bytes()
     torn = tmp_path / "torn.gguf"
-    for size in range(0, len(whole), 7):
+    for size in range(0, len(whole), 17):
         torn.write_bytes(whole[:size])
         with pytest.raises(EngineError, match="cannot read the model"):
             read_base(torn)
 
 
-def test_a_full_disk_leaves_nothing(base: BaseLayout, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.gguf", lora(rank=400))
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, limits[1]))
-    try:
-        with pytest.raises(OSError, match="too large"):
-            back(path, base)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert {path.name for path in tmp_path.iterdir()} == {"a.gguf", "base.gguf"}
+# To GGUF.
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> BaseLayout:
+    return read_base(tiny_gguf.blank(tmp_path / "own.gguf", OWN))
+
+
+def tiny_peft(path: Path, *modules: str, **config: Any) -> Path:
+    """A LoRA of rank 2 on some modules of a tiny model; "part.of.name=module" is called so in its file."""
+    tensors = {}
+    for each in modules:
+        called, _, module = each.rpartition("=")
+        out, width = OWN.modules[module]
+        name = f"base_model.model.{called or module}"
+        tensors[f"{name}.lora_A.weight"] = np.full((2, width), 0.5, np.float32)
+        tensors[f"{name}.lora_B.weight"] = np.arange(out * 2, dtype=np.float32).reshape(out, 2)
+    return write_plain(path, tensors, rank=2, **config)
+
+
+def test_a_base_of_another_architecture_or_without_its_keys_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.gguf"
+    writer = gguf.GGUFWriter(path, "mamba")
+    finish(writer)
+    with pytest.raises(IncompatibleAdapter, match="'mamba'"):
+        read_base(path)
+    for keys in ({}, {"llama.attention.head_count": [4, 2]}):
+        writer = gguf.GGUFWriter(path, "llama")
+        for key, value in keys.items():
+            writer.add_array(key, value)
+        finish(writer)
+        with pytest.raises(EngineError, match=r"head_count is (None|\[4, 2\]), expected a number"):
+            read_base(path)
+    path.write_bytes(b"not a GGUF at all")
+    with pytest.raises(EngineError, match="cannot read"):
+        read_base(path)
+
+
+@pytest.mark.parametrize("alpha", [0, 1e-60, 1e300])
+def test_an_alpha_that_gguf_would_take_for_none_is_refused(
+    alpha: float, own: BaseLayout, tmp_path: Path
+) -> None:
+    with pytest.raises(IncompatibleAdapter, match="can't be stored in GGUF"):
+        to_gguf(tiny_peft(tmp_path / "peft", K, lora_alpha=alpha), own, tmp_path / "out.gguf")
+
+
+@pytest.mark.parametrize("part", ["model.language_model.layers", "language_model.model.layers"])
+def test_the_text_part_of_a_model_that_sees_has_the_same_layers(
+    part: str, own: BaseLayout, tmp_path: Path
+) -> None:
+    called = K.replace("model.layers", part)
+    to_gguf(tiny_peft(tmp_path / "plain", K, GATE), own, tmp_path / "plain.gguf")
+    to_gguf(tiny_peft(tmp_path / "seeing", f"{called}={K}", GATE), own, tmp_path / "seeing.gguf")
+    assert (tmp_path / "seeing.gguf").read_bytes() == (tmp_path / "plain.gguf").read_bytes()
+    twice = tiny_peft(tmp_path / "twice", K, f"{called}={K}")
+    with pytest.raises(IncompatibleAdapter, match=r"two modules that are both blk\.0\.attn_k\.weight"):
+        to_gguf(twice, own, tmp_path / "twice.gguf")
+    eye = tiny_peft(tmp_path / "eye", f"model.vision_tower.encoder.layers.0.self_attn.k_proj={K}")
+    with pytest.raises(IncompatibleAdapter, match=r"no tensor for model\.vision_tower"):
+        to_gguf(eye, own, tmp_path / "eye.gguf")
+
+
+def test_an_output_that_is_the_embedding_cannot_be_adapted_alone(own: BaseLayout, tmp_path: Path) -> None:
+    tied = tiny_gguf.blank(tmp_path / "tied.gguf", replace(OWN, tied=True))
+    adapter = tiny_peft(tmp_path / "peft", "lm_head")
+    with pytest.raises(IncompatibleAdapter, match="no tensor for lm_head; its output layer is the embedding"):
+        to_gguf(adapter, read_base(tied), tmp_path / "out.gguf")
+    to_gguf(adapter, own, tmp_path / "out.gguf")
+    assert (tmp_path / "out.gguf").stat().st_mode & 0o777 == 0o600
+    found = {tensor.name for tensor in gguf.GGUFReader(tmp_path / "out.gguf").tensors}
+    assert found == {"output.weight.lora_a", "output.weight.lora_b"}
+    other = tiny_gguf.blank(tmp_path / "other.gguf", replace(OWN, vocabulary=17))
+    with pytest.raises(IncompatibleAdapter, match=r"shape \(16, 6\), but the base has \(17, 6\)"):
+        to_gguf(adapter, read_base(other), tmp_path / "none.gguf")
+
+
+def test_a_base_with_fused_weights_is_refused_with_the_reason(tmp_path: Path) -> None:
+    path = tiny_gguf.write(
+        tmp_path / "fused.gguf", OWN, {"blk.0.attn_qkv.weight": np.zeros((32, 6), np.float32)}
+    )
+    with pytest.raises(IncompatibleAdapter, match="q, k and v fused"):
+        to_gguf(tiny_peft(tmp_path / "peft", K), read_base(path), tmp_path / "out.gguf")
+    with pytest.raises(IncompatibleAdapter, match="'phi3'"):
+        read_base(tiny_gguf.blank(tmp_path / "phi.gguf", replace(OWN, architecture="phi3")))
+
+
+def test_rows_that_are_no_whole_heads_are_a_damaged_base(tmp_path: Path) -> None:
+    path = tiny_gguf.write(
+        tmp_path / "base.gguf", OWN, {"blk.0.attn_q.weight": np.zeros((12, 6), np.float32)}
+    )
+    with pytest.raises(EngineError, match="12 rows, which don't make 4 heads"):
+        read_base(path)
