@@ -27,7 +27,7 @@ from burnish.proxy.surfaces.gemini_contents import (
     tools_of,
     turns,
 )
-from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
+from burnish.proxy.surfaces.lenient import as_text, error_in, integer, loads, storable
 from burnish.proxy.surfaces.sse import BYTE_ORDER_MARK, JsonEvents
 from burnish.proxy.surfaces.writing import Piece
 
@@ -176,7 +176,7 @@ def _text(body: bytes) -> tuple[str, str | None]:
 
 def _cut_array(text: str) -> Iterator[Any]:
     """Read the objects of a truncated array as far as it goes."""
-    decoder = json.JSONDecoder()
+    decoder = json.JSONDecoder(parse_int=integer)
     between = re.compile(r"[\s,]*")
     end = 1
     try:

@@ -30,12 +30,12 @@ def loads(text: str | bytes) -> Any:
         try:
             # Only UTF-8: json would also accept UTF-16.
             text = text if isinstance(text, str) else text.decode("utf-8-sig")
-            return json.loads(text, parse_int=_integer)
+            return json.loads(text, parse_int=integer)
         except RecursionError as error:
             raise ValueError("JSON nested too deeply") from error
 
 
-def _integer(digits: str) -> int | float:
+def integer(digits: str) -> int | float:
     """Parse an integer as orjson does: one beyond 64 bits becomes a float."""
     if len(digits) <= LONGEST_INTEGER:
         number = int(digits)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.proxy.agents import AGENTS, Change, Home, Place
+from burnish.proxy.agents import AGENTS, Change, Home, Place, is_own
 from burnish.proxy.agents.connection import connect, disconnect, recorded
 from burnish.proxy.errors import ConfigError
 
@@ -298,3 +298,22 @@ def test_a_plugin_of_ours_goes_with_what_it_wrote(home: Home, record: Path):
     (folder / "sent.json").write_text('[{"id": "1"}]')
     disconnect(record)
     assert snapshot(home) == before
+
+
+@pytest.mark.parametrize(
+    ("upstream", "own"),
+    [
+        ("embedded:smollm2", True),
+        ("http://127.0.0.1:8000", True),
+        ("http://[::1]:8000/v1", True),
+        ("http://192.168.1.5:8000,http://192.168.1.6:8000", True),
+        ("http://gpu:8000", True),
+        ("http://gpu.lan:8000", True),
+        ("https://api.openai.com/v1", False),
+        ("https://openrouter.ai/api/v1", False),
+        ("http://8.8.8.8", False),
+        ("http://localhost.example.com", False),
+    ],
+)
+def test_an_upstream_is_ours_where_only_we_can_reach_it(upstream: str, own: bool):
+    assert is_own(upstream) is own

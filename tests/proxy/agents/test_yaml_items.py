@@ -50,15 +50,16 @@ def test_a_new_file_has_a_head():
     assert yaml.safe_load(AT_TOP.made(None)) == [OURS]
 
 
-@pytest.mark.parametrize("text", ["models: []\n", "models: {a: 1}\n", "models:\n  a: 1\n", "models: *them\n"])
-def test_a_list_that_is_written_in_another_way_is_refused(text: str):
-    with pytest.raises(ValueError, match="models"):
-        BELOW_KEY.made(text)
+REFUSED = ["models: []\n", "models: {a: 1}\n", "models:\n  a: 1\n", "models: *them\n"]
 
 
-def test_what_is_no_list_is_refused():
-    with pytest.raises(ValueError, match="list"):
-        AT_TOP.made("name: Mine\n")
+@pytest.mark.parametrize(
+    ("item", "text", "why"),
+    [*((BELOW_KEY, text, "models") for text in REFUSED), (AT_TOP, "name: Mine\n", "list")],
+)
+def test_what_is_no_list_or_written_in_another_way_is_refused(item: YamlItem, text: str, why: str):
+    with pytest.raises(ValueError, match=why):
+        item.made(text)
 
 
 @given(
@@ -109,25 +110,25 @@ def test_an_item_is_found_in_what_a_writer_of_yaml_makes_of_the_file(text: str):
     assert rest["models"] == [*(yaml.safe_load(text).get("models") or []), {"name": "later"}]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "default",
-        "sk-a_b.c",
-        "qwen:7b",
-        "a: b",
-        "a #b",
-        "True",
-        "no",
-        "1.5",
-        "1e3",
-        "",
-        "-",
-        "a:",
-        '"',
-        "ä",
-        "a\nb",
-    ],
-)
+TEXTS = [
+    "default",
+    "sk-a_b.c",
+    "qwen:7b",
+    "a: b",
+    "a #b",
+    "True",
+    "no",
+    "1.5",
+    "1e3",
+    "",
+    "-",
+    "a:",
+    '"',
+    "ä",
+    "a\nb",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_a_text_stays_a_text(text: str):
     assert yaml.safe_load(f"x: {scalar(text)}") == {"x": text}

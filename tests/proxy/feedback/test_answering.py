@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,12 @@ class Chat:
         return answer
 
 
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[Log]:
+    async with opened(tmp_path) as opened_log:
+        yield opened_log
+
+
 @pytest.mark.parametrize(
     ("typed", "said", "stored"),
     [
@@ -63,79 +69,71 @@ class Chat:
         ("/rl fix Paris\nonly", "saved the reply that you wanted", {"correction": "Paris\nonly"}),
     ],
 )
-async def test_a_command_rates_the_answer_before_it(
-    tmp_path: Path, typed: str, said: str, stored: dict[str, Any]
-):
-    async with opened(tmp_path) as log:
-        made = capture(log, PARIS[:1], PARIS[1])
-        chat = Chat(log, PARIS)
-        answer = await chat.type(typed, caller="ann")
-        assert answer == f"burnish: {said} – “The capital of France is Paris.” (/rl undo takes it back)"
-        (found,) = await log.feedbacks()
-        assert chat.told == [found]
+async def test_a_command_rates_the_answer_before_it(log: Log, typed: str, said: str, stored: dict[str, Any]):
+    made = capture(log, PARIS[:1], PARIS[1])
+    chat = Chat(log, PARIS)
+    answer = await chat.type(typed, caller="ann")
+    assert answer == f"burnish: {said} – “The capital of France is Paris.” (/rl undo takes it back)"
+    (found,) = await log.feedbacks()
+    assert chat.told == [found]
     assert found.draft == FeedbackDraft(made, "rl", rater="ann", **stored)
 
 
-async def test_undo_takes_the_last_own_rating_back(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = capture(log, PARIS[:1], PARIS[1])
-        chat = Chat(log, PARIS)
-        await chat.type("/rl good")
-        await chat.type("/rl bad")
-        await chat.type("/rl 3", caller="bob")
-        assert "taken back" in await chat.type("/rl undo")
-        assert (await log.completion(made)).rating == 0.5
-        assert "taken back" in await chat.type("/rl undo")
-        assert (await log.completion(made)).rating == 0.0
-        assert "no rating to take back" in await chat.type("/rl undo")
+async def test_undo_takes_the_last_own_rating_back(log: Log):
+    made = capture(log, PARIS[:1], PARIS[1])
+    chat = Chat(log, PARIS)
+    await chat.type("/rl good")
+    await chat.type("/rl bad")
+    await chat.type("/rl 3", caller="bob")
+    assert "taken back" in await chat.type("/rl undo")
+    assert (await log.completion(made)).rating == 0.5
+    assert "taken back" in await chat.type("/rl undo")
+    assert (await log.completion(made)).rating == 0.0
+    assert "no rating to take back" in await chat.type("/rl undo")
 
 
-async def test_a_turn_of_many_calls_is_rated_whole_and_a_correction_is_of_its_answer(tmp_path: Path):
+async def test_a_turn_of_many_calls_is_rated_whole_and_a_correction_is_of_its_answer(log: Log):
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     asks = {"role": "assistant", "content": None, "tool_calls": [call]}
     history = [user("do it"), asks, {"role": "tool", "tool_call_id": "c", "content": "done"}]
-    async with opened(tmp_path) as log:
-        made = [capture(log, history[:1], asks), capture(log, history, "Done.")]
-        chat = Chat(log, [*history, assistant("Done.")])
-        assert "“Done.”" in await chat.type("/rl good")
-        assert [each.completion.id for each in await log.rated()] == made
-        await chat.type("/rl undo")
-        assert await log.rated() == []
-        await chat.type("/rl fix It is done.")
-        (rated,) = await log.rated()
-        assert (rated.completion.id, rated.correction) == (made[1], "It is done.")
+    made = [capture(log, history[:1], asks), capture(log, history, "Done.")]
+    chat = Chat(log, [*history, assistant("Done.")])
+    assert "“Done.”" in await chat.type("/rl good")
+    assert [each.completion.id for each in await log.rated()] == made
+    await chat.type("/rl undo")
+    assert await log.rated() == []
+    await chat.type("/rl fix It is done.")
+    (rated,) = await log.rated()
+    assert (rated.completion.id, rated.correction) == (made[1], "It is done.")
 
 
-async def test_the_conversation_goes_on_as_if_nothing_was_typed(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        capture(log, PARIS[:1], PARIS[1])
-        chat = Chat(log, PARIS)
-        await chat.type("/rl good")
-        second = capture(log, [*PARIS, user("and of Spain?")], "Madrid.")
-        chat.history += [user("and of Spain?"), assistant("Madrid.")]
-        assert "“Madrid.”" in await chat.type("/rl bad")
-        assert (await log.completion(second)).rating == -1.0
-        assert len({each.conversation_id for each in await log.completions()}) == 1
+async def test_the_conversation_goes_on_as_if_nothing_was_typed(log: Log):
+    capture(log, PARIS[:1], PARIS[1])
+    chat = Chat(log, PARIS)
+    await chat.type("/rl good")
+    second = capture(log, [*PARIS, user("and of Spain?")], "Madrid.")
+    chat.history += [user("and of Spain?"), assistant("Madrid.")]
+    assert "“Madrid.”" in await chat.type("/rl bad")
+    assert (await log.completion(second)).rating == -1.0
+    assert len({each.conversation_id for each in await log.completions()}) == 1
 
 
-async def test_long_answers_and_tool_calls_are_quoted_shortly(tmp_path: Path):
+async def test_long_answers_and_tool_calls_are_quoted_shortly(log: Log):
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     asks = {"role": "assistant", "content": None, "tool_calls": [call]}
-    async with opened(tmp_path) as log:
-        capture(log, [user("a")], "word\n" * 100)
-        assert "word word…” (" in await Chat(log, [user("a"), assistant("word\n" * 100)]).type("/rl good")
-        capture(log, [user("b")], asks)
-        result = {"role": "tool", "tool_call_id": "c", "content": "x"}
-        assert "a tool call" in await Chat(log, [user("b"), asks, result]).type("/rl good")
+    capture(log, [user("a")], "word\n" * 100)
+    assert "word word…” (" in await Chat(log, [user("a"), assistant("word\n" * 100)]).type("/rl good")
+    capture(log, [user("b")], asks)
+    result = {"role": "tool", "tool_call_id": "c", "content": "x"}
+    assert "a tool call" in await Chat(log, [user("b"), asks, result]).type("/rl good")
 
 
 @pytest.mark.parametrize(
     "typed", ["/rl", "/rl help", "/rl 6", "/rl nonsense", "/rl train", "/rl rollback base"]
 )
-async def test_help_names_every_command_and_what_was_not_understood(tmp_path: Path, typed: str):
-    async with opened(tmp_path) as log:
-        answer = await Chat(log, PARIS).type(typed)
-        assert await log.feedbacks() == []
+async def test_help_names_every_command_and_what_was_not_understood(log: Log, typed: str):
+    answer = await Chat(log, PARIS).type(typed)
+    assert await log.feedbacks() == []
     assert all(f"/rl {name}" in answer for name in ("good", "bad", "1", "fix", "undo", "status", "help"))
     argument = typed.removeprefix("/rl").removeprefix(" help").strip()
     assert ("unknown command" in answer) == (argument in ("6", "nonsense"))
@@ -143,39 +141,34 @@ async def test_help_names_every_command_and_what_was_not_understood(tmp_path: Pa
     assert "/rl train  " not in answer
 
 
-async def test_fix_without_a_reply_says_what_is_missing(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        capture(log, PARIS[:1], PARIS[1])
-        assert "needs the reply" in await Chat(log, PARIS).type("/rl fix")
-        assert await log.feedbacks() == []
+async def test_fix_without_a_reply_says_what_is_missing(log: Log):
+    capture(log, PARIS[:1], PARIS[1])
+    assert "needs the reply" in await Chat(log, PARIS).type("/rl fix")
+    assert await log.feedbacks() == []
 
 
-async def test_status_asks_whoever_knows(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        assert await Chat(log, []).type("/rl status") == "burnish: 3 of 32 ratings"
+async def test_status_asks_whoever_knows(log: Log):
+    assert await Chat(log, []).type("/rl status") == "burnish: 3 of 32 ratings"
 
 
-async def test_an_owners_commands_are_carried_out_and_listed(tmp_path: Path):
+async def test_an_owners_commands_are_carried_out_and_listed(log: Log):
     async def roll_back(argument: str) -> str:
         return f"rolled back to {argument}"
 
-    async with opened(tmp_path) as log:
-        chat = Chat(log, [], {"rollback": roll_back})
-        assert await chat.type("/rl rollback base") == "burnish: rolled back to base"
-        assert "/rl rollback" in await chat.type("/rl help")
-        assert "Only owners may use /rl train" in await chat.type("/rl train")
+    chat = Chat(log, [], {"rollback": roll_back})
+    assert await chat.type("/rl rollback base") == "burnish: rolled back to base"
+    assert "/rl rollback" in await chat.type("/rl help")
+    assert "Only owners may use /rl train" in await chat.type("/rl train")
 
 
-async def test_without_an_answer_nothing_is_rated(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        assert "nothing was rated: there is no answer" in await Chat(log, []).type("/rl good")
-        unknown = await Chat(log, [user("a"), assistant("never logged")]).type("/rl good")
-        assert "did not come through burnish" in unknown
+async def test_without_an_answer_nothing_is_rated(log: Log):
+    assert "nothing was rated: there is no answer" in await Chat(log, []).type("/rl good")
+    unknown = await Chat(log, [user("a"), assistant("never logged")]).type("/rl good")
+    assert "did not come through burnish" in unknown
 
 
-async def test_an_ambiguous_answer_lists_what_it_may_be(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = [capture(log, [user(f"is it {n}?")], "Yes.") for n in range(2)]
-        answer = await Chat(log, [system("x"), user("summary"), assistant("Yes.")]).type("/rl good")
-        assert await log.feedbacks() == []
+async def test_an_ambiguous_answer_lists_what_it_may_be(log: Log):
+    made = [capture(log, [user(f"is it {n}?")], "Yes.") for n in range(2)]
+    answer = await Chat(log, [system("x"), user("summary"), assistant("Yes.")]).type("/rl good")
+    assert await log.feedbacks() == []
     assert all(each in answer for each in made)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,8 +38,8 @@ async def on_error(request: Request, error: Exception) -> Response:
     return JSONResponse(error.envelope(), error.status)
 
 
-@asynccontextmanager
-async def service(tmp_path: Path) -> AsyncIterator[Service]:
+@pytest.fixture
+async def burnish(tmp_path: Path) -> AsyncIterator[Service]:
     async with opened(tmp_path) as log:
         forgotten: list[str] = []
         told: list[Feedback] = []
@@ -78,78 +77,75 @@ def refused(answer: httpx.Response, status: int, param: str | None = None) -> st
     ],
 )
 async def test_every_kind_is_stored(
-    tmp_path: Path, said: dict[str, Any], reward: float | None, scale: str | None
+    burnish: Service, said: dict[str, Any], reward: float | None, scale: str | None
 ):
-    async with service(tmp_path) as burnish:
-        made = capture(burnish.log, [user("hi")])
-        answer = await burnish.post({"completion_id": made, **said})
-        assert answer.status_code == 201
-        record = answer.json()
-        assert (record["object"], record["completion_id"], record["target"]) == (
-            "feedback",
-            made,
-            "completion_id",
-        )
-        assert (record["reward"], record["scale"]) == (reward, scale)
-        assert (record["comment"], record["correction"]) == (said.get("comment"), said.get("correction"))
-        assert (record["scope"], record["source"], record["rater"], record["weight"]) == (
-            "completion",
-            "human",
-            "local",
-            1.0,
-        )
-        shown = await burnish.http.get(f"/v1/feedback/{record['id']}")
-        assert shown.json() == record
-        assert [each.id for each in burnish.told] == [record["id"]]
+    made = capture(burnish.log, [user("hi")])
+    answer = await burnish.post({"completion_id": made, **said})
+    assert answer.status_code == 201
+    record = answer.json()
+    assert (record["object"], record["completion_id"], record["target"]) == (
+        "feedback",
+        made,
+        "completion_id",
+    )
+    assert (record["reward"], record["scale"]) == (reward, scale)
+    assert (record["comment"], record["correction"]) == (said.get("comment"), said.get("correction"))
+    assert (record["scope"], record["source"], record["rater"], record["weight"]) == (
+        "completion",
+        "human",
+        "local",
+        1.0,
+    )
+    shown = await burnish.http.get(f"/v1/feedback/{record['id']}")
+    assert shown.json() == record
+    assert [each.id for each in burnish.told] == [record["id"]]
 
 
-async def test_everything_that_can_be_said_is_kept(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        better, worse = capture(burnish.log, [user("a")]), capture(burnish.log, [user("a")])
-        said = {
-            "rating": 0.5,
-            "comment": "clearer",
-            "correction": "Paris.",
-            "preferred_over": worse,
-            "scope": "turn",
-            "source": "judge",
-            "rater": "gpt",
-            "weight": 0.5,
-            "tags": ["a", "b"],
-            "idempotency_key": "k1",
-        }
-        answer = await burnish.post({"completion_id": better, **said})
-        assert answer.status_code == 201
-        record = answer.json()
-        assert record["reward"] == said.pop("rating")
-        assert {name: record[name] for name in said} == said
+async def test_everything_that_can_be_said_is_kept(burnish: Service):
+    better, worse = capture(burnish.log, [user("a")]), capture(burnish.log, [user("a")])
+    said = {
+        "rating": 0.5,
+        "comment": "clearer",
+        "correction": "Paris.",
+        "preferred_over": worse,
+        "scope": "turn",
+        "source": "judge",
+        "rater": "gpt",
+        "weight": 0.5,
+        "tags": ["a", "b"],
+        "idempotency_key": "k1",
+    }
+    answer = await burnish.post({"completion_id": better, **said})
+    assert answer.status_code == 201
+    record = answer.json()
+    assert record["reward"] == said.pop("rating")
+    assert {name: record[name] for name in said} == said
 
 
-async def test_each_target_finds_its_completion(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        first = capture(burnish.log, [user("a")], "one", response_id="r1", caller="ann", session="s1")
-        second = capture(
-            burnish.log,
-            [user("a"), assistant("one"), user("b")],
-            "two",
-            response_id="r2",
-            caller="ann",
-            session="s2",
-        )
-        capture(burnish.log, [user("c")], response_id="r3")
-        conversation = (await burnish.log.completion(first)).conversation_id
-        cases: list[tuple[dict[str, Any], dict[str, str], str]] = [
-            ({"completion_id": first}, {}, first),
-            ({"response_id": "r1"}, {}, first),
-            ({"conversation_id": conversation}, {}, second),
-            ({"last": True}, {"x-burnish-user": "ann"}, second),
-            ({"last": True}, {"x-burnish-user": "ann", "x-burnish-session": "s1"}, first),
-        ]
-        for target, headers, meant in cases:
-            record = (await burnish.post({**target, "rating": "good"}, **headers)).json()
-            assert record["completion_id"] == meant
-            assert record["target"] == next(iter(target))
-            assert record["rater"] == headers.get("x-burnish-user", "local")
+async def test_each_target_finds_its_completion(burnish: Service):
+    first = capture(burnish.log, [user("a")], "one", response_id="r1", caller="ann", session="s1")
+    second = capture(
+        burnish.log,
+        [user("a"), assistant("one"), user("b")],
+        "two",
+        response_id="r2",
+        caller="ann",
+        session="s2",
+    )
+    capture(burnish.log, [user("c")], response_id="r3")
+    conversation = (await burnish.log.completion(first)).conversation_id
+    cases: list[tuple[dict[str, Any], dict[str, str], str]] = [
+        ({"completion_id": first}, {}, first),
+        ({"response_id": "r1"}, {}, first),
+        ({"conversation_id": conversation}, {}, second),
+        ({"last": True}, {"x-burnish-user": "ann"}, second),
+        ({"last": True}, {"x-burnish-user": "ann", "x-burnish-session": "s1"}, first),
+    ]
+    for target, headers, meant in cases:
+        record = (await burnish.post({**target, "rating": "good"}, **headers)).json()
+        assert record["completion_id"] == meant
+        assert record["target"] == next(iter(target))
+        assert record["rater"] == headers.get("x-burnish-user", "local")
 
 
 @pytest.mark.parametrize(
@@ -199,196 +195,181 @@ async def test_each_target_finds_its_completion(tmp_path: Path):
     ],
 )
 async def test_wrong_values_name_the_field_and_what_is_allowed(
-    tmp_path: Path, body: Any, param: str | None, hint: str
+    burnish: Service, body: Any, param: str | None, hint: str
 ):
-    async with service(tmp_path) as burnish:
-        made = capture(burnish.log, [user("hi")])
-        if isinstance(body, dict):
-            body = {name: made if value == "C" else value for name, value in body.items()}
-        answer = await burnish.post(body)
-        assert hint in refused(answer, 422, param)
-        assert await burnish.log.feedbacks() == []
-        assert burnish.told == []
+    made = capture(burnish.log, [user("hi")])
+    if isinstance(body, dict):
+        body = {name: made if value == "C" else value for name, value in body.items()}
+    answer = await burnish.post(body)
+    assert hint in refused(answer, 422, param)
+    assert await burnish.log.feedbacks() == []
+    assert burnish.told == []
 
 
-async def test_unknown_targets_are_not_found(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        made = capture(burnish.log, [user("hi")], caller="ann")
-        for target in (
-            {"completion_id": "x"},
-            {"response_id": "x"},
-            {"conversation_id": "x"},
-            {"last": True},
-        ):
-            answer = await burnish.post({**target, "rating": "good"})
-            refused(answer, 404, next(iter(target)))
-        answer = await burnish.post({"completion_id": made, "preferred_over": "x"})
-        refused(answer, 404, "preferred_over")
+async def test_unknown_targets_are_not_found(burnish: Service):
+    made = capture(burnish.log, [user("hi")], caller="ann")
+    for target in (
+        {"completion_id": "x"},
+        {"response_id": "x"},
+        {"conversation_id": "x"},
+        {"last": True},
+    ):
+        answer = await burnish.post({**target, "rating": "good"})
+        refused(answer, 404, next(iter(target)))
+    answer = await burnish.post({"completion_id": made, "preferred_over": "x"})
+    refused(answer, 404, "preferred_over")
 
 
-async def test_an_ambiguous_response_id_lists_the_candidates(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        made = {capture(burnish.log, [user(str(n))]) for n in range(2)}
-        answer = await burnish.post({"response_id": "chatcmpl-1", "rating": "good"})
-        refused(answer, 409, "response_id")
-        assert {each["completion_id"] for each in answer.json()["error"]["candidates"]} == made
+async def test_an_ambiguous_response_id_lists_the_candidates(burnish: Service):
+    made = {capture(burnish.log, [user(str(n))]) for n in range(2)}
+    answer = await burnish.post({"response_id": "chatcmpl-1", "rating": "good"})
+    refused(answer, 409, "response_id")
+    assert {each["completion_id"] for each in answer.json()["error"]["candidates"]} == made
 
 
-async def test_a_repeated_key_gives_the_first_record_and_another_content_a_conflict(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        made = capture(burnish.log, [user("hi")])
-        body = {"completion_id": made, "rating": "good", "idempotency_key": "k"}
-        first, second = await burnish.post(body), await burnish.post(body)
-        assert (first.status_code, second.status_code) == (201, 200)
-        assert first.json() == second.json()
-        assert len(burnish.told) == 1
-        refused(await burnish.post({**body, "rating": "bad"}), 409, "idempotency_key")
-        assert (await burnish.post(body, **{"x-burnish-user": "bob"})).status_code == 201
+async def test_a_repeated_key_gives_the_first_record_and_another_content_a_conflict(burnish: Service):
+    made = capture(burnish.log, [user("hi")])
+    body = {"completion_id": made, "rating": "good", "idempotency_key": "k"}
+    first, second = await burnish.post(body), await burnish.post(body)
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.json() == second.json()
+    assert len(burnish.told) == 1
+    refused(await burnish.post({**body, "rating": "bad"}), 409, "idempotency_key")
+    assert (await burnish.post(body, **{"x-burnish-user": "bob"})).status_code == 201
 
 
-async def test_undo_takes_back_and_stays_in_the_list(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        made = capture(burnish.log, [user("hi")])
-        record = (await burnish.post({"completion_id": made, "rating": "good"})).json()
-        undone = await burnish.http.delete(f"/v1/feedback/{record['id']}")
-        assert undone.status_code == 200
-        assert undone.json() == {**record, "undone_at": undone.json()["undone_at"]}
-        assert undone.json()["undone_at"] is not None
-        assert (await burnish.http.get("/v1/feedback")).json()["data"] == [undone.json()]
-        assert (await burnish.http.get(f"/burnish/completions/{made}")).json()["rating"] is None
-        refused(await burnish.http.delete("/v1/feedback/fb_nobody"), 404)
+async def test_undo_takes_back_and_stays_in_the_list(burnish: Service):
+    made = capture(burnish.log, [user("hi")])
+    record = (await burnish.post({"completion_id": made, "rating": "good"})).json()
+    undone = await burnish.http.delete(f"/v1/feedback/{record['id']}")
+    assert undone.status_code == 200
+    assert undone.json() == {**record, "undone_at": undone.json()["undone_at"]}
+    assert undone.json()["undone_at"] is not None
+    assert (await burnish.http.get("/v1/feedback")).json()["data"] == [undone.json()]
+    assert (await burnish.http.get(f"/burnish/completions/{made}")).json()["rating"] is None
+    refused(await burnish.http.delete("/v1/feedback/fb_nobody"), 404)
 
 
-async def test_lists_come_in_pages(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        made = [capture(burnish.log, [user(f"q{n}")]) for n in range(3)]
-        ids = [(await burnish.post({"completion_id": each, "rating": "good"})).json()["id"] for each in made]
-        for path, expected in (("/v1/feedback", ids[::-1]), ("/burnish/completions", made[::-1])):
-            page = (await burnish.http.get(path, params={"limit": 2})).json()
-            assert ([each["id"] for each in page["data"]], page["has_more"]) == (expected[:2], True)
-            rest = (await burnish.http.get(path, params={"before": expected[1]})).json()
-            assert ([each["id"] for each in rest["data"]], rest["has_more"]) == (expected[2:], False)
-        one = (await burnish.http.get("/v1/feedback", params={"completion_id": made[1]})).json()
-        assert [each["id"] for each in one["data"]] == [ids[1]]
+async def test_lists_come_in_pages(burnish: Service):
+    made = [capture(burnish.log, [user(f"q{n}")]) for n in range(3)]
+    ids = [(await burnish.post({"completion_id": each, "rating": "good"})).json()["id"] for each in made]
+    for path, expected in (("/v1/feedback", ids[::-1]), ("/burnish/completions", made[::-1])):
+        page = (await burnish.http.get(path, params={"limit": 2})).json()
+        assert ([each["id"] for each in page["data"]], page["has_more"]) == (expected[:2], True)
+        rest = (await burnish.http.get(path, params={"before": expected[1]})).json()
+        assert ([each["id"] for each in rest["data"]], rest["has_more"]) == (expected[2:], False)
+    one = (await burnish.http.get("/v1/feedback", params={"completion_id": made[1]})).json()
+    assert [each["id"] for each in one["data"]] == [ids[1]]
 
 
-async def test_a_turn_is_rated_and_taken_back_as_one(tmp_path: Path):
+async def test_a_turn_is_rated_and_taken_back_as_one(burnish: Service):
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     asks = {"role": "assistant", "content": None, "tool_calls": [call]}
     history = [user("do it"), asks, {"role": "tool", "tool_call_id": "c", "content": "done"}]
-    async with service(tmp_path) as burnish:
-        made = [capture(burnish.log, history[:1], asks), capture(burnish.log, history, "Done.")]
-        record = (await burnish.post({"last": True, "rating": "good", "scope": "turn"})).json()
-        assert (record["completion_id"], record["scope"]) == (made[1], "turn")
+    made = [capture(burnish.log, history[:1], asks), capture(burnish.log, history, "Done.")]
+    record = (await burnish.post({"last": True, "rating": "good", "scope": "turn"})).json()
+    assert (record["completion_id"], record["scope"]) == (made[1], "turn")
 
-        async def ratings() -> list[float | None]:
-            return [
-                (await burnish.http.get(f"/burnish/completions/{each}")).json()["rating"] for each in made
-            ]
+    async def ratings() -> list[float | None]:
+        return [(await burnish.http.get(f"/burnish/completions/{each}")).json()["rating"] for each in made]
 
-        assert await ratings() == [1.0, 1.0]
-        await burnish.http.delete(f"/v1/feedback/{record['id']}")
-        assert await ratings() == [None, None]
+    assert await ratings() == [1.0, 1.0]
+    await burnish.http.delete(f"/v1/feedback/{record['id']}")
+    assert await ratings() == [None, None]
 
 
-async def test_the_next_turn_and_what_was_asked_again_are_shown(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        made = [
-            capture(burnish.log, [user("hi")], text, created_at=1_790_000_000.0 + 10 * number, total_s=1.0)
-            for number, text in enumerate(("Hello!", "Good day!"))
-        ]
-        next_ = capture(burnish.log, [user("hi"), assistant("Good day!"), user("shorter")], "Hi.")
-        shown = [(await burnish.http.get(f"/burnish/completions/{each}")).json() for each in (*made, next_)]
-        assert [(each["continues"], each["next_turn"]) for each in shown] == [
-            (None, None),
-            (None, "shorter"),
-            (made[1], None),
-        ]
-        again = (await burnish.http.get("/burnish/regenerations", params={"limit": 1})).json()
-        assert again == {
-            "object": "list",
-            "data": [
-                {
-                    "object": "regeneration",
-                    "completion_id": made[1],
-                    "instead_of": made[0],
-                    "conversation_id": shown[1]["conversation_id"],
-                    "created_at": 1_790_000_010.0,
-                    "went_on_from": made[1],
-                }
-            ],
-            "has_more": False,
-        }
-        assert (await burnish.http.get("/v1/feedback")).json()["data"] == []
+async def test_the_next_turn_and_what_was_asked_again_are_shown(burnish: Service):
+    made = [
+        capture(burnish.log, [user("hi")], text, created_at=1_790_000_000.0 + 10 * number, total_s=1.0)
+        for number, text in enumerate(("Hello!", "Good day!"))
+    ]
+    next_ = capture(burnish.log, [user("hi"), assistant("Good day!"), user("shorter")], "Hi.")
+    shown = [(await burnish.http.get(f"/burnish/completions/{each}")).json() for each in (*made, next_)]
+    assert [(each["continues"], each["next_turn"]) for each in shown] == [
+        (None, None),
+        (None, "shorter"),
+        (made[1], None),
+    ]
+    again = (await burnish.http.get("/burnish/regenerations", params={"limit": 1})).json()
+    assert again == {
+        "object": "list",
+        "data": [
+            {
+                "object": "regeneration",
+                "completion_id": made[1],
+                "instead_of": made[0],
+                "conversation_id": shown[1]["conversation_id"],
+                "created_at": 1_790_000_010.0,
+                "went_on_from": made[1],
+            }
+        ],
+        "has_more": False,
+    }
+    assert (await burnish.http.get("/v1/feedback")).json()["data"] == []
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "1001", "x", "", "1e3", "9" * 30, "٣"])
-async def test_a_wrong_limit_is_named(tmp_path: Path, limit: str):
-    async with service(tmp_path) as burnish:
-        for path in ("/v1/feedback", "/burnish/completions", "/burnish/regenerations"):
-            refused(await burnish.http.get(path, params={"limit": limit}), 422, "limit")
+async def test_a_wrong_limit_is_named(burnish: Service, limit: str):
+    for path in ("/v1/feedback", "/burnish/completions", "/burnish/regenerations"):
+        refused(await burnish.http.get(path, params={"limit": limit}), 422, "limit")
 
 
-async def test_a_completion_is_shown_with_its_context(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        made = capture(burnish.log, [user("hi")], "Hello!", params={"temperature": 0.5})
-        shown = (await burnish.http.get(f"/burnish/completions/{made}")).json()
-        assert (shown["messages"], shown["params"], shown["reply"]) == (
-            [user("hi")],
-            {"temperature": 0.5},
-            assistant("Hello!"),
-        )
-        listed = (
-            await burnish.http.get("/burnish/completions", params={"conversation": shown["conversation_id"]})
-        ).json()
-        assert [each["id"] for each in listed["data"]] == [made]
-        refused(await burnish.http.get("/burnish/completions/cmpl_nobody"), 404)
+async def test_a_completion_is_shown_with_its_context(burnish: Service):
+    made = capture(burnish.log, [user("hi")], "Hello!", params={"temperature": 0.5})
+    shown = (await burnish.http.get(f"/burnish/completions/{made}")).json()
+    assert (shown["messages"], shown["params"], shown["reply"]) == (
+        [user("hi")],
+        {"temperature": 0.5},
+        assistant("Hello!"),
+    )
+    listed = (
+        await burnish.http.get("/burnish/completions", params={"conversation": shown["conversation_id"]})
+    ).json()
+    assert [each["id"] for each in listed["data"]] == [made]
+    refused(await burnish.http.get("/burnish/completions/cmpl_nobody"), 404)
 
 
-async def test_only_json_of_reasonable_size_is_taken(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        good = b'{"last": true, "rating": "good"}'
-        for headers in (
-            {},
-            {"content-type": "text/plain"},
-            {"content-type": "application/x-www-form-urlencoded"},
-        ):
-            refused(await burnish.http.post("/v1/feedback", content=good, headers=headers), 415)
-        json = {"content-type": "application/json; charset=utf-8"}
-        refused(await burnish.http.post("/v1/feedback", content=b"{bad", headers=json), 400)
-        refused(await burnish.http.post("/v1/feedback", content=b"", headers=json), 422, "completion_id")
-        refused(await burnish.http.post("/v1/feedback", content=b'"\xff"', headers=json), 400)
-        huge = b'{"comment": "' + b"x" * 2_000_000 + b'"}'
-        refused(await burnish.http.post("/v1/feedback", content=huge, headers=json), 413)
-        refused(await burnish.http.post("/v1/feedback", content=good, headers=json), 404)
+async def test_only_json_of_reasonable_size_is_taken(burnish: Service):
+    good = b'{"last": true, "rating": "good"}'
+    for headers in (
+        {},
+        {"content-type": "text/plain"},
+        {"content-type": "application/x-www-form-urlencoded"},
+    ):
+        refused(await burnish.http.post("/v1/feedback", content=good, headers=headers), 415)
+    json = {"content-type": "application/json; charset=utf-8"}
+    refused(await burnish.http.post("/v1/feedback", content=b"{bad", headers=json), 400)
+    refused(await burnish.http.post("/v1/feedback", content=b"", headers=json), 422, "completion_id")
+    refused(await burnish.http.post("/v1/feedback", content=b'"\xff"', headers=json), 400)
+    huge = b'{"comment": "' + b"x" * 2_000_000 + b'"}'
+    refused(await burnish.http.post("/v1/feedback", content=huge, headers=json), 413)
+    refused(await burnish.http.post("/v1/feedback", content=good, headers=json), 404)
 
 
-async def test_an_undo_is_told_as_well(tmp_path: Path):
-    async with service(tmp_path) as burnish:
-        capture(burnish.log, [user("hi")])
-        rated = await burnish.http.post("/v1/feedback", json={"last": True, "rating": "good"})
-        undone = await burnish.http.delete(f"/v1/feedback/{rated.json()['id']}")
-        assert [each.id for each in burnish.told] == [rated.json()["id"], undone.json()["id"]]
-        assert burnish.told[1].undone_at is not None
+async def test_an_undo_is_told_as_well(burnish: Service):
+    capture(burnish.log, [user("hi")])
+    rated = await burnish.http.post("/v1/feedback", json={"last": True, "rating": "good"})
+    undone = await burnish.http.delete(f"/v1/feedback/{rated.json()['id']}")
+    assert [each.id for each in burnish.told] == [rated.json()["id"], undone.json()["id"]]
+    assert burnish.told[1].undone_at is not None
 
 
-async def test_raters_are_shown_with_how_far_they_agree_with_the_others(tmp_path: Path):
-    async with service(tmp_path) as at:
-        made = [capture(at.log, [user(f"q{n}")], assistant(f"a{n}")) for n in range(6)]
-        said = {
-            "ann": [1, 1, 1, -1, -1, -1],
-            "bob": [1, 1, -1, -1, -1, None],
-            "eve": [-1, -1, None, 1, None, None],
-        }
-        for rater, rewards in said.items():
-            for completion_id, reward in zip(made, rewards, strict=True):
-                if reward is not None:
-                    body = {"completion_id": completion_id, "rating": reward, "rater": rater}
-                    assert (await at.post(body)).status_code == 201
-        await at.post({"completion_id": made[5], "comment": "too long", "rater": "only a comment"})
-        taken_back = (await at.post({"completion_id": made[5], "rating": "good", "rater": "eve"})).json()
-        await at.http.delete(f"/v1/feedback/{taken_back['id']}")
-        found = {each.pop("name"): each for each in (await at.http.get("/burnish/raters")).json()["data"]}
+async def test_raters_are_shown_with_how_far_they_agree_with_the_others(burnish: Service):
+    made = [capture(burnish.log, [user(f"q{n}")], assistant(f"a{n}")) for n in range(6)]
+    said = {
+        "ann": [1, 1, 1, -1, -1, -1],
+        "bob": [1, 1, -1, -1, -1, None],
+        "eve": [-1, -1, None, 1, None, None],
+    }
+    for rater, rewards in said.items():
+        for completion_id, reward in zip(made, rewards, strict=True):
+            if reward is not None:
+                body = {"completion_id": completion_id, "rating": reward, "rater": rater}
+                assert (await burnish.post(body)).status_code == 201
+    await burnish.post({"completion_id": made[5], "comment": "too long", "rater": "only a comment"})
+    taken_back = (await burnish.post({"completion_id": made[5], "rating": "good", "rater": "eve"})).json()
+    await burnish.http.delete(f"/v1/feedback/{taken_back['id']}")
+    found = {each.pop("name"): each for each in (await burnish.http.get("/burnish/raters")).json()["data"]}
     assert list(found) == ["ann", "bob", "eve"]
     assert found["eve"] == {
         "good": 1,
@@ -403,14 +384,13 @@ async def test_raters_are_shown_with_how_far_they_agree_with_the_others(tmp_path
     assert (found["bob"]["agreed"], found["bob"]["compared"], found["bob"]["weight"]) == (1, 2, 0.5)
 
 
-async def test_a_user_is_forgotten_for_good(tmp_path: Path):
-    async with service(tmp_path) as it:
-        made = capture(it.log, [user("my secret")], caller="ann/b c")
-        kept = capture(it.log, [user("other")])
-        await it.post({"completion_id": made, "rating": "good"}, **{"x-burnish-user": "ann/b c"})
-        erased = await it.http.delete("/burnish/users/ann%2Fb%20c")
-        assert erased.json() == {"object": "user", "user": "ann/b c", "erased": 1}
-        assert it.forgotten == ["ann/b c"]
-        listed = await it.http.get("/burnish/completions")
-        assert [each["id"] for each in listed.json()["data"]] == [kept]
-        assert (await it.http.get("/v1/feedback")).json()["data"] == []
+async def test_a_user_is_forgotten_for_good(burnish: Service):
+    made = capture(burnish.log, [user("my secret")], caller="ann/b c")
+    kept = capture(burnish.log, [user("other")])
+    await burnish.post({"completion_id": made, "rating": "good"}, **{"x-burnish-user": "ann/b c"})
+    erased = await burnish.http.delete("/burnish/users/ann%2Fb%20c")
+    assert erased.json() == {"object": "user", "user": "ann/b c", "erased": 1}
+    assert burnish.forgotten == ["ann/b c"]
+    listed = await burnish.http.get("/burnish/completions")
+    assert [each["id"] for each in listed.json()["data"]] == [kept]
+    assert (await burnish.http.get("/v1/feedback")).json()["data"] == []

@@ -12,7 +12,6 @@ import ollama
 import openai
 import orjson
 import pytest
-from google.genai import types
 
 from tests.support.inprocess import serving
 from tests.support.sdks import (
@@ -158,28 +157,6 @@ async def test_a_prompt_is_a_users_turn(tmp_path: Path, stream: bool) -> None:
     assert asked["response_format"]["json_schema"]["schema"] == SCHEMA
     assert first["surface"] == "ollama_generate"
     assert (caught.value.status_code, second["outcome"]) == (400, "failed")
-
-
-@both
-async def test_images_are_shown_and_schemas_asked_for(tmp_path: Path, stream: bool) -> None:
-    picture = types.Part.from_bytes(data=b"\x89PNG\r\n\x1a\n", mime_type="image/png")
-    config = types.GenerateContentConfig(
-        max_output_tokens=9,
-        temperature=0.5,
-        response_mime_type="application/json",
-        response_json_schema=SCHEMA,
-        thinking_config=types.ThinkingConfig(thinking_budget=0),
-    )
-    async with world(tmp_path, {"content": "{}"}, {"content": "{}"}) as here:
-        message = {"role": "user", "content": "Look!", "images": [IMAGE]}
-        options = {"num_predict": 9, "temperature": 0.5}
-        await here.ask("ollama", [message], stream, format=SCHEMA, options=options)
-        await here.ask("google", [], stream, contents=["Look!", picture], config=config)
-        for asked in here.asked():
-            assert asked["messages"] == [user([{"type": "text", "text": "Look!"}, SHOWN])]
-            assert asked["response_format"]["json_schema"]["schema"] == SCHEMA
-            assert (asked["max_tokens"], asked["temperature"]) == (9, 0.5)
-            assert asked.get("stream", False) == stream
 
 
 @both

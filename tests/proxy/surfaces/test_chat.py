@@ -160,14 +160,6 @@ def test_logprobs_of_a_stream_are_joined():
     assert [token["logprob"] for token in reply.choices[0]["logprobs"]["content"]] == [-1.0, -2.0]
 
 
-def test_an_emoji_escaped_in_two_events_is_one_character_again():
-    reply = streamed(
-        b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n',
-        b'data: {"choices":[{"index":0,"delta":{"content":"\\ude00 \\ud800"},"finish_reason":"stop"}]}\n\n',
-    )
-    assert reply.message == {"role": "assistant", "content": "😀 \ufffd"}
-
-
 def compressors() -> list[Any]:
     def raw_deflate(data: bytes) -> bytes:
         packer = zlib.compressobj(wbits=-15)

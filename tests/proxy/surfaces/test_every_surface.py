@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import re
 from typing import Any
 
 import openai
@@ -13,9 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.errors import InvalidRequest
+from burnish.proxy.errors import (
+    BurnishError,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+    UpstreamUnreachable,
+)
 from burnish.proxy.log.tree import path, step
-from burnish.proxy.surfaces import SURFACES, ChatRequest, Reply, Surface
+from burnish.proxy.surfaces import SURFACES, ChatRequest, Gemini, Reply, Surface
 from burnish.proxy.surfaces.lenient import loads_storable
 from tests.support.upstream import Received, reply, upstream
 
@@ -130,11 +139,27 @@ def test_no_bytes_break_the_reassembly(surface: Surface, chunks: list[bytes], en
         surface.reassemble(chunks, content_type, encoding)
 
 
+# A call of a tool, for the member whose value is nested without end.
+CALLED: dict[str, Any] = {
+    "chat": {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": 0}}]},
+    "completions": {"text": "a", "arguments": 0},
+    "responses": {"type": "function_call", "name": "f", "arguments": 0},
+    "messages": {"type": "tool_use", "name": "f", "input": 0},
+    "ollama_chat": {"tool_calls": [{"function": {"name": "f", "arguments": 0}}]},
+    "ollama_generate": {"response": "a", "arguments": 0},
+    "gemini": {"functionCall": {"name": "f", "args": 0}},
+}
+
+
+DEPTHS = [*((depth, False) for depth in (200, 900, 1010, 1200, 100_000)), (900, True)]
+
+
 @every_surface
-@pytest.mark.parametrize("depth", [200, 900, 1010, 1200, 100_000])
-def test_deep_json_breaks_no_reassembly(surface: Surface, depth: int) -> None:
-    deep = json.dumps(ENVELOPES[surface.name]({"type": "new", "deep": 0})).encode()
-    deep = deep.replace(b": 0}", b": " + b"[" * depth + b"]" * depth + b"}")
+@pytest.mark.parametrize(("depth", "called"), DEPTHS)
+def test_deep_json_breaks_no_reassembly(surface: Surface, depth: int, called: bool) -> None:
+    part = CALLED[surface.name] if called else {"type": "new", "deep": 0}
+    deep = json.dumps(ENVELOPES[surface.name](part)).encode()
+    deep = re.sub(rb'("(?:deep|arguments|input|args)": )0', rb"\1" + b"[" * depth + b"]" * depth, deep)
     surface.reassemble([deep], JSON, "")
     surface.reassemble([b"data: " + deep + b"\n\n"], SSE, "")
 
@@ -249,24 +274,57 @@ def test_a_text_goes_to_the_end_of_the_system_prompt(name: str, body: Json, exte
     assert SURFACES[name].with_system(body, "Be brief.") == extended
 
 
-@every_surface
+FORMS: dict[str, Surface] = {**SURFACES, "gemini, an array": Gemini(sse=False)}
+
+
+@pytest.mark.parametrize("surface", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("stream", [False, True])
 def test_our_own_answers_can_be_read(surface: Surface, stream: bool) -> None:
     said = "rated good – “Paris”"
-    content_type, parts = surface.answer(said, ChatRequest([], stream=stream), "cmpl_1A", "m")
+    request = ChatRequest([], stream=stream, previous="resp_1")
+    content_type, parts = surface.answer(said, request, "cmpl_1A", "m")
     body = b"".join(parts)
+    assert body.startswith(b"[") is (surface == FORMS["gemini, an array"] and stream)
     for packed, encoding in ((body, ""), (gzip.compress(body), "gzip")):
         found = surface.reassemble([packed], content_type, encoding)
         assert found.message is not None
-        assert {name: value for name, value in found.message.items() if value} == {
-            "role": "assistant",
-            "content": said,
-        }
+        given = {name: value for name, value in found.message.items() if value}
+        assert given == {"role": "assistant", "content": said}
         assert (found.finish_reason, found.ended, found.readable, found.error) == ("stop", True, True, None)
+        if surface.name == "responses":
+            assert surface.read({"previous_response_id": found.response_id}).previous == "resp_1"
+        elif surface.name == "gemini":
+            assert found.response_id == "cmpl_1A"
     for encoding in ("gzip", "deflate", "br", "zstd", "rot13"):
         damaged = surface.reassemble([body], content_type, encoding)
         assert damaged.error
         assert not damaged.readable
+
+
+ANTHROPICS: dict[BurnishError, str] = {
+    InvalidRequest("a"): "invalid_request_error",
+    Unauthorized("a"): "authentication_error",
+    NotFound("a"): "not_found_error",
+    UpstreamUnreachable("a"): "api_error",
+    BurnishError("a"): "api_error",
+}
+GOOGLES: dict[BurnishError, tuple[int, str]] = {
+    NotFound("a"): (404, "NOT_FOUND"),
+    Unavailable("a"): (503, "UNAVAILABLE"),
+    Conflict("a"): (409, "ABORTED"),
+}
+ERRORS: list[tuple[str, BurnishError, Json]] = [
+    *[("messages", error, {"type": "error", "error": {"type": kind, "message": "a"}, "request_id": None})
+      for error, kind in ANTHROPICS.items()],
+    *[("gemini", error, {"error": {"code": code, "message": "a", "status": status}})
+      for error, (code, status) in GOOGLES.items()],
+    *[(name, NotFound("a"), {"error": "a"}) for name in ("ollama_chat", "ollama_generate")],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "error", "told"), ERRORS)
+def test_errors_are_told_in_the_words_of_the_format(name: str, error: BurnishError, told: Json) -> None:
+    assert SURFACES[name].error(error) == told
 
 
 @every_surface

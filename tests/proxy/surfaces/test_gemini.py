@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.log.tree import step
-from burnish.proxy.surfaces import SURFACES, ChatRequest, Gemini, Reply, surface_at
+from burnish.proxy.surfaces import SURFACES, Gemini, Reply, surface_at
 
 gemini = Gemini()
 USAGE = {"promptTokenCount": 5, "candidatesTokenCount": 2, "thoughtsTokenCount": 3, "totalTokenCount": 10}
@@ -147,7 +146,10 @@ def test_both_spellings_say_the_same():
             user(returned("f", b=2)),
         ],
         "generationConfig": {"maxOutputTokens": 9, "topP": 0.5},
-        "tools": [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": {"type": "object"}}]}],
+        "tools": [
+            {"functionDeclarations": [{"name": "f", "parametersJsonSchema": {"type": "object"}}]},
+            {"googleSearch": {}},
+        ],
     }
     snake = {
         "system_instruction": {"parts": [{"text": "Be brief."}]},
@@ -164,35 +166,11 @@ def test_both_spellings_say_the_same():
     }
     one, other = gemini.read(camel), gemini.read(snake)
     assert one.messages == other.messages
-    assert one.params.items() >= {"max_tokens": 9, "top_p": 0.5}.items()
+    config = camel["generationConfig"]
+    assert one.params.items() >= {"max_tokens": 9, "top_p": 0.5, "generationConfig": config}.items()
+    assert one.params["google_tools"] == [{"googleSearch": {}}]
     assert {key: one.params[key] for key in ("max_tokens", "top_p", "tools")} == {
         key: other.params[key] for key in ("max_tokens", "top_p", "tools")
-    }
-
-
-def test_functions_and_settings_are_those_of_chat():
-    config = {"temperature": 0, "stopSequences": ["\n"], "maxOutputTokens": 7, "thinkingConfig": {}}
-    parameters = {"type": "OBJECT", "properties": {"type": {"type": "STRING", "enum": ["STRING"]}}}
-    request = gemini.read(
-        {
-            "contents": [user("Hi")],
-            "generationConfig": config,
-            "safetySettings": [1],
-            "tools": [
-                {"functionDeclarations": [{"name": "f", "description": "d", "parameters": parameters}]},
-                {"googleSearch": {}},
-            ],
-        }
-    )
-    schema = {"type": "object", "properties": {"type": {"type": "string", "enum": ["STRING"]}}}
-    assert request.params == {
-        "generationConfig": config,
-        "safetySettings": [1],
-        "temperature": 0,
-        "stop": ["\n"],
-        "max_tokens": 7,
-        "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": schema}}],
-        "google_tools": [{"googleSearch": {}}],
     }
 
 
@@ -344,27 +322,3 @@ def test_calls_and_schemas_nested_without_end_harm_nobody():
 
 
 # Local answers
-
-
-@pytest.mark.parametrize("path", ["generateContent", "streamGenerateContent"])
-@pytest.mark.parametrize("query", [b"", b"alt=sse"])
-def test_our_own_answers_are_read_back_by_ourselves(path: str, query: bytes):
-    surface = Gemini.at(f"/v1beta/models/m:{path}", query)
-    assert surface is not None
-    content_type, parts = surface.answer(
-        "rated good – “Paris”", ChatRequest([], "m", surface.stream), "cmpl_1", "m"
-    )
-    body = b"".join(parts)
-    reply = gemini.reassemble([body], content_type, "")
-    assert reply.message == {"role": "assistant", "content": "rated good – “Paris”"}
-    assert (reply.ended, reply.response_id, reply.finish_reason) == (True, "cmpl_1", "stop")
-    begins = {(False, False): b"{", (False, True): b"{", (True, False): b"[", (True, True): b"data: "}
-    assert body.startswith(begins[surface.stream, surface.sse])
-
-
-def test_errors_are_said_in_googles_words():
-    assert gemini.error(NotFound("there is no model 'x' here")) == {
-        "error": {"code": 404, "message": "there is no model 'x' here", "status": "NOT_FOUND"}
-    }
-    assert gemini.error(Unavailable("later"))["error"]["status"] == "UNAVAILABLE"
-    assert gemini.error(Conflict("twice"))["error"]["status"] == "ABORTED"

@@ -396,13 +396,3 @@ def test_the_text_of_a_reply_comes_back_as_a_plain_message_too():
 
 
 # Local answers
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_our_own_answers_are_read_back_by_ourselves(stream: bool):
-    request = ChatRequest([], stream=stream, previous="resp_1")
-    content_type, parts = responses.answer("done", request, "cmpl_1", "m")
-    reply = responses.reassemble(list(parts), content_type, "")
-    assert (reply.message, reply.ended) == ({"role": "assistant", "content": "done"}, True)
-    assert reply.response_id
-    assert responses.read({"previous_response_id": reply.response_id}).previous == "resp_1"

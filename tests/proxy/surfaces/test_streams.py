@@ -39,6 +39,15 @@ def test_it_is_read_whole(recorded: Recorded) -> None:
     assert (reply.error is not None and "out of memory" in reply.error) is recorded.fails
 
 
+HALVED = {name: each for name, each in RECORDED.items() if b"\\ude00" in each.body}
+
+
+@pytest.mark.parametrize("recorded", HALVED.values(), ids=HALVED)
+def test_half_an_emoji_that_comes_alone_is_replaced(recorded: Recorded) -> None:
+    alone = read(recorded, recorded.body.replace(b"\\ude00", b"", 1))
+    assert texts(alone)[1] == TEXT.replace("😀", HALF)
+
+
 @every_stream
 def test_split_at_every_position_it_says_the_same(recorded: Recorded) -> None:
     body = recorded.body

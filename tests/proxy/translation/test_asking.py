@@ -252,8 +252,8 @@ def test_a_prompt_that_is_no_conversation_is_refused_by_name(field: str) -> None
 
 
 def test_googles_settings_go_along_where_chat_has_them() -> None:
-    schema = {"type": "OBJECT", "properties": {"city": {"type": "STRING"}}}
-    plain = {"type": "object", "properties": {"city": {"type": "string"}}}
+    schema = {"type": "OBJECT", "properties": {"type": {"type": "STRING", "enum": ["STRING"]}}}
+    plain = {"type": "object", "properties": {"type": {"type": "string", "enum": ["STRING"]}}}
     config = {
         "temperature": 0.1,
         "topK": 40.0,
