@@ -1,4 +1,4 @@
-"""Pick a device with enough memory.
+"""How large a model is, by its own files, and which device has enough memory for it. Imports no ML framework.
 
 The GPU may be shared with the engine that serves: a trainer that takes memory which is not free would fail half-way,
 or make the engine fail. So the need is estimated from above before anything is loaded.
@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from burnish.adapters.convert.gguf_layout import field, open_gguf
 from burnish.training.errors import JobError
-from burnish.training.job import Hyperparameters, Quantize
+from burnish.training.job import Hyperparameters, ModelSize, Quantize
 
 _GB = 1e9
 # bf16, which every GPU worth training on has; an older one trains in fp32 and needs up to twice as much.
@@ -113,3 +114,46 @@ def _header(path: Path) -> dict[str, Any]:
             return dict(json.loads(file.read(min(length, path.stat().st_size))))
     except (OSError, ValueError, TypeError, struct.error) as error:
         raise JobError(f"{path} is not a safetensors file: {error}") from error
+
+
+# What Hugging Face configurations call it: Llama and most others; GPT-2; Mamba and T5.
+_HIDDEN = ("hidden_size", "n_embd", "d_model")
+_LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
+# Mixtral, gpt-oss; Qwen, OLMoE; DeepSeek, GLM; Ernie.
+_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+
+
+def model_size(weights: Path) -> ModelSize | None:
+    """Read the size from a GGUF file or a Hugging Face directory; None when they do not say it."""
+    try:
+        found = _of_directory(weights) if weights.is_dir() else _of_gguf(weights)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, JobError):
+        return None  # what is wrong with the file is said where it is loaded
+    return found if min(found.hidden, found.layers, found.parameters) > 0 else None
+
+
+def _of_directory(path: Path) -> ModelSize:
+    said = json.loads((path / "config.json").read_bytes())
+    said |= said.get("text_config") or {}  # models that also see
+    return ModelSize(
+        hidden=_first(said, _HIDDEN),
+        layers=_first(said, _LAYERS),
+        parameters=parameters(path),
+        experts=_first(said, _EXPERTS, 0),
+    )
+
+
+def _first(said: dict[str, Any], names: tuple[str, ...], *otherwise: int) -> int:
+    found = [int(said[name]) for name in names if said.get(name)]
+    return [*found, *otherwise][0]
+
+
+def _of_gguf(path: Path) -> ModelSize:
+    reader = open_gguf(path)
+    architecture = field(reader, "general.architecture")
+    return ModelSize(
+        hidden=int(field(reader, f"{architecture}.embedding_length")),
+        layers=int(field(reader, f"{architecture}.block_count")),
+        parameters=sum(math.prod(int(n) for n in tensor.shape) for tensor in reader.tensors),
+        experts=int(field(reader, f"{architecture}.expert_count") or 0),
+    )

@@ -20,10 +20,9 @@ from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import batches
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
 from burnish.training.job import OBJECTIVES, Hyperparameters, JobDirectory, JobSpec, Sample, TrainResult
-from burnish.training.lessons import check_teachable, lessons
+from burnish.training.lessons import check_teachable, lessons, rehearsal
 from burnish.training.objectives import loss_named
-from burnish.training.objectives.preference import kl_point
-from burnish.training.rehearsal import rehearsal
+from burnish.training.objectives.losses import kl_point
 from burnish.training.weights import prepared_weights
 
 PLACE = ("step", "steps", "epoch", "epochs", "seconds")

@@ -26,7 +26,7 @@ def backup(
     as_json: Json = False,
 ) -> None:
     """To restore: stop burnish, and replace burnish.db in the data directory with the copy."""
-    from burnish.proxy.log.backup import back_up
+    from burnish.proxy.log.files import back_up
 
     completions = back_up(read_settings({"data_dir": data_dir}).log_file, file.absolute())
     if as_json:

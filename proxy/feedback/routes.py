@@ -17,7 +17,7 @@ from burnish.proxy.feedback.commands import Answer, parse
 from burnish.proxy.feedback.targets import MAX_TEXT, draft_of, read_feedback
 from burnish.proxy.json_http import caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
-from burnish.proxy.log.person import Said
+from burnish.proxy.log.queries import Said
 from burnish.proxy.records import Completion, Feedback, Passthrough, Regeneration
 
 MAX_BODY_BYTES = 1024 * 1024

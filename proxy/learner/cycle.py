@@ -24,8 +24,7 @@ from burnish.proxy.learner.evidence import evidence, rated_replies
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
-from burnish.training.choosing import choose, instructed, teaches
-from burnish.training.choosing import one_sided as is_one_sided
+from burnish.training.device import model_size
 from burnish.training.errors import JobError
 from burnish.training.job import (
     Hyperparameters,
@@ -36,8 +35,8 @@ from burnish.training.job import (
     Sample,
     TrainResult,
 )
-from burnish.training.model_size import model_size
-from burnish.training.presets import hyperparameters, reasons
+from burnish.training.presets import choose, hyperparameters, instructed, reasons, teaches
+from burnish.training.presets import one_sided as is_one_sided
 
 # Enough to look into what went wrong lately; each holds an adapter, some 20 MB with the small model.
 KEPT_JOBS = 10

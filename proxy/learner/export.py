@@ -12,8 +12,8 @@ from burnish.adapters.manifest import BASE_VERSION, Manifest
 from burnish.adapters.preference_model import fit_preference_model
 from burnish.proxy.learner.evidence import rated_replies
 from burnish.proxy.records import Completion, Fault, RatedCompletion
-from burnish.training.choosing import teaches
 from burnish.training.job import Objective, Sample
+from burnish.training.presets import teaches
 
 # A quarter judges, three quarters teach …
 HELD_OUT_SHARE = 0.25

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, time
 
-from burnish.training.choosing import MIN_COMMENTS
+from burnish.training.presets import MIN_COMMENTS
 
 # After a failure: a minute, two, four, … A broken set-up must neither spin nor be forgotten for days.
 BACK_OFF_S = 60.0

@@ -12,9 +12,8 @@ import orjson
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
-from burnish.proxy.log.raters import Rater
-from burnish.proxy.log.raters import raters as rater_reports
-from burnish.proxy.log.ratings import Effective, Place, effective, for_training
+from burnish.proxy.log.ratings import Effective, Place, Rater, effective, for_training
+from burnish.proxy.log.ratings import raters as rater_reports
 from burnish.proxy.records import Feedback, FeedbackDraft
 
 MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})

@@ -1,12 +1,20 @@
-"""The log's file: created for its owner only, opened so that a commit survives power loss."""
+"""The log's file: created for its owner only, opened so that a commit survives power loss, checked and copied."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import TypeVar
 
-from burnish.proxy.errors import ConfigError
+import aiosqlite
+
+from burnish.adapters import durable
+from burnish.proxy.errors import ConfigError, Conflict, Unavailable
 
 OWNER_ONLY = 0o600
 OWNER_ONLY_FOLDER = 0o700
@@ -83,3 +91,100 @@ def unusable(path: Path, error: Exception) -> ConfigError:
             "without one, burnish starts with an empty log"
         )
     return ConfigError(f"cannot open the log {path}: {error}; {advice}", param="data_dir")
+
+
+Result = TypeVar("Result")
+ROWS_AT_ONCE = 64
+"""aiosqlite's own default, which nothing here uses: queries fetch their rows themselves."""
+
+
+class ReadConnection(aiosqlite.Connection):
+    """A read-only connection with a thread of its own: a long read delays no other.
+
+    Runs whole queries, each a function on the ``sqlite3`` connection, one at a time and in order.
+    aiosqlite's public methods cross to its thread once a statement, and the context of one completion takes dozens.
+    Its ``await connect()`` loses the connection for good when the first caller is cancelled. So this class uses
+    ``_execute``, ``_connection`` and ``_thread``; pyproject.toml pins the versions that have them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the file. Raises sqlite3.Error."""
+        opened = connect(path, read_only=True)
+        super().__init__(lambda: opened, ROWS_AT_ONCE)
+        self._connection = opened
+        self._thread.daemon = True  # a program that ends without closing the log must not hang
+        self._thread.start()
+
+    async def run(self, query: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Return what a query returns, or raise what it raises."""
+        result: Result = await self._execute(query, self._conn)  # type: ignore[no-untyped-call]
+        return result
+
+    def close_and_wait(self) -> None:
+        """Finish the queries that wait, close the connection and end the thread."""
+        # stop() reports to the event loop of its own thread, which may be closed by then: this thread has none.
+        stopping = threading.Thread(target=self.stop)
+        stopping.start()
+        stopping.join()
+        self._thread.join()
+
+
+STEP_PAGES = 1024
+"""4 MB: between two steps others get at the disk."""
+PAUSE_S = 0.005
+BACKUP_TIMEOUT_S = 10.0
+"""Reading waits for nobody, but for the moment in which the last connection to the file closes."""
+
+
+def back_up(log: Path, target: Path) -> int:
+    """Copy a log into a new file for its owner only, whether burnish runs or not; returns its completions.
+
+    Raises ConfigError (no log there), Conflict (the file exists), Unavailable (it cannot be copied, or is damaged).
+    """
+    if not log.is_file():
+        raise ConfigError(
+            f"there is no log {log}: name the folder that burnish runs with by BURNISH_DATA_DIR",
+            param="data_dir",
+        )
+    unfinished = target.with_name(f"{target.name}.unfinished-{os.getpid()}")
+    try:
+        _new_file(target, unfinished)
+        completions = _copy(log, unfinished)
+        durable.sync(unfinished)
+        os.link(unfinished, target)  # unlike a rename it replaces nothing
+        durable.sync(target.parent)
+    except FileExistsError as error:
+        raise Conflict(f"{target} exists already: name a new file", code="file_exists") from error
+    except (OSError, sqlite3.Error) as error:
+        raise Unavailable(f"the log cannot be copied to {target}: {error}; nothing was left there") from error
+    finally:
+        with suppress(OSError):
+            unfinished.unlink()
+    return completions
+
+
+def _new_file(target: Path, unfinished: Path) -> None:
+    if target.exists():
+        raise FileExistsError(target)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+    os.fchmod(descriptor, OWNER_ONLY)
+    os.close(descriptor)
+
+
+def _copy(log: Path, target: Path) -> int:
+    """Copy and check; returns how many completions the copy has. Raises sqlite3.Error."""
+    with (
+        closing(sqlite3.connect(log, isolation_level=None, timeout=BACKUP_TIMEOUT_S)) as source,
+        closing(sqlite3.connect(target, isolation_level=None)) as copy,
+    ):
+        source.execute("PRAGMA query_only = ON")
+        # One moment: what is written meanwhile neither gets in nor makes the copy begin anew. No writer waits for it.
+        source.execute("BEGIN")
+        source.execute("SELECT count(*) FROM migration").fetchone()
+        source.backup(copy, pages=STEP_PAGES, progress=lambda *_: time.sleep(PAUSE_S), sleep=PAUSE_S)
+        source.execute("ROLLBACK")
+        copy.execute("PRAGMA journal_mode = DELETE")  # a single file
+        found = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(f"the copy is damaged, as the log may be: {found}")
+        return int(copy.execute("SELECT count(*) FROM completion").fetchone()[0])

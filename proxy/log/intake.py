@@ -15,12 +15,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.ids import conversation_id as new_conversation_id
-from burnish.proxy.log.attribution import continuation
+from burnish.proxy.log.attribution import continuation, continued
 from burnish.proxy.log.capture import Continuation, Parsed
-from burnish.proxy.log.continuing import continued
-from burnish.proxy.log.recent import Recent
 from burnish.proxy.log.store import FACTS
-from burnish.proxy.log.tree import Digest, begins_turn, digest, last_user_message
+from burnish.proxy.log.tree import Digest, Recent, begins_turn, digest, last_user_message
 from burnish.proxy.records import Asked, Passthrough
 
 KNOWN = 8192

@@ -14,24 +14,22 @@ from typing import Any, Self, TypeVar
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
 from burnish.proxy.log import (
-    continuing,
+    attribution,
     feedback,
     files,
     instructions,
     queries,
-    regenerations,
     retention,
     runs,
     store,
 )
 from burnish.proxy.log.batch import Stored, catching_up
-from burnish.proxy.log.journal import Journal
+from burnish.proxy.log.files import ReadConnection
 from burnish.proxy.log.migrations import migrate
-from burnish.proxy.log.person import Said, said_by
-from burnish.proxy.log.raters import Rater
-from burnish.proxy.log.reading import ReadConnection
+from burnish.proxy.log.queries import Said, said_by
+from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.runs import RunTotal
-from burnish.proxy.log.spill import Spill
+from burnish.proxy.log.spill import Journal, Spill
 from burnish.proxy.log.tally import RatingCounts, RatingTally
 from burnish.proxy.log.writer import STOPPING, Backlog, Writer, ignore
 from burnish.proxy.records import (
@@ -141,7 +139,7 @@ class Log:
         return await self._read(partial(queries.passthroughs, limit=limit, before=before))
 
     async def said_by(self, caller: str, after: str, limit: int) -> list[Said]:
-        """Return all that there is of a person, instructions aside, earliest first; see ``person.said_by``."""
+        """Return all that there is of a person, instructions aside, earliest first."""
         return await self._read(partial(said_by, caller=caller, after=after, limit=limit))
 
     async def next_turn(self, completion_id: str) -> str | None:
@@ -152,7 +150,7 @@ class Log:
         self, limit: int = 50, before: str | None = None, conversation: str | None = None
     ) -> list[Regeneration]:
         """Return what was asked for again, latest first; ``before`` is a completion's id to go on from."""
-        return await self._read(lambda db: regenerations.regenerations(db, limit, before, conversation))
+        return await self._read(lambda db: queries.regenerations(db, limit, before, conversation))
 
     async def recent_prompts(self, limit: int) -> list[Completion]:
         """Return the latest distinct contexts that got a whole answer, with messages and parameters."""
@@ -207,7 +205,7 @@ class Log:
         ``name`` is its id, or that of an item of it. For a request that waits for it: behind no long read. Raises
         Unavailable.
         """
-        return await self._write(lambda db: continuing.messages_up_to(db, name, caller, session))
+        return await self._write(lambda db: attribution.messages_up_to(db, name, caller, session))
 
     # Feedback
 

@@ -8,12 +8,20 @@ from http import HTTPStatus
 from typing import Any
 
 from burnish.proxy.errors import Conflict, NotFound
+from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
-from burnish.proxy.log.attribution import answer_before, by_response, candidates
-from burnish.proxy.log.continuing import with_answers
+from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.log.store import COLUMNS, Reader, row_of, select
-from burnish.proxy.records import Completion, Fault, Outcome, Passthrough, RatedCompletion
+from burnish.proxy.records import (
+    Completion,
+    Fault,
+    Feedback,
+    Outcome,
+    Passthrough,
+    RatedCompletion,
+    Regeneration,
+)
 
 MAX_SIDE_REQUESTS = 500
 """Sub-agents may make so many requests before the person gets an answer."""
@@ -218,3 +226,95 @@ def _latest_turn(connection: sqlite3.Connection, where: str, *values: object) ->
         if not is_side_request(found):
             return found.id
     return None
+
+
+Said = Completion | Feedback | Passthrough
+
+
+def said_by(connection: sqlite3.Connection, caller: str, after: str, limit: int) -> list[Said]:
+    """Return what a caller asked and was answered, what they said of answers, and what was passed through for them.
+
+    Earliest first, with contexts; undone and superseded feedback too. ``after``: the id to go on from, "" for none.
+    """
+    moment = after[-LENGTH:]
+    rows = select(
+        connection, "WHERE caller = ? AND id > ? ORDER BY id LIMIT ?", (caller, f"cmpl_{moment}", limit)
+    )
+    reader = Reader(connection)
+    found: list[Said] = [reader.completion(row, None, full=True) for row in rows]
+    found += feedback.select(
+        connection,
+        "id IN (SELECT id FROM feedback WHERE rater = ? AND id > ? ORDER BY id LIMIT ?)",
+        caller,
+        f"fb_{moment}",
+        limit,
+    )
+    columns = ", ".join(Passthrough._fields)
+    passthroughs = connection.execute(
+        f"SELECT {columns} FROM passthrough WHERE caller = ? AND id > ? ORDER BY id LIMIT ?",  # noqa: S608
+        (caller, f"pass_{moment}", limit),
+    )
+    found += [Passthrough(*row) for row in passthroughs]
+    return sorted(found, key=lambda each: each.id[-LENGTH:])[:limit]
+
+
+LEAST_READING_S = 1.0
+MOST_READING_S = 3600.0
+"""After an hour it is a new attempt rather than a second opinion."""
+MOST_ANSWERS = 10
+"""To one context."""
+
+# The + keeps SQLite from walking through all answers of a caller.
+AGAIN = """WITH answer AS NOT MATERIALIZED (
+    SELECT *, created_at + total_s AS ended_at FROM completion
+    WHERE outcome = 'complete' AND status = 200 AND reply IS NOT NULL
+)
+SELECT id, (
+    SELECT max(+first.id) FROM answer AS first
+    WHERE first.node = again.node AND first.n < again.n AND first.reply != again.reply
+        AND +first.caller = again.caller AND first.session IS again.session
+        AND again.created_at - first.ended_at BETWEEN ? AND ?
+) AS instead_of, continues
+FROM answer AS again
+WHERE node IN (SELECT node FROM completion WHERE node IS NOT NULL GROUP BY node HAVING count(*) BETWEEN 2 AND ?)
+    AND retry = 0 AND begins_turn AND instead_of IS NOT NULL
+    AND (? IS NULL OR id < ?) AND (? IS NULL OR conversation_id = ?)
+ORDER BY n DESC"""
+WENT_ON = """SELECT continues, later.id FROM completion AS later WHERE continues IN (
+    SELECT sibling.id FROM completion AS sibling JOIN completion AS again ON sibling.node = again.node
+    WHERE again.id = ? AND +sibling.caller = again.caller AND sibling.session IS again.session
+)"""
+
+
+def regenerations(
+    connection: sqlite3.Connection, limit: int, before: str | None, conversation: str | None
+) -> list[Regeneration]:
+    """Return requests that were made again, latest first; ``before`` is an id to continue from.
+
+    Perhaps the first answer wasn't what the person wanted. These are candidates of a preference, and nothing learns
+    from them: feedback with ``preferred_over`` states one. A second answer to the same context counts if
+
+    - both answers are complete, differ, and have the same caller and session: all others are retries;
+    - the person could read the first answer before asking again: programs ask at once, or at the same time;
+    - it opens a turn: within one, agents repeat what a tool or a parser rejected;
+    - it is part of a conversation, which came from an earlier answer or continued from one of these, and at most
+      ``MOST_ANSWERS`` share the context: a program that samples one prompt many times continues from none.
+    """
+    reader = Reader(connection)
+    found: list[Regeneration] = []
+    values = (LEAST_READING_S, MOST_READING_S, MOST_ANSWERS, before, before, conversation, conversation)
+    for again, instead_of, continues in connection.execute(AGAIN, values):
+        asked = reader.completion(row_of(connection, again), full=True)
+        went_on = {
+            answer
+            for answer, later in connection.execute(WENT_ON, (again,))
+            if not is_side_request(reader.completion(row_of(connection, later), full=True))
+        }
+        if (continues or went_on) and not is_side_request(asked):
+            chosen = went_on.pop() if len(went_on) == 1 else None
+            found.append(
+                Regeneration(again, instead_of, asked.conversation_id, asked.asked.created_at, chosen)
+            )
+        if len(found) == limit:
+            break
+    return found

@@ -1,7 +1,8 @@
-"""Entries and calls that wait in memory for the writer, in order. State only: its users hold ``lock``."""
+"""Entries and calls that wait for the writer: in memory, and in files if it can't store them in time."""
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -10,7 +11,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from burnish.proxy.log.batch import Call
-from burnish.proxy.log.spill import Entry
+from burnish.proxy.log.spill import Entry, Journal, Spill, Unreadable
 from burnish.proxy.records import Passthrough
 
 WINDOW_S = 0.05
@@ -34,7 +35,10 @@ class Waiting(NamedTuple):
 
 
 class Queue:
-    """Entries and calls that wait for the writer, and the entries of the batch that it writes."""
+    """Entries and calls that wait in memory, in order, and the entries of the batch that is being written.
+
+    State only: its users hold ``lock``.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -104,3 +108,162 @@ class Queue:
 
     def _all(self, after: int) -> Iterator[Waiting]:
         return filter(lambda each: each.number > after, chain(self.writing, self.entries))
+
+
+logger = logging.getLogger(__name__)
+
+COPY_AGE_S = 0.5 * WINDOW_S
+"""An entry that has waited for so long and is not stored is copied into the journal."""
+SPILL_BYTES = 64 * 1024 * 1024
+"""Entries that wait in memory for a busy writer; more of them move into files."""
+RETRY_S = 0.5
+"""Between two tries to move entries into files that the disk does not take."""
+
+
+class Relief:
+    """Moves or copies entries into files: when the writer asks for it, and from a thread of its own.
+
+    While the database can't be written, or more entries wait than memory should hold, they move into the spill.
+    Entries that wait for longer than half the window, because the writer shares its core with the requests, are
+    copied into the journal.
+    """
+
+    def __init__(self, queue: Queue, spill: Spill, journal: Journal) -> None:
+        self._queue = queue
+        self._spill = spill
+        self._journal = journal
+        self.moving = threading.Lock()
+        """Held while entries go from memory into files or into a batch, or from files into one: they stay in order.
+        Taken before the queue's lock, for which the event loop may wait."""
+        self._changed = threading.Condition(queue.lock)
+        self._copied = 0
+        """Number of the last entry in the journal."""
+        self._safe = 0
+        """Number of the last entry in the database or in the spill."""
+        self._closing = False
+        self.trouble: str | None = None
+        """Why the disk does not take files."""
+        self._thread = threading.Thread(target=self._watch, name="burnish-log-watch", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> bool:
+        """True if there are entries in the spill."""
+        return self._spill.waiting
+
+    @property
+    def more(self) -> bool:
+        """True if there are entries behind those that ``read_back`` returned last."""
+        return self._spill.more
+
+    def wake(self) -> None:
+        """Look at the queue now: more waits than before, or the writer has become busy."""
+        with self._changed:
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """End the thread; the spill can still be used."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join()
+
+    def close(self) -> None:
+        with self.moving:
+            self._spill.close()
+        if not self._queue.entries:
+            self._journal.forget(self._queue.count)
+
+    def read_back(self, limit: int) -> list[Entry]:
+        """Return the first entries of the spill. The caller holds ``moving``."""
+        try:
+            return self._spill.read(limit)
+        except (OSError, Unreadable) as error:
+            logger.error(
+                "completions in %s cannot be read: %s. The file is kept, and the log continues without it",
+                self._spill.skip(),
+                error,
+            )
+            return []
+
+    def stored(self, *, read_back: bool) -> None:
+        """End the batch: its entries are stored, and those that were read back for it."""
+        with self.moving:
+            if read_back:
+                self._spill.forget_read()
+            self._end_batch()
+        self._journal.forget(self._safe)
+
+    def put_back(self) -> None:
+        """Put the entries of a batch that failed before all later ones: into a file, else into memory again."""
+        if not self._queue.writing:
+            return
+        with self.moving:
+            try:
+                self._spill.put_back([each.entry for each in self._queue.writing])
+            except OSError as error:
+                self._failed(error)
+                with self._queue.lock:
+                    self._queue.put_back()
+            else:
+                self._end_batch()
+
+    def shelter(self) -> bool:
+        """Move all entries from memory into the spill; False if the disk does not take them."""
+        with self.moving:
+            while True:
+                with self._queue.lock:
+                    if not self._queue.entries:
+                        return True
+                    first = self._queue.entries[0]
+                try:
+                    self._spill.append(first.entry)
+                except OSError as error:
+                    self._failed(error)
+                    return False
+                with self._queue.lock:
+                    self._safe = self._queue.drop_first()
+                    self.trouble = None
+
+    def _end_batch(self) -> None:
+        with self._queue.lock:
+            self._safe = max(self._safe, self._queue.end())
+
+    def _failed(self, error: OSError) -> None:
+        if self.trouble is None:
+            logger.error("completions wait in memory, because they cannot be written to files: %s", error)
+        self.trouble = f"files cannot be written: {error}"
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                if not self._closing:
+                    self._changed.wait(self._rest_s())
+                if self._closing:
+                    return
+                crowded = self._queue.entries and self._queue.size_bytes > SPILL_BYTES
+            if crowded and not self.shelter():
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closing, RETRY_S)
+            if self._rest_s() == 0:
+                self._copy()
+
+    def _rest_s(self) -> float | None:
+        """Return how long it is until an entry has waited too long; None while the writer is idle."""
+        with self._queue.lock:
+            if not self._queue.busy:
+                return None
+            now = time.monotonic()
+            return max(0.0, (self._queue.oldest_at(self._copied) or now) + COPY_AGE_S - now)
+
+    def _copy(self) -> None:
+        """Copy the entries that wait in memory into a file of the journal."""
+        with self._queue.lock:
+            entries = self._queue.entries_after(self._copied)
+            if not entries:  # they were stored just now
+                return
+            self._copied = self._queue.count
+        try:
+            self._journal.write(entries, self._copied)
+        except OSError as error:
+            self._failed(error)

@@ -2,8 +2,8 @@
 
 Entries are stored in the order in which they were put in. A batch is committed when it is full, when it is old
 enough, or at once when somebody waits for it. A faulty entry is rolled back alone. While the database cannot be
-written (full disk, locked file), entries move into files (``relief``) and are read back in order later; calls fail
-with Unavailable.
+written (full disk, locked file), entries move into files (``queue.Relief``) and are read back in order later; calls
+fail with Unavailable.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from dataclasses import dataclass
 
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.log.batch import Batch, Call, Result, Stored, Transactions, locked
-from burnish.proxy.log.journal import Journal
-from burnish.proxy.log.queue import WINDOW_S, Queue
-from burnish.proxy.log.relief import SPILL_BYTES, Relief
-from burnish.proxy.log.spill import Entry, Spill
+from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Queue, Relief
+from burnish.proxy.log.spill import Entry, Journal, Spill
 
 logger = logging.getLogger(__name__)
 

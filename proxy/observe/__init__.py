@@ -5,7 +5,6 @@ hold messages, callers, or series that a client could create.
 """
 
 from burnish.proxy.observe.gauges import Gauges
-from burnish.proxy.observe.observer import Observer
-from burnish.proxy.observe.routes import metrics_routes
+from burnish.proxy.observe.observer import Observer, metrics_routes
 
 __all__ = ["Gauges", "Observer", "metrics_routes"]

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakSet
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.exposition import choose_encoder
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from burnish.proxy.log.batch import Stored
 from burnish.proxy.observe.counts import Counts
+from burnish.proxy.observe.gauges import Gauges
 from burnish.proxy.observe.traces import Traces, traces_wanted
 from burnish.proxy.records import Passthrough
 from burnish.proxy.relay.relay import Relay
@@ -52,3 +60,20 @@ class Observer:
         except Exception:
             # A fault in metrics or traces must not stop the log.
             logger.exception("a stored request was not counted")
+
+
+def metrics_routes(counts: Counts, gauges: Gauges) -> Sequence[Route]:
+    """Return the route; what the process itself uses (``process_…``) is in it, too."""
+    registry = CollectorRegistry()
+    registry.register(counts)
+    registry.register(gauges)
+    ProcessCollector(registry=registry)
+
+    async def metrics(request: Request) -> Response:
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        await gauges.refresh()
+        # Versions are read from the disk, and none of it may hold up a stream.
+        content = await asyncio.to_thread(encode, registry)
+        return Response(content, headers={"content-type": content_type})
+
+    return [Route("/metrics", metrics, methods=["GET"])]

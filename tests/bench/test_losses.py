@@ -11,7 +11,7 @@ from bench.learning.losses.bco import DECAY, Bco
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters, JobSpec
 from burnish.training.objectives import loss_named
-from burnish.training.objectives.mis_po import mis_po
+from burnish.training.objectives.losses import mis_po
 from tests.support.batches import CONFIG, Case, case, one, run
 
 SEEDS = range(5)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.training.agreement import MIN_OF_A_CLASS, MIN_RATINGS, Floats, enough, trust
+from burnish.training.strength import MIN_OF_A_CLASS, MIN_RATINGS, Floats, enough, trust
 
 EXPECTED = 0.3
 

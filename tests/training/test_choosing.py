@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.training.choosing import MIN_COMMENTS, choose, instructed, one_sided
 from burnish.training.job import Objective, Sample
+from burnish.training.presets import MIN_COMMENTS, choose, instructed, one_sided
 from tests.support.jobs import sample
 
 

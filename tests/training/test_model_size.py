@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from burnish.training.device import model_size
 from burnish.training.job import ModelSize
-from burnish.training.model_size import model_size
 from tests.support.jobs import Base
 from tests.support.tiny_gguf import ARCHITECTURES, Shape, blank
 

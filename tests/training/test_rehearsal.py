@@ -13,9 +13,8 @@ from bench.learning.questions import PROMPTS
 from burnish.adapters import facts
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.job import Hyperparameters, JobDirectory
-from burnish.training.lessons import lessons
+from burnish.training.lessons import ANSWERS, lessons, rehearsal
 from burnish.training.loop import train
-from burnish.training.rehearsal import ANSWERS, rehearsal
 from burnish.training.rendering import Rendered
 from tests.support.jobs import Base, brief_samples, job_spec, write_job
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.training.rewards import ADVANTAGE_LIMIT, above_average, advantages
+from burnish.training.strength import ADVANTAGE_LIMIT, above_average, advantages
 
 rewards = st.lists(st.floats(-1, 1).map(lambda r: round(r, 3)), min_size=2, max_size=40)
 

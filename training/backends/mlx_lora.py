@@ -44,13 +44,14 @@ from burnish.training.backends.base import (
     Policy,
     Sampled,
     directions,
+    lesson_batches,
+    micro_batches,
 )
-from burnish.training.backends.micro_batches import lesson_batches, micro_batches
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
 from burnish.training.objectives import loss_named
 from burnish.training.objectives.arrays import Batch
-from burnish.training.objectives.diagnostics import diagnose, step_metrics
+from burnish.training.objectives.losses import diagnose, step_metrics
 from burnish.training.rendering import Rendered, Renderer
 
 # Of mixtures; their experts are no plain linear layers, and stay as they are, too.

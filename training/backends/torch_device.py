@@ -1,14 +1,17 @@
-"""The device and the number format for torch."""
+"""The device, the number format and the quantisation for torch."""
 
 from __future__ import annotations
 
 import math
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
+from transformers import BitsAndBytesConfig
 
 from burnish.training.device import demand_room, needed_bytes, pick
+from burnish.training.errors import JobError, MissingDependency
 from burnish.training.job import Hyperparameters, Quantize
 
 # Each takes about a millisecond; the first ones prepare kernels.
@@ -48,3 +51,30 @@ def faster_dtype(device: torch.device) -> torch.dtype:
             best[dtype] = min(best[dtype], time.perf_counter() - started)
     clearly = best[torch.float32] * CLEARLY_FASTER < best[torch.bfloat16]
     return torch.float32 if clearly else torch.bfloat16
+
+
+def quantization(wanted: Quantize, device: torch.device, dtype: torch.dtype) -> BitsAndBytesConfig | None:
+    """Return how transformers shall load a base model; None = as it is.
+
+    A LoRA in full precision is trained on it. 4 bits are NF4 with quantised constants, computed in ``dtype``. Source:
+    QLoRA, Dettmers et al., arXiv 2305.14314. Raises JobError off CUDA, MissingDependency without bitsandbytes.
+    """
+    if wanted == "none":
+        return None
+    if device.type != "cuda":
+        raise JobError(
+            f"train.quantize is {wanted!r}, which needs an NVIDIA GPU, but training runs on {device.type!r}: set "
+            'train.quantize to "none", or train.device to a GPU'
+        )
+    if find_spec("bitsandbytes") is None:
+        raise MissingDependency(
+            f'train.quantize is {wanted!r}, which needs bitsandbytes: run  pip install "burnish[quantize]"'
+        )
+    if wanted == "8bit":
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=dtype,
+    )

@@ -39,17 +39,16 @@ from burnish.training.backends.base import (
     Policy,
     Sampled,
     directions,
+    lesson_batches,
+    micro_batches,
 )
-from burnish.training.backends.micro_batches import lesson_batches, micro_batches
-from burnish.training.backends.quantized import quantization
-from burnish.training.backends.torch_device import faster_dtype, training_device
-from burnish.training.backends.torch_logits import group_logps, token_logps
-from burnish.training.backends.torch_sampling import draw
+from burnish.training.backends.torch_device import faster_dtype, quantization, training_device
+from burnish.training.backends.torch_logits import draw, group_logps, token_logps
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, Quantize
 from burnish.training.objectives import loss_named
 from burnish.training.objectives.arrays import Batch
-from burnish.training.objectives.diagnostics import diagnose, step_metrics
+from burnish.training.objectives.losses import diagnose, step_metrics
 from burnish.training.rendering import Rendered, Renderer
 
 # Of keys and values while sampling: the small model needs 46 kB a token in bf16, an 8B model 130 kB.

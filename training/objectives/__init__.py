@@ -8,9 +8,7 @@ from importlib import import_module
 from burnish.training.errors import JobError
 from burnish.training.job import LossName
 from burnish.training.objectives.arrays import Loss
-from burnish.training.objectives.imitation import distil, sft
-from burnish.training.objectives.mis_po import mis_po
-from burnish.training.objectives.preference import dpo, kto
+from burnish.training.objectives.losses import distil, dpo, kto, mis_po, sft
 
 LOSSES: Mapping[LossName, Loss] = {"mis_po": mis_po, "kto": kto, "dpo": dpo, "sft": sft, "distil": distil}
 

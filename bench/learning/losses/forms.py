@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from burnish.training.job import Hyperparameters
 from burnish.training.objectives.arrays import Array, Batch, Functions
-from burnish.training.objectives.mis_po import distance_from, filtered, log_rho
+from burnish.training.objectives.losses import distance_from, filtered, log_rho
 
 
 def published(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:

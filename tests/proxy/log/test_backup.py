@@ -12,7 +12,7 @@ import pytest
 
 from burnish.proxy.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.log import Log
-from burnish.proxy.log.backup import back_up
+from burnish.proxy.log.files import back_up
 from burnish.proxy.records import FeedbackDraft
 from tests.proxy.log.exchanges import capture, opened, user
 

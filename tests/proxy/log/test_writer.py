@@ -19,7 +19,7 @@ import pytest
 
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.log import Log
-from burnish.proxy.log.relief import SPILL_BYTES
+from burnish.proxy.log.queue import SPILL_BYTES
 from burnish.proxy.log.writer import BATCH_ROWS
 from burnish.proxy.records import FeedbackDraft
 from tests.proxy.log.exchanges import capture, exchange, opened, user

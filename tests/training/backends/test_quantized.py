@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from burnish.training.backends.quantized import quantization
+from burnish.training.backends.torch_device import quantization
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.errors import JobError, MissingDependency
 from burnish.training.job import Hyperparameters, Quantize

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish.training.backends.torch_logits import LIKELY, from_nucleus
 from burnish.training.backends.torch_peft import TorchPeftBackend
-from burnish.training.backends.torch_sampling import LIKELY, from_nucleus
 from burnish.training.job import Hyperparameters
 from burnish.training.rendering import Rendered
 from tests.support.jobs import TOPICS

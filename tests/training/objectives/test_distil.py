@@ -9,7 +9,7 @@ import torch
 from burnish.training.backends.torch_peft import TorchFunctions
 from burnish.training.job import Hyperparameters
 from burnish.training.objectives.arrays import Batch
-from burnish.training.objectives.imitation import distil
+from burnish.training.objectives.losses import distil
 from tests.support.batches import CONFIG, B, Case, K, T, batch, case, run
 
 SEEDS = range(10)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from burnish.training.backends.torch_peft import TorchFunctions
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.diagnostics import diagnose, step_metrics
-from burnish.training.objectives.mis_po import mis_po
+from burnish.training.objectives.losses import diagnose, mis_po, step_metrics
 from tests.support import batches
 from tests.support.batches import CONFIG, B, Case, T, batch, case, one
 

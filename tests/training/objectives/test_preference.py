@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.training.job import Hyperparameters
-from burnish.training.objectives.imitation import sft
-from burnish.training.objectives.preference import dpo, kl_point, kto
+from burnish.training.objectives.losses import dpo, kl_point, kto, sft
 from tests.support.batches import CONFIG, B, Case, case, one, run
 
 SEEDS = range(10)

@@ -1,0 +1,164 @@
+"""The losses, and the metrics of a step, which are the same for all of them.
+
+All losses are ``Σ_i w_i · (mean over the reply's tokens)``, so that a long reply counts as much as a short one, plus
+``kl_beta · mean_t k3``. Only ``kto`` and ``dpo`` look at the implicit reward of a whole reply,
+``β · log(π(y) / π_ref(y))``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+from burnish.training.job import Hyperparameters
+from burnish.training.objectives.arrays import Array, Batch, Functions
+
+
+def mis_po(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return ``Σ_i w_i · mean_t( −A_it · s_i · m_it · log π_it + kl_beta · k3_it )``; m is the token filter.
+
+    Policy gradient whose off-policy samples are filtered instead of importance-weighted. Source: "Step 3.5 Flash",
+    arXiv 2602.10604 (Metropolis Independence Sampling-Filtered Policy Optimization). There, with
+    ``x_t = π(y_t) / μ(y_t)`` (policy / behaviour) and ``ρ = (Π_t x_t)^(1/T)``,
+
+        loss = −E[ 1(x_t in token_band) · 1(ρ in trajectory_band) · A · log π(y_t) ].
+
+    Here, a reply whose ρ has left the band is *scaled* by its distance from the band, not dropped:
+
+        s(ρ) = min(1, ρ / low, high / ρ),          taken as a constant (detached).
+
+    The paper draws thousands of fresh replies a step and can afford to drop most of them. We have some thirty
+    ratings and pass over them several times: after the first steps nearly every reply is out of so narrow a band, and
+    dropping would end the run there. s is detached because its own gradient undoes the learning: above the band
+    ``d(s · log π)`` cancels, so good replies stop teaching, and below it bad ones count double. The filters look at
+    the ratio only, not at the sign of the advantage, as in the paper.
+    """
+    distance = distance_from(log_rho(batch, batch.behaviour, xp), config.trajectory_band, xp)
+    return filtered(batch, xp.exp(-distance), config, xp)
+
+
+def filtered(batch: Batch, scale: Array, config: Hyperparameters, xp: Functions) -> Array:
+    """Return the formula above for any detached scale of each reply, (B,)."""
+    pull = xp.where(token_filter(batch, config, xp), batch.policy * batch.advantages, 0.0)
+    gain = xp.constant(scale) * pull.sum(axis=1) / batch.tokens(xp)
+    return (batch.weights * (batch.penalty(config, xp) - gain)).sum()
+
+
+def log_rho(batch: Batch, other: Array, xp: Functions) -> Array:
+    """Return the mean log ratio of each reply's tokens, detached, (B,)."""
+    return xp.constant(batch.log_ratio(other, xp).sum(axis=1) / batch.tokens(xp))
+
+
+def token_filter(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return where the ratio policy / behaviour lies inside ``token_band``, (B, T)."""
+    low, high = (math.log(edge) for edge in config.token_band)
+    log_ratio = xp.constant(batch.log_ratio(batch.behaviour, xp))
+    return batch.mask & (log_ratio >= low) & (log_ratio <= high)
+
+
+def distance_from(log_rho: Array, band: tuple[float, float], xp: Functions) -> Array:
+    """Return how far (nats, ≥ 0) each log ratio lies outside the band, (B,)."""
+    low, high = (math.log(edge) for edge in band)
+    return xp.clip(low - log_rho, 0, None) + xp.clip(log_rho - high, 0, None)
+
+
+def sft(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return ``Σ_i w_i · mean_t( −log π_it + kl_beta · k3_it )`` over the good replies."""
+    likelihood = xp.where(batch.mask, batch.policy, 0.0).sum(axis=1) / batch.tokens(xp)
+    each = batch.penalty(config, xp) - likelihood
+    return xp.where(batch.good, batch.weights * each, 0.0).sum()
+
+
+def distil(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return ``Σ_i w_i · mean_t( −Σ_k p_itk · log q_itk + kl_beta · k3_it )``; p is the teacher, q the student.
+
+    That is ``KL(p ‖ q)`` plus the entropy of p, which has no gradient. Sources: soft targets, Hinton et al., arXiv
+    1503.02531, at a temperature of 1; a model with something in its context teaches the same model without, arXiv
+    2209.15189. (2601.20802 minimises KL(student ‖ teacher) on the student's replies. These replies are given, so
+    nothing is sampled during the run.)
+
+    The teacher is scored before the run, and only its K likeliest tokens are kept. All other tokens are one more
+    group: with p and q renormalised over the K, a student could give its probability to any other token and pay
+    nothing. By the log-sum inequality the divergence between groups is at most the one between tokens; with
+    K = V − 1 both are equal.
+    """
+    cross_entropy = xp.where(batch.mask, -(batch.teacher * batch.student).sum(axis=2), 0.0)
+    each = cross_entropy.sum(axis=1) / batch.tokens(xp) + batch.penalty(config, xp)
+    return (batch.weights * each).sum()
+
+
+def kto(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return ``Σ_i w_i · (1 − σ(±(β · log_ratio_i − β · point)))``, + for good replies, − for bad ones.
+
+    Source: arXiv 2402.01306, equation 8 with λ_D = λ_U = 1 (classes are balanced by the weights); ``point`` ≥ 0 is an
+    estimate of KL(π ‖ π_ref) a reply. Its authors estimate it by extra passes over mismatched prompts and replies. We
+    take it from the replies of the steps before: the importance-weighted estimate of ``diagnose`` is free, and replies
+    that fit no prompt don't bias it.
+    """
+    above = config.beta * (batch.log_ratio(batch.reference, xp).sum(axis=1) - batch.point)  # (B,)
+    agreement = above * (2.0 * batch.good - 1.0)
+    return (batch.weights * (1 - xp.exp(xp.log_sigmoid(agreement)))).sum()
+
+
+def dpo(batch: Batch, config: Hyperparameters, xp: Functions) -> Array:
+    """Return ``Σ_pairs −w · log σ(β · (log_ratio of the preferred − of the other))``.
+
+    Source: arXiv 2305.18290, equation 7. Rows come in pairs: 2i is preferred over 2i + 1. A pair's weight is the mean
+    of its rows', and the pair counts as its two replies.
+    """
+    ratio = batch.log_ratio(batch.reference, xp).sum(axis=1)  # (B,)
+    margin = config.beta * (ratio[0::2] - ratio[1::2])
+    return -((batch.weights[0::2] + batch.weights[1::2]) * xp.log_sigmoid(margin)).sum()
+
+
+def kl_point(steps: Sequence[Mapping[str, float]]) -> float:
+    """Return KTO's point (nats a reply, ≥ 0) from the metrics of the latest steps."""
+    return max(0.0, fmean(step["kl_per_reply"] for step in steps)) if steps else 0.0
+
+
+def diagnose(batch: Batch, config: Hyperparameters, xp: Functions) -> dict[str, Array]:
+    """Return sums over a batch; ``step_metrics`` turns them into means."""
+    log_ratio = xp.constant(batch.log_ratio(batch.behaviour, xp))  # (B, T)
+    moved = log_rho(batch, batch.behaviour, xp)  # (B,)
+    # Of KL(π ‖ π_ref): k3, importance-weighted because the replies are the behaviour's, not the policy's. The
+    # weight is truncated (Ionides 2008): one token that became a hundred times likelier would be the estimate.
+    truncated = xp.exp(xp.clip(log_ratio, None, math.log(config.token_band[1])))
+    kl = (truncated * xp.constant(batch.k3(xp))).sum()
+    return {
+        "tokens": batch.mask.sum(),
+        "sequences": batch.mask.any(axis=1).sum(),
+        "kl": kl,
+        "ratio": (xp.exp(log_ratio) * batch.mask).sum(),
+        "clipped": (batch.mask & ~token_filter(batch, config, xp)).sum(),
+        "in_band": (distance_from(moved, config.trajectory_band, xp) == 0).sum(),
+        "implicit_reward": xp.constant(batch.log_ratio(batch.reference, xp)).sum(),
+        "good": batch.good.sum(),
+        "bad": (~batch.good).sum(),
+        "good_shift": xp.where(batch.good, moved, 0.0).sum(),
+        "bad_shift": xp.where(~batch.good, moved, 0.0).sum(),
+    }
+
+
+def step_metrics(sums: Mapping[str, float]) -> dict[str, float]:
+    """Turn sums over a step's replies into the means that ``metrics.jsonl`` shows.
+
+    - kl_per_token, kl_per_reply: nats, to the base model
+    - ratio_mean: policy / behaviour
+    - clip_share: share of tokens whose ratio is outside ``token_band``
+    - in_band_share: share of replies
+    - implicit_reward: mean of log π − log π_ref of a reply, nats
+    - good_shift, bad_shift: mean log ratio per token, of good and of bad replies
+    """
+    tokens, sequences = max(sums["tokens"], 1.0), max(sums["sequences"], 1.0)
+    return {
+        "tokens": sums["tokens"],
+        "kl_per_token": sums["kl"] / tokens,
+        "kl_per_reply": sums["kl"] / sequences,
+        "ratio_mean": sums["ratio"] / tokens,
+        "clip_share": sums["clipped"] / tokens,
+        "in_band_share": sums["in_band"] / sequences,
+        "implicit_reward": sums["implicit_reward"] / sequences,
+        "good_shift": sums["good_shift"] / max(sums["good"], 1.0),
+        "bad_shift": sums["bad_shift"] / max(sums["bad"], 1.0),
+    }
