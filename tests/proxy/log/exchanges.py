@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import orjson
 
 from burnish.proxy.ids import completion_id, passthrough_id
 from burnish.proxy.log import Log
+from burnish.proxy.log.batch import Stored
+from burnish.proxy.log.writer import ignore
 from burnish.proxy.records import Completion, Passthrough
 from tests.support.records import PLAIN, changed
 
@@ -72,10 +76,31 @@ def pass_on(log: Log, path: str = "/v1/embeddings", **changes: Any) -> str:
 
 
 @asynccontextmanager
-async def opened(tmp_path: Path) -> AsyncIterator[Log]:
+async def opened(tmp_path: Path, on_stored: Callable[[Stored], None] = ignore) -> AsyncIterator[Log]:
     """A log on the disk."""
-    log = Log.open(tmp_path / "log" / "log.sqlite3")
+    log = Log.open(tmp_path / "log" / "log.sqlite3", on_stored)
     try:
         yield log
     finally:
         log.close()
+
+
+class Arrivals:
+    """Given to a log as ``on_stored``: tells when it has stored so many more entries."""
+
+    def __init__(self) -> None:
+        self._stored = threading.Semaphore(0)
+
+    def __call__(self, entry: Stored) -> None:
+        self._stored.release()
+
+    async def wait(self, count: int) -> None:
+        for _ in range(count):
+            assert await asyncio.to_thread(self._stored.acquire, timeout=30), "an entry was not stored"
+
+
+async def until(reached: Callable[[], object]) -> None:
+    """Wait for something that gives no event, such as a file of another thread."""
+    async with asyncio.timeout(30):
+        while not reached():
+            await asyncio.sleep(0.005)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 import time
 from pathlib import Path
@@ -10,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from burnish.proxy.log import Keep, Log
-from burnish.proxy.log.queue import WINDOW_S
 from burnish.proxy.records import Passthrough
-from tests.proxy.log.exchanges import capture, opened, pass_on, user
+from tests.proxy.log.exchanges import capture, opened, pass_on, until, user
 
 DAY_S = 86_400.0
 
@@ -71,8 +69,7 @@ async def test_it_waits_in_files_while_the_database_is_locked(tmp_path: Path) ->
             locking.execute("BEGIN EXCLUSIVE")
             second = pass_on(log)
             completion = capture(log, [user("q")])
-            await asyncio.sleep(6 * WINDOW_S)
-            assert list((tmp_path / "log").glob("*-spill/*.captures"))
+            await until(lambda: list((tmp_path / "log").glob("*-spill/*.captures")))
             locking.rollback()
         locking.close()
         assert await ids(log) == [first, second]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sqlite3
 import subprocess
 import sys
 import textwrap
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +20,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.log.queue import SPILL_BYTES
 from burnish.proxy.log.writer import BATCH_ROWS
 from burnish.proxy.records import FeedbackDraft
-from tests.proxy.log.exchanges import capture, exchange, opened, user
+from tests.proxy.log.exchanges import Arrivals, capture, exchange, opened, until, user
 
 DEEP = b'{"messages":[{"role":"user","content":' + b"[" * 600 + b"]" * 600 + b"}]}"
 
@@ -34,14 +32,22 @@ from burnish.proxy.errors import Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.queue import QUEUE_LIMIT_BYTES
 from burnish.proxy.records import FeedbackDraft
-from tests.proxy.log.exchanges import capture, exchange, user
+from tests.proxy.log.exchanges import Arrivals, capture, exchange, until, user
+
+arrivals = Arrivals()
 """
 
 
 def command(script: str, path: Path) -> list[str]:
     """Run a script, whose ``main`` is given a log, in another process."""
-    run = "\nlog = Log.open(Path(sys.argv[1]))\nasyncio.run(main(log))\nlog.close()"
+    run = "\nlog = Log.open(Path(sys.argv[1]), arrivals)\nasyncio.run(main(log))\nlog.close()"
     return [sys.executable, "-c", PREAMBLE + textwrap.dedent(script) + run, str(path)]
+
+
+def log_path(tmp_path: Path) -> Path:
+    """Return the path of the log that ``opened`` opens, in a folder that exists."""
+    (tmp_path / "log").mkdir(exist_ok=True)
+    return tmp_path / "log" / "log.sqlite3"
 
 
 @contextmanager
@@ -69,9 +75,8 @@ async def test_a_body_that_cannot_be_read_is_kept_raw_and_harms_no_other(tmp_pat
         (rated,) = await log.rated()
         assert rated.fault == "no_text", "counted, and not learnt from"
         assert log.healthy() is None
-    connection = sqlite3.connect(tmp_path / "log" / "log.sqlite3")
-    (kept,) = connection.execute("SELECT request FROM raw WHERE completion = ?", (bad,)).fetchone()
-    connection.close()
+    with closing(sqlite3.connect(log_path(tmp_path))) as connection:
+        (kept,) = connection.execute("SELECT request FROM raw WHERE completion = ?", (bad,)).fetchone()
     assert kept == body
 
 
@@ -133,27 +138,16 @@ async def test_a_locked_file_is_reported_and_caught_up_with(tmp_path: Path):
 
 
 async def test_what_comes_while_the_file_is_locked_is_kept_in_order(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        await log.counts()
+    spilled = (tmp_path / "log").glob
+    async with opened(tmp_path, arrivals := Arrivals()) as log:
         with locked(tmp_path / "log" / "log.sqlite3"):
-            made = []
-            for number in range(BATCH_ROWS + 50):
-                made.append(capture(log, [user(str(number))]))
-                if number % 100 == 0:
-                    await asyncio.sleep(0.05)
-            await asyncio.sleep(0.2)
-            segments = list((tmp_path / "log" / "log.sqlite3-spill").iterdir())
-            assert segments
-        found = [each.id for each in await log.completions(limit=1000)]
-        while len(found) < len(made):
-            await asyncio.sleep(0.05)
-            found = [each.id for each in await log.completions(limit=1000)]
-        assert not any(segment.exists() for segment in segments)
+            made = [capture(log, [user(str(number))]) for number in range(BATCH_ROWS // 2)]
+            await until(lambda: list(spilled("*-spill/*")))
+            made += [capture(log, [user(str(number))]) for number in range(BATCH_ROWS)]
+        await arrivals.wait(len(made))
+        assert list(spilled("*-spill/*")) == []
         assert log.healthy() is None
-    connection = sqlite3.connect(tmp_path / "log" / "log.sqlite3")
-    in_order = [name for (name,) in connection.execute("SELECT id FROM completion ORDER BY n")]
-    connection.close()
-    assert in_order == made
+        assert [each.id for each in await log.completions(limit=1000)] == made[::-1]
 
 
 async def test_a_short_lock_is_waited_for_and_nobody_notices(tmp_path: Path):
@@ -176,37 +170,43 @@ async def test_closing_while_the_file_is_locked_keeps_captures_for_the_next_star
         assert [each.id for each in await log.completions()] == made[::-1]
 
 
+@asynccontextmanager
+async def busy_writer(log: Log) -> AsyncIterator[None]:
+    """Keep the writer busy until the block ends."""
+    begun, release = threading.Event(), threading.Event()
+
+    def call(_: sqlite3.Connection) -> bool:
+        begun.set()
+        return release.wait(30)
+
+    busy = asyncio.ensure_future(log._write(call))
+    assert await asyncio.to_thread(begun.wait, 30)
+    yield
+    release.set()
+    assert await busy
+
+
 async def test_more_than_memory_should_hold_goes_into_files_while_the_writer_is_busy(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        release = threading.Event()
-        busy = asyncio.ensure_future(log._write(lambda _: release.wait(30)))
-        await asyncio.sleep(0.1)
+    async with opened(tmp_path, arrivals := Arrivals()) as log:
         body = exchange([user("x" * (SPILL_BYTES // 4))]).wire.request_body
-        made = [capture(log, [], request_body=body) for _ in range(6)]
-        folder = tmp_path / "log" / "log.sqlite3-spill"
-        while not (folder.is_dir() and list(folder.iterdir())):
-            await asyncio.sleep(0.02)
-        release.set()
-        assert await busy
-        while len(found := await log.completions()) < 6:
-            await asyncio.sleep(0.05)
-        assert [each.id for each in found] == made[::-1]
+        async with busy_writer(log):
+            made = [capture(log, [], request_body=body) for _ in range(6)]
+            await until(lambda: list((tmp_path / "log").glob("*-spill/*")))
+        await arrivals.wait(6)
+        assert [each.id for each in await log.completions()] == made[::-1]
         assert log.healthy() is None
 
 
 BOTH_FULL = """
     async def main(log):
-        await log.counts()
         unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, unlimited[1]))
         body = exchange([user("x" * (QUEUE_LIMIT_BYTES // 4 - 8192))]).wire.request_body
         made = [capture(log, [], request_body=body) for _ in range(5)]
         print("health:", log.healthy())
-        await asyncio.sleep(0.5)
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-        while len(found := await log.completions()) < 4:
-            await asyncio.sleep(0.1)
-        print("the newest was dropped:", [each.id for each in found] == made[3::-1])
+        await arrivals.wait(4)
+        print("the newest was dropped:", [each.id for each in await log.completions()] == made[3::-1])
         capture(log, [user("goes on")])
         print("stored:", (await log.counts())["completions"])
 """
@@ -269,33 +269,26 @@ RATING_LOOP = """
 """
 
 
-def acknowledged_until_killed(path: Path, after_s: float) -> list[str]:
-    """Rate in a loop in another process, kill -9 it, and return what it was told is stored."""
-    process = subprocess.Popen(command(RATING_LOOP, path), stdout=subprocess.PIPE, text=True)
-    assert process.stdout
-    first = process.stdout.readline()
-    time.sleep(after_s)
-    os.kill(process.pid, signal.SIGKILL)
-    lines = (first + process.stdout.read()).splitlines(keepends=True)
-    process.wait()
-    process.stdout.close()
+def acknowledged_until_killed(path: Path, count: int) -> list[str]:
+    """Rate in a loop in another process, kill -9 it after so many ratings, and return all that it acknowledged."""
+    with subprocess.Popen(command(RATING_LOOP, path), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        lines = [process.stdout.readline() for _ in range(count)]
+        process.kill()
+        lines += process.stdout
     return [line.strip() for line in lines if line.endswith("\n")]
 
 
 async def test_kill_9_loses_no_acknowledged_rating(tmp_path: Path):
-    path = tmp_path / "log.sqlite3"
+    path = log_path(tmp_path)
     acknowledged: set[str] = set()
     for round_ in range(4):
-        acknowledged |= set(acknowledged_until_killed(path, after_s=0.1 + 0.13 * round_))
-        connection = sqlite3.connect(path)
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        connection.close()
-        log = Log.open(path)
-        try:
+        acknowledged |= set(acknowledged_until_killed(path, 1 + 9 * round_))
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        async with opened(tmp_path) as log:
             stored = {each.id: each for each in await log.feedbacks(limit=100_000)}
             rated = {each.completion.id for each in await log.rated()}
-        finally:
-            log.close()
         assert acknowledged <= set(stored)
         assert {each.draft.completion_id for each in stored.values()} == rated
     assert len(acknowledged) > 20
@@ -313,41 +306,42 @@ CAPTURES_WHILE_LOCKED = """
 """
 
 
-def captured_until_killed(path: Path, after_s: float) -> tuple[list[tuple[str, float]], float]:
-    """Capture in another process while the file is locked, kill -9 it; returns what it took and when, and its end."""
-    process = subprocess.Popen(
-        command(CAPTURES_WHILE_LOCKED, path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdin and process.stdout
-    assert process.stdout.readline() == "open\n"
-    with locked(path):
-        process.stdin.write("\n")
-        process.stdin.flush()
-        threading.Timer(after_s, process.kill).start()
-        lines = [line.split() for line in process.stdout if line.endswith("\n")]
-        killed_at = time.monotonic()
-        process.wait()
-    process.stdin.close()
-    process.stdout.close()
-    return [(name, float(made_at)) for name, made_at in lines], killed_at
+def captured_until_killed(path: Path, after_s: float) -> list[tuple[str, float]]:
+    """Capture in another process while the file is locked, then kill -9 it; returns what it captured, and when."""
+    script = command(CAPTURES_WHILE_LOCKED, path)
+    captured: list[tuple[str, float]] = []
+    with subprocess.Popen(script, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin and process.stdout
+        assert process.stdout.readline() == "open\n"
+        with locked(path):
+            process.stdin.write("\n")
+            process.stdin.flush()
+            for name, made_at in (line.split() for line in process.stdout if line.endswith("\n")):
+                captured.append((name, float(made_at)))
+                if captured[-1][1] > captured[0][1] + after_s:
+                    process.kill()
+            process.wait()
+    return captured
+
+
+async def stored_after_kill(tmp_path: Path) -> list[str]:
+    """Return what the next two starts find in the log, earliest first: the second finds nothing more."""
+    found = []
+    for _ in range(2):
+        async with opened(tmp_path) as log:
+            await until(lambda log=log: not log._writer.behind)
+            found.append([each.id for each in await log.completions(limit=100_000)][::-1])
+    assert found[0] == found[1]
+    return found[0]
 
 
 async def test_kill_9_while_the_file_is_locked_loses_only_the_window(tmp_path: Path):
-    path = tmp_path / "log.sqlite3"
-    lines, killed_at = captured_until_killed(path, after_s=1.0)
+    captured = captured_until_killed(log_path(tmp_path), after_s=1.0)
     # Two windows: SQLite's own patience with the lock, then that of the files; and some for a busy machine.
-    promised = [name for name, made_at in lines if made_at < killed_at - 0.3]
-    assert promised
-    for _ in range(2):  # a second start finds nothing more
-        log = Log.open(path)
-        try:
-            while log._writer.behind:
-                await asyncio.sleep(0.02)
-            stored = [each.id for each in await log.completions(limit=100_000)]
-        finally:
-            log.close()
-        assert stored[::-1] == [name for name, _ in lines][: len(stored)], "each once, in order"
-        assert set(promised) <= set(stored)
+    promised = [name for name, made_at in captured if made_at < captured[-1][1] - 0.3]
+    stored = await stored_after_kill(tmp_path)
+    assert stored == [name for name, _ in captured][: len(stored)], "each once, in order"
+    assert promised and set(promised) <= set(stored)
 
 
 CAPTURES_WHILE_BUSY = """
@@ -357,7 +351,7 @@ CAPTURES_WHILE_BUSY = """
         for number in range(40):
             await asyncio.sleep(0.005)
             made.append(capture(log, [user(f"while it is being written {number}")]))
-        await asyncio.sleep(0.5)
+        await until(lambda: list(Path(sys.argv[1]).parent.glob(f"*-spill/*{len(made)}.*")))  # the last one is copied
         print(*made, flush=True)
         await hanging
 """
@@ -374,35 +368,23 @@ def captured_while_busy(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("earlier", [False, True], ids=["a new log", "copies of an earlier kill are there"])
 async def test_kill_9_takes_nothing_that_waits_longer_than_the_window(tmp_path: Path, earlier: bool):
-    path = tmp_path / "log" / "log.sqlite3"
-    path.parent.mkdir()
-    made: list[str] = []
-    for _ in range(1 + earlier):
-        made += captured_while_busy(path)
-    for _ in range(2):  # a second start finds nothing more
-        async with opened(tmp_path) as log:
-            while log._writer.behind:
-                await asyncio.sleep(0.02)
-            stored = [each.id for each in await log.completions(limit=1000)]
-        assert stored[::-1] == made, "each once, in order"
+    path = log_path(tmp_path)
+    made = [name for _ in range(1 + earlier) for name in captured_while_busy(path)]
+    assert await stored_after_kill(tmp_path) == made, "each once, in order"
     assert list(path.with_name("log.sqlite3-spill").iterdir()) == []
 
 
 async def test_copies_are_gone_when_all_is_stored(tmp_path: Path):
-    folder = tmp_path / "log" / "log.sqlite3-spill"
-    async with opened(tmp_path) as log:
-        release = threading.Event()
-        busy = asyncio.ensure_future(log._write(lambda _: release.wait(30)))
-        await asyncio.sleep(0.1)
-        made = []
-        while not (folder.is_dir() and len(list(folder.iterdir())) >= 3):
-            made.append(capture(log, [user(str(len(made)))]))
-            await asyncio.sleep(0.005)
-        release.set()
-        assert await busy
-        assert [each.id for each in await log.completions(limit=len(made) + 1)] == made[::-1]
-        await log._write(lambda _: None)
-        assert list(folder.iterdir()) == []
+    copies = (tmp_path / "log").glob
+    async with opened(tmp_path, arrivals := Arrivals()) as log:
+        made: list[str] = []
+        async with busy_writer(log):
+            while len(made) < 3:
+                made.append(capture(log, [user(str(len(made)))]))
+                await until(lambda: len(list(copies("*-spill/*"))) == len(made))
+        await arrivals.wait(3)
+        assert [each.id for each in await log.completions()] == made[::-1]
+        assert list(copies("*-spill/*")) == []
 
 
 async def test_a_clock_that_was_set_back_keeps_the_order_of_ids(
