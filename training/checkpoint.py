@@ -102,7 +102,6 @@ class Checkpoint:
         self._saved_at = time.monotonic()
 
     def clear(self) -> None:
-        """Remove it: the run is complete."""
         shutil.rmtree(self._path, ignore_errors=True)
 
     def _read(self, name: str, kind: type[_Kept]) -> _Kept | None:

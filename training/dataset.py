@@ -29,8 +29,6 @@ class Example:
 
 
 class HasClass(Protocol):
-    """All that batching needs."""
-
     @property
     def good(self) -> bool:
         """True: the step makes it likelier."""

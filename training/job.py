@@ -284,7 +284,7 @@ class Evaluation(_Record):
 
 
 class JobDirectory:
-    """Typed access to one job directory."""
+    """Typed access to one job directory. Reading a file raises JobError if it is missing or damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -317,19 +317,15 @@ class JobDirectory:
         durable.replace(self.path / "job.json", spec.model_dump_json(indent=1))
 
     def write_rollouts(self, rollouts: list[Rollout]) -> None:
-        """Add the replies that the engine sampled."""
         self._write_lines("rollouts.jsonl", rollouts)
 
     def spec(self) -> JobSpec:
-        """Read job.json. Raises JobError."""
         return self._read("job.json", JobSpec)
 
     def samples(self) -> list[Sample]:
-        """Read samples.jsonl. Raises JobError."""
         return self._read_lines("samples.jsonl", Sample)
 
     def rollouts(self) -> list[Rollout]:
-        """Read rollouts.jsonl. Raises JobError."""
         return self._read_lines("rollouts.jsonl", Rollout)
 
     def result(self) -> TrainResult:

@@ -128,7 +128,6 @@ def _reply(tokens: Rendered, pull: float, weight: float, behaviour: Logps, refer
 def _pulls(
     loss: LossName, training: Sequence[Example], config: Hyperparameters
 ) -> tuple[list[float], list[float]]:
-    """Return advantages and weights, (N,) each."""
     rewards = [example.sample.reward for example in training]
     weights = [example.sample.weight for example in training]
     if loss in BY_CLASS:

@@ -86,7 +86,6 @@ def _truly_good(similarity: Floats, rated_good: NDArray[np.bool_], expected: flo
 
 
 def _error(wrong: Floats, expected: float) -> float:
-    """Return the error rate of a class from the probability that each rating is wrong."""
     share = (wrong.sum() + EXPECTED_RATINGS * expected) / (len(wrong) + EXPECTED_RATINGS)
     return float(np.clip(share, *ERRORS))
 

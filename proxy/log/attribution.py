@@ -36,8 +36,6 @@ BY_KEY, BY_IDENTITY, BY_RESPONSE = (
 
 
 class Candidate(NamedTuple):
-    """A completion that may be the one."""
-
     id: str
     conversation_id: str
     session: str | None

@@ -58,8 +58,6 @@ class Batch:
 
 
 class Transactions:
-    """Writes batches over one connection."""
-
     def __init__(self, connection: sqlite3.Connection, on_stored: Callable[[Stored], None]) -> None:
         """``on_stored`` is called with each entry that is on the disk."""
         self._connection = connection

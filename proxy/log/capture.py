@@ -25,8 +25,6 @@ NAMING = TYPE.encode()
 
 
 class Continuation(NamedTuple):
-    """The place of a completion among others."""
-
     conversation_id: str
     continues: str | None
     """The completion whose reply is the last assistant message of its context; None if that isn't certain."""

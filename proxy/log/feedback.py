@@ -80,14 +80,12 @@ def _same_key(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback 
 
 
 def undo(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
-    """Undo feedback; a second time changes nothing. Raises NotFound."""
     one(connection, feedback_id)
     connection.execute("INSERT OR IGNORE INTO undo VALUES (?, ?)", (feedback_id, time.time()))
     return one(connection, feedback_id)
 
 
 def one(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
-    """Return one piece of feedback. Raises NotFound."""
     found = select(connection, "id = ?", feedback_id)
     if not found:
         raise NotFound(f"there is no feedback {feedback_id!r} in the log", param="id")
@@ -107,7 +105,6 @@ def latest(
     limit: int,
     before: str | None,
 ) -> list[Feedback]:
-    """Return feedback, latest first."""
     filters = {"completion_id = ?": completion_id, "conversation_id = ?": conversation_id, "id < ?": before}
     given = {clause: value for clause, value in filters.items() if value is not None}
     where = " AND ".join(given) or "1"
@@ -142,7 +139,6 @@ def effective_ratings(
 
 
 def raters(connection: sqlite3.Connection) -> list[Rater]:
-    """Return all raters, and how far they agree."""
     return rater_reports(*_feedback_and_places(connection, None, {}))
 
 
@@ -175,7 +171,6 @@ def _feedback_and_places(
     conversations: Iterable[str] | None,
     rater_weights: Mapping[str, float] | None,
 ) -> tuple[list[Feedback], list[Place]]:
-    """Return feedback in some conversations, or in all, and the completions that it may be about."""
     feedback = given_in(connection, conversations)
     rated = {each.conversation_id for each in feedback}
     if rater_weights is not None:

@@ -116,7 +116,6 @@ class ReadConnection(aiosqlite.Connection):
         self._thread.start()
 
     async def run(self, query: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Return what a query returns, or raise what it raises."""
         result: Result = await self._execute(query, self._conn)  # type: ignore[no-untyped-call]
         return result
 

@@ -45,7 +45,6 @@ class _ByHand(NamedTuple):
 
 
 def of(connection: sqlite3.Connection, caller: str) -> list[Instruction]:
-    """Return what a caller instructions, what was last said first."""
     said: dict[str, list[Feedback]] = {}
     for each in _comments(connection, caller):
         if wording(text := one_line(each.draft.comment or "")):
@@ -81,14 +80,12 @@ def add(connection: sqlite3.Connection, caller: str, text: str) -> Instruction:
 
 
 def edit(connection: sqlite3.Connection, caller: str, name: str, text: str) -> Instruction:
-    """Change what an instruction says. Raises NotFound, Unprocessable."""
     instruction = _one(connection, caller, name)
     _store(connection, name, caller, _checked(text), by_hand=instruction.by_hand)
     return _one(connection, caller, name)
 
 
 def remove(connection: sqlite3.Connection, caller: str, name: str) -> Instruction:
-    """Remove an instruction, and return what it was. Raises NotFound."""
     instruction = _one(connection, caller, name)
     _store(connection, name, caller, None, by_hand=False)
     return instruction

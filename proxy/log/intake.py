@@ -179,8 +179,6 @@ class Intake:
 
 
 class _Rows:
-    """Rows of one table that wait to be inserted."""
-
     def __init__(self, connection: sqlite3.Connection, table: str, columns: str, unless: str = "") -> None:
         """``unless``: columns; a row that equals a stored one in them is left out."""
         self._connection = connection
@@ -230,7 +228,6 @@ class _Tree:
         (self._latest,) = self._connection.execute(self._last).fetchone()
 
     def knows(self, name: Digest) -> bool:
-        """True if the cache has the ID of a digest."""
         if name in self.ids:
             return True
         if (found := self._recent.get(name)) is None:
@@ -239,7 +236,6 @@ class _Tree:
         return True
 
     def find(self, names: Collection[Digest]) -> None:
-        """Look up which digests are stored."""
         left = iter(names)
         count = len(names)
         for size, statement in self._find:
@@ -250,7 +246,6 @@ class _Tree:
                     self._recent.put(name, row)
 
     def add(self, name: Digest, *values: object) -> int:
-        """Add a row and return its id."""
         self._latest += 1
         self.ids[name] = self._latest
         self._recent.put(name, self._latest)

@@ -115,7 +115,6 @@ class Log:
         return self._writer.healthy()
 
     def backlog(self) -> Backlog:
-        """Return what is not yet on the disk."""
         return self._writer.backlog()
 
     def capture(self, entry: Completion | Passthrough) -> None:
@@ -281,7 +280,6 @@ class Log:
     # Training runs
 
     async def start_run(self, run: Run) -> None:
-        """Store a new run."""
         await self._write(partial(runs.start, run=run))
 
     async def update_run(self, run: Run) -> None:

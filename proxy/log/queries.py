@@ -31,7 +31,6 @@ OWN_PROMPT = ("raw", "template", "suffix", "context")
 
 
 def completion(connection: sqlite3.Connection, completion_id: str) -> Completion:
-    """Return one completion with its context, by our id or the upstream's. Raises NotFound, Conflict."""
     try:
         row = row_of(connection, completion_id)
     except NotFound:
@@ -46,7 +45,6 @@ def completion(connection: sqlite3.Connection, completion_id: str) -> Completion
 def completions(
     connection: sqlite3.Connection, limit: int, before: str | None, conversation: str | None
 ) -> list[Completion]:
-    """Return completions, latest first, without contexts and parameters."""
     filters: dict[str, Any] = {"id < ?": before, "conversation_id = ?": conversation}
     given = {clause: value for clause, value in filters.items() if value is not None}
     where = " AND ".join(given) or "1"
@@ -61,7 +59,6 @@ def completions(
 
 
 def passthroughs(connection: sqlite3.Connection, limit: int, before: str | None) -> list[Passthrough]:
-    """Return passthroughs, latest first."""
     columns = ", ".join(Passthrough._fields)
     rows = connection.execute(
         f"SELECT {columns} FROM passthrough WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?",  # noqa: S608
@@ -79,7 +76,6 @@ def resolve(
     last_of: str | None,
     session: str | None,
 ) -> Completion:
-    """Return the one completion that a target means. Raises NotFound, and Conflict with the candidates."""
     if completion_id is not None:
         return completion(connection, completion_id)
     if response_id is not None:
@@ -102,7 +98,6 @@ def resolve(
 def resolve_history(
     connection: sqlite3.Connection, messages: Sequence[dict[str, Any]], caller: str, session: str | None
 ) -> Completion:
-    """Return the completion that is the last assistant message of a history. Raises NotFound, Conflict."""
     said = with_answers(connection, messages, caller)
     found = completion(connection, answer_before(connection, said, caller, session))
     if is_side_request(found):
@@ -182,7 +177,6 @@ def _worse(
 
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:
-    """Return how much there is of everything; ratings are effective ones, one a completion."""
     (completions_, conversations) = connection.execute(
         "SELECT count(*), count(DISTINCT conversation_id) FROM completion"
     ).fetchone()

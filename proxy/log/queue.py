@@ -23,8 +23,6 @@ ENTRY_OVERHEAD_BYTES = 2048
 
 
 class Waiting(NamedTuple):
-    """An entry that waits."""
-
     entry: Entry
     size: int
     """Bytes, roughly."""
@@ -148,7 +146,6 @@ class Relief:
 
     @property
     def waiting(self) -> bool:
-        """True if there are entries in the spill."""
         return self._spill.waiting
 
     @property
@@ -257,7 +254,6 @@ class Relief:
             return max(0.0, (self._queue.oldest_at(self._copied) or now) + COPY_AGE_S - now)
 
     def _copy(self) -> None:
-        """Copy the entries that wait in memory into a file of the journal."""
         with self._queue.lock:
             entries = self._queue.entries_after(self._copied)
             if not entries:  # they were stored just now

@@ -51,8 +51,6 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Effective:
-    """The effective rating of one completion."""
-
     reward: float | None
     """None when it was only commented on."""
     weight: float

@@ -39,13 +39,11 @@ def one(connection: sqlite3.Connection, run_id: str) -> Run:
 
 
 def latest(connection: sqlite3.Connection, limit: int) -> list[Run]:
-    """Latest first."""
     rows = connection.execute(f"SELECT {COLUMNS} FROM run ORDER BY id DESC LIMIT ?", (limit,))  # noqa: S608
     return [Run(*row) for row in rows]
 
 
 def totals(connection: sqlite3.Connection) -> list[RunTotal]:
-    """Return the number and duration of runs, by how they ended."""
     rows = connection.execute(
         """SELECT status, count(*), sum(max(ended_at - started_at, 0)) FROM run
         WHERE ended_at IS NOT NULL GROUP BY status ORDER BY status"""

@@ -19,9 +19,7 @@ Array = Any
 class Functions(Protocol):
     """Of one framework, e.g. ``burnish.training.backends.torch_peft.TorchFunctions``."""
 
-    def exp(self, x: Array, /) -> Array:
-        """Return e to the power of x."""
-        ...
+    def exp(self, x: Array, /) -> Array: ...
 
     def log_sigmoid(self, x: Array, /) -> Array:
         """Return log(1 / (1 + e^−x)), also where x is far below 0."""
@@ -31,9 +29,7 @@ class Functions(Protocol):
         """Return x where the condition holds, and the other without a gradient elsewhere."""
         ...
 
-    def clip(self, x: Array, low: float | None, high: float | None, /) -> Array:
-        """Return x within limits."""
-        ...
+    def clip(self, x: Array, low: float | None, high: float | None, /) -> Array: ...
 
     def constant(self, x: Array, /) -> Array:
         """Return x without its gradient."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -155,21 +156,18 @@ async def test_targets(tmp_path: Path):
         first = capture(log, [user("a")], "one", response_id="r1", caller="ann", session="s1")
         second = capture(log, [user("b")], "two", response_id="r2", caller="ann", session="s2")
         capture(log, [user("c")], response_id="r3", caller="bob")
-        capture(log, [user("d")], caller="ann", chunks=(), outcome="failed", status=None)
+        failed = {"chunks": (), "outcome": "failed", "status": None}
+        capture(log, [user("d")], caller="ann", **failed)
+        unanswered = capture(log, [user("b"), assistant("two"), user("more")], **failed)
+        assert (await log.resolve(conversation_id=await conversation(log, unanswered))).id == second
         assert (await log.resolve(completion_id=first)).id == first
         assert (await log.resolve(response_id="r1")).id == first
         assert (await log.resolve(completion_id="r1")).id == first
         assert (await log.resolve(last_of="ann")).id == second
         assert (await log.resolve(last_of="ann", session="s1")).id == first
-        assert (await log.resolve(conversation_id=await conversation(log, second))).id == second
-        for unknown in (
-            {"completion_id": "x"},
-            {"response_id": "x"},
-            {"conversation_id": "x"},
-            {"last_of": "x"},
-        ):
+        for name in ("completion_id", "response_id", "conversation_id", "last_of"):
             with pytest.raises(NotFound, match="x"):
-                await log.resolve(**unknown)
+                await log.resolve(**{name: "x"})
 
 
 async def test_a_response_id_that_repeats_lists_its_candidates(tmp_path: Path):
@@ -180,55 +178,33 @@ async def test_a_response_id_that_repeats_lists_its_candidates(tmp_path: Path):
         assert {each["completion_id"] for each in caught.value.details["candidates"]} == made
 
 
-async def test_the_conversations_latest_answer_is_meant_by_its_id(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        capture(log, [user("a")], "one")
-        second = capture(log, [user("a"), assistant("one"), user("b")], "two")
-        failed = capture(
-            log, [user("a"), assistant("one"), user("c")], chunks=(), outcome="failed", status=None
-        )
-        assert (await log.resolve(conversation_id=await conversation(log, failed))).id == second
+def in_parts(said: Message, **more: Any) -> Message:
+    text = said["content"]
+    return said | ({"content": [{"type": "text", "text": text, **more}]} if text else {})
 
 
-REWRITES: dict[str, Any] = {
+def reindented(said: Message) -> Message:
+    """A message whose calls have their arguments written with other white space."""
+    calls = [
+        call | {"function": function | {"arguments": json.dumps(json.loads(function["arguments"]), indent=2)}}
+        for call in said.get("tool_calls", ())
+        for function in [call["function"]]
+    ]
+    return said | ({"tool_calls": calls} if calls else {})
+
+
+Rewrite = Callable[[list[Message]], list[Message]]
+REWRITES: dict[str, Rewrite] = {
     "nothing": lambda history: history,
-    "parts": lambda history: [
-        {**said, "content": [{"type": "text", "text": said["content"]}]} if said["content"] else said
-        for said in history
-    ],
+    "parts": lambda history: [in_parts(said) for said in history],
     "cache marks": lambda history: [
-        {
-            **said,
-            "content": [{"type": "text", "text": said["content"], "cache_control": {"type": "ephemeral"}}],
-        }
-        if index == len(history) - 1 and said["content"]
-        else said
-        for index, said in enumerate(history)
+        *history[:-1],
+        in_parts(history[-1], cache_control={"type": "ephemeral"}),
     ],
-    "nulls": lambda history: [
-        {**said, "refusal": None, "tool_calls": None} if "tool_calls" not in said else said
-        for said in history
-    ],
+    "nulls": lambda history: [{"refusal": None, "tool_calls": None} | said for said in history],
     "clock in the system prompt": lambda history: [system("now it is later"), *history[1:]],
     "compaction": lambda history: [system("s"), user("summary so far"), *history[-2:]],
-    "arguments written anew": lambda history: [
-        {
-            **said,
-            "tool_calls": [
-                {
-                    **call,
-                    "function": {
-                        **call["function"],
-                        "arguments": json.dumps(json.loads(call["function"]["arguments"]), indent=2),
-                    },
-                }
-                for call in said["tool_calls"]
-            ],
-        }
-        if "tool_calls" in said
-        else said
-        for said in history
-    ],
+    "other white space in arguments": lambda history: [reindented(said) for said in history],
 }
 
 questions = st.lists(st.text(min_size=1, max_size=20).filter(str.strip), min_size=1, max_size=4, unique=True)

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,13 +16,15 @@ from burnish.proxy.errors import ConfigError, NotFound, Unavailable
 from burnish.proxy.ids import run_id
 from burnish.proxy.log import Log
 from burnish.proxy.records import Asked, Completion, Ended, FeedbackDraft, Run, Served
-from tests.proxy.log.exchanges import assistant, capture, exchange, opened, system, user
+from tests.proxy.log.exchanges import answered, assistant, capture, exchange, opened, system, user
 from tests.support.upstream import events
 
 TOOLS = [
     {"type": "function", "function": {"name": f"tool_{n}", "description": "x" * 300, "parameters": {}}}
     for n in range(4)
 ]
+STREAM = {"chunks": tuple(events("one two", done=False)), "content_type": "text/event-stream"}
+PACKED = gzip.compress(answered(assistant("packed")))
 
 
 async def test_a_completion_comes_back_as_it_was(tmp_path: Path):
@@ -89,72 +92,30 @@ async def test_what_is_resent_each_turn_is_stored_once(tmp_path: Path):
     assert nodes == 10  # the system prompt, five questions, the four answers that were sent back
 
 
-async def test_endings_are_told_apart(tmp_path: Path):
-    cases = {
-        "complete": exchange([user("a")]),
-        "cut": exchange(
-            [user("b")],
-            chunks=tuple(events("one two", done=False)),
-            content_type="text/event-stream",
-            outcome="cut",
-            error="upstream broke off",
+@pytest.mark.parametrize(
+    ("changes", "outcome", "error", "reply"),
+    [
+        ({}, "complete", None, "Hello!"),
+        (STREAM | {"outcome": "cut", "error": "broke off"}, "cut", "broke off", "one two"),
+        (STREAM | {"outcome": "cancelled", "error": "client left"}, "cancelled", "client left", "one two"),
+        (STREAM, "cut", "the answer ended without a finish_reason", "one two"),
+        ({"chunks": (), "status": None, "outcome": "failed", "error": "refused"}, "failed", "refused", None),
+        (
+            {"chunks": (b'{"error":"slow ', b'down"}'), "status": 429},
+            "complete",
+            '{"error":"slow down"}',
+            None,
         ),
-        "cancelled": exchange(
-            [user("c")],
-            chunks=tuple(events("one", done=False)),
-            content_type="text/event-stream",
-            outcome="cancelled",
-            error="the client went away",
-        ),
-        "failed": exchange(
-            [user("d")], chunks=(), status=None, outcome="failed", error="connection refused", content_type=""
-        ),
-    }
+        ({"chunks": (PACKED,), "content_encoding": "gzip"}, "complete", None, "packed"),
+    ],
+)
+async def test_an_answer_is_read_however_it_ended(
+    tmp_path: Path, changes: dict[str, Any], outcome: str, error: str | None, reply: str | None
+):
     async with opened(tmp_path) as log:
-        for made in cases.values():
-            log.capture(made)
-        found = {name: await log.completion(made.id) for name, made in cases.items()}
-    assert {name: each.ended.outcome for name, each in found.items()} == {name: name for name in cases}
-    assert [each.ended.error for each in found.values()] == [
-        None,
-        "upstream broke off",
-        "the client went away",
-        "connection refused",
-    ]
-    assert found["cut"].reply == assistant("one two")
-    assert found["cancelled"].reply == assistant("one")
-    assert found["failed"].reply is None
-
-
-async def test_a_stream_that_ends_cleanly_without_an_end_is_a_cut_one(tmp_path: Path):
-    made = exchange([user("a")], chunks=tuple(events("one", done=False)), content_type="text/event-stream")
-    async with opened(tmp_path) as log:
-        log.capture(made)
-        found = await log.completion(made.id)
-    assert found.ended.outcome == "cut"
-    assert "finish_reason" in (found.ended.error or "")
-
-
-async def test_upstream_errors_keep_their_text(tmp_path: Path):
-    made = exchange([user("a")], status=429, chunks=(b'{"error":{"message":"slow ', b'down"}}'))
-    async with opened(tmp_path) as log:
-        log.capture(made)
-        found = await log.completion(made.id)
-    assert (found.ended.outcome, found.ended.status, found.ended.error) == (
-        "complete",
-        429,
-        '{"error":{"message":"slow down"}}',
-    )
-
-
-async def test_a_compressed_answer_is_read(tmp_path: Path):
-    made = exchange([user("a")], "packed")
-    packed = exchange(
-        [user("a")], chunks=(gzip.compress(b"".join(made.wire.chunks)),), content_encoding="gzip"
-    )
-    async with opened(tmp_path) as log:
-        log.capture(packed)
-        assert (await log.completion(packed.id)).reply == assistant("packed")
+        found = await log.completion(capture(log, [user("a")], **changes))
+    assert (found.ended.outcome, found.ended.error) == (outcome, error)
+    assert found.reply == (assistant(reply) if reply else None)
 
 
 async def test_pages_go_back_in_time_without_gap(tmp_path: Path):

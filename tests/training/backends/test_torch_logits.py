@@ -1,12 +1,21 @@
-"""Log-probabilities of tokens, and of groups of them, against float64."""
+"""Log-probabilities against float64, and drawing replies on the tiny model."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
-from burnish.training.backends.torch_logits import LOGIT_ROWS, group_logps, token_logps
+from burnish.training.backends.torch_logits import LIKELY, LOGIT_ROWS, from_nucleus, group_logps, token_logps
+from burnish.training.backends.torch_peft import TorchPeftBackend
+from burnish.training.job import Hyperparameters
+from burnish.training.rendering import Rendered
+from tests.support.jobs import TOPICS
 
 ROWS, WIDTH = 2 * LOGIT_ROWS + 3, 50
 
@@ -63,3 +72,58 @@ def test_shapes_before_the_vocabulary_stay():
     ids = logits.topk(4).indices
     assert token_logps(logits, ids[..., 0]).equal(group_logps(logits, ids)[..., 0])
     assert group_logps(logits, ids).shape == (2, 3, 5)
+
+
+TOP_P = 0.9
+# bf16 computes a little otherwise in another batch: of one token, and of a reply's mean. A reply to another prompt is
+# nats away.
+OF_A_TOKEN, OF_A_REPLY = 0.5, 0.05
+
+
+@pytest.fixture(scope="module")
+def backend(tiny_weights: Path) -> TorchPeftBackend:
+    """Not to be trained."""
+    return TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)
+
+
+@given(logits=st.lists(st.floats(-8, 8), min_size=2, max_size=12), seed=st.integers(0, 1000))
+def test_only_the_likeliest_tokens_that_hold_the_share_are_drawn(logits: list[float], seed: int) -> None:
+    torch.manual_seed(seed)
+    drawn = int(from_nucleus(torch.tensor([logits]), TOP_P))
+    probability = torch.tensor(logits).softmax(0)
+    likelier = probability[probability > probability[drawn]].sum()
+    assert likelier < TOP_P + 1e-6
+
+
+def test_a_nucleus_wider_than_what_is_looked_at_first_is_drawn_from_as_well() -> None:
+    torch.manual_seed(0)
+    flat = torch.zeros(2000, 8 * LIKELY)
+    drawn = from_nucleus(flat, TOP_P)
+    assert len(set(drawn.tolist())) > LIKELY
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
+    torch.manual_seed(0)
+    wanted = torch.tensor(
+        [0.6, 0.3, 0.1]
+    )  # the last one is out of the nucleus, and the others share what it had
+    drawn = from_nucleus(wanted.log().repeat(20_000, 1), TOP_P)
+    shares = torch.bincount(drawn, minlength=3) / len(drawn)
+    assert shares.tolist() == pytest.approx([2 / 3, 1 / 3, 0], abs=0.015)
+
+
+def test_replies_of_a_batch_score_as_they_do_alone(backend: TorchPeftBackend) -> None:
+    """Rows leave the batch one by one: what is left must still follow its own prompt."""
+    asked = [[{"role": "user", "content": f"What is {topic.lower()}? One word."}] for topic in TOPICS[:8]]
+    prompts = [tuple(backend.renderer.prompt(messages)) for messages in asked]
+    drawn = backend.sample(prompts, "bare", 24, seed=1)
+    assert len({len(each.ids) for each in drawn}) > 1, "they end at different places"
+    assert backend.sample(prompts, "bare", 24, seed=1) == drawn != backend.sample(prompts, "bare", 24, seed=2)
+    alone = [
+        backend.logps([Rendered(p, each.ids)], "bare")[0] for p, each in zip(prompts, drawn, strict=True)
+    ]
+    for each, logps in zip(drawn, alone, strict=True):
+        assert each.logps == pytest.approx(logps, abs=OF_A_TOKEN)
+        assert fmean(each.logps) == pytest.approx(fmean(logps), abs=OF_A_REPLY)
+        assert each.finished == (each.ids[-1] == backend.renderer.end_id)
+        assert backend.renderer.end_id not in each.ids[:-1]
