@@ -40,34 +40,36 @@ def renderer(weights: Path) -> Renderer:
     return Renderer(weights)
 
 
-@pytest.mark.parametrize("text", ["", "  \n", None, []])
-def test_an_empty_reply_is_left_out_however_it_ended(renderer: Renderer, text: Any) -> None:
-    for finish in ("stop", "length"):
-        with pytest.raises(Unrenderable, match="the reply is empty"):
-            rendered(sample(reply=said(text), finish_reason=finish), renderer, 2048)
+PICTURED = [{"type": "text", "text": "What is this?"}, IMAGE]
+# The small model's template knows no tools: of a call, nothing is written.
+UNFIT: list[tuple[dict[str, Any], str]] = [
+    *(
+        ({"reply": said(text), "finish_reason": finish}, "the reply is empty")
+        for text in ("", "  \n", None, [])
+        for finish in ("stop", "length")
+    ),
+    ({"messages": ({"role": "user", "content": PICTURED},)}, "images, audio or files"),
+    ({"reply": said(PICTURED)}, "images, audio or files"),
+    ({"reply": said("", tool_calls=[CALL])}, "the chat template does not write tool calls"),
+]
+
+
+@pytest.mark.parametrize(("changes", "why"), UNFIT)
+def test_what_training_cannot_use_is_left_out(renderer: Renderer, changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(Unrenderable, match=why):
+        rendered(sample(**changes), renderer, 2048)
 
 
 def test_a_reply_longer_than_there_is_room_for_is_left_out_and_a_long_question_is_shortened(
     renderer: Renderer,
 ) -> None:
-    with pytest.raises(
-        Unrenderable, match=r"the reply is too long: it has \d+ tokens, max_tokens is 32"
-    ) as found:
+    too_long = r"the reply is too long: it has \d+ tokens, max_tokens is 32"
+    with pytest.raises(Unrenderable, match=too_long) as found:
         rendered(sample(reply=said("tea " * 60)), renderer, 32)
     assert found.value.why == "the reply is too long", "so that they can be counted"
     short = rendered(sample(messages=({"role": "user", "content": "tea " * 60},)), renderer, 32)
     assert len(short.ids) == 32
     assert renderer.text(short.reply) == "Hello."
-
-
-@pytest.mark.parametrize("where", ["question", "reply"])
-def test_a_conversation_with_an_image_is_left_out(renderer: Renderer, where: str) -> None:
-    parts = [{"type": "text", "text": "What is this?"}, IMAGE]
-    changes = (
-        {"messages": ({"role": "user", "content": parts},)} if where == "question" else {"reply": said(parts)}
-    )
-    with pytest.raises(Unrenderable, match="images, audio or files"):
-        rendered(sample(**changes), renderer, 2048)
 
 
 @pytest.mark.parametrize("text", ["茶是什么？", "ما هو الشاي؟", "Чай – 🫖\u2028", "e\u0301 ﬀ ½", "สวัสดี"])
@@ -77,20 +79,10 @@ def test_other_languages_come_through_whole(renderer: Renderer, text: str) -> No
     assert text in renderer.text(found.prompt)
 
 
-def test_a_reply_with_tool_calls_is_learnt_where_the_template_writes_them_and_else_left_out(
-    renderer: Renderer,
-) -> None:
-    # The small model's template knows no tools: of a call, nothing is written.
-    with pytest.raises(Unrenderable, match="the chat template does not write tool calls"):
-        rendered(sample(reply=said("", tool_calls=[CALL])), renderer, 2048)
-    asked = {
-        "messages": (
-            {"role": "user", "content": "Hi"},
-            said("", tool_calls=[CALL]),
-            {"role": "tool", "content": "ok"},
-        )
-    }
-    assert renderer.text(rendered(sample(**asked), renderer, 2048).reply) == "Hello."
+def test_a_reply_after_tool_calls_is_learnt(renderer: Renderer) -> None:
+    call, result = said("", tool_calls=[CALL]), {"role": "tool", "content": "ok"}
+    found = rendered(sample(messages=({"role": "user", "content": "Hi"}, call, result)), renderer, 2048)
+    assert renderer.text(found.reply) == "Hello."
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param("llama", 2, {}, {ROPE_FREQS: llama3_factors(16, 8.0)}, id="llama 3"),
         pytest.param("llama", 2, {"rope.scale_linear": 4.0}, {}, id="linear by its old name"),
+        pytest.param("qwen2", 2, {}, {}, id="no scaling"),
         pytest.param("qwen2", 2, YARN | DEFAULTS, {}, id="yarn"),
         pytest.param("qwen3", 2, YARN, {}, id="yarn, and narrow heads"),
         pytest.param(
@@ -139,9 +140,11 @@ def test_an_older_directory_is_kept_only_if_it_is_right(tmp_path: Path) -> None:
         ("qwen3", {"attention.key_length": 64, "attention.value_length": 64, "rope.dimension_count": 64}, {},
          "transformers cannot read"),
         ("llama", {}, {"blk.1.attn_q.bias": np.ones(64, np.float32)}, "it holds 21 weights, .* transformers 20"),
+        ("gemma", {}, {}, "architecture gemma is not supported"),
+        ("mistral3", {}, {}, "architecture mistral3 is not supported"),
     ],
 )  # fmt: skip
-def test_weights_that_do_not_fit_are_refused(
+def test_models_that_transformers_cannot_read_are_refused(
     architecture: str, keys: Mapping[str, Any], tensors: Mapping[str, Any], said: str, tmp_path: Path
 ) -> None:
     base = tiny_file(tmp_path, architecture, keys=keys, tensors=tensors)
@@ -208,20 +211,25 @@ def test_llama_3_is_told_by_its_factors(
     }
 
 
-@pytest.mark.parametrize("place", range(8))
-def test_factors_of_another_rule_are_refused(place: int, tmp_path: Path) -> None:
+def altered(place: int) -> Any:
     factors = llama3_factors(16, 8.0)
     factors[place] *= 1.001
-    with pytest.raises(JobError, match="does not follow Llama 3's rule"):
-        completed(tmp_path, "llama", {}, factors)
+    return factors
 
 
-@pytest.mark.parametrize(("architecture", "keys"), [("llama", LINEAR), ("qwen3", {})])
-def test_factors_where_llama_cpp_takes_none_are_refused(
-    architecture: str, keys: Mapping[str, Any], tmp_path: Path
+@pytest.mark.parametrize(
+    ("architecture", "keys", "factors", "said"),
+    [
+        *(("llama", {}, altered(place), "does not follow Llama 3's rule") for place in (0, 3, 4, 7)),
+        ("llama", LINEAR, llama3_factors(32, 8.0), "which only a llama without other scaling"),
+        ("qwen3", {}, llama3_factors(32, 8.0), "which only a llama without other scaling"),
+    ],
+)
+def test_factors_that_llama_cpp_would_not_apply_are_refused(
+    architecture: str, keys: Mapping[str, Any], factors: Any, said: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(JobError, match=f"it holds {ROPE_FREQS}, which only a llama without other scaling"):
-        completed(tmp_path, architecture, keys, llama3_factors(32, 8.0))
+    with pytest.raises(JobError, match=said):
+        completed(tmp_path, architecture, keys, factors)
 
 
 def test_a_llama_that_transformers_takes_for_a_mistral_has_no_window(tmp_path: Path) -> None:

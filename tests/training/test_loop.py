@@ -38,13 +38,9 @@ def command(step: str, job: JobDirectory) -> None:
 def rollouts() -> list[Rollout]:
     return [
         Rollout(
-            policy=policy,
-            prompt_id=topic,
-            messages=context(topic),
-            reply=(SHORT if policy == "candidate" else LONG).format(topic),
-            finished=True,
+            policy=policy, prompt_id=topic, messages=context(topic), reply=form.format(topic), finished=True
         )
-        for policy in ("candidate", "incumbent")
+        for policy, form in (("candidate", SHORT), ("incumbent", LONG))
         for topic in TOPICS[12:]
     ]
 
@@ -66,14 +62,9 @@ def test_a_small_job_leaves_an_adapter_live_metrics_and_a_result(make):
     assert {path.stat().st_mode & 0o777 for path in job.adapter.iterdir()} == {0o600}
     assert job.adapter.stat().st_mode & 0o777 == 0o700
     (line,) = [json.loads(line) for line in job.metrics.read_text().splitlines()]
-    assert (line["step"], line["steps"], line["epoch"], line["epochs"], line["tokens"]) == (
-        1,
-        1,
-        1,
-        1,
-        line["tokens"],
-    )
-    assert {"loss", "kl_per_token", "grad_norm", "seconds", "good_shift", "in_band_share"} <= line.keys()
+    assert [line[name] for name in ("step", "steps", "epoch", "epochs")] == [1, 1, 1, 1]
+    named = {"loss", "tokens", "kl_per_token", "grad_norm", "seconds", "good_shift", "in_band_share"}
+    assert named <= line.keys()
     assert str(job.path) not in (job.adapter / "adapter_config.json").read_text()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,13 +28,10 @@ async def rate(log: Log, completion_id: str, **said: object) -> str:
 
 
 def content(tmp_path: Path) -> list[bytes]:
-    connection = sqlite3.connect(tmp_path / "log" / "log.sqlite3")
-    bodies = [bytes(body) for (body,) in connection.execute("SELECT body FROM content ORDER BY id")]
-    (orphans,) = connection.execute(
-        "SELECT count(*) FROM node WHERE content NOT IN (SELECT id FROM content)"
-    ).fetchone()
-    connection.close()
-    assert not orphans
+    with closing(sqlite3.connect(tmp_path / "log" / "log.sqlite3")) as connection:
+        bodies = [bytes(body) for (body,) in connection.execute("SELECT body FROM content ORDER BY id")]
+        orphans = connection.execute("SELECT id FROM node WHERE content NOT IN (SELECT id FROM content)")
+        assert orphans.fetchall() == []
     return bodies
 
 

@@ -23,7 +23,14 @@ from burnish.proxy.log.tree import (
     text_of,
 )
 
-CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": [1, 2], "b": "x"}'}}
+
+def called(arguments: str, name: str = "f") -> dict[str, Any]:
+    return {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+CALL = called('{"a": [1, 2], "b": "x"}')
+CALLS = {"content": None, "tool_calls": [CALL]}
+PARIS = {"content": "Paris"}
 
 
 def identity(message: dict[str, Any]) -> bytes:
@@ -33,30 +40,18 @@ def identity(message: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize(
     ("captured", "sent_back"),
     [
-        ({"content": "Paris"}, {"content": [{"type": "text", "text": "Paris"}]}),
-        (
-            {"content": "Paris"},
-            {"content": [{"type": "text", "text": "Par"}, {"type": "text", "text": "is"}]},
-        ),
-        (
-            {"content": "Paris"},
-            {"content": [{"type": "text", "text": "Paris", "cache_control": {"type": "ephemeral"}}]},
-        ),
-        ({"content": "Paris", "refusal": None, "annotations": []}, {"content": "Paris"}),
-        ({"content": "Paris", "reasoning_content": "hm"}, {"content": "Paris"}),
-        ({"content": "<think>hm</think>\n\nParis"}, {"content": "Paris"}),
-        ({"content": "Paris\n"}, {"content": "Paris"}),
-        ({"content": "Paris"}, {"content": "Paris", "name": "helper", "tool_calls": []}),
-        ({"content": None, "tool_calls": [CALL]}, {"content": "", "tool_calls": [CALL]}),
-        ({"content": None, "tool_calls": [CALL]}, {"tool_calls": [{**CALL, "id": "renamed"}]}),
-        (
-            {"content": None, "tool_calls": [CALL]},
-            {"tool_calls": [{**CALL, "function": {"name": "f", "arguments": '{"b":"x","a":[1,2]}'}}]},
-        ),
-        (
-            {"content": None, "tool_calls": [CALL]},
-            {"tool_calls": [{**CALL, "function": {"name": "f", "arguments": '{"a": [1.0, 2e0], "b": "x"}'}}]},
-        ),
+        (PARIS, {"content": [{"type": "text", "text": "Paris"}]}),
+        (PARIS, {"content": [{"type": "text", "text": "Par"}, {"type": "text", "text": "is"}]}),
+        (PARIS, {"content": [{"type": "text", "text": "Paris", "cache_control": {"type": "ephemeral"}}]}),
+        (PARIS | {"refusal": None, "annotations": []}, PARIS),
+        (PARIS | {"reasoning_content": "hm"}, PARIS),
+        ({"content": "<think>hm</think>\n\nParis"}, PARIS),
+        ({"content": "Paris\n"}, PARIS),
+        (PARIS, PARIS | {"name": "helper", "tool_calls": []}),
+        (CALLS, {"content": "", "tool_calls": [CALL]}),
+        (CALLS, {"tool_calls": [CALL | {"id": "renamed"}]}),
+        (CALLS, {"tool_calls": [called('{"b":"x","a":[1,2]}')]}),
+        (CALLS, {"tool_calls": [called('{"a": [1.0, 2e0], "b": "x"}')]}),
     ],
 )
 def test_a_reply_is_known_again_as_clients_send_it_back(captured: dict[str, Any], sent_back: dict[str, Any]):
@@ -77,16 +72,16 @@ def test_equal_numbers_are_the_same_however_they_are_written(number: int):
         ({"role": "user", "content": "a"}, {"role": "user", "content": "b"}),
         ({"role": "user", "content": "<think>x</think>a"}, {"role": "user", "content": "a"}),
         ({"role": "assistant", "content": "a"}, {"role": "assistant", "content": "a", "tool_calls": [CALL]}),
-        (
-            {"role": "assistant", "tool_calls": [CALL]},
-            {"role": "assistant", "tool_calls": [{**CALL, "function": {"name": "g", "arguments": "{}"}}]},
-        ),
+        ({"role": "assistant", "function_call": CALL["function"]}, {"role": "assistant", "content": ""}),
         *(
-            tuple(
-                {"role": "assistant", "function_call": {"name": "f", "arguments": f'{{"a": {number}}}'}}
-                for number in numbers
+            ({"role": "assistant", "tool_calls": [one]}, {"role": "assistant", "tool_calls": [other]})
+            for one, other in (
+                (CALL, called('{"a": [1, 2], "b": "x"}', "g")),
+                (called('{"a": 1}'), called('{"a": 1.5}')),
+                (called('{"a": 1}'), called('{"a": true}')),
+                (called('{"a": 1}'), called('{"a": "1"}')),
+                (called('{"a": 0}'), called('{"a": null}')),
             )
-            for numbers in (("1", "1.5"), ("1", "true"), ("1", '"1"'), ("0", "null"))
         ),
         (
             {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:1"}}]},
@@ -123,11 +118,8 @@ def test_loading_gives_a_content_again(message: dict[str, Any], content: str | N
 def test_digests_are_compact_and_chained():
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     one, other = path(messages), path([{"role": "user", "content": "x"}, messages[1]])
-    assert all(
-        len(value) == DIGEST_BYTES
-        for said in one
-        for value in (said.content, said.identity, said.node, said.key)
-    )
+    digests = [value for said in one for value in (said.content, said.identity, said.node, said.key)]
+    assert {len(each) for each in digests} == {DIGEST_BYTES}
     assert one[1].identity == other[1].identity
     assert one[1].key != other[1].key
     assert one[1].node != other[1].node
@@ -173,15 +165,7 @@ plain_replies = st.fixed_dictionaries(
     {"role": st.just("assistant"), "content": texts.filter(lambda text: "<think>" not in text)},
     optional={
         "tool_calls": st.lists(
-            st.builds(
-                lambda name, value: {
-                    "id": "i",
-                    "type": "function",
-                    "function": {"name": name, "arguments": orjson.dumps(value).decode()},
-                },
-                texts,
-                anything,
-            ),
+            st.builds(lambda name, value: called(orjson.dumps(value).decode(), name), texts, anything),
             min_size=1,
             max_size=2,
         )
@@ -217,18 +201,11 @@ def rewritten(reply: dict[str, Any], choices: st.DataObject) -> dict[str, Any]:
         message["name"] = "agent"
     calls = message.get("tool_calls")
     if calls and choices.draw(st.booleans(), "calls written anew"):
+        functions = [call["function"] for call in calls]
+        values = [in_javascript(json.loads(each["arguments"])) for each in functions]
         message["tool_calls"] = [
-            {
-                **call,
-                "id": "other",
-                "function": {
-                    "name": call["function"]["name"],
-                    "arguments": json.dumps(
-                        in_javascript(json.loads(call["function"]["arguments"])), indent=1
-                    ),
-                },
-            }
-            for call in calls
+            called(json.dumps(value, indent=1), each["name"]) | {"id": "other"}
+            for each, value in zip(functions, values, strict=True)
         ]
     return message
 

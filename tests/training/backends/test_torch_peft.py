@@ -39,16 +39,17 @@ def fresh(tiny_weights: Path) -> TorchPeftBackend:
 
 def replies(backend: TorchPeftBackend, count: int = 4) -> list[Rendered]:
     """Short and long ones in turn."""
+    said = [(LONG if n % 2 else SHORT).format(topic) for n, topic in enumerate(TOPICS[:count])]
     return [
-        backend.renderer.conversation(
-            context(topic),
-            (),
-            {"role": "assistant", "content": (LONG if n % 2 else SHORT).format(topic)},
-            finished=True,
-            max_tokens=2048,
-        )
-        for n, topic in enumerate(TOPICS[:count])
+        backend.renderer.conversation(context(topic), (), {"role": "assistant", "content": text}, True, 2048)
+        for topic, text in zip(TOPICS, said, strict=False)
     ]
+
+
+@pytest.fixture
+def backend(tiny_weights: Path) -> TorchPeftBackend:
+    """To be trained."""
+    return TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
 
 
 def lesson(tokens: Rendered, logps: Logps, advantage: float, loss: LossName = "mis_po") -> Lesson:
@@ -66,9 +67,7 @@ def rated(backend: TorchPeftBackend, count: int = 4) -> list[Lesson]:
 
 def difference(left: Sequence[Logps], right: Sequence[Logps]) -> float:
     """Mean over all tokens."""
-    return float(
-        np.mean([abs(a - b) for x, y in zip(left, right, strict=True) for a, b in zip(x, y, strict=True)])
-    )
+    return float(np.abs(np.concatenate(left) - np.concatenate(right)).mean())
 
 
 def mean(logps: Logps) -> float:
@@ -97,8 +96,9 @@ def test_order_and_grouping_do_not_matter(fresh: TorchPeftBackend):
     assert difference(backwards, alone) < BF16_MEAN
 
 
-def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_model_alone(tiny_weights: Path):
-    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
+def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_model_alone(
+    backend: TorchPeftBackend,
+):
     batch = rated(backend)
     tokens = [item.replies[0].tokens for item in batch]
     for _ in range(3):
@@ -108,14 +108,13 @@ def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_mode
         assert (mean(row) - mean(item.replies[0].reference_logps)) * item.replies[0].advantages[0] > 0.02
     assert metrics["good_shift"] > 0 > metrics["bad_shift"]
     assert metrics["kl_per_token"] > 0
-    assert (
-        difference(backend.logps(tokens, "bare"), [item.replies[0].reference_logps for item in batch])
-        < BF16_MEAN
-    )
+    bare = [item.replies[0].reference_logps for item in batch]
+    assert difference(backend.logps(tokens, "bare"), bare) < BF16_MEAN
 
 
-def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(tiny_weights: Path, tmp_path: Path):
-    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
+def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(
+    backend: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
+):
     batch = rated(backend)
     tokens = [item.replies[0].tokens for item in batch]
     backend.step(batch, CONFIG, 0.0)
@@ -146,9 +145,8 @@ def test_replies_of_a_kind_are_alike(fresh: TorchPeftBackend, monkeypatch: pytes
     assert np.abs(fresh.similarity(tokens) - alike[:6, :6]).max() < 0.1
 
 
-def test_learning_one_reply_teaches_those_that_are_alike(tiny_weights: Path):
+def test_learning_one_reply_teaches_those_that_are_alike(backend: TorchPeftBackend):
     """What similarity means: the first-order change of one reply by a step along another's gradient."""
-    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
     first, *others = replies(backend, 6)
     alike = backend.similarity([first, *others])[0, 1:]
     before = backend.logps(others, "bare")
@@ -160,30 +158,27 @@ def test_learning_one_reply_teaches_those_that_are_alike(tiny_weights: Path):
     assert min(alike[n] for n in short) > max(alike[n] for n in long)
 
 
-def test_the_change_of_the_weights_is_that_of_the_matrices(tiny_weights: Path, tmp_path: Path):
-    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
+def test_the_change_of_the_weights_is_that_of_the_matrices(
+    backend: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
+):
     backend.step(rated(backend), CONFIG, 0.0)
     backend.save(tmp_path, "smollm2")
-    saved, stored = (
-        load_file(tmp_path / "adapter_model.safetensors"),
-        load_file(tiny_weights / "model.safetensors"),
-    )
+    saved = load_file(tmp_path / "adapter_model.safetensors")
+    stored = load_file(tiny_weights / "model.safetensors")
     changed = total = 0.0
     for name, a in saved.items():
         if ".lora_A." in name:
             matrix = saved[name.replace("lora_A", "lora_B")] @ a  # alpha is the rank
             changed += float((matrix**2).sum())
-            total += float(
-                (stored[name[len("base_model.model.") :].replace(".lora_A", "")].float() ** 2).sum()
-            )
+            base_name = name.removeprefix("base_model.model.").replace(".lora_A", "")
+            total += float((stored[base_name].float() ** 2).sum())
     assert backend.weight_change(tmp_path) == pytest.approx((changed / total) ** 0.5, rel=1e-3)
     assert backend.weight_change(tmp_path) > 1e-5
 
 
 def test_the_saved_adapter_is_safe_and_tells_nothing_of_this_machine(
-    fresh: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
+    backend: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
 ):
-    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
     backend.step(rated(backend, 2), CONFIG, 0.0)
     backend.save(tmp_path, "smollm2")
     check_adapter(tmp_path)
@@ -218,8 +213,7 @@ def test_micro_batches_and_recomputed_layers_make_the_same_step(tiny_weights: Pa
 
 
 @pytest.mark.parametrize("advantage", [math.nan, math.inf])
-def test_a_loss_that_is_not_finite_changes_nothing(tiny_weights: Path, advantage: float):
-    backend = TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
+def test_a_loss_that_is_not_finite_changes_nothing(backend: TorchPeftBackend, advantage: float):
     sound = rated(backend, 2)
     tokens = [item.replies[0].tokens for item in sound]
     broken = [lesson(item.replies[0].tokens, item.replies[0].reference_logps, advantage) for item in sound]
@@ -229,29 +223,25 @@ def test_a_loss_that_is_not_finite_changes_nothing(tiny_weights: Path, advantage
     assert backend.logps(tokens, "trained") == before
 
 
-def test_an_adapter_without_safetensors_is_refused(fresh: TorchPeftBackend, tmp_path: Path):
-    (tmp_path / "adapter_config.json").write_text('{"peft_type": "LORA"}')
-    (tmp_path / "adapter_model.bin").write_bytes(b"a pickle")
-    with pytest.raises(JobError, match=r"adapter_model\.safetensors is missing"):
-        fresh.logps(replies(fresh, 1), tmp_path)
-
-
-def test_a_damaged_adapter_is_refused_and_the_backend_stays_usable(fresh: TorchPeftBackend, tmp_path: Path):
+def test_an_adapter_that_is_unsafe_or_damaged_is_refused_and_the_backend_stays_usable(
+    fresh: TorchPeftBackend, tmp_path: Path
+):
     fresh.save(tmp_path, "smollm2")
-    path = tmp_path / "adapter_model.safetensors"
-    path.write_bytes(path.read_bytes()[:1000])
-    tokens = replies(fresh, 1)
+    path, tokens = tmp_path / "adapter_model.safetensors", replies(fresh, 1)
     before = fresh.logps(tokens, "trained")
+    path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(JobError, match="cannot load the adapter"):
+        fresh.logps(tokens, tmp_path)
+    path.rename(tmp_path / "adapter_model.bin")
+    with pytest.raises(JobError, match=r"adapter_model\.safetensors is missing"):
         fresh.logps(tokens, tmp_path)
     assert fresh.logps(tokens, "trained") == before
 
 
 def test_a_damaged_base_model_is_refused(tiny_weights: Path, tmp_path: Path):
     for path in tiny_weights.iterdir():
-        (tmp_path / path.name).write_bytes(
-            path.read_bytes()[: 10_000 if path.suffix == ".safetensors" else None]
-        )
+        kept = 10_000 if path.suffix == ".safetensors" else None
+        (tmp_path / path.name).write_bytes(path.read_bytes()[:kept])
     with pytest.raises(JobError, match="cannot load the base model"):
         TorchPeftBackend(tmp_path, None, CONFIG, seed=0)
 
