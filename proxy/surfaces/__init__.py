@@ -1,12 +1,11 @@
 """Wire formats: what clients send and what upstreams answer, one format a file."""
 
-from typing import Any
-
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface
 from burnish.proxy.surfaces.catalogue import SHOW
 from burnish.proxy.surfaces.chat import Chat, Completions
 from burnish.proxy.surfaces.gemini import Gemini
+from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.messages import Messages
 from burnish.proxy.surfaces.ollama import OllamaChat, OllamaGenerate
 from burnish.proxy.surfaces.responses import Responses
@@ -44,7 +43,7 @@ def is_completion(path: str) -> bool:
     return surface_at(path) is not None and not path.endswith(_NOT_COMPLETIONS)
 
 
-def error_at(path: str, error: BurnishError) -> dict[str, Any]:
+def error_at(path: str, error: BurnishError) -> Json:
     """Return the error body in the format of a path."""
     surface = surface_at(path) or (SURFACES["ollama_chat"] if path.startswith(_OLLAMA) else None)
     return surface.error(error) if surface else error.envelope()

@@ -1,23 +1,25 @@
-"""The Surface protocol: one wire format, which reads requests, reassembles answers and writes our own."""
+"""Base class of the wire formats: each reads requests, reassembles answers and writes our own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from abc import ABC, abstractmethod
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces.lenient import Undecodable, decode
+from burnish.proxy.surfaces.lenient import Json, Undecodable, as_text, decode
+from burnish.proxy.surfaces.writing import LocalAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
     """A request as OpenAI chat messages and parameters, the only form that the rest of the proxy knows."""
 
-    messages: list[dict[str, Any]]
+    messages: list[Json]
     model: str | None = None
     stream: bool = False
-    params: dict[str, Any] = field(default_factory=dict)
+    params: Json = field(default_factory=dict)
     """The other members of the body as sent, including ``stream``. Those that training reads are in chat's form:
     ``tools``, ``tool_choice``, ``max_completion_tokens``. ``instructions`` is true if the first message holds for this
     request only."""
@@ -35,12 +37,12 @@ class ChatRequest:
 class Reply:
     """An upstream's answer, reassembled from its bytes."""
 
-    message: dict[str, Any] | None = None
+    message: Json | None = None
     """The assistant message of the first choice, if any."""
     finish_reason: str | None = None
     response_id: str | None = None
-    usage: dict[str, Any] | None = None
-    choices: tuple[dict[str, Any], ...] = ()
+    usage: Json | None = None
+    choices: tuple[Json, ...] = ()
     """All choices ``{"index", "message", "finish_reason", …}``, if they hold more than ``message``."""
     ended: bool = False
     """Whether the answer declares that it is complete."""
@@ -50,68 +52,67 @@ class Reply:
     """False if the bytes aren't in this format; the log then keeps them as they came."""
 
 
-class Surface(Protocol):
+class Surface(ABC):
     """One wire format. Pure: no method does I/O."""
 
     name: ClassVar[str]
     """As stored in the log, e.g. "chat"."""
-    key_header: ClassVar[bytes | None]
+    key_header: ClassVar[bytes | None] = None
     """Header besides Authorization that upstreams of this format read a key from."""
 
-    def read(self, body: dict[str, Any]) -> ChatRequest:
+    @abstractmethod
+    def read(self, body: Json) -> ChatRequest:
         """Read a request's body. Raises InvalidRequest that names the field.
 
         Only members that burnish needs are checked.
         """
-        ...
 
-    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body without some messages (by index), which continues ``request.previous``."""
-        ...
+    def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
+        """Return the body without some messages (by index), which continues ``request.previous``.
 
-    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
+        A body without a history stays unchanged.
+        """
+        return body
+
+    def with_system(self, body: Json, text: str) -> Json | None:
         """Append a text to the system prompt; None if the body has no place for one."""
-        ...
+        return None
 
     def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
         """Reassemble an answer from the bytes of its body. Never raises: the reply holds the error."""
-        ...
+        try:
+            return self._reply(decode(b"".join(chunks), content_encoding), content_type)
+        except Undecodable as error:
+            return Reply(error=str(error), readable=False)
+        except RecursionError:
+            return Reply(error="JSON nested too deeply", readable=False)
 
-    def answer(
-        self, text: str, request: ChatRequest, completion_id: str, model: str
-    ) -> tuple[str, Iterable[bytes]]:
-        """Return content type and body parts of an answer with this text, streamed if the request asks for it."""
-        ...
+    @abstractmethod
+    def _reply(self, body: bytes, content_type: str) -> Reply:
+        """Read an answer, streamed or not, from its decoded body."""
 
-    def error(self, error: BurnishError) -> dict[str, Any]:
+    @abstractmethod
+    def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
+        """Return an answer with this text, streamed if the request asks for it."""
+
+    def error(self, error: BurnishError) -> Json:
         """Return an error body for clients of this format."""
-        ...
-
-    def path_naming(self, path: str, model: str) -> str | None:
-        """Return the path with another model; None if the body names the model."""
-        ...
-
-
-class OpenAI:
-    """Errors and paths as OpenAI's formats have them."""
-
-    key_header: ClassVar[bytes | None] = None
-
-    def error(self, error: BurnishError) -> dict[str, Any]:
         return error.envelope()
 
     def path_naming(self, path: str, model: str) -> str | None:
+        """Return the path with another model; None if the body names the model."""
         return None
 
 
-def decoded_reply(read: Callable[[bytes], Reply], chunks: Sequence[bytes], content_encoding: str) -> Reply:
-    """Decode a body and read a reply from it. Never raises."""
-    try:
-        return read(decode(b"".join(chunks), content_encoding))
-    except Undecodable as error:
-        return Reply(error=str(error), readable=False)
-    except RecursionError:
-        return Reply(error="JSON nested too deeply", readable=False)
+def unread(body: bytes) -> Reply:
+    """Return the reply for a body that isn't an answer of the format."""
+    return Reply(error=as_text(body), readable=not body)
+
+
+def wrong_type(name: str, expected: str, value: Any) -> InvalidRequest:
+    """Return the error for a member that has another type than expected."""
+    given = "nothing" if value is None else type(value).__name__
+    return InvalidRequest(f"{name} must be {expected}, not {given}", param=name)
 
 
 def without_items(items: Sequence[Any], request: ChatRequest, cut: Set[int]) -> list[Any]:
@@ -122,23 +123,23 @@ def without_items(items: Sequence[Any], request: ChatRequest, cut: Set[int]) -> 
     return [item for index, item in enumerate(items) if index not in gone]
 
 
-def model_of(body: dict[str, Any]) -> str | None:
+def model_of(body: Json) -> str | None:
     """Return the requested model. Raises InvalidRequest."""
     model = body.get("model")
     if model is not None and not isinstance(model, str):
-        raise InvalidRequest(f"model must be a string, not {type(model).__name__}", param="model")
+        raise wrong_type("model", "a string", model)
     return model
 
 
-def wants_stream(body: dict[str, Any]) -> bool:
+def wants_stream(body: Json) -> bool:
     """Return whether a stream is requested. Raises InvalidRequest."""
     stream = body.get("stream")
     if stream is not None and not isinstance(stream, bool):
-        raise InvalidRequest(f"stream must be true or false, not {type(stream).__name__}", param="stream")
+        raise wrong_type("stream", "true or false", stream)
     return bool(stream)
 
 
-def with_suffix(prompt: Any, body: dict[str, Any]) -> Any:
+def with_suffix(prompt: Any, body: Json) -> Any:
     """Return the content of a prompt. With a suffix it is a gap to fill, not a user's turn, and can't be a command."""
     if not body.get("suffix"):
         return prompt

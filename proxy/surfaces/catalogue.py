@@ -1,4 +1,7 @@
-"""Lists of models in each client format, made from an upstream's OpenAI list."""
+"""Lists of models in each client format, made from an upstream's OpenAI list.
+
+A model is an entry of OpenAI's ``GET /v1/models``: its ``id`` and other members.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,9 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
 
-Json = dict[str, Any]
-"""A model is an entry of OpenAI's ``GET /v1/models``: its ``id`` and other members."""
+from burnish.proxy.surfaces.lenient import Json
+
 Describe = Callable[[list[Json]], Json | None]
 """Takes all models and returns the answer; None if the requested model isn't among them."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Set
 from itertools import takewhile
 from typing import Any, ClassVar
 
@@ -12,31 +12,32 @@ import orjson
 from burnish.proxy.errors import InvalidRequest
 from burnish.proxy.surfaces.base import (
     ChatRequest,
-    OpenAI,
     Reply,
+    Surface,
     model_of,
     wants_stream,
     with_suffix,
     without_items,
+    wrong_type,
 )
-from burnish.proxy.surfaces.choices import reassemble
+from burnish.proxy.surfaces.choices import read_reply
+from burnish.proxy.surfaces.lenient import Json
+from burnish.proxy.surfaces.writing import EVENTS, NO_USAGE, LocalAnswer
 
 SYSTEM_ROLES = ("system", "developer")
 
 
-class Chat(OpenAI):
-    """The chat completions format."""
-
+class Chat(Surface):
     name: ClassVar[str] = "chat"
 
-    def read(self, body: dict[str, Any]) -> ChatRequest:
+    def read(self, body: Json) -> ChatRequest:
         params = {key: value for key, value in body.items() if key not in ("messages", "model")}
         return ChatRequest(_messages(body), model_of(body), wants_stream(body), params)
 
-    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
+    def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         return {**body, "messages": without_items(body["messages"], request, cut)}
 
-    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
+    def with_system(self, body: Json, text: str) -> Json | None:
         """Extend the last of the leading system messages, or insert one."""
         messages = body["messages"]
         system = list(takewhile(lambda message: message["role"] in SYSTEM_ROLES, messages))
@@ -50,23 +51,25 @@ class Chat(OpenAI):
         system[-1] = {**system[-1], "content": content}
         return {**body, "messages": [*system, *messages[len(system) :]]}
 
-    def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        return reassemble(chunks, content_type, content_encoding)
+    def _reply(self, body: bytes, content_type: str) -> Reply:
+        return read_reply(body, content_type)
 
-    def answer(
-        self, text: str, request: ChatRequest, completion_id: str, model: str
-    ) -> tuple[str, Iterable[bytes]]:
+    def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
         head = {"id": completion_id, "created": int(time.time()), "model": model}
-        if request.stream:
-            return "text/event-stream; charset=utf-8", _answer_events(text, head, include_usage(request))
-        choice = {
-            "index": 0,
-            "message": {"role": "assistant", "content": text, "refusal": None},
-            "logprobs": None,
-            "finish_reason": "stop",
-        }
-        body = {**head, "object": "chat.completion", "choices": [choice], "usage": NO_USAGE}
-        return "application/json", [orjson.dumps(body)]
+        if not request.stream:
+            message = {"role": "assistant", "content": text, "refusal": None}
+            choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+            return _answer({**head, "object": "chat.completion"}, [choice], request)
+        deltas: list[tuple[Json, str | None]] = [
+            ({"role": "assistant", "content": ""}, None),
+            ({"content": text}, None),
+            ({}, "stop"),
+        ]
+        choices = [
+            {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+            for delta, reason in deltas
+        ]
+        return _answer({**head, "object": "chat.completion.chunk"}, choices, request)
 
 
 def _extended(content: Any, text: str) -> Any:
@@ -76,58 +79,37 @@ def _extended(content: Any, text: str) -> Any:
     return [*content, {"type": "text", "text": text}] if isinstance(content, list) else None
 
 
-NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
-
-
-def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
+def _messages(body: Json) -> list[Json]:
     messages = body.get("messages")
     if not isinstance(messages, list):
-        given = "nothing" if messages is None else type(messages).__name__
-        raise InvalidRequest(f"messages must be a list of chat messages, not {given}", param="messages")
+        raise wrong_type("messages", "a list of chat messages", messages)
     for index, message in enumerate(messages):
         if not isinstance(message, dict):
-            wrong = f"messages[{index}]"
-            raise InvalidRequest(
-                f"{wrong} must be an object with a role, not {type(message).__name__}", param=wrong
-            )
+            raise wrong_type(f"messages[{index}]", "an object with a role", message)
         if not isinstance(message.get("role"), str):
             wrong = f"messages[{index}].role"
             raise InvalidRequest(f'{wrong} must be a string such as "user" or "assistant"', param=wrong)
     return messages
 
 
-def include_usage(request: ChatRequest) -> bool:
-    """Return whether a stream must report its usage."""
+def _answer(head: Json, choices: list[Json], request: ChatRequest) -> LocalAnswer:
+    """Return an answer with one choice; in a stream with one choice per event."""
+    if not request.stream:
+        return "application/json", [orjson.dumps({**head, "choices": choices, "usage": NO_USAGE})]
     options = request.params.get("stream_options")
-    return isinstance(options, dict) and options.get("include_usage") is True
+    counted = isinstance(options, dict) and options.get("include_usage") is True
+    usage = {"usage": None} if counted else {}
+    chunks: list[Json] = [{**head, "choices": [choice], **usage} for choice in choices]
+    chunks += [{**head, "choices": [], "usage": NO_USAGE}] if counted else []
+    return EVENTS, [*(b"data: %b\n\n" % orjson.dumps(chunk) for chunk in chunks), b"data: [DONE]\n\n"]
 
 
-def _answer_events(text: str, head: dict[str, Any], include_usage: bool) -> Iterator[bytes]:
-    head = {**head, "object": "chat.completion.chunk"}
-    usage = {"usage": None} if include_usage else {}
-    deltas: list[tuple[dict[str, Any], str | None]] = [
-        ({"role": "assistant", "content": ""}, None),
-        ({"content": text}, None),
-        ({}, "stop"),
-    ]
-    for delta, finish_reason in deltas:
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        yield _event({**head, "choices": [choice], **usage})
-    if include_usage:
-        yield _event({**head, "choices": [], "usage": NO_USAGE})
-    yield b"data: [DONE]\n\n"
-
-
-def _event(chunk: dict[str, Any]) -> bytes:
-    return b"data: " + orjson.dumps(chunk) + b"\n\n"
-
-
-class Completions(OpenAI):
-    """The text completions format."""
+class Completions(Surface):
+    """Text completions. Each prompt becomes a user message; there is no history and no system prompt."""
 
     name: ClassVar[str] = "completions"
 
-    def read(self, body: dict[str, Any]) -> ChatRequest:
+    def read(self, body: Json) -> ChatRequest:
         params = {key: value for key, value in body.items() if key not in ("prompt", "model")}
         contents = (with_suffix(content, body) for content in _contents(body.get("prompt")))
         messages = [{"role": "user", "content": content} for content in contents]
@@ -135,31 +117,17 @@ class Completions(OpenAI):
             messages, model_of(body), wants_stream(body), params, origins=(-1,) * len(messages)
         )
 
-    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body unchanged: it has no history."""
-        return body
+    def _reply(self, body: bytes, content_type: str) -> Reply:
+        return read_reply(body, content_type, _as_chat)
 
-    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
-        """Return None: the format has no system prompt."""
-        return None
-
-    def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        return reassemble(chunks, content_type, content_encoding, _as_chat)
-
-    def answer(
-        self, text: str, request: ChatRequest, completion_id: str, model: str
-    ) -> tuple[str, Iterable[bytes]]:
-        head = {
-            "id": completion_id,
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": model,
-        }
-        if request.stream:
-            return "text/event-stream; charset=utf-8", _events(text, head, include_usage(request))
-        return "application/json", [
-            orjson.dumps({**head, "choices": [_choice(text, "stop")], "usage": NO_USAGE})
+    def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
+        created = int(time.time())
+        head = {"id": completion_id, "object": "text_completion", "created": created, "model": model}
+        pieces = [(text, None), ("", "stop")] if request.stream else [(text, "stop")]
+        choices: list[Json] = [
+            {"index": 0, "text": piece, "logprobs": None, "finish_reason": reason} for piece, reason in pieces
         ]
+        return _answer(head, choices, request)
 
 
 def _contents(prompt: Any) -> list[Any]:
@@ -169,32 +137,12 @@ def _contents(prompt: Any) -> list[Any]:
     if isinstance(prompt, str):
         return [prompt]
     if not isinstance(prompt, list):
-        raise InvalidRequest(
-            f"prompt must be a string, or a list of strings or tokens, not {type(prompt).__name__}",
-            param="prompt",
-        )
+        raise wrong_type("prompt", "a string, or a list of strings or tokens", prompt)
     prompts = [prompt] if prompt and all(isinstance(token, int) for token in prompt) else prompt
     return [each if isinstance(each, str) else [{"type": "tokens", "tokens": each}] for each in prompts]
 
 
-def _as_chat(choice: dict[str, Any]) -> dict[str, Any]:
+def _as_chat(choice: Json) -> Json:
     """Convert a choice, or a delta, to a chat completion's."""
     message = {"content": choice["text"]} if isinstance(choice.get("text"), str) else {}
     return {**choice, "message": message, "delta": message}
-
-
-def _events(text: str, head: dict[str, Any], with_usage: bool) -> Iterator[bytes]:
-    usage = {"usage": None} if with_usage else {}
-    chunks: list[dict[str, Any]] = [
-        {**head, "choices": [_choice(text, None)], **usage},
-        {**head, "choices": [_choice("", "stop")], **usage},
-    ]
-    if with_usage:
-        chunks.append({**head, "choices": [], "usage": NO_USAGE})
-    for chunk in chunks:
-        yield b"data: " + orjson.dumps(chunk) + b"\n\n"
-    yield b"data: [DONE]\n\n"
-
-
-def _choice(text: str, finish_reason: str | None) -> dict[str, Any]:
-    return {"index": 0, "text": text, "logprobs": None, "finish_reason": finish_reason}

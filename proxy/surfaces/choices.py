@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
-from burnish.proxy.surfaces.base import Reply, decoded_reply
-from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
+from burnish.proxy.surfaces.base import Reply, unread
+from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects, storable
 from burnish.proxy.surfaces.sse import DONE, Event, JsonEvents, is_streamed, plain_data, windows
 
 BYTES_DONE = DONE.encode()
 
-Chunk = tuple[dict[str, Any] | None, str | None]
+Chunk = tuple[Json | None, str | None]
 """An object of a stream (None: its end), and the text of an ``error`` event."""
-AsChat = Callable[[dict[str, Any]], dict[str, Any]]
+AsChat = Callable[[Json], Json]
 """Converts a choice, or a delta, into a chat completion's."""
 
 
-def reassemble(
-    chunks: Sequence[bytes], content_type: str, content_encoding: str, as_chat: AsChat = lambda choice: choice
-) -> Reply:
-    def read(body: bytes) -> Reply:
-        return _streamed(body, as_chat) if is_streamed(body, content_type) else _whole(body, as_chat)
-
-    return decoded_reply(read, chunks, content_encoding)
+def read_reply(body: bytes, content_type: str, as_chat: AsChat = lambda choice: choice) -> Reply:
+    return _streamed(body, as_chat) if is_streamed(body, content_type) else _whole(body, as_chat)
 
 
 def _whole(body: bytes, as_chat: AsChat) -> Reply:
-    try:
-        parsed = loads(body)
-    except ValueError:
-        return Reply(error=as_text(body), readable=not body)
-    if not isinstance(parsed, dict):
-        return Reply(error=as_text(body), readable=False)
+    parsed = object_in(body)
+    if parsed is None:
+        return unread(body)
     merger = ChoiceMerger()
-    for choice in map(as_chat, _choices(parsed)):
+    for choice in map(as_chat, objects(parsed.get("choices"))):
         merger.whole(choice)
     error = as_text(body) if error_in(parsed) else None
     return _reply(merger, parsed.get("id"), parsed.get("usage"), error, ended=True)
@@ -65,7 +57,7 @@ def _merged(chunks: Iterable[Chunk], as_chat: AsChat) -> Reply:
         response_id = response_id or chunk.get("id")
         usage = chunk.get("usage") or usage
         error = error or error_in(chunk) or event_error
-        for choice in map(as_chat, _choices(chunk)):
+        for choice in map(as_chat, objects(chunk.get("choices"))):
             merger.delta(choice)
     return _reply(merger, response_id, usage, error, ended=(ended or merger.finished) and error is None)
 
@@ -127,13 +119,6 @@ def _reply(merger: ChoiceMerger, response_id: Any, usage: Any, error: str | None
     )
 
 
-def _choices(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    choices = body.get("choices")
-    return (
-        (choice for choice in choices if isinstance(choice, dict)) if isinstance(choices, list) else iter(())
-    )
-
-
 CALL_TEXTS = {"function": "arguments", "custom": "input"}
 """Kind of tool call → its member that arrives in pieces."""
 
@@ -148,24 +133,20 @@ class ChoiceMerger:
     """Collects the choices of an answer, by index."""
 
     def __init__(self) -> None:
-        self._choices: dict[int, dict[str, Any]] = {}
+        self._choices: dict[int, Json] = {}
         self._in_pieces = False
-
-    @property
-    def found(self) -> bool:
-        return bool(self._choices)
 
     @property
     def finished(self) -> bool:
         """True if every choice has a finish reason."""
-        return self.found and all(choice["finish_reason"] for choice in self._choices.values())
+        return bool(self._choices) and all(choice["finish_reason"] for choice in self._choices.values())
 
-    def choices(self) -> list[dict[str, Any]]:
+    def choices(self) -> list[Json]:
         """Return the choices with a message, by index."""
         replies = [self._choices[index] for index in sorted(self._choices) if self._choices[index]["message"]]
         return [_without_indexes(_join(choice) if self._in_pieces else choice) for choice in replies]
 
-    def whole(self, choice: dict[str, Any]) -> None:
+    def whole(self, choice: Json) -> None:
         """Add a choice of an answer that wasn't streamed."""
         message = choice.get("message")
         merged = self._at(choice)
@@ -174,7 +155,7 @@ class ChoiceMerger:
         if isinstance(choice.get("logprobs"), dict):
             merged["logprobs"] = choice["logprobs"]
 
-    def delta(self, choice: dict[str, Any]) -> None:
+    def delta(self, choice: Json) -> None:
         """Add a delta."""
         self._in_pieces = True
         merged = self._at(choice)
@@ -185,7 +166,7 @@ class ChoiceMerger:
         if isinstance(delta, dict) and delta:
             _merge_message(merged["message"], delta)
 
-    def _at(self, choice: dict[str, Any]) -> dict[str, Any]:
+    def _at(self, choice: Json) -> Json:
         index = choice.get("index")
         index = index if isinstance(index, int) else 0
         found = self._choices.get(index)
@@ -194,24 +175,22 @@ class ChoiceMerger:
         return found
 
 
-def _merge_message(message: dict[str, Any], delta: dict[str, Any]) -> None:
+def _merge_message(message: Json, delta: Json) -> None:
     text = delta.get("content")
     if len(delta) == 1 and isinstance(text, str) and isinstance(pieces := message.get("content"), Pieces):
         pieces.append(text)  # the usual case
         return
     role = delta.get("role")
     message["role"] = role if isinstance(role, str) and role else message.get("role", "assistant")
-    calls = delta.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        if isinstance(call, dict):
-            _merge_call(message.setdefault("tool_calls", []), call)
+    for call in objects(delta.get("tool_calls")):
+        _merge_call(message.setdefault("tool_calls", []), call)
     function_call = delta.get("function_call")
     if isinstance(function_call, dict):
         _merge_function(message.setdefault("function_call", {}), function_call, "arguments")
     _extend(message, {key: value for key, value in delta.items() if key not in MERGED_BY_HAND})
 
 
-def _extend(target: dict[str, Any], piece: dict[str, Any]) -> None:
+def _extend(target: Json, piece: Json) -> None:
     """Append texts and lists, merge objects, replace other values."""
     for key, value in piece.items():
         old = target.get(key)
@@ -227,7 +206,7 @@ def _extend(target: dict[str, Any], piece: dict[str, Any]) -> None:
             target[key] = value
 
 
-def _merge_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+def _merge_call(calls: list[Json], piece: Json) -> None:
     call = call_of(calls, piece)
     if call is None:
         call = {"id": None, "type": "function", "index": piece.get("index")}
@@ -240,7 +219,7 @@ def _merge_call(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
             _merge_function(call.setdefault(kind, {}), piece[kind], text)
 
 
-def call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, Any] | None:
+def call_of(calls: list[Json], piece: Json) -> Json | None:
     """Find the call that a piece continues: by index, else by id, else the latest.
 
     Some servers give all calls the index 0, or none, and distinguish them by id only.
@@ -254,7 +233,7 @@ def call_of(calls: list[dict[str, Any]], piece: dict[str, Any]) -> dict[str, Any
     return None if identity and same[-1]["id"] else same[-1]
 
 
-def _merge_function(function: dict[str, Any], piece: dict[str, Any], text: str) -> None:
+def _merge_function(function: Json, piece: Json, text: str) -> None:
     function["name"] = function.get("name") or piece.get("name")
     value = piece.get(text)
     if isinstance(value, (dict, list)):
@@ -266,12 +245,10 @@ def _merge_function(function: dict[str, Any], piece: dict[str, Any], text: str) 
         function[text].append(value)
 
 
-def _without_indexes(choice: dict[str, Any]) -> dict[str, Any]:
+def _without_indexes(choice: Json) -> Json:
     """Remove the indexes of calls, which only streams have."""
-    calls = choice["message"].get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
-        if isinstance(call, dict):
-            call.pop("index", None)
+    for call in objects(choice["message"].get("tool_calls")):
+        call.pop("index", None)
     return choice
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
-import orjson
-
-from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces.base import ChatRequest, Reply, decoded_reply, without_items
-from burnish.proxy.surfaces.chat import NO_USAGE
+from burnish.proxy.errors import BurnishError
+from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, unread, without_items, wrong_type
 from burnish.proxy.surfaces.gemini_contents import (
     JSON,
     GeminiWriter,
@@ -27,9 +24,9 @@ from burnish.proxy.surfaces.gemini_contents import (
     tools_of,
     turns,
 )
-from burnish.proxy.surfaces.lenient import as_text, error_in, integer, loads, storable
+from burnish.proxy.surfaces.lenient import Json, error_in, integer, loads, objects, storable
 from burnish.proxy.surfaces.sse import BYTE_ORDER_MARK, JsonEvents
-from burnish.proxy.surfaces.writing import Piece
+from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
 
 PATH = re.compile(
     r"/(?P<version>v1|v1beta|v1alpha)/models/(?P<model>.+)"
@@ -72,7 +69,7 @@ TOKENS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Gemini:
+class Gemini(Surface):
     """The format, with what a request's path says: model and streaming. The log reads bodies without a path."""
 
     name: ClassVar[str] = "gemini"
@@ -91,7 +88,7 @@ class Gemini:
         sse = any(each.endswith(SSE) for each in query.split(b"&"))
         return cls(found["model"], found["method"] == "streamGenerateContent", sse)
 
-    def read(self, body: dict[str, Any]) -> ChatRequest:
+    def read(self, body: Json) -> ChatRequest:
         read = list(turns(_contents(body)))
         messages = [message for turn in read for message in turn.messages]
         origins: list[int | tuple[int, ...]] = [turn.items for turn in read for _ in turn.messages]
@@ -100,10 +97,10 @@ class Gemini:
             origins.insert(0, -1)
         return ChatRequest(messages, self.model, self.stream, _params(body), tuple(origins))
 
-    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
+    def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         return {**body, "contents": without_items(_contents(body), request, cut)}
 
-    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
+    def with_system(self, body: Json, text: str) -> Json | None:
         if not _contents(body) or member(body, "cachedContent"):
             return None  # no question, or the system prompt is in the cached content
         system = member(body, "systemInstruction")
@@ -112,27 +109,14 @@ class Gemini:
             return None
         return {**body, spelt: {**(system or {}), "parts": [*parts_of(system), {"text": text}]}}
 
-    def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        def read(body: bytes) -> Reply:
-            collector = _Collector()
-            body = body.removeprefix(BYTE_ORDER_MARK).strip()
-            damage = collector.read(body)
-            return (
-                collector.reply(damage) if collector.found else Reply(error=as_text(body), readable=not body)
-            )
+    def _reply(self, body: bytes, content_type: str) -> Reply:
+        return _Collector().read(body.removeprefix(BYTE_ORDER_MARK).strip())
 
-        return decoded_reply(read, chunks, content_encoding)
-
-    def answer(
-        self, text: str, request: ChatRequest, completion_id: str, model: str
-    ) -> tuple[str, Iterable[bytes]]:
+    def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
         writer = GeminiWriter(completion_id, model, events=self.sse)
-        parts = [*writer.take(Piece("text", text)), *writer.end("stop", NO_USAGE)]
-        if request.stream:
-            return writer.content_type, parts
-        return JSON, [orjson.dumps(writer.whole())]
+        return local_answer(writer, text, stream=request.stream, content_type=JSON)
 
-    def error(self, error: BurnishError) -> dict[str, Any]:
+    def error(self, error: BurnishError) -> Json:
         return error_of(error.status, error.message)
 
     def path_naming(self, path: str, model: str) -> str | None:
@@ -142,22 +126,17 @@ class Gemini:
         return f"/{found['version']}/models/{quote(model, safe='/:@')}:{found['method']}"
 
 
-def _contents(body: dict[str, Any]) -> list[dict[str, Any]]:
+def _contents(body: Json) -> list[Json]:
     contents = body.get("contents") or []
     if not isinstance(contents, list):
-        raise InvalidRequest(
-            f"contents must be a list of contents, not {type(contents).__name__}", param="contents"
-        )
+        raise wrong_type("contents", "a list of contents", contents)
     for index, content in enumerate(contents):
         if not isinstance(content, dict):
-            wrong = f"contents[{index}]"
-            raise InvalidRequest(
-                f"{wrong} must be an object with parts, not {type(content).__name__}", param=wrong
-            )
+            raise wrong_type(f"contents[{index}]", "an object with parts", content)
     return contents
 
 
-def _params(body: dict[str, Any]) -> dict[str, Any]:
+def _params(body: Json) -> Json:
     """Return the other members of a body, with functions and settings in chat's form."""
     read = {"contents", "tools", "systemInstruction", snake("systemInstruction")}
     rest = {key: value for key, value in body.items() if key not in read}
@@ -191,16 +170,20 @@ class _Collector:
     """Collects an answer; each part of a stream is an object like a whole answer."""
 
     def __init__(self) -> None:
-        self.found = False
+        self._found = False
         self._whole = False
-        self._choices: dict[int, dict[str, Any]] = {}
+        self._choices: dict[int, Json] = {}
         self._content: dict[int, list[Part]] = {}
         self._error: str | None = None
         self._blocked: Any = None
         self._response_id: Any = None
-        self._usage: dict[str, Any] = {}
+        self._usage: Json = {}
 
-    def read(self, body: bytes) -> str | None:
+    def read(self, body: bytes) -> Reply:
+        damage = self._read(body)
+        return self._reply(damage) if self._found else unread(body)
+
+    def _read(self, body: bytes) -> str | None:
         """Read a body, streamed or not; return what is damaged."""
         if not body.startswith((b"{", b"[")):
             events = JsonEvents(body)
@@ -221,19 +204,17 @@ class _Collector:
             if isinstance(part, dict):
                 self._take(part)
 
-    def _take(self, part: dict[str, Any]) -> None:
-        self.found = True
+    def _take(self, part: Json) -> None:
+        self._found = True
         self._error = self._error or error_in(part)
         self._blocked = self._blocked or member(member(part, "promptFeedback"), "blockReason")
         self._response_id = self._response_id or member(part, "responseId")
         if isinstance(usage := member(part, "usageMetadata"), dict):
             self._usage = usage
-        candidates = part.get("candidates")
-        for candidate in candidates if isinstance(candidates, list) else ():
-            if isinstance(candidate, dict):
-                self._take_candidate(candidate)
+        for candidate in objects(part.get("candidates")):
+            self._take_candidate(candidate)
 
-    def _take_candidate(self, candidate: dict[str, Any]) -> None:
+    def _take_candidate(self, candidate: Json) -> None:
         index = candidate["index"] if isinstance(candidate.get("index"), int) else 0
         choice = self._choices.setdefault(index, {"index": index, "message": None, "finish_reason": None})
         self._content.setdefault(index, []).extend(parts_of(candidate.get("content")))
@@ -243,7 +224,7 @@ class _Collector:
         kept = {name: member(candidate, name) for name in KEPT_MEMBERS}
         choice |= {name: value for name, value in kept.items() if value}
 
-    def reply(self, damage: str | None) -> Reply:
+    def _reply(self, damage: str | None) -> Reply:
         choices = self._as_choices()
         replies = [choice for choice in choices if choice["message"]]
         first = replies[0] if replies else choices[0] if choices else {}
@@ -261,7 +242,7 @@ class _Collector:
             readable=damage is None,
         )
 
-    def _as_choices(self) -> list[dict[str, Any]]:
+    def _as_choices(self) -> list[Json]:
         """Return the candidates as chat choices, by index."""
         for index, choice in self._choices.items():
             choice["message"] = message = assistant(self._content[index]) if self._content[index] else None
@@ -270,7 +251,7 @@ class _Collector:
         return [storable(self._choices[index]) for index in sorted(self._choices)]
 
 
-def _usage(counted: dict[str, Any]) -> dict[str, Any] | None:
+def _usage(counted: Json) -> Json | None:
     """Return the last counts; as in chat, thoughts count as completion tokens."""
     sums = {}
     for name, google in TOKENS.items():

@@ -11,10 +11,10 @@ from typing import Any
 
 import orjson
 
-from burnish.proxy.surfaces.lenient import dumps
-from burnish.proxy.surfaces.writing import EVENTS, Piece, WholeCalls, arguments_of
+from burnish.proxy.surfaces.lenient import Json, dumps, objects
+from burnish.proxy.surfaces.writing import EVENTS, Piece, WholeCalls, arguments_of, count_in
 
-Part = dict[str, Any]
+Part = Json
 
 DESCRIPTIVE = ("Metadata", "mediaResolution", "mediaProcessing", "audioTranscription")
 """Suffixes of members that describe a part, beside its content."""
@@ -47,10 +47,10 @@ class Turn:
 
     items: tuple[int, ...]
     """Indexes of the contents."""
-    messages: list[dict[str, Any]]
+    messages: list[Json]
 
 
-def turns(contents: Iterable[dict[str, Any]]) -> Iterator[Turn]:
+def turns(contents: Iterable[Json]) -> Iterator[Turn]:
     for role, several in groupby(enumerate(contents), lambda each: each[1].get("role")):
         if role == "model":
             consecutive = list(several)
@@ -64,16 +64,15 @@ def turns(contents: Iterable[dict[str, Any]]) -> Iterator[Turn]:
 
 def parts_of(content: Any) -> list[Part]:
     """Return the readable parts of a content."""
-    parts = content.get("parts") if isinstance(content, dict) else None
-    return [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return objects(content.get("parts")) if isinstance(content, dict) else []
 
 
-def assistant(parts: Sequence[Part]) -> dict[str, Any]:
+def assistant(parts: Sequence[Part]) -> Json:
     """Return the model's message: texts joined, with thoughts and calls beside them."""
     calls = [call for part in parts if isinstance(call := member(part, "functionCall"), dict)]
     thoughts = [part["text"] for part in parts if part.get("thought") and isinstance(part.get("text"), str)]
     words = [part for part in parts if not part.get("thought") and member(part, "functionCall") is None]
-    message: dict[str, Any] = {"role": "assistant", "content": _plain(_joined(_translated(words)))}
+    message: Json = {"role": "assistant", "content": _plain(_joined(_translated(words)))}
     if thoughts:
         message["reasoning_content"] = "".join(thoughts)
     if calls:
@@ -85,25 +84,18 @@ def content_of(parts: Iterable[Part]) -> Any:
     return _plain(_translated(parts))
 
 
-def tools_of(body: dict[str, Any]) -> dict[str, Any]:
+def tools_of(body: Json) -> Json:
     """Return the tools as parameters: functions in chat's form, Google's own tools unchanged."""
-    tools = body.get("tools")
-    given = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    given = objects(body.get("tools"))
     declared = [member(tool, "functionDeclarations") for tool in given]
     found = {
-        "tools": [
-            _function(each)
-            for functions in declared
-            if isinstance(functions, list)
-            for each in functions
-            if isinstance(each, dict)
-        ],
+        "tools": [_function(each) for functions in declared for each in objects(functions)],
         "google_tools": [tool for tool, functions in zip(given, declared, strict=True) if functions is None],
     }
     return {name: value for name, value in found.items() if value}
 
 
-def _human(parts: Sequence[Part], role: str) -> list[dict[str, Any]]:
+def _human(parts: Sequence[Part], role: str) -> list[Json]:
     """Return the messages of a content from a user, or with function results.
 
     Parts next to a result belong to it (a file that was read), so they can't be a command.
@@ -118,23 +110,23 @@ def _human(parts: Sequence[Part], role: str) -> list[dict[str, Any]]:
     return messages
 
 
-def _call(call: dict[str, Any]) -> dict[str, Any]:
+def _call(call: Json) -> Json:
     identity = {"id": call["id"]} if call.get("id") else {}
     function = {"name": call.get("name"), "arguments": dumps(call.get("args") or {})}
     return {**identity, "type": "function", "function": function}
 
 
-def _result(result: dict[str, Any]) -> dict[str, Any]:
+def _result(result: Json) -> Json:
     identity = {"tool_call_id": result["id"]} if result.get("id") else {}
     content = dumps(result.get("response") or {})
     return {"role": "tool", **identity, "name": result.get("name"), "content": content}
 
 
-def _translated(parts: Iterable[Part]) -> list[dict[str, Any]]:
+def _translated(parts: Iterable[Part]) -> list[Json]:
     return [translated for part in parts if (translated := _translation(part))]
 
 
-def _translation(part: Part) -> dict[str, Any] | None:
+def _translation(part: Part) -> Json | None:
     """Convert a part to chat's; a kind that chat lacks keeps its content, with its name as type."""
     if isinstance(part.get("text"), str):
         return {"type": "text", "text": part["text"]}
@@ -151,13 +143,13 @@ def _translation(part: Part) -> dict[str, Any] | None:
     return {kind: value, "type": kind}
 
 
-def _image(url: Any) -> dict[str, Any]:
+def _image(url: Any) -> Json:
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def _joined(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _joined(parts: Iterable[Json]) -> list[Json]:
     """Join consecutive texts."""
-    joined: list[dict[str, Any]] = []
+    joined: list[Json] = []
     for kind, several in groupby(parts, lambda part: part["type"]):
         if kind == "text":
             joined.append({"type": "text", "text": "".join(part["text"] for part in several)})
@@ -166,14 +158,14 @@ def _joined(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return joined
 
 
-def _plain(parts: list[dict[str, Any]]) -> Any:
+def _plain(parts: list[Json]) -> Any:
     """Return a content: a string if it is one text or nothing, else parts."""
     if not parts:
         return ""
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
-def _function(declared: dict[str, Any]) -> dict[str, Any]:
+def _function(declared: Json) -> Json:
     schema = member(declared, "parametersJsonSchema") or schema_of(declared.get("parameters"))
     function = {
         "name": declared.get("name"),
@@ -193,8 +185,6 @@ def schema_of(schema: Any, depth: int = SCHEMA_DEPTH) -> Any:
         return {key: schema_of(value, depth - 1) for key, value in schema.items()} | lower
     return schema
 
-
-Json = dict[str, Any]
 
 JSON = "application/json; charset=UTF-8"
 FINISH_REASONS = {
@@ -294,9 +284,9 @@ def _written(parts: Sequence[Part]) -> list[Part]:
 
 def _counts(usage: Json) -> Json:
     """Return Gemini's counts: thoughts count separately."""
-    prompt, answered = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-    cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
-    thoughts = min(_count(usage.get("completion_tokens_details"), "reasoning_tokens"), answered)
+    prompt, answered = count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
+    cached = count_in(usage.get("prompt_tokens_details"), "cached_tokens")
+    thoughts = min(count_in(usage.get("completion_tokens_details"), "reasoning_tokens"), answered)
     counts = {"promptTokenCount": prompt, "candidatesTokenCount": answered - thoughts}
     besides = {"cachedContentTokenCount": cached, "thoughtsTokenCount": thoughts}
     return (
@@ -304,8 +294,3 @@ def _counts(usage: Json) -> Json:
         | {name: count for name, count in besides.items() if count}
         | {"totalTokenCount": prompt + answered}
     )
-
-
-def _count(counts: Any, name: str) -> int:
-    count = counts.get(name) if isinstance(counts, dict) else None
-    return count if isinstance(count, int) else 0

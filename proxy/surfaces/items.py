@@ -17,9 +17,11 @@ import orjson
 
 from burnish.proxy.errors import InvalidRequest
 from burnish.proxy.ids import ALPHABET, LENGTH
+from burnish.proxy.surfaces.base import wrong_type
+from burnish.proxy.surfaces.lenient import Json, objects
 
-Item = dict[str, Any]
-Message = dict[str, Any]
+Item = Json
+Message = Json
 
 TEXTS = ("input_text", "output_text", "text")
 OUTPUT, CALL = "_output", "_call"
@@ -44,7 +46,7 @@ def read_items(items: Sequence[Any]) -> ReadItems:
     for index, item in enumerate(items):
         wrong = f"input[{index}]"
         if not isinstance(item, dict):
-            raise InvalidRequest(f"{wrong} must be an object, not {type(item).__name__}", param=wrong)
+            raise wrong_type(wrong, "an object", item)
         if _type(item) == "message" and not isinstance(item.get("role"), str):
             raise InvalidRequest(
                 f'{wrong}.role must be a string such as "user" or "assistant"', param=f"{wrong}.role"
@@ -106,7 +108,7 @@ def content_of(content: Any) -> Any:
     return [_part(part) if isinstance(part, dict) else part for part in content]
 
 
-def _part(part: dict[str, Any]) -> dict[str, Any]:
+def _part(part: Json) -> Json:
     kind = part.get("type")
     if kind in TEXTS:
         noted = {"annotations": part["annotations"]} if part.get("annotations") else {}
@@ -121,9 +123,9 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 def _of_assistant(items: Sequence[Item]) -> Message:
     """Merge the items of one response into a message."""
-    parts: list[dict[str, Any]] = []
+    parts: list[Json] = []
     thoughts: list[str] = []
-    calls: list[dict[str, Any]] = []
+    calls: list[Json] = []
     others: list[Item] = []
     for item in items:
         kind = _type(item)
@@ -148,7 +150,7 @@ def _of_assistant(items: Sequence[Item]) -> Message:
     return {"role": "assistant", "content": content} | {key: value for key, value in found.items() if value}
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _parts(content: Any) -> list[Json]:
     if not isinstance(content, list):
         content = [content]
     texts = [
@@ -157,7 +159,7 @@ def _parts(content: Any) -> list[dict[str, Any]]:
     return [part for part in texts if isinstance(part, dict)]
 
 
-def _plain(parts: list[dict[str, Any]]) -> Any:
+def _plain(parts: list[Json]) -> Any:
     """Return a single plain text as a string, else the parts."""
     if not parts:
         return None
@@ -167,16 +169,13 @@ def _plain(parts: list[dict[str, Any]]) -> Any:
 def _thoughts(item: Item) -> list[str]:
     """Return the texts of a reasoning item: its content, which open models show, or its summary."""
     for name in ("content", "summary"):
-        parts = item.get(name)
-        texts = (
-            [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-        )
+        texts = [part.get("text") for part in objects(item.get(name))]
         if found := [text for text in texts if isinstance(text, str) and text]:
             return found
     return []
 
 
-def _call(item: Item) -> dict[str, Any]:
+def _call(item: Item) -> Json:
     kind = item["type"]
     if kind == CUSTOM_CALL:
         called = {"custom": {"name": item.get("name"), "input": item.get("input")}}
@@ -220,10 +219,7 @@ def refers_to_command(item: Mapping[str, Any]) -> bool:
 
 def references(message: Message) -> Iterator[str]:
     """Return the item ids that a message refers to."""
-    items = message.get("items")
-    for item in items if isinstance(items, list) else ():
-        if isinstance(item, dict) and item.get("type") == TYPE:
-            yield str(item.get("id"))
+    return (str(item.get("id")) for item in objects(message.get("items")) if item.get("type") == TYPE)
 
 
 def resolved(messages: Sequence[Message], replies: Mapping[str | None, Message]) -> list[Message]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+Json = dict[str, Any]
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 LONGEST_INTEGER = 20
 """Characters of the longest integer that fits into 64 bits."""
@@ -44,6 +45,20 @@ def integer(digits: str) -> int | float:
     return float(digits)
 
 
+def object_in(text: str | bytes) -> Json | None:
+    """Parse a JSON object; None if the text is anything else."""
+    try:
+        parsed = loads(text)
+    except ValueError:
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def objects(value: Any) -> list[Json]:
+    """Return the objects in a list; none if it isn't a list."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def loads_storable(text: str | bytes) -> Any:
     """Parse JSON into a value that can be stored as UTF-8 JSON. Raises ValueError."""
     try:
@@ -52,16 +67,14 @@ def loads_storable(text: str | bytes) -> Any:
         return storable(loads(text))
 
 
-def storable(value: dict[str, Any]) -> dict[str, Any]:
+def storable(value: Json) -> Json:
     """Return a value that can be stored as UTF-8 JSON: halves of a surrogate pair are joined, lone ones replaced."""
     try:
         orjson.dumps(value)
     except TypeError:
         # Escaping to ASCII and parsing joins two consecutive halves.
         joined = json.loads(json.dumps(value))
-        cleaned: dict[str, Any] = json.loads(
-            LONE_SURROGATE.sub("\ufffd", json.dumps(joined, ensure_ascii=False))
-        )
+        cleaned: Json = json.loads(LONE_SURROGATE.sub("\ufffd", json.dumps(joined, ensure_ascii=False)))
         return cleaned
     return value
 
@@ -71,7 +84,7 @@ def as_text(body: bytes) -> str | None:
     return body.decode("utf-8", "replace")[:TEXT_LIMIT] or None
 
 
-def error_in(body: dict[str, Any]) -> str | None:
+def error_in(body: Json) -> str | None:
     """Return the error message in an upstream's body, if any."""
     error = body.get("error")
     if not error:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Set
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, ClassVar
 
-import orjson
-
 from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.surfaces import messages_blocks
-from burnish.proxy.surfaces.base import ChatRequest, Reply, decoded_reply, model_of, wants_stream
-from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
+from burnish.proxy.surfaces.base import (
+    ChatRequest,
+    Reply,
+    Surface,
+    model_of,
+    unread,
+    wants_stream,
+    wrong_type,
+)
+from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, storable
 from burnish.proxy.surfaces.messages_stream import MessageMerger, MessageWriter
 from burnish.proxy.surfaces.sse import JsonEvents, is_streamed
-from burnish.proxy.surfaces.writing import Piece
+from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
 
 FINISH_REASONS = {
     "end_turn": "stop",
@@ -42,13 +48,11 @@ ERROR_TYPES: dict[int, str] = {
 """Other statuses are an ``invalid_request_error`` or an ``api_error``."""
 
 
-class Messages:
-    """The Messages format."""
-
+class Messages(Surface):
     name: ClassVar[str] = "messages"
     key_header: ClassVar[bytes | None] = b"x-api-key"
 
-    def read(self, body: dict[str, Any]) -> ChatRequest:
+    def read(self, body: Json) -> ChatRequest:
         items = _items(body)
         system = messages_blocks.system(_system(body))
         found, origins = ([system], [-1]) if system else ([], [])
@@ -60,7 +64,7 @@ class Messages:
         settings = messages_blocks.settings(params)
         return ChatRequest(found, model_of(body), wants_stream(body), settings, tuple(origins))
 
-    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
+    def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         """Keep the tool results of an item whose other messages are cut."""
         stays = iter([index not in cut for index, origin in enumerate(request.origins or ()) if origin != -1])
         kept = []
@@ -73,59 +77,44 @@ class Messages:
                 kept.append({**item, "content": [block for turn in left for block in turn]})
         return {**body, "messages": kept or body["messages"]}
 
-    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
+    def with_system(self, body: Json, text: str) -> Json | None:
         system = body.get("system")
         if isinstance(system, list):
             return {**body, "system": [*system, {"type": "text", "text": text}]}
         return {**body, "system": f"{system}\n\n{text}" if system else text}
 
-    def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        def read(body: bytes) -> Reply:
-            return _streamed(body) if is_streamed(body, content_type) else _whole(body)
+    def _reply(self, body: bytes, content_type: str) -> Reply:
+        return _streamed(body) if is_streamed(body, content_type) else _whole(body)
 
-        return decoded_reply(read, chunks, content_encoding)
+    def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
+        return local_answer(MessageWriter(completion_id, model), text, stream=request.stream)
 
-    def answer(
-        self, text: str, request: ChatRequest, completion_id: str, model: str
-    ) -> tuple[str, Iterable[bytes]]:
-        writer = MessageWriter(completion_id, model)
-        events = [*writer.begin(), *writer.take(Piece("text", text)), *writer.end("stop", None)]
-        if request.stream:
-            return "text/event-stream; charset=utf-8", events
-        return "application/json", [orjson.dumps(writer.whole())]
-
-    def error(self, error: BurnishError) -> dict[str, Any]:
+    def error(self, error: BurnishError) -> Json:
         return error_of(error.status, error.message)
 
-    def path_naming(self, path: str, model: str) -> str | None:
-        return None
 
-
-def error_of(status: int, message: str) -> dict[str, Any]:
+def error_of(status: int, message: str) -> Json:
     """Return an error body."""
     ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     kind = ERROR_TYPES.get(status, "api_error" if ours else "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": None}
 
 
-def _items(body: dict[str, Any]) -> list[dict[str, Any]]:
+def _items(body: Json) -> list[Json]:
     items = body.get("messages")
     if not isinstance(items, list):
-        given = "nothing" if items is None else type(items).__name__
-        raise InvalidRequest(f"messages must be a list of messages, not {given}", param="messages")
+        raise wrong_type("messages", "a list of messages", items)
     for index, item in enumerate(items):
         wrong = f"messages[{index}]"
         if not isinstance(item, dict):
-            raise InvalidRequest(
-                f"{wrong} must be an object with role and content, not {type(item).__name__}", param=wrong
-            )
+            raise wrong_type(wrong, "an object with role and content", item)
         if not isinstance(item.get("role"), str):
             raise InvalidRequest(f'{wrong}.role must be "user" or "assistant"', param=f"{wrong}.role")
         _check_content(item.get("content"), f"{wrong}.content")
     return items
 
 
-def _system(body: dict[str, Any]) -> Any:
+def _system(body: Json) -> Any:
     system = body.get("system")
     if system is not None:
         _check_content(system, "system")
@@ -141,14 +130,11 @@ def _check_content(content: Any, name: str) -> None:
     if isinstance(content, str):
         return
     if not isinstance(content, list):
-        given = "nothing" if content is None else type(content).__name__
-        raise InvalidRequest(f"{name} must be a string or a list of content blocks, not {given}", param=name)
+        raise wrong_type(name, "a string or a list of content blocks", content)
     for index, block in enumerate(content):
         wrong = f"{name}[{index}]"
         if not isinstance(block, dict):
-            raise InvalidRequest(
-                f"{wrong} must be an object with a type, not {type(block).__name__}", param=wrong
-            )
+            raise wrong_type(wrong, "an object with a type", block)
         if not isinstance(block.get("type"), str):
             raise InvalidRequest(f'{wrong}.type must be a string such as "text"', param=f"{wrong}.type")
         if block["type"] == "text" and not isinstance(block.get("text"), str):
@@ -156,13 +142,12 @@ def _check_content(content: Any, name: str) -> None:
 
 
 def _whole(body: bytes) -> Reply:
-    try:
-        parsed = loads(body)
-    except ValueError:
-        return Reply(error=as_text(body), readable=not body)
-    if isinstance(parsed, dict) and isinstance(parsed.get("content"), list | str):
+    parsed = object_in(body)
+    if parsed is None:
+        return unread(body)
+    if isinstance(parsed.get("content"), list | str):
         return _reply(parsed, ended=bool(parsed.get("stop_reason")))
-    return Reply(error=as_text(body), readable=isinstance(parsed, dict))
+    return Reply(error=as_text(body))
 
 
 def _streamed(body: bytes) -> Reply:
@@ -183,7 +168,7 @@ def _streamed(body: bytes) -> Reply:
     )
 
 
-def _reply(message: dict[str, Any], *, ended: bool, error: str | None = None) -> Reply:
+def _reply(message: Json, *, ended: bool, error: str | None = None) -> Reply:
     message = storable(message)
     finish_reason, response_id = message.get("stop_reason"), message.get("id")
     if isinstance(finish_reason, str):
@@ -198,7 +183,7 @@ def _reply(message: dict[str, Any], *, ended: bool, error: str | None = None) ->
     )
 
 
-def _usage(usage: Any) -> dict[str, Any] | None:
+def _usage(usage: Any) -> Json | None:
     """Return the counts, with chat's names added."""
     if not isinstance(usage, dict) or not usage:
         return None

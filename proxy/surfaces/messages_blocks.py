@@ -12,8 +12,10 @@ from typing import Any
 
 import orjson
 
-Block = dict[str, Any]
-Item = dict[str, Any]
+from burnish.proxy.surfaces.lenient import Json, objects
+
+Block = Json
+Item = Json
 """An element of a request's ``messages``."""
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
@@ -26,8 +28,7 @@ def blocks(content: Any) -> list[Block]:
     """Return the blocks of a content, which may be a plain text. Blocks without a type are skipped."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    found = content if isinstance(content, list) else ()
-    return [block for block in found if isinstance(block, dict) and isinstance(block.get("type"), str)]
+    return [block for block in objects(content) if isinstance(block.get("type"), str)]
 
 
 def turns(item: Item) -> list[list[Block]]:
@@ -43,7 +44,7 @@ def turns(item: Item) -> list[list[Block]]:
     return found or [[]]
 
 
-def messages(item: Item) -> list[dict[str, Any]]:
+def messages(item: Item) -> list[Json]:
     """Return the chat messages of an item."""
     if item["role"] == "assistant":
         return [reply(blocks(item["content"]))]
@@ -55,13 +56,13 @@ def messages(item: Item) -> list[dict[str, Any]]:
     ]
 
 
-def reply(given: list[Block]) -> dict[str, Any]:
+def reply(given: list[Block]) -> Json:
     """Return the assistant's message. Encrypted thoughts and signatures are left out."""
     thoughts = [str(block.get("thinking") or "") for block in given if block.get("type") == "thinking"]
     calls = [_call(block) for block in given if block.get("type") == "tool_use"]
     parts = [_part(block) for block in given if block.get("type") not in APART]
     plain = all(map(_is_plain, parts))
-    message: dict[str, Any] = {"role": "assistant"}
+    message: Json = {"role": "assistant"}
     # Servers split a text at citations and thoughts: the blocks are one text.
     message["content"] = "".join(part["text"] for part in parts) if plain else parts
     if calls:
@@ -76,14 +77,14 @@ APART = ("thinking", "redacted_thinking", "tool_use")
 """Kinds of blocks that aren't part of a chat message's content."""
 
 
-def system(content: Any) -> dict[str, Any] | None:
+def system(content: Any) -> Json | None:
     """Return the system message; None if it is empty."""
     cleaned = [{**block, "text": BILLING.sub("", block["text"])} for block in blocks(content)]
     given = _content([block for block in cleaned if block["text"]])
     return {"role": "system", "content": given} if given else None
 
 
-def settings(params: dict[str, Any]) -> dict[str, Any]:
+def settings(params: Json) -> Json:
     """Return the parameters, with those that training uses in chat's form."""
     given = dict(params)
     if isinstance(tools := given.get("tools"), list):
@@ -105,7 +106,7 @@ def _tool(tool: Any) -> Any:
     return {"type": "function", "function": function}
 
 
-def _tool_choice(choice: dict[str, Any]) -> Any:
+def _tool_choice(choice: Json) -> Any:
     if choice.get("type") == "tool":
         return {"type": "function", "function": {"name": choice.get("name")}}
     return TOOL_CHOICES.get(str(choice.get("type")), choice)
@@ -115,7 +116,7 @@ def _is_result(block: Block) -> bool:
     return block.get("type") == "tool_result"
 
 
-def _result(block: Block) -> dict[str, Any]:
+def _result(block: Block) -> Json:
     return {
         "role": "tool",
         "tool_call_id": block.get("tool_use_id"),
@@ -123,7 +124,7 @@ def _result(block: Block) -> dict[str, Any]:
     }
 
 
-def _call(block: Block) -> dict[str, Any]:
+def _call(block: Block) -> Json:
     function = {"name": block.get("name"), "arguments": _arguments(block.get("input"))}
     return {"id": block.get("id"), "type": "function", "function": function}
 
@@ -146,7 +147,7 @@ def _content(given: list[Block]) -> Any:
     return parts or ""
 
 
-def _part(block: Block) -> dict[str, Any]:
+def _part(block: Block) -> Json:
     if block.get("type") == "image" and (url := _image_url(block.get("source"))):
         return {"type": "image_url", "image_url": {"url": url}}
     return {key: value for key, value in block.items() if key != "cache_control" and value not in (None, [])}
@@ -160,5 +161,5 @@ def _image_url(source: Any) -> str | None:
     return source["url"] if isinstance(source.get("url"), str) else None
 
 
-def _is_plain(part: dict[str, Any]) -> bool:
+def _is_plain(part: Json) -> bool:
     return part.keys() == {"type", "text"} and part["type"] == "text" and isinstance(part["text"], str)

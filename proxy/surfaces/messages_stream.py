@@ -7,8 +7,9 @@ from typing import Any
 
 import orjson
 
+from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.messages_blocks import Block
-from burnish.proxy.surfaces.writing import EVENTS, Piece, event
+from burnish.proxy.surfaces.writing import EVENTS, Piece, count_in, event
 
 DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Kind of delta → its member that holds a piece of text."""
@@ -22,17 +23,17 @@ class MessageMerger:
         """Whether a message has begun."""
         self.ended = False
         self.error: Any = None
-        self._message: dict[str, Any] = {}
-        self._usage: dict[str, Any] = {}
+        self._message: Json = {}
+        self._usage: Json = {}
         self._blocks: list[_Growing] = []
         self._at: dict[int, _Growing] = {}
 
-    def message(self) -> dict[str, Any] | None:
+    def message(self) -> Json | None:
         """Return the message as a client without streaming would get it; None if none has begun."""
         content = [block.whole() for block in self._blocks]
         return {**self._message, "content": content, "usage": self._usage} if self.begun else None
 
-    def take(self, event: dict[str, Any]) -> None:
+    def take(self, event: Json) -> None:
         """Add an event; unknown kinds are ignored."""
         match event.get("type"):
             case "message_start":
@@ -80,7 +81,7 @@ class _Growing:
         self._block = dict(block)
         self._pieces: dict[str, list[str]] = {}
 
-    def take(self, delta: dict[str, Any]) -> None:
+    def take(self, delta: Json) -> None:
         kind = delta.get("type")
         field = DELTAS.get(kind) if isinstance(kind, str) else None
         if field:
@@ -107,7 +108,7 @@ def _parsed(written: str) -> Any:
         return written
 
 
-def _index(event: dict[str, Any]) -> int:
+def _index(event: Json) -> int:
     index = event.get("index")
     return index if isinstance(index, int) else -1
 
@@ -121,6 +122,7 @@ STOP_REASONS = {
 }
 """Chat's finish reason → Anthropic's; any other is ``end_turn``."""
 WRITTEN_DELTAS = {"thought": ("thinking_delta", "thinking"), "call": ("input_json_delta", "partial_json")}
+"""Kind of a piece → kind of its delta, and the member with the text; others are texts."""
 TEXT_DELTA = ("text_delta", "text")
 NO_COUNTS = {"input_tokens": 0, "output_tokens": 0}
 
@@ -129,7 +131,7 @@ class MessageWriter:
     content_type = EVENTS
 
     def __init__(self, completion_id: str, model: str) -> None:
-        self._message: dict[str, Any] = {
+        self._message: Json = {
             "id": ID_PREFIX + completion_id.partition("_")[2],
             "type": "message",
             "role": "assistant",
@@ -159,7 +161,7 @@ class MessageWriter:
             delta = {"type": kind, field: piece.text}
             yield event("content_block_delta", index=len(self._blocks), delta=delta)
 
-    def end(self, finish_reason: str | None, usage: dict[str, Any] | None) -> Iterator[bytes]:
+    def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
         yield from self._close()
         called = any(block["type"] == "tool_use" for block in self._blocks)
         reason = STOP_REASONS.get(finish_reason or "", "tool_use" if called else "end_turn")
@@ -171,7 +173,7 @@ class MessageWriter:
     def fail(self, words: str) -> Iterator[bytes]:
         yield event("error", error={"type": "api_error", "message": words})
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self) -> Json:
         return self._message
 
     def _close(self) -> Iterator[bytes]:
@@ -188,25 +190,18 @@ def _block(piece: Piece, text: str) -> Block:
     if piece.kind == "thought":
         return {"type": "thinking", "thinking": text, "signature": ""}
     if piece.call:
-        return {"type": "tool_use", "id": piece.call.id, "name": piece.call.name, "input": _input(text)}
+        return {
+            "type": "tool_use",
+            "id": piece.call.id,
+            "name": piece.call.name,
+            "input": _parsed(text or "{}"),
+        }
     return {"type": "text", "text": text}
 
 
-def _input(arguments: str) -> Any:
-    """Parse a call's arguments; return the text if it isn't JSON."""
-    try:
-        return orjson.loads(arguments or "{}")
-    except orjson.JSONDecodeError:
-        return arguments
-
-
-def _counts(usage: dict[str, Any]) -> dict[str, Any]:
+def _counts(usage: Json) -> Json:
     """Return Anthropic's counts: cached tokens count separately."""
-    prompt, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    prompt, answered, cached = (
-        count if isinstance(count, int) else 0 for count in (prompt, answered, cached)
-    )
-    counts = {"input_tokens": max(prompt - cached, 0), "output_tokens": answered}
+    cached = count_in(usage.get("prompt_tokens_details"), "cached_tokens")
+    prompt = max(count_in(usage, "prompt_tokens") - cached, 0)
+    counts = {"input_tokens": prompt, "output_tokens": count_in(usage, "completion_tokens")}
     return counts | ({"cache_read_input_tokens": cached} if cached else {})

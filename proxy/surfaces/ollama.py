@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence, Set
+from abc import abstractmethod
+from collections.abc import Callable, Set
 from dataclasses import replace
 from io import BytesIO
 from itertools import chain
 from typing import Any, ClassVar
 
-import orjson
-
-from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces.base import ChatRequest, Reply, decoded_reply, with_suffix
+from burnish.proxy.errors import BurnishError
+from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, unread, with_suffix, wrong_type
 from burnish.proxy.surfaces.catalogue import plain
-from burnish.proxy.surfaces.chat import NO_USAGE, Chat
-from burnish.proxy.surfaces.lenient import Damage, as_text, dumps, error_in, loads, storable
+from burnish.proxy.surfaces.chat import Chat
+from burnish.proxy.surfaces.lenient import Damage, Json, dumps, error_in, loads, object_in, storable
 from burnish.proxy.surfaces.ollama_writer import OllamaWriter, as_message, as_response, error_of
-from burnish.proxy.surfaces.writing import Piece
+from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
 
 CHAT = Chat()
 
@@ -42,63 +40,48 @@ IMAGE_TYPES = {"iVBOR": "png", "/9j/": "jpeg", "R0lGO": "gif", "UklGR": "webp"}
 """First characters of an image in base64 → its type, which Ollama's clients don't send."""
 
 
-class _Ollama(ABC):
+class _Ollama(Surface):
     """The answers of both formats."""
 
-    key_header: ClassVar[bytes | None] = None
-
     @abstractmethod
-    def _message_in(self, part: dict[str, Any]) -> dict[str, Any]:
+    def _message_in(self, part: Json) -> Json:
         """Return the message in a part of an answer, in the form of /api/chat; {} if there is none."""
 
     @abstractmethod
-    def _members_of(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _members_of(self, given: Json) -> Json:
         """Return the members of an answer for a message in the form of /api/chat."""
 
-    def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        def read(body: bytes) -> Reply:
-            collector = _Collector(self._message_in)
-            damage = collector.read(body)
-            return (
-                collector.reply(damage) if collector.found else Reply(error=as_text(body), readable=not body)
-            )
+    def _reply(self, body: bytes, content_type: str) -> Reply:
+        return _Collector(self._message_in).read(body)
 
-        return decoded_reply(read, chunks, content_encoding)
-
-    def answer(
-        self, text: str, request: ChatRequest, completion_id: str, model: str
-    ) -> tuple[str, Iterable[bytes]]:
+    def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
         writer = OllamaWriter(model, self._members_of)
-        lines = [*writer.take(Piece("text", text)), *writer.end("stop", NO_USAGE)]
-        if request.stream:
-            return writer.content_type, lines
-        return "application/json; charset=utf-8", [orjson.dumps(writer.whole())]
+        return local_answer(
+            writer, text, stream=request.stream, content_type="application/json; charset=utf-8"
+        )
 
-    def error(self, error: BurnishError) -> dict[str, Any]:
+    def error(self, error: BurnishError) -> Json:
         return error_of(error.message)
-
-    def path_naming(self, path: str, model: str) -> str | None:
-        return None
 
 
 class OllamaChat(_Ollama):
     name: ClassVar[str] = "ollama_chat"
 
-    def read(self, body: dict[str, Any]) -> ChatRequest:
+    def read(self, body: Json) -> ChatRequest:
         request = CHAT.read({**body, "messages": body.get("messages") or []})
         return _request(request, [_message(message) for message in request.messages])
 
-    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
+    def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         return CHAT.without(body, request, cut)
 
-    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
+    def with_system(self, body: Json, text: str) -> Json | None:
         return CHAT.with_system(body, text) if body.get("messages") else None
 
-    def _message_in(self, part: dict[str, Any]) -> dict[str, Any]:
+    def _message_in(self, part: Json) -> Json:
         message = part.get("message")
         return message if isinstance(message, dict) else {}
 
-    def _members_of(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _members_of(self, given: Json) -> Json:
         return as_message(given)
 
 
@@ -107,7 +90,7 @@ class OllamaGenerate(_Ollama):
 
     name: ClassVar[str] = "ollama_generate"
 
-    def read(self, body: dict[str, Any]) -> ChatRequest:
+    def read(self, body: Json) -> ChatRequest:
         messages = []
         if system := _text(body, "system"):
             messages.append({"role": "system", "content": system})
@@ -117,34 +100,30 @@ class OllamaGenerate(_Ollama):
         rest = {key: value for key, value in body.items() if key not in ("system", "prompt", "images")}
         return _request(CHAT.read({**rest, "messages": messages}), messages)
 
-    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
-        """Return the body unchanged: it has no history."""
-        return body
-
-    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
+    def with_system(self, body: Json, text: str) -> Json | None:
         if body.get("raw") or not body.get("prompt"):
             return None
         system = body.get("system")
         return {**body, "system": f"{system}\n\n{text}" if system else text}
 
-    def _message_in(self, part: dict[str, Any]) -> dict[str, Any]:
+    def _message_in(self, part: Json) -> Json:
         if "response" not in part:
             return {}
-        more: dict[str, Any] = {key: part[key] for key in ("thinking", "tool_calls", "image") if key in part}
+        more: Json = {key: part[key] for key in ("thinking", "tool_calls", "image") if key in part}
         return {"content": part["response"], **more}
 
-    def _members_of(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _members_of(self, given: Json) -> Json:
         return as_response(given)
 
 
-def _text(body: dict[str, Any], name: str) -> str:
+def _text(body: Json, name: str) -> str:
     text = body.get(name)
     if text is not None and not isinstance(text, str):
-        raise InvalidRequest(f"{name} must be a string, not {type(text).__name__}", param=name)
+        raise wrong_type(name, "a string", text)
     return text or ""
 
 
-def _request(request: ChatRequest, messages: list[dict[str, Any]]) -> ChatRequest:
+def _request(request: ChatRequest, messages: list[Json]) -> ChatRequest:
     """Adapt a chat request: Ollama streams by default and has its own names of settings."""
     options = request.params.get("options")
     given = options if isinstance(options, dict) else {}
@@ -159,7 +138,7 @@ def _request(request: ChatRequest, messages: list[dict[str, Any]]) -> ChatReques
     )
 
 
-def _message(given: dict[str, Any]) -> dict[str, Any]:
+def _message(given: Json) -> Json:
     """Convert a message to chat's; return the same object if nothing differs."""
     if OLLAMA_MEMBERS.isdisjoint(given):
         return given
@@ -181,12 +160,12 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _image(data: str) -> dict[str, Any]:
+def _image(data: str) -> Json:
     kind = next((kind for begin, kind in IMAGE_TYPES.items() if data.startswith(begin)), "png")
     return {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
 
 
-def _call(call: Any) -> dict[str, Any] | None:
+def _call(call: Any) -> Json | None:
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
         return None
@@ -199,8 +178,8 @@ def _call(call: Any) -> dict[str, Any] | None:
 class _Collector:
     """Collects the lines of an answer."""
 
-    def __init__(self, given: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-        self.found = False
+    def __init__(self, given: Callable[[Json], Json]) -> None:
+        self._found = False
         self._message_in = given
         self._pieces: dict[str, list[Any]] = {}
         self._has_message = False
@@ -210,10 +189,15 @@ class _Collector:
         self._counted: dict[str, int] = {}
         self._tokens: list[Any] = []
 
-    def read(self, body: bytes) -> str | None:
+    def read(self, body: bytes) -> Reply:
+        damage = self._read(body)
+        return self._reply(damage) if self._found else unread(body)
+
+    def _read(self, body: bytes) -> str | None:
         """Read a body, one object or one per line; return what is damaged."""
         damage = Damage()
-        for line in BytesIO(body) if _is_object(body[: body.find(b"\n") + 1]) else (body,):
+        streamed = object_in(body[: body.find(b"\n") + 1]) is not None
+        for line in BytesIO(body) if streamed else (body,):
             try:
                 self._take(loads(line))
             except ValueError:
@@ -224,7 +208,7 @@ class _Collector:
     def _take(self, part: Any) -> None:
         if not isinstance(part, dict):
             return
-        self.found = True
+        self._found = True
         self._error = self._error or error_in(part)
         self._reason = part.get("done_reason") or self._reason
         self._done = self._done or part.get("done") is True
@@ -236,7 +220,7 @@ class _Collector:
                 if value is not None:
                     self._pieces.setdefault(key, []).append(value)
 
-    def reply(self, damage: str | None) -> Reply:
+    def _reply(self, damage: str | None) -> Reply:
         """Return the answer: texts and lists are joined, other values are the last ones."""
         reason = self._reason
         given = {key: _joined(values) for key, values in self._pieces.items()} | {"role": "assistant"}
@@ -256,14 +240,6 @@ class _Collector:
         )
 
 
-def _is_object(line: bytes) -> bool:
-    """Return whether a line is an object by itself, so its body is a stream."""
-    try:
-        return isinstance(loads(line), dict)
-    except ValueError:
-        return False
-
-
 def _joined(values: list[Any]) -> Any:
     if all(isinstance(value, str) for value in values):
         return "".join(values)
@@ -272,14 +248,12 @@ def _joined(values: list[Any]) -> Any:
     return values[-1]
 
 
-def _usage(counted: dict[str, int]) -> dict[str, Any] | None:
+def _usage(counted: dict[str, int]) -> Json | None:
     tokens = {name: counted[native] for native, name in TOKENS.items() if native in counted}
     return tokens | counted or None
 
 
-def _choices(
-    tokens: list[Any], message: dict[str, Any] | None, finish_reason: str | None
-) -> tuple[dict[str, Any], ...]:
+def _choices(tokens: list[Any], message: Json | None, finish_reason: str | None) -> tuple[Json, ...]:
     """Return the choice if it has log-probabilities."""
     if not tokens or message is None:
         return ()

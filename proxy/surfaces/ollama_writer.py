@@ -9,9 +9,8 @@ from typing import Any
 
 import orjson
 
+from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.writing import Piece, WholeCalls, arguments_of
-
-Json = dict[str, Any]
 
 CALLS = ("tool_calls", "function_call")
 """Chat's finish reasons of tool calls, which are ``stop`` for Ollama."""

@@ -8,30 +8,26 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Set
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import orjson
-
-from burnish.proxy.errors import InvalidRequest
 from burnish.proxy.surfaces.base import (
     ChatRequest,
-    OpenAI,
     Reply,
-    decoded_reply,
+    Surface,
     model_of,
+    unread,
     wants_stream,
     without_items,
+    wrong_type,
 )
-from burnish.proxy.surfaces.chat import NO_USAGE
 from burnish.proxy.surfaces.items import COMMAND_PREFIX, ReadItems, messages_of, read_items
-from burnish.proxy.surfaces.lenient import as_text, error_in, loads, storable
+from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects, storable
 from burnish.proxy.surfaces.responses_stream import streamed
 from burnish.proxy.surfaces.responses_writer import ResponseWriter, begun
 from burnish.proxy.surfaces.sse import is_streamed
-from burnish.proxy.surfaces.writing import Piece
+from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
 
 READ = frozenset({"input", "instructions", "model", "previous_response_id", "tools", "tool_choice"})
 """Members of a body that are converted."""
@@ -43,12 +39,10 @@ FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Reason of an incomplete response → chat's finish reason; any other is ``length``."""
 
 
-class Responses(OpenAI):
-    """The Responses format."""
-
+class Responses(Surface):
     name: ClassVar[str] = "responses"
 
-    def read(self, body: dict[str, Any]) -> ChatRequest:
+    def read(self, body: Json) -> ChatRequest:
         messages, origins = _input(body)
         params = {key: value for key, value in body.items() if key not in READ} | _tools(body)
         if isinstance(body.get("max_output_tokens"), int):
@@ -60,7 +54,7 @@ class Responses(OpenAI):
             params["instructions"] = True
         previous = body.get("previous_response_id")
         previous = previous if isinstance(previous, str) and previous else None
-        after_command = previous is not None and is_ours(previous)
+        after_command = previous is not None and previous.startswith(OURS)
         return ChatRequest(
             messages,
             model_of(body),
@@ -71,7 +65,7 @@ class Responses(OpenAI):
             after_command,
         )
 
-    def without(self, body: dict[str, Any], request: ChatRequest, cut: Set[int]) -> dict[str, Any]:
+    def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         kept = dict(body)
         if cut:
             kept["input"] = without_items(body["input"], request, cut)
@@ -80,43 +74,35 @@ class Responses(OpenAI):
             kept |= {"previous_response_id": request.previous} if request.previous else {}
         return kept
 
-    def with_system(self, body: dict[str, Any], text: str) -> dict[str, Any] | None:
+    def with_system(self, body: Json, text: str) -> Json | None:
         instructions = body.get("instructions") or ""
         if not isinstance(instructions, str):
             return None
         return {**body, "instructions": f"{instructions}\n\n{text}" if instructions else text}
 
-    def reassemble(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Reply:
-        def read(body: bytes) -> Reply:
-            return _streamed(body) if is_streamed(body, content_type) else _whole(body)
+    def _reply(self, body: bytes, content_type: str) -> Reply:
+        return _streamed(body) if is_streamed(body, content_type) else _whole(body)
 
-        return decoded_reply(read, chunks, content_encoding)
-
-    def answer(
-        self, text: str, request: ChatRequest, completion_id: str, model: str
-    ) -> tuple[str, Iterable[bytes]]:
-        content = (text, completion_id, model, request.previous)
-        if request.stream:
-            return "text/event-stream; charset=utf-8", answer_events(*content)
-        return "application/json", [orjson.dumps(answer(*content))]
+    def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
+        head = begun(our_id(completion_id, request.previous), model, request.previous)
+        writer = ResponseWriter(head, completion_id.replace("_", f"_{COMMAND_PREFIX}", 1))
+        return local_answer(writer, text, stream=request.stream)
 
 
-def _input(body: dict[str, Any]) -> ReadItems:
+def _input(body: Json) -> ReadItems:
     given = body.get("input")
     if given is None:  # the upstream may keep the prompt
         return ReadItems([], [])
     if isinstance(given, str):
         return ReadItems([{"role": "user", "content": given}], [(-1,)])
     if not isinstance(given, list):
-        raise InvalidRequest(
-            f"input must be a string or a list of items, not {type(given).__name__}", param="input"
-        )
+        raise wrong_type("input", "a string or a list of items", given)
     return read_items(given)
 
 
-def _tools(body: dict[str, Any]) -> dict[str, Any]:
+def _tools(body: Json) -> Json:
     """Return functions in chat's form, and tools that chat lacks as ``other_tools``."""
-    params: dict[str, Any] = {}
+    params: Json = {}
     tools, choice = body.get("tools"), body.get("tool_choice")
     for tool in tools if isinstance(tools, list) else []:
         if isinstance(tool, dict) and tool.get("type") == "function":
@@ -138,20 +124,16 @@ def _streamed(body: bytes) -> Reply:
 
 
 def _whole(body: bytes) -> Reply:
-    try:
-        response = loads(body)
-    except ValueError:
-        return Reply(error=as_text(body), readable=not body)
-    if not isinstance(response, dict):
-        return Reply(error=as_text(body), readable=False)
+    response = object_in(body)
+    if response is None:
+        return unread(body)
     failed = "output" not in response and error_in(response)
     return _reply(response, ended=True, error=as_text(body) if failed else None)
 
 
-def _reply(response: dict[str, Any], *, ended: bool, error: str | None) -> Reply:
+def _reply(response: Json, *, ended: bool, error: str | None) -> Reply:
     response = storable({key: response[key] for key in ANSWER_MEMBERS if key in response})
-    output = response.get("output")
-    items = [_own(item) for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+    items = [_own(item) for item in objects(response.get("output"))]
     messages = messages_of(items).messages
     message = next((each for each in reversed(messages) if each["role"] == "assistant"), None)
     finish_reason = _finish_reason(response, message) if ended else None
@@ -169,17 +151,16 @@ def _reply(response: dict[str, Any], *, ended: bool, error: str | None) -> Reply
     )
 
 
-def _own(item: dict[str, Any]) -> dict[str, Any]:
+def _own(item: Json) -> Json:
     """Return an item of an output, with the assistant's role if it is a message."""
     return {"role": "assistant", **item} if item.get("type") == "message" else item
 
 
-def _has_logprobs(item: dict[str, Any]) -> bool:
-    parts = item.get("content")
-    return isinstance(parts, list) and any(isinstance(part, dict) and part.get("logprobs") for part in parts)
+def _has_logprobs(item: Json) -> bool:
+    return any(part.get("logprobs") for part in objects(item.get("content")))
 
 
-def _finish_reason(response: dict[str, Any], message: dict[str, Any] | None) -> str | None:
+def _finish_reason(response: Json, message: Json | None) -> str | None:
     """Return chat's finish reason; None if the response failed or continues in the background."""
     if response.get("status", "completed") == "completed":
         return "tool_calls" if message and message.get("tool_calls") else "stop"
@@ -190,7 +171,7 @@ def _finish_reason(response: dict[str, Any], message: dict[str, Any] | None) -> 
     return FINISHED.get(reason, "length") if isinstance(reason, str) else "length"
 
 
-def _usage(usage: dict[str, Any]) -> dict[str, Any]:
+def _usage(usage: Json) -> Json:
     """Return the token counts, with chat's names added."""
     return usage | {chat: usage[own] for chat, own in USAGE.items() if own in usage}
 
@@ -204,11 +185,6 @@ def our_id(completion_id: str, previous: str | None) -> str:
     return f"{OURS}{completion_id.removeprefix('cmpl_')}_{token}"
 
 
-def is_ours(response_id: str) -> bool:
-    """Return whether an id is one of ours."""
-    return response_id.startswith(OURS)
-
-
 def previous_of(our_id: str) -> str | None:
     """Return the id of the response before our answer; None if there is none."""
     token = our_id.removeprefix(OURS).partition("_")[2]
@@ -216,26 +192,3 @@ def previous_of(our_id: str) -> str | None:
         return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode() or None
     except (binascii.Error, UnicodeDecodeError, ValueError):
         return None
-
-
-def answer(text: str, completion_id: str, model: str, previous: str | None) -> dict[str, Any]:
-    """Return a whole response with a text."""
-    writer = _writer(completion_id, model, previous)
-    deque(_events(writer, text), maxlen=0)
-    return writer.whole()
-
-
-def answer_events(text: str, completion_id: str, model: str, previous: str | None) -> Iterator[bytes]:
-    """Return the events of a streamed response with a text."""
-    return _events(_writer(completion_id, model, previous), text)
-
-
-def _writer(completion_id: str, model: str, previous: str | None) -> ResponseWriter:
-    head = begun(our_id(completion_id, previous), model, previous)
-    return ResponseWriter(head, completion_id.replace("_", f"_{COMMAND_PREFIX}", 1))
-
-
-def _events(writer: ResponseWriter, text: str) -> Iterator[bytes]:
-    yield from writer.begin()
-    yield from writer.take(Piece("text", text))
-    yield from writer.end("stop", NO_USAGE)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from burnish.proxy.surfaces.lenient import error_in
+from burnish.proxy.surfaces.lenient import Json, error_in
 from burnish.proxy.surfaces.sse import JsonEvents
-
-Json = dict[str, Any]
 
 LAST = ("response.completed", "response.incomplete", "response.failed")
 LAST_EVENTS = 2

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.surfaces.items import name_of
-from burnish.proxy.surfaces.writing import EVENTS, Call, Piece, event
-
-Json = dict[str, Any]
+from burnish.proxy.surfaces.lenient import Json
+from burnish.proxy.surfaces.writing import EVENTS, Call, Piece, count_in, event
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Chat's finish reason of an incomplete answer → Responses'."""
@@ -45,7 +44,7 @@ class ResponseWriter:
         self._open: Piece | None = None
         """First piece of the current item."""
         self._texts: list[str] = []
-        self._said = 0
+        self._number = 0
 
     def begin(self) -> Iterator[bytes]:
         yield self._event("response.created", response=self._response)
@@ -161,7 +160,7 @@ class ResponseWriter:
         return self._event(f"response.{status}", response=self._response)
 
     def _event(self, kind: str, **members: Any) -> bytes:
-        number, self._said = self._said, self._said + 1
+        number, self._number = self._number, self._number + 1
         place = {} if "response" in members else {"output_index": len(self._items)}
         return event(kind, sequence_number=number, **place, **members)
 
@@ -208,21 +207,16 @@ def _input(arguments: str) -> str:
 
 
 def _counts(usage: Json) -> Json:
-    prompt, answered = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    prompt, answered = count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
     return {
         "input_tokens": prompt,
         "input_tokens_details": {
-            "cached_tokens": _count(usage.get("prompt_tokens_details"), "cached_tokens"),
+            "cached_tokens": count_in(usage.get("prompt_tokens_details"), "cached_tokens"),
             "cache_write_tokens": 0,
         },
         "output_tokens": answered,
         "output_tokens_details": {
-            "reasoning_tokens": _count(usage.get("completion_tokens_details"), "reasoning_tokens")
+            "reasoning_tokens": count_in(usage.get("completion_tokens_details"), "reasoning_tokens")
         },
         "total_tokens": prompt + answered,
     }
-
-
-def _count(counts: Any, name: str) -> int:
-    count = counts.get(name) if isinstance(counts, dict) else None
-    return count if isinstance(count, int) else 0

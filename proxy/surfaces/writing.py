@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 import orjson
 
+from burnish.proxy.surfaces.lenient import Json
+
 EVENTS = "text/event-stream; charset=utf-8"
 """Content type of a stream of events."""
+NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+
+LocalAnswer = tuple[str, Iterable[bytes]]
+"""An answer of burnish's own: its content type and the parts of its body."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +75,7 @@ class Writer(Protocol):
         """Return the bytes that a piece adds to a stream."""
         ...
 
-    def end(self, finish_reason: str | None, usage: dict[str, Any] | None) -> Iterator[bytes]:
+    def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
         """Return the last bytes of a stream. Reason and counts are chat's."""
         ...
 
@@ -77,9 +83,23 @@ class Writer(Protocol):
         """Return the last bytes of a stream that failed."""
         ...
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self) -> Json:
         """Return the answer for a client that doesn't stream; valid after ``end``."""
         ...
+
+
+def local_answer(
+    writer: Writer, text: str, *, stream: bool, content_type: str = "application/json"
+) -> LocalAnswer:
+    """Write an answer of burnish's own; ``content_type``: of one that isn't streamed."""
+    parts = [*writer.begin(), *writer.take(Piece("text", text)), *writer.end("stop", NO_USAGE)]
+    return (writer.content_type, parts) if stream else (content_type, [orjson.dumps(writer.whole())])
+
+
+def count_in(counts: Any, name: str) -> int:
+    """Return a token count; 0 if it is missing."""
+    count = counts.get(name) if isinstance(counts, dict) else None
+    return count if isinstance(count, int) else 0
 
 
 def event(kind: str, **members: Any) -> bytes:
@@ -87,7 +107,7 @@ def event(kind: str, **members: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({"type": kind, **members}))
 
 
-def arguments_of(text: str) -> dict[str, Any]:
+def arguments_of(text: str) -> Json:
     """Parse a call's arguments. A value that isn't an object becomes the argument ``arguments``."""
     try:
         given = orjson.loads(text or "{}")

@@ -10,9 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from burnish.proxy.surfaces.chat import SYSTEM_ROLES
-from burnish.proxy.surfaces.lenient import dumps
-
-Json = dict[str, Any]
+from burnish.proxy.surfaces.lenient import Json, dumps
 
 PARTS = ("image_url", "input_audio", "file")
 """Kinds of parts that chat has besides texts."""

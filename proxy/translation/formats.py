@@ -11,13 +11,13 @@ import orjson
 from burnish.proxy.errors import InvalidRequest
 from burnish.proxy.surfaces import ChatRequest, Gemini, Surface, gemini_contents, ollama_writer
 from burnish.proxy.surfaces.gemini_contents import GeminiWriter, member, schema_of
-from burnish.proxy.surfaces.lenient import as_text, error_in, loads
+from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects
 from burnish.proxy.surfaces.messages import error_of
 from burnish.proxy.surfaces.messages_stream import MessageWriter
 from burnish.proxy.surfaces.ollama_writer import OllamaWriter
 from burnish.proxy.surfaces.writing import Writer
 from burnish.proxy.translation import responses
-from burnish.proxy.translation.asking import Json, ask, json_schema
+from burnish.proxy.translation.asking import ask, json_schema
 
 CHAT_PATH = "/v1/chat/completions"
 NOT_CHAT = ("raw", "suffix", "template", "context")
@@ -54,12 +54,7 @@ def _translated_error(written: Callable[[int, str], Json]) -> Callable[[int, byt
     """Return a function that translates a chat error into another format."""
 
     def translated(status: int, body: bytes) -> bytes:
-        try:
-            parsed = loads(body)
-        except ValueError:
-            parsed = None
-        words = error_in(parsed) if isinstance(parsed, dict) else None
-        words = words or as_text(body) or f"the upstream answered with {status}"
+        words = error_in(object_in(body) or {}) or as_text(body) or f"the upstream answered with {status}"
         return orjson.dumps(written(status, words))
 
     return translated
@@ -79,13 +74,11 @@ def _messages_as_chat(body: Json, request: ChatRequest) -> Json:
 
     Left out: tools that Anthropic's servers run, thinking budgets, cache settings, metadata.
     """
-    tools = request.params.get("tools")
-    given = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
     return ask(
         request.messages,
         request.params,
         stream=request.stream,
-        tools=[tool for tool in given if tool.get("type") == "function"],
+        tools=[tool for tool in objects(request.params.get("tools")) if tool.get("type") == "function"],
         max_tokens=body.get("max_tokens"),
         response_format=_messages_format(body),
     )
@@ -117,15 +110,15 @@ def _ollama_as_chat(body: Json, request: ChatRequest) -> Json:
             )
     given, params = body.get("options"), request.params
     options = given if isinstance(given, dict) else {}
-    tools, limit, effort = params.get("tools"), params.get("max_tokens"), body.get("think")
+    limit, effort = params.get("max_tokens"), body.get("think")
     return ask(
         request.messages,
         params,
         stream=request.stream,
         tools=[
             {"type": "function", "function": tool["function"]}
-            for tool in (tools if isinstance(tools, list) else ())
-            if isinstance(tool, dict) and isinstance(tool.get("function"), dict)
+            for tool in objects(params.get("tools"))
+            if isinstance(tool.get("function"), dict)
         ],
         # Below one means no limit.
         max_tokens=limit if isinstance(limit, int) and limit > 0 else None,

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from burnish.proxy.surfaces.choices import call_of
-from burnish.proxy.surfaces.lenient import Undecodable, decode, dumps, error_in, loads
+from burnish.proxy.surfaces.lenient import (
+    Json,
+    Undecodable,
+    decode,
+    dumps,
+    error_in,
+    loads,
+    object_in,
+    objects,
+)
 from burnish.proxy.surfaces.sse import DONE, SseParser, is_streamed
 from burnish.proxy.surfaces.writing import Call, Piece
 
@@ -23,13 +32,12 @@ class ChatReader:
         self._content_type = content_type
         self._encoding = content_encoding
         # Only an uncompressed stream can be read before its end.
-        self._kept: list[bytes] | None = (
-            [] if content_encoding or "event-stream" not in content_type else None
-        )
-        self._calls: list[dict[str, Any]] = []
+        early = not content_encoding and "event-stream" in content_type
+        self._kept: list[bytes] | None = None if early else []
+        self._calls: list[Json] = []
         self._half = ""
         self.finish_reason: str | None = None
-        self.usage: dict[str, Any] | None = None
+        self.usage: Json | None = None
         self.done = False
         """Whether the stream declared its end."""
         self.error: str | None = None
@@ -71,21 +79,16 @@ class ChatReader:
             if event.data.strip() == DONE:
                 self.done = True
                 break
-            try:
-                chunk = loads(event.data)
-            except ValueError:
-                continue  # some servers send other text
-            if isinstance(chunk, dict):
+            if chunk := object_in(event.data):  # some servers send other text
                 pieces += self._read(chunk, "delta")
         return pieces
 
-    def _read(self, chunk: dict[str, Any], member: str) -> Iterator[Piece]:
+    def _read(self, chunk: Json, member: str) -> Iterator[Piece]:
         self.error = self.error or error_in(chunk)
         if isinstance(chunk.get("usage"), dict):
             self.usage = chunk["usage"]
-        choices = chunk.get("choices")
-        for choice in choices if isinstance(choices, list) else ():
-            if not isinstance(choice, dict) or choice.get("index"):
+        for choice in objects(chunk.get("choices")):
+            if choice.get("index"):
                 continue
             if isinstance(choice.get("finish_reason"), str):
                 self.finish_reason = choice["finish_reason"] or self.finish_reason
@@ -99,18 +102,17 @@ class ChatReader:
         self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
         return text.removesuffix(self._half).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
-    def _pieces_of(self, message: dict[str, Any], *, whole: bool) -> Iterator[Piece]:
+    def _pieces_of(self, message: Json, *, whole: bool) -> Iterator[Piece]:
         if thought := next((message[name] for name in THOUGHTS if isinstance(message.get(name), str)), ""):
             yield Piece("thought", thought)
         yield from _content(message.get("content"))
         if isinstance(refusal := message.get("refusal"), str) and refusal:
             yield Piece("refusal", refusal)
-        calls = message.get("tool_calls")
-        for number, piece in enumerate(calls if isinstance(calls, list) else ()):
-            if isinstance(piece, dict) and isinstance(function := piece.get("function"), dict):
+        for number, piece in enumerate(objects(message.get("tool_calls"))):
+            if isinstance(function := piece.get("function"), dict):
                 yield self._called({**piece, "index": number} if whole else piece, function)
 
-    def _called(self, piece: dict[str, Any], function: dict[str, Any]) -> Piece:
+    def _called(self, piece: Json, function: Json) -> Piece:
         known = call_of(self._calls, piece)
         if known is None:
             name = piece.get("id") or f"call_{secrets.token_hex(8)}"
@@ -128,9 +130,9 @@ def _content(content: Any) -> Iterator[Piece]:
         if content:
             yield Piece("text", content)
         return
-    for part in content if isinstance(content, list) else ():  # Mistral's reasoning models send parts
-        if isinstance(part, dict) and isinstance(part.get("text"), str):
+    for part in objects(content):  # Mistral's reasoning models send parts
+        if isinstance(part.get("text"), str):
             yield Piece("text", part["text"])
-        elif isinstance(part, dict) and isinstance(part.get("thinking"), list):
+        elif isinstance(part.get("thinking"), list):
             for thought in _content(part["thinking"]):
                 yield thought._replace(kind="thought")

@@ -7,9 +7,9 @@ from typing import Any
 
 from burnish.proxy.errors import InvalidRequest
 from burnish.proxy.surfaces import ChatRequest
-from burnish.proxy.surfaces.lenient import dumps
+from burnish.proxy.surfaces.lenient import Json, dumps, objects
 from burnish.proxy.surfaces.responses_writer import ResponseWriter, Tool, begun
-from burnish.proxy.translation.asking import Json, ask
+from burnish.proxy.translation.asking import ask
 
 NEEDS_STATE = ("conversation", "prompt", "background")
 """Members that need state on the server."""
@@ -63,17 +63,11 @@ def _renamed(body: Json) -> dict[str, Tool]:
 
 def _tools(body: Json) -> Iterator[tuple[Json, str | None]]:
     """Return the tools that the client runs, with their namespaces."""
-    for tool in _objects(body.get("tools")):
+    for tool in objects(body.get("tools")):
         if tool.get("type") == "namespace":
-            yield from (
-                (each, str(tool.get("name"))) for each in _objects(tool.get("tools")) if _is_run(each)
-            )
+            yield from ((each, str(tool.get("name"))) for each in objects(tool.get("tools")) if _is_run(each))
         elif _is_run(tool):
             yield tool, None
-
-
-def _objects(given: Any) -> list[Json]:
-    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
 
 
 def _is_run(tool: Json) -> bool:
