@@ -1,4 +1,4 @@
-"""Headers that clients, agents and burnish exchange, and the keys that stand for none."""
+"""Headers between clients and burnish, and placeholder keys."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ INSTRUCTIONS = b"x-burnish-instructions"
 """How many instructions were added to the system prompt. 0: the request or the engine takes none of the caller's."""
 
 KEY_HEADER = "x-burnish-key"
-"""Takes burnish's own key, and leaves ``Authorization`` to the key of the upstream."""
+"""Carries the key of burnish, so ``Authorization`` can carry the key of the upstream."""
 ANY_KEY = "burnish"
-"""Given to agents that insist on a key when none is needed."""
+"""For agents that require a key when burnish needs none."""
 NO_KEYS = frozenset({ANY_KEY, "-", "DUMMY_KEY"})
-"""Keys that stand for none: ``ANY_KEY``, the one in our examples, and the one that ``llm`` sends."""
+"""Placeholders, which count as no key: ``ANY_KEY``, ``-`` (our examples), and the key that ``llm`` sends."""
 
 
 def caller_of(headers: Mapping[bytes, bytes]) -> str:

@@ -27,7 +27,6 @@ from pydantic import (
 )
 
 from burnish.proxy.errors import ConfigError
-from burnish.training.job import OBJECTIVES, known_objective
 
 ENV_PREFIX = "BURNISH_"
 RENAMED = {"instant": "instructions"}
@@ -47,6 +46,11 @@ def default_config_file() -> Path:
 
 
 def _known_objective(name: str) -> str:
+    from burnish.training.job import (
+        OBJECTIVES,
+        known_objective,
+    )  # only if it is set: commands must start fast
+
     return known_objective(name, ("auto", *OBJECTIVES))
 
 
@@ -310,7 +314,7 @@ TABLES: dict[str, type[BaseModel]] = {"log": LogConfig, "train": TrainConfig}
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Return True if only this machine can reach the address."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""What can go wrong on the way of a request, and the HTTP status that says so.
+"""Errors of the proxy, each with its HTTP status.
 
 - BurnishError                          500
     - InvalidRequest (ValueError)       400
@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 
 class BurnishError(Exception):
-    """Root of this room's errors; the message says what was wrong and what to do next."""
+    """The message tells a user what happened, what was expected, and what to do."""
 
     status: ClassVar[int] = 500
     type: ClassVar[str] = "server_error"
@@ -35,12 +35,12 @@ class BurnishError(Exception):
         super().__init__(message)
         self.message = message
         self.param = param
-        """Field of the request that is wrong."""
+        """The wrong field of the request."""
         self.reason = code or self.code
         self.details = details
-        """Further keys of the envelope, e.g. the candidates of an ambiguous target."""
+        """Further keys of the envelope, e.g. the candidates for an ambiguous ID."""
         self.headers: list[tuple[bytes, bytes]] = []
-        """Headers of the response that reports it."""
+        """Headers to add to the response."""
 
     def envelope(self) -> dict[str, Any]:
         """Return the OpenAI error envelope."""
@@ -49,89 +49,77 @@ class BurnishError(Exception):
 
 
 class InvalidRequest(BurnishError, ValueError):
-    """The request is malformed."""
-
     status, type, code = 400, "invalid_request_error", "invalid_request"
 
 
 class Unauthorized(BurnishError, PermissionError):
-    """No key, or a wrong one."""
+    """The key is missing or wrong."""
 
     status, type, code = 401, "authentication_error", "invalid_api_key"
 
     def __init__(self, message: str, **more: Any) -> None:
         super().__init__(message, **more)
-        # What the SDKs of OpenAI and Anthropic heed; Claude Code tries again for minutes otherwise.
+        # The SDKs of OpenAI and Anthropic obey this header. Without it, Claude Code retries for minutes.
         self.headers.append((b"x-should-retry", b"false"))
 
 
 class Forbidden(BurnishError, PermissionError):
-    """Understood, and refused."""
-
     status, type, code = 403, "permission_error", "forbidden"
 
 
 class NotFound(BurnishError, LookupError):
-    """There is no such thing."""
-
     status, type, code = 404, "invalid_request_error", "not_found"
 
 
 class Conflict(BurnishError, ValueError):
-    """The request fits more than one thing, or contradicts an earlier one."""
+    """The request is ambiguous, or contradicts an earlier one."""
 
     status, type, code = 409, "invalid_request_error", "conflict"
 
 
 class RequestTimeout(BurnishError, TimeoutError):
-    """The client did not send the whole of its request."""
+    """The client did not send the whole request in time."""
 
     status, type, code = 408, "invalid_request_error", "request_timeout"
 
 
 class BodyTooLarge(BurnishError, ValueError):
-    """The body exceeds the configured limit."""
-
     status, type, code = 413, "invalid_request_error", "body_too_large"
 
 
 class UnsupportedMediaType(BurnishError, ValueError):
-    """Our own routes take JSON only."""
-
     status, type, code = 415, "invalid_request_error", "unsupported_media_type"
 
 
 class Unprocessable(BurnishError, ValueError):
-    """Well-formed, but a field has a value that cannot be."""
+    """The JSON is valid, but a field has an invalid value."""
 
     status, type, code = 422, "invalid_request_error", "unprocessable"
 
 
 class HeadersTooLarge(BurnishError, ValueError):
-    """The head of a request is longer than any that makes sense."""
+    """The headers of the request exceed the limit."""
 
     status, type, code = 431, "invalid_request_error", "headers_too_large"
 
 
 class UpstreamUnreachable(BurnishError, ConnectionError):
-    """The upstream could not be reached, or broke off before it answered."""
+    """No connection to the upstream, or it broke off before the answer."""
 
     status, type, code = 502, "upstream_error", "upstream_unreachable"
 
 
 class Unavailable(BurnishError, RuntimeError):
-    """Not possible right now; try again later."""
+    """A retry may succeed."""
 
     status, type, code = 503, "server_error", "unavailable"
 
 
 class UpstreamTimeout(BurnishError, TimeoutError):
-    """The upstream did not answer in time."""
-
     status, type, code = 504, "upstream_error", "upstream_timeout"
 
 
 class ConfigError(BurnishError, ValueError):
-    """The configuration names a key, a value and the fix."""
+    """The message names the wrong key, its value and the fix."""
 
     code = "invalid_config"

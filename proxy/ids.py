@@ -1,4 +1,4 @@
-"""Ids that sort by time: a prefix and 26 Crockford base-32 characters, 48 bits of milliseconds and 80 random bits."""
+"""IDs that sort by time: a prefix and 26 characters of Crockford base 32 (48 bits of milliseconds, 80 random bits)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 import time
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Crockford's: no I, L, O, U, so that ids survive being read aloud."""
+"""Without I, L, O and U, which are easily misread."""
 
 LENGTH = 26
 RANDOM_BITS = 80
@@ -19,32 +19,28 @@ _latest = 0
 
 
 def completion_id() -> str:
-    """Return a new id of a completion."""
     return _new("cmpl_")
 
 
 def passthrough_id() -> str:
-    """Return a new id of a request that is merely passed through."""
     return _new("pass_")
 
 
 def feedback_id() -> str:
-    """Return a new id of a piece of feedback."""
     return _new("fb_")
 
 
 def run_id() -> str:
-    """Return a new id of a training run."""
     return _new("run_")
 
 
 def conversation_id(first_completion: str) -> str:
-    """Return the id of a conversation, which is that of its first completion but for the prefix."""
+    """Return the ID of its first completion with another prefix."""
     return "conv_" + first_completion.removeprefix("cmpl_")
 
 
 def continue_after(identifier: str) -> None:
-    """Make all new ids sort after one of an earlier process: the clock may have been set back since then."""
+    """Make new IDs sort after an ID of an earlier process, even if the clock was set back since then."""
     global _latest  # noqa: PLW0603 – as in _next
     number = 0
     for each in identifier.rpartition("_")[2][:LENGTH]:
@@ -58,8 +54,8 @@ def _new(prefix: str) -> str:
 
 
 def _next() -> int:
-    """Return a number above all earlier ones of this process, also when the clock stands or steps back."""
-    global _latest  # noqa: PLW0603 – the order of ids is a property of the process
+    """Return a higher number than before, even if the clock stops or goes back."""
+    global _latest  # noqa: PLW0603 – the order of IDs is kept per process
     candidate = (time.time_ns() // 1_000_000) << RANDOM_BITS | secrets.randbits(RANDOM_BITS)
     with _lock:
         _latest = max(candidate, _latest + 1)

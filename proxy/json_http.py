@@ -1,4 +1,4 @@
-"""JSON over HTTP on our own routes: reading a body, giving an answer."""
+"""Read JSON requests and write JSON responses on our own routes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 async def read_json(request: Request, max_bytes: int) -> Any:
-    """Return a body, {} when there is none. Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest."""
+    """Return the body; {} if it is empty. Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest."""
     # A web page can't send this type to another origin without asking first (CSRF).
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
-        raise UnsupportedMediaType(f"content-type must be application/json, not {media_type or 'missing'!r}")
+        raise UnsupportedMediaType(
+            f"the header content-type must be application/json, but is {media_type or 'missing'}"
+        )
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > max_bytes:
-            raise BodyTooLarge(f"the body may have {max_bytes} bytes at most")
+            raise BodyTooLarge(f"the body is larger than {max_bytes} bytes: send less")
     try:
         return orjson.loads(body or b"{}")
     except orjson.JSONDecodeError as error:
@@ -53,7 +55,6 @@ def caller_of(request: Request) -> str:
 
 
 def json_response(content: Any, status: int = 200) -> Response:
-    """Answer with JSON."""
     return Response(orjson.dumps(content), status, media_type="application/json")
 
 

@@ -102,7 +102,7 @@ OWN_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa")
 
 
 def is_own(upstream: str) -> bool:
-    """Whether an upstream is on this machine or its network: it then has no vendor's models and needs no key."""
+    """Return True for an upstream on this machine or its network: it has no vendor models and needs no key."""
     if upstream.startswith("embedded:"):
         return True
     host = urlsplit(upstream.partition(",")[0]).hostname or ""

@@ -1,4 +1,4 @@
-"""Kinds of changes: entries in settings, and files of burnish's own. How to make and undo each."""
+"""Kinds of changes (entries in settings, files of burnish), and how to make and undo each."""
 
 from __future__ import annotations
 

@@ -29,8 +29,6 @@ disable-model-invocation: true
 
 
 class ClaudeCode(Agent):
-    """``claude``."""
-
     name: ClassVar[str] = "claude-code"
     title: ClassVar[str] = "Claude Code"
     rating: ClassVar[str] = "/rl good"

@@ -18,8 +18,6 @@ UPDATED_AT = "2026-01-01T00:00:00.000Z"
 
 
 class Cline(Agent):
-    """``cline``."""
-
     name: ClassVar[str] = "cline"
     title: ClassVar[str] = "Cline"
     rating: ClassVar[str] = "/rl good"

@@ -16,8 +16,6 @@ PROVIDER = ("model_providers", "burnish")
 
 
 class Codex(Agent):
-    """``codex``."""
-
     name: ClassVar[str] = "codex"
     title: ClassVar[str] = "Codex"
     rating: ClassVar[str] = "a space, then /rl good"
@@ -40,7 +38,7 @@ class Codex(Agent):
 
 
 def _has_stored_key(folder: Path) -> bool:
-    """Whether ``codex login --with-api-key`` stored a key. A ChatGPT login works only at OpenAI."""
+    """Return True if ``codex login --with-api-key`` stored a key. A ChatGPT login works only at OpenAI."""
     try:
         now = files.read(folder / "auth.json")
         return bool(now and Json().parse(now[0]).get(OPENAI_KEY))

@@ -1,6 +1,6 @@
-"""JSON as text that people wrote: members are set and taken out, and every other character stays where it is.
+"""Set and remove members of JSON text; every other character stays unchanged.
 
-Plain JSON only: a file with comments is refused, because nobody could say whether a comment belongs to what goes.
+Only plain JSON: a comment in the file might belong to a removed member, so such a file is refused.
 """
 
 from __future__ import annotations

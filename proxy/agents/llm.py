@@ -14,15 +14,13 @@ FOLDER = "io.datasette.llm"
 
 
 class Llm(Agent):
-    """``llm``."""
-
     name: ClassVar[str] = "llm"
     title: ClassVar[str] = "llm"
     rating: ClassVar[str] = "llm -m burnish -c '/rl good'"
-    own_key: ClassVar[str] = f"that of llm keys set openai, or {OPENAI_KEY} where it runs"
+    own_key: ClassVar[str] = f"the key of llm keys set openai, or {OPENAI_KEY} in its environment"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Add burnish to its models; its default stays what it is."""
+        """Add burnish to its models; the default model stays."""
         usual = (
             home.path / "Library" / "Application Support" / FOLDER
             if sys.platform == "darwin"

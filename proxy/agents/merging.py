@@ -1,8 +1,8 @@
-"""What an agent's settings say once ours are put in, and once they are taken out again. Pure.
+"""Add our entries to the settings of an agent, and remove them again. Pure.
 
-Taking out is a merge of three: what stood there before, what we made of it, what somebody made of that since. Only
-what is still as we left it goes back to what it was. A *unit* is a table of ours, such as a provider: it goes whole,
-with what the agent itself has written into it.
+Removing is a three-way merge of the settings before our change, after it, and now. An entry gets its old value back
+only if it is unchanged since. A *unit* is a table that belongs to us, such as a provider. It is removed as a whole,
+with everything that the agent wrote into it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def differences(
 
 
 def _holds(now: Any, ours: Any) -> bool:
-    """Whether all that we wrote is still there, possibly with additions."""
+    """Return True if all our values are still there; additions don't matter."""
     if isinstance(now, dict) and isinstance(ours, dict) and ours:
         return all(key in now and _holds(now[key], value) for key, value in ours.items())
     return bool(now == ours)

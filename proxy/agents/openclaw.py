@@ -50,7 +50,7 @@ class OpenClaw(Agent):
 
 
 def _allows_only_some(settings: Path) -> bool:
-    """Whether plugins are loaded only if a list names them."""
+    """Return True if only the plugins in a list are loaded."""
     try:
         now = files.read(settings)
         return bool(now and Json().parse(now[0]).get("plugins", {}).get("allow"))

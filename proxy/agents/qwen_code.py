@@ -22,8 +22,6 @@ description: Rate the last answer (burnish)
 
 
 class QwenCode(Agent):
-    """``qwen``."""
-
     name: ClassVar[str] = "qwen-code"
     title: ClassVar[str] = "Qwen Code"
     rating: ClassVar[str] = "/rl good"

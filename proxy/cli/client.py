@@ -186,7 +186,7 @@ def _succeeded(response: HTTPResponse) -> bool:
 
 
 def _object(body: bytes) -> dict[str, Any] | None:
-    """Parse a JSON object, the form of all of burnish's own answers; None for anything else."""
+    """Parse a JSON object; None for anything else. All answers of burnish are objects."""
     try:
         content = json.loads(body)
     except ValueError:
@@ -195,7 +195,7 @@ def _object(body: bytes) -> dict[str, Any] | None:
 
 
 def _refusal(status: int, content: dict[str, Any] | None) -> CommandFailed | None:
-    """Turn an OpenAI error envelope into an error; None if there is no envelope."""
+    """Turn an OpenAI error envelope into an error; None for any other content."""
     error = (content or {}).get("error")
     if not isinstance(error, dict) or "message" not in error:
         return None

@@ -52,7 +52,7 @@ COMMANDS = {
     "status": _Entry("show:status", "Show the live version, the ratings so far, and when training starts."),
     "history": _Entry("show:history", "List the latest answers and their ratings, newest first."),
     "regenerations": _Entry("show:regenerations", "List regenerated answers and which one was kept, newest first."),
-    "raters": _Entry("raters:raters", "Show how each rater rates, and how often raters agree."),
+    "raters": _Entry("show:raters", "Show how each rater rates, and how often raters agree."),
     "train": _Entry("train:train", "Train now."),
     "pause": _Entry("train:pause", "Stop starting runs automatically. Ratings are kept; the live version stays."),
     "resume": _Entry("train:resume", "Start runs automatically again."),

@@ -1,4 +1,4 @@
-"""``burnish status``, ``burnish history`` and ``burnish regenerations``."""
+"""``burnish status``, ``history``, ``regenerations`` and ``raters``."""
 
 from __future__ import annotations
 
@@ -162,6 +162,39 @@ def regenerations(
     if page["has_more"]:
         last = page["data"][-1]["completion_id"]
         console.print(f"[dim]more: burnish regenerations --before {last}[/]", soft_wrap=True)
+
+
+def raters(url: Url = None, as_json: Json = False) -> None:
+    """A rater who agrees with the others no more often than chance rates by other standards. Set `train.rater_weights`
+    to give each rater more or less weight.
+    """
+    found = Proxy(url).get("/burnish/raters")
+    if as_json:
+        print_json(found)
+        return
+    if not found["data"]:
+        console.print("[dim]no answers are rated yet[/]")
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("rater", "rated", "good", "bad", "weight"):
+        table.add_column(name, justify="left" if name == "rater" else "right")
+    table.add_column("agrees with the others", justify="right")
+    for each in found["data"]:
+        table.add_row(
+            f"[bold]{escape(each['name'])}[/]",
+            str(each["good"] + each["bad"]),
+            f"[green]{each['good']}[/]",
+            f"[red]{each['bad']}[/]",
+            f"{each['weight']:g}",
+            _agreement(each),
+        )
+    console.print(table)
+
+
+def _agreement(rater: dict[str, Any]) -> str:
+    if not rater["compared"]:
+        return "[dim]no other ratings of these answers[/]"
+    return f"{rater['agreed']} of {rater['compared']} [dim]({rater['by_chance']:.1f} by chance)[/]"
 
 
 def _show(completion: dict[str, Any]) -> None:

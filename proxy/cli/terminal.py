@@ -1,4 +1,4 @@
-"""What the commands share at the terminal: options, output, Ctrl-C."""
+"""Options, output and Ctrl-C, shared by all commands."""
 
 from __future__ import annotations
 

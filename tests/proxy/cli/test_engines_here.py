@@ -44,13 +44,13 @@ async def engine() -> AsyncIterator[str]:
 async def test_up_asks_at_a_terminal(tmp_path: Path, engine: str, typed: bytes, started: str) -> None:
     said = await up(tmp_path, typed)
     assert f"vLLM with smollm2 answers at {engine}. Use it?" in said
-    assert f"starting on {started}" in said
+    assert f"starting with {started}" in said
 
 
 async def test_up_says_what_it_found_where_nobody_can_answer(tmp_path: Path, engine: str) -> None:
     said = await up(tmp_path, None)
     assert f"burnish up --upstream {engine}" in said
-    assert "starting on the embedded engine" in said
+    assert "starting with the embedded engine" in said
 
 
 async def up(tmp_path: Path, typed: bytes | None) -> str:
@@ -72,7 +72,7 @@ async def up(tmp_path: Path, typed: bytes | None) -> str:
     said = b""
     try:
         async with asyncio.timeout(60):
-            while b"starting on" not in said or not said.endswith(b"\n"):
+            while b"starting with" not in said or not said.endswith(b"\n"):
                 piece = await process.stdout.read(4096)
                 assert piece, said
                 said += piece

@@ -15,7 +15,7 @@ import pytest
 
 from burnish.adapters.questions import QUESTIONS
 from tests.support.burnish import Burnish, running
-from tests.support.program import Screen, ask, run, said
+from tests.support.program import Screen, ask, call, said
 
 SETTINGS = {"BURNISH_TRAIN__SCHEDULE": "manual", "BURNISH_TRAIN__EPOCHS": "1"}
 RATED = 16
@@ -45,10 +45,10 @@ def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(r
     run_id = _begin_and_leave(rated)
     ended = _wait_until_ended(rated, run_id)
     assert ended["status"] in ("live", "candidate", "rejected"), ended
-    again = run("train", "--dry-run", url=rated.url)
+    again = call("train", "--dry-run", url=rated.url)
     assert again.returncode == 0
 
-    shown = run("adapters", "show", "1", url=rated.url).stdout
+    shown = call("adapters", "show", "1", url=rated.url).stdout
     assert "smollm2@v1" in shown
     assert ended["reason"].split(":")[0] in " ".join(shown.split())
     assert "The gate " in shown
@@ -60,7 +60,7 @@ def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(r
     assert promoted["live"] == 1
     assert said("status", url=rated.url)["live"]["name"] == "smollm2@v1"
     assert said("adapters", "rollback", url=rated.url)["live"] == 0
-    assert run("adapters", "rollback", "9", url=rated.url).returncode == 1
+    assert call("adapters", "rollback", "9", url=rated.url).returncode == 1
 
 
 def _begin_and_leave(rated: Burnish) -> str:
@@ -95,11 +95,11 @@ def _wait_until_ended(rated: Burnish, run_id: str) -> dict[str, str]:
 
 def test_one_sided_ratings_are_no_reason_to_train(tmp_path: Path) -> None:
     with running(tmp_path / "data", env=SETTINGS) as up:
-        assert run("train", url=up.url).returncode == 1
+        assert call("train", url=up.url).returncode == 1
         ask(up.url)
-        assert run("good", url=up.url).returncode == 0
-        refused = run("train", "--wait", "--json", url=up.url)
+        assert call("good", url=up.url).returncode == 0
+        refused = call("train", "--wait", "--json", url=up.url)
         assert (refused.returncode, refused.stdout) == (1, "")
-        assert "good" in refused.stderr
+        assert "the only ready rating is good: rate some answers bad" in refused.stderr
         assert not said("train", "--dry-run", url=up.url)["would_train"]
         assert said("train", "--dry-run", "--force", url=up.url)["would_train"]
