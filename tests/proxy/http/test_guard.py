@@ -10,37 +10,26 @@ from burnish.proxy.http.headers import by_name
 LOCAL = (b"host", b"127.0.0.1:8787")
 
 
-@pytest.mark.parametrize("host", [b"127.0.0.1:8787", b"localhost", b"[::1]:8787", b"LOCALHOST:1"])
-def test_loopback_by_its_own_names_may_call(host: bytes) -> None:
-    Guard(load_config()).check("/v1/chat/completions", by_name([(b"host", host)]))
+ALLOWED = [(b"host", host) for host in (b"127.0.0.1:8787", b"localhost", b"[::1]:8787", b"LOCALHOST:1")]
+ALLOWED += [(b"origin", b"http://127.0.0.1:8787"), (b"origin", b"http://localhost:3000")]
+REBOUND = (b"evil.example", b"127.0.0.1.evil.example", b"localhost.evil.example:80", b"", b"0")
+REFUSED = [(b"host", host) for host in REBOUND]
+REFUSED += [(b"origin", page) for page in (b"https://evil.example", b"null", b"http://localhost:4000")]
+REFUSED += [(b"sec-fetch-site", b"cross-site")]
 
 
-@pytest.mark.parametrize(
-    "host", [b"evil.example", b"127.0.0.1.evil.example", b"localhost.evil.example:80", b"", b"0"]
-)
-def test_a_rebound_name_is_refused(host: bytes) -> None:
-    with pytest.raises(Forbidden, match="Host"):
-        Guard(load_config()).check("/v1/feedback", by_name([(b"host", host)]))
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        (b"origin", b"https://evil.example"),
-        (b"origin", b"null"),
-        (b"origin", b"http://localhost:3000"),
-        (b"sec-fetch-site", b"cross-site"),
-    ],
-)
-def test_another_web_page_is_refused(header: tuple[bytes, bytes]) -> None:
-    with pytest.raises(Forbidden):
-        Guard(load_config()).check("/v1/feedback", by_name([LOCAL, header]))
-
-
-def test_our_own_page_and_allowed_pages_may_call() -> None:
+@pytest.mark.parametrize("header", ALLOWED)
+def test_this_machine_and_allowed_pages_may_call(header: tuple[bytes, bytes]) -> None:
     guard = Guard(load_config({"allowed_origins": ["http://localhost:3000"]}))
-    guard.check("/v1/feedback", by_name([LOCAL, (b"origin", b"http://127.0.0.1:8787")]))
-    guard.check("/v1/feedback", by_name([LOCAL, (b"origin", b"http://localhost:3000")]))
+    guard.check("/v1/chat/completions", by_name([LOCAL, header] if header[0] == b"origin" else [header]))
+
+
+@pytest.mark.parametrize("header", REFUSED)
+def test_a_rebound_name_and_another_web_page_may_not(header: tuple[bytes, bytes]) -> None:
+    guard = Guard(load_config({"allowed_origins": ["http://localhost:3000"]}))
+    headers = by_name([header] if header[0] == b"host" else [LOCAL, header])
+    with pytest.raises(Forbidden, match="Host" if header[0] == b"host" else None):
+        guard.check("/v1/feedback", headers)
 
 
 def test_an_open_address_wants_the_key() -> None:
@@ -65,19 +54,14 @@ def test_our_key_does_not_go_upstream_and_the_callers_does() -> None:
     assert guard.without_key(theirs) == theirs
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/load_lora_adapter",
-        "/load_lora_adapter",
-        "//v1//load_lora_adapter/",
-        "/V1/Load_Lora_Adapter",
-        "/api/%63reate",
-        "/api/%2563reate",
-        "/api/blobs/sha256:00",
-        "/lora-adapters",
-    ],
-)
+MANAGEMENT = [
+    "/v1/load_lora_adapter", "/load_lora_adapter", "//v1//load_lora_adapter/",
+    "/V1/Load_Lora_Adapter", "/api/%63reate", "/api/%2563reate", "/api/blobs/sha256:00",
+    "/lora-adapters",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", MANAGEMENT)
 def test_engine_management_is_refused_however_it_is_spelt(path: str) -> None:
     with pytest.raises(BurnishError) as caught:
         Guard(load_config()).check(path, by_name([LOCAL]))
@@ -90,22 +74,12 @@ def test_paths_that_another_hop_could_read_otherwise_are_refused(path: str) -> N
         Guard(load_config()).check(path, by_name([LOCAL]))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/api/chat",
-        "/api/generate",
-        "/api/tags",
-        "/api/show",
-        "/api/ps",
-        "/api/version",
-        "/api/embed",
-        "/v1beta/models/m:generateContent",
-        "/v1/completions",
-        "/v1/embeddings",
-        "/",
-        "/modelsx",
-    ],
-)
+ORDINARY = [
+    "/api/chat", "/api/generate", "/api/tags", "/api/show", "/api/ps", "/api/version", "/api/embed",
+    "/v1beta/models/m:generateContent", "/v1/completions", "/v1/embeddings", "/", "/modelsx",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ORDINARY)
 def test_ordinary_routes_are_not_management(path: str) -> None:
     assert not is_management(path)

@@ -182,12 +182,6 @@ async def test_a_page_of_another_site_opens_none(tmp_path: Path, header: dict[st
         assert await passed(url, 0) == []
 
 
-async def test_a_name_that_was_rebound_opens_none(tmp_path: Path) -> None:
-    asked = HANDSHAKE.replace(b"localhost", b"evil.example") + b"Origin: http://evil.example\r\n\r\n"
-    async with websockets(tmp_path, echo) as url, dialled(url, asked) as (reader, _):
-        assert (await reader.readline()).startswith(b"HTTP/1.1 403 ")
-
-
 async def test_a_page_of_burnish_itself_opens_one(tmp_path: Path) -> None:
     async with websockets(tmp_path, echo) as url, client(url, origin=url) as ours:
         await ours.send("hello")

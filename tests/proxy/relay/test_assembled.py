@@ -8,92 +8,55 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import ollama
-import openai
+import orjson
 import pytest
-from google import genai
-from google.genai import types
 
-from burnish.proxy.surfaces import SURFACES
-from tests.support.behind import behind, logged
-from tests.support.recorded import RECORDED, Recorded
+from tests.support.recorded import RECORDED
+from tests.support.sdks import WEATHER, World, world
 from tests.support.upstream import stream
 
 # Google's client inherits from a class of aiohttp which does not like that.
 pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 
-QUESTION: Any = [{"role": "user", "content": "Weather?"}]
+Said = tuple[str, str, list[tuple[str, Any]]]
+"""Text, thoughts and calls."""
 
 
-async def chat(url: str) -> Any:
-    async with openai.AsyncOpenAI(base_url=url + "/v1", api_key="x", max_retries=0) as client:
-        async with client.chat.completions.stream(model="m", messages=QUESTION) as answer:
-            return (await answer.get_final_completion()).model_dump(exclude_none=True)
+def asking(name: str) -> Callable[[World], Awaitable[Said]]:
+    async def ask(here: World) -> Said:
+        got = await here.ask(name, WEATHER, stream=True)
+        return got.text, got.thoughts, got.calls
+
+    return ask
 
 
-async def completions(url: str) -> Any:
-    async with openai.AsyncOpenAI(base_url=url + "/v1", api_key="x", max_retries=0) as client:
-        answer = await client.completions.create(model="m", prompt="Weather?", stream=True)
-        choices = [choice async for part in answer for choice in part.choices]
-    return {
-        "choices": [
-            {"text": "".join(each.text for each in choices), "finish_reason": choices[-1].finish_reason}
-        ]
-    }
+async def chat(here: World) -> Said:
+    messages: Any = WEATHER
+    async with here.openai.chat.completions.stream(model="m", messages=messages) as answer:
+        said: Any = (await answer.get_final_completion()).choices[0].message
+    calls = [(call.function.name, orjson.loads(call.function.arguments)) for call in said.tool_calls or ()]
+    return said.content or "", getattr(said, "reasoning_content", ""), calls
 
 
-async def responses(url: str) -> Any:
-    async with openai.AsyncOpenAI(base_url=url + "/v1", api_key="x", max_retries=0) as client:
-        async with client.responses.stream(model="m", input="Weather?") as answer:
-            return (await answer.get_final_response()).model_dump(exclude_none=True)
+async def completions(here: World) -> Said:
+    answer = await here.openai.completions.create(model="m", prompt="Weather?", stream=True)
+    return "".join([choice.text async for part in answer for choice in part.choices]), "", []
 
 
-async def messages(url: str) -> Any:
-    async with anthropic.AsyncAnthropic(base_url=url, api_key="x", max_retries=0) as client:
-        async with client.messages.stream(model="m", max_tokens=9, messages=QUESTION) as answer:
-            return (await answer.get_final_message()).model_dump(exclude_none=True)
+async def ollama_generate(here: World) -> Said:
+    parts = [part async for part in await here.ollama.generate("m", "Weather?", stream=True)]
+    texts, thoughts = ([getattr(part, name) or "" for part in parts] for name in ("response", "thinking"))
+    return "".join(texts), "".join(thoughts), []
 
 
-async def ollama_chat(url: str) -> Any:
-    async with ollama.AsyncClient(host=url, trust_env=False) as client:
-        parts = [part async for part in await client.chat("m", messages=QUESTION, stream=True)]
-    calls = [call.model_dump() for part in parts for call in part.message.tool_calls or ()]
-    said = {
-        "content": "".join(part.message.content or "" for part in parts),
-        "thinking": "".join(part.message.thinking or "" for part in parts),
-        "tool_calls": calls,
-    }
-    return {"message": {"role": "assistant", **said}, "done": True, "done_reason": parts[-1].done_reason}
-
-
-async def ollama_generate(url: str) -> Any:
-    async with ollama.AsyncClient(host=url, trust_env=False) as client:
-        parts = [part async for part in await client.generate("m", "Weather?", stream=True)]
-    said = {name: "".join(getattr(part, name) or "" for part in parts) for name in ("response", "thinking")}
-    return {**said, "done": True, "done_reason": parts[-1].done_reason}
-
-
-async def gemini(url: str) -> Any:
-    options = types.HttpOptions(base_url=url, api_version="v1beta")
-    async with genai.Client(api_key="x", http_options=options).aio as client:
-        talk = client.chats.create(model="m")
-        async for _ in await talk.send_message_stream("Weather?"):
-            pass
-    # The client keeps each chunk as a content of its own.
-    said = [content.model_dump(mode="json", exclude_none=True) for content in talk.get_history()[1:]]
-    parts = [part for content in said for part in content["parts"]]
-    return {"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP"}]}
-
-
-ASKING: dict[str, Callable[[str], Awaitable[Any]]] = {
+ASKING: dict[str, Callable[[World], Awaitable[Said]]] = {
     "chat": chat,
     "completions": completions,
-    "responses": responses,
-    "messages": messages,
-    "ollama_chat": ollama_chat,
+    "responses": asking("responses"),
+    "messages": asking("messages"),
+    "ollama_chat": asking("ollama"),
     "ollama_generate": ollama_generate,
-    "gemini": gemini,
+    "gemini": asking("google"),
 }
 
 
@@ -102,16 +65,18 @@ ASKING: dict[str, Callable[[str], Awaitable[Any]]] = {
 async def test_the_log_has_what_the_official_client_put_together(
     tmp_path: Path, surface: str, cut: int | None
 ) -> None:
-    recorded: Recorded = RECORDED[surface]
+    recorded = RECORDED[surface]
     body = recorded.body
     parts = [body[at : at + cut] for at in range(0, len(body), cut)] if cut else list(recorded.parts)
-    async with (
-        behind(tmp_path, stream(parts, content_type=recorded.content_type)) as (http, _),
-        asyncio.timeout(60),
-    ):
-        assembled = await ASKING[surface](str(http.base_url).rstrip("/"))
-        (record,) = await logged(http)
-    theirs = SURFACES[surface].reassemble([json.dumps(assembled).encode()], "application/json", "")
-    assert record["outcome"] == "complete"
-    assert record["reply"] == theirs.message
-    assert record["finish_reason"] == theirs.finish_reason
+    script = stream(parts, content_type=recorded.content_type)
+    async with world(tmp_path, script, native=True) as here, asyncio.timeout(60):
+        here.unknown = script
+        said = await ASKING[surface](here)
+        (record,) = await here.logged()
+    reply = record["reply"]
+    calls = [call["function"] for call in reply.get("tool_calls", ())]
+    made = [[each["name"], orjson.loads(each["arguments"])] for each in calls]
+    # Through JSON, in which both halves of an emoji are joined.
+    assert json.loads(json.dumps(said)) == [reply["content"] or "", reply.get("reasoning_content", ""), made]
+    ended = "tool_calls" if calls else "length" if surface == "completions" else "stop"
+    assert (record["outcome"], record["finish_reason"]) == ("complete", ended)

@@ -219,7 +219,7 @@ sessions = st.tuples(st.permutations(BEGUN), st.lists(doing, min_size=4, max_siz
 
 
 @pytest.mark.parametrize("surface", WIRES)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(doings=sessions, clock=flag, kept=flag)
 async def test_each_rating_reaches_the_answer_that_is_meant_or_is_refused(
     tmp_path_factory: pytest.TempPathFactory,

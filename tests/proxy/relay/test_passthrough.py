@@ -183,15 +183,6 @@ async def test_what_went_wrong_is_logged(tmp_path: Path) -> None:
     assert "did not begin to answer" in records[2]["error"]
 
 
-async def test_a_count_of_tokens_is_logged_as_no_completion(tmp_path: Path) -> None:
-    async with behind(tmp_path, reply(b'{"input_tokens": 3}')) as (client, _):
-        ask = {"model": "claude", "messages": [{"role": "user", "content": SECRET}]}
-        await client.post("/v1/messages/count_tokens", json=ask)
-        (record,) = await passed(client)
-        assert (await client.get("/burnish/status")).json()["counts"]["completions"] == 0
-    assert (record["path"], record["model"]) == ("/v1/messages/count_tokens", "claude")
-
-
 async def test_who_is_forgotten_leaves_nothing_of_it_either(tmp_path: Path) -> None:
     async with behind(tmp_path, reply(b"{}")) as (client, _):
         for user in ("ann", "ben", "ann"):

@@ -16,11 +16,9 @@ import pytest
 
 from burnish.proxy.surfaces import Responses
 from tests.support.behind import behind, logged, ratings
-from tests.support.inprocess import serving
 from tests.support.responses import Item, call, events, message, reasoning, response
-from tests.support.upstream import Received, Upstream, reply, stream, upstream
+from tests.support.upstream import Received, Upstream, reply, stream
 
-PATH = "/v1/responses"
 ADD = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {}}, "strict": False}
 
 
@@ -35,12 +33,10 @@ class Model:
         asked = request.json()
         previous = asked.get("previous_response_id")
         if previous is not None and previous not in self.kept:
-            error = {
-                "message": f"Previous response with id '{previous}' not found.",
-                "type": "x",
-                "code": "y",
-            }
-            await reply(orjson.dumps({"error": error}), status="400 Bad Request")(request, writer)
+            error = (
+                b'{"error": {"message": "Previous response with id \'%b\' not found."}}' % previous.encode()
+            )
+            await reply(error, status="400 Bad Request")(request, writer)
             return
         name = f"resp_{len(self.kept)}"
         self.kept.add(name)
@@ -109,21 +105,6 @@ async def test_the_log_has_what_the_client_got(tmp_path: Path, streamed: bool) -
             {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
         ],
     }
-    assert logged["messages"] == [
-        {"role": "system", "content": "Be kind."},
-        {"role": "user", "content": "Hi"},
-    ]
-    assert (logged["surface"], logged["outcome"], logged["finish_reason"], logged["response_id"]) == (
-        "responses",
-        "complete",
-        "tool_calls",
-        got.id,
-    )
-    assert (logged["prompt_tokens"], logged["completion_tokens"]) == (
-        got.usage.input_tokens,
-        got.usage.output_tokens,
-    )
-    assert logged["params"]["tools"][0]["function"]["name"] == "add"
 
 
 @both
@@ -193,16 +174,12 @@ async def test_a_response_that_nobody_knows_is_the_upstreams_to_refuse(tmp_path:
 
 
 async def test_what_is_kept_can_be_asked_for_and_deleted(tmp_path: Path) -> None:
-    async with (
-        upstream(reply(orjson.dumps(response(message("Kept."))))) as server,
-        serving(tmp_path, upstream=server.url) as (url, _),
-        openai.AsyncOpenAI(base_url=url + "/v1", api_key="x") as client,
-        httpx.AsyncClient(base_url=url) as http,
-    ):
-        assert (await client.responses.retrieve("resp_1")).output_text == "Kept."
-        await client.responses.delete("resp_1")
-        assert (await http.get("/burnish/completions")).json()["data"] == []
-    assert [(each.method, each.target) for each in server.requests] == [
+    async with world(tmp_path) as here:
+        here.server.script = reply(orjson.dumps(response(message("Kept."))))
+        assert (await here.client.responses.retrieve("resp_1")).output_text == "Kept."
+        await here.client.responses.delete("resp_1")
+        assert await here.log() == []
+    assert [(each.method, each.target) for each in here.server.requests] == [
         ("GET", "/v1/responses/resp_1"),
         ("DELETE", "/v1/responses/resp_1"),
     ]
