@@ -23,8 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import gguf
 import httpx
+import numpy as np
 import psutil
+from numpy.typing import NDArray
 
 from bench.swap_clients import ASKED, Clients, Tally, held, live, said
 from bench.swap_engines import KINDS, Engine, Kind
@@ -33,7 +36,7 @@ from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.registry import Registry
 from tests.support.burnish import Burnish, running
-from tests.support.lora import parrot_lora, random_lora, write_peft
+from tests.support.lora import BLOCKS, random_lora, write_peft
 
 # More than an engine that keeps versions has room for, so that a swap can be cold.
 WORDS = ("Ġred", "Ġgreen", "Ġblue", "Ġblack")
@@ -126,6 +129,40 @@ class Bench:
     def weigh(self) -> None:
         """Note the proxy's memory, its children's not included."""
         self.figures.memory.append(psutil.Process(self.burnish.pid).memory_info().rss / 2**20)
+
+
+def parrot_lora(word: str, base: Path) -> dict[str, NDArray[np.float32]]:
+    """A LoRA of rank 2 that makes the model say one word for ever, by a margin that no rounding can turn.
+
+    In the last MLP, two hidden units get gate = up = +z and -z with z = s·(a·x), so that the sum of their
+    silu(gate)·up is about z² > 0 for any input x; the down projection turns it into the word's direction, and
+    that outweighs everything else in the residual stream.
+    """
+    reader = gguf.GGUFReader(base)
+    words = reader.get_field("tokenizer.ggml.tokens").contents()
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+    embeddings = gguf.quants.dequantize(
+        tensors["token_embd.weight"].data, tensors["token_embd.weight"].tensor_type
+    )
+    norm = np.array(tensors["output_norm.weight"].data)
+    # Whitened, so that of all embeddings the word's own has the largest product with it.
+    toward = np.linalg.solve(np.cov(embeddings.T), embeddings[words.index(word)] - embeddings.mean(0)) / norm
+    width, hidden = 576, 1536
+    a = np.zeros((2, width), np.float32)
+    a[0] = np.random.default_rng(0).normal(0, 1, width)
+    signs = np.zeros((hidden, 2), np.float32)
+    signs[0, 0], signs[1, 0] = 1.0, -1.0
+    units = np.zeros((2, hidden), np.float32)
+    units[0, :2] = 1.0
+    out = np.zeros((width, 2), np.float32)
+    out[:, 0] = 100.0 * toward / np.linalg.norm(toward)
+    mlp = f"base_model.model.model.layers.{BLOCKS - 1}.mlp"
+    halves = {"gate_proj": (a, signs), "up_proj": (a, signs), "down_proj": (units, out)}
+    return {
+        f"{mlp}.{module}.lora_{half}.weight": half_tensor
+        for module, pair in halves.items()
+        for half, half_tensor in zip("AB", pair, strict=True)
+    }
 
 
 def make_versions(engine: Engine, data_dir: Path, folder: Path) -> dict[int, Path]:

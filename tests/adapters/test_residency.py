@@ -13,10 +13,10 @@ from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from tests.support.adapters import DIGEST, register
+from tests.support.adapters import DIGEST, register, tensors
 from tests.support.inprocess import listening
 from tests.support.lora import write_peft
-from tests.support.vllm_double import VllmDouble, tiny_lora
+from tests.support.vllm_double import VllmDouble
 
 # The base model and three versions.
 ROOM = 4
@@ -25,7 +25,7 @@ ROOM = 4
 @pytest.fixture
 def versions(registry: Registry, tmp_path: Path) -> list[AdapterVersion]:
     config = {"target_modules": ["q_proj"]}
-    trained = [write_peft(tmp_path / f"{seed}", tiny_lora(seed, 4), **config) for seed in range(1, 7)]
+    trained = [write_peft(tmp_path / f"{seed}", tensors(4, seed), **config) for seed in range(1, 7)]
     return [register(registry, each) for each in trained]
 
 

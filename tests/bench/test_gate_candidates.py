@@ -12,6 +12,7 @@ from burnish.adapters.errors import CorruptAdapter
 from burnish.adapters.registry import Registry
 from burnish.training.lessons import check_teachable
 from burnish.training.presets import hyperparameters
+from tests.support.adapters import register
 from tests.support.jobs import brief_samples
 from tests.support.lora import random_lora, write_peft
 
@@ -37,18 +38,12 @@ def test_spoilt_weights_are_others_and_only_numbers_are_registered(
     assert all(spoilt[name].dtype == np.float32 and spoilt[name].shape == sound[name].shape for name in sound)
     directory, registry = write_peft(tmp_path / "spoilt", spoilt, rank=1), Registry(tmp_path / "adapters")
 
-    def register() -> None:
-        registry.register(
-            directory, base_model="m", base_digest="d", parent=0, run_id="r", feedback_ids=[],
-            objective="none", hyperparameters={}, metrics={},
-        )  # fmt: skip
-
     if "NaN" in candidate.name:
         with pytest.raises(CorruptAdapter, match="NaN"):
-            register()
+            register(registry, directory)
         assert registry.versions() == []
     else:
-        register()
+        register(registry, directory)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import Any
 
 import orjson
 
-from tests.support import anthropic_wire, responses
+from tests.support import anthropic_wire, chat_wire, responses
+from tests.support.chat_wire import cut
 from tests.support.scripted_model import on_a_thread
 from tests.support.upstream import Received, Script, reply, stream
 
@@ -101,40 +102,17 @@ def _refusal(status: int, path: str) -> Script:
 
 
 def _chat(said: Says, number: int, asked: dict[str, Any]) -> Wire:
-    head = {"id": f"chatcmpl-{number}", "created": 1, "model": "mock"}
-    usage = {
-        "prompt_tokens": 10 + number,
-        "completion_tokens": number,
-        "total_tokens": 10 + 2 * number,
-    }
-    message: dict[str, Any] = {"role": "assistant", "content": said.text or None}
-    deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    usage = {"prompt_tokens": 10 + number, "completion_tokens": number, "total_tokens": 10 + 2 * number}
+    message: dict[str, Any] = {"content": said.text or None}
     if said.thought:
         message["reasoning_content"] = said.thought
-        deltas += [{"reasoning_content": piece} for piece in _cut(said.thought)]
-    deltas += [{"content": piece} for piece in _cut(said.text)]
     if said.arguments is not None:
-        arguments = orjson.dumps(said.arguments).decode()
-        call = {"id": f"call_{number}", "type": "function"}
-        message["tool_calls"] = [{**call, "function": {"name": "look_up", "arguments": arguments}}]
-        named = {"index": 0, **call, "function": {"name": "look_up", "arguments": ""}}
-        pieces = [{"index": 0, "function": {"arguments": piece}} for piece in _cut(arguments)]
-        deltas += [{"tool_calls": [each]} for each in (named, *pieces)]
-    finish = "stop" if said.arguments is None else "tool_calls"
-
-    def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
-        chunk = {**head, "object": "chat.completion.chunk", "choices": choices, **more}
-        return b"data: " + orjson.dumps(chunk) + b"\n\n"
-
-    events = [event([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
-    events.append(event([{"index": 0, "delta": {}, "finish_reason": finish}]))
-    if (asked.get("stream_options") or {}).get("include_usage"):
-        events.append(event([], usage=usage))
-    choice = {"index": 0, "message": message, "finish_reason": finish}
-    return (
-        {**head, "object": "chat.completion", "choices": [choice], "usage": usage},
-        [*events, b"data: [DONE]\n\n"],
-    )
+        message["tool_calls"] = [chat_wire.called("look_up", said.arguments, f"call_{number}")]
+    whole = chat_wire.whole(message, id=f"chatcmpl-{number}", usage=usage)
+    events = chat_wire.chunks(whole, PIECE)
+    if not (asked.get("stream_options") or {}).get("include_usage"):
+        del events[-2]
+    return whole, events
 
 
 def _responses(said: Says, number: int, asked: dict[str, Any]) -> Wire:
@@ -160,7 +138,7 @@ def _messages(said: Says, number: int, asked: dict[str, Any]) -> Wire:
         reason = "tool_use"
     whole = anthropic_wire.message(*blocks, id=f"msg_{number}", stop_reason=reason)
     parts = anthropic_wire.message_events(*blocks, id=f"msg_{number}", stop_reason=reason, size=PIECE)
-    return orjson.loads(whole), parts
+    return whole, parts
 
 
 def _ollama(said: Says, number: int, asked: dict[str, Any]) -> Wire:
@@ -170,8 +148,8 @@ def _ollama(said: Says, number: int, asked: dict[str, Any]) -> Wire:
     messages: list[dict[str, Any]] = []
     if said.thought:
         whole["thinking"] = said.thought
-        messages += [{"content": "", "thinking": piece} for piece in _cut(said.thought)]
-    messages += [{"content": piece} for piece in _cut(said.text)]
+        messages += [{"content": "", "thinking": piece} for piece in cut(said.thought, PIECE)]
+    messages += [{"content": piece} for piece in cut(said.text, PIECE)]
     if said.arguments is not None:
         whole["tool_calls"] = [{"function": {"name": "look_up", "arguments": said.arguments}}]
         messages.append({"content": "", "tool_calls": whole["tool_calls"]})
@@ -186,8 +164,8 @@ def _gemini(said: Says, number: int, asked: dict[str, Any]) -> Wire:
         "candidatesTokenCount": number,
         "totalTokenCount": 10 + 2 * number,
     }
-    thoughts = [{"text": piece, "thought": True} for piece in _cut(said.thought)]
-    texts: list[dict[str, Any]] = [{"text": piece} for piece in _cut(said.text)]
+    thoughts = [{"text": piece, "thought": True} for piece in cut(said.thought, PIECE)]
+    texts: list[dict[str, Any]] = [{"text": piece} for piece in cut(said.text, PIECE)]
     calls = []
     if said.arguments is not None:
         calls = [{"functionCall": {"id": f"call_{number}", "name": "look_up", "args": said.arguments}}]
@@ -209,10 +187,6 @@ def _gemini(said: Says, number: int, asked: dict[str, Any]) -> Wire:
         answer([*whole, *calls], finishReason="STOP"),
         [b"data: " + orjson.dumps(chunk) + b"\r\n\r\n" for chunk in chunks],
     )
-
-
-def _cut(text: str) -> list[str]:
-    return [text[start : start + PIECE] for start in range(0, len(text), PIECE)]
 
 
 FORMATS = {

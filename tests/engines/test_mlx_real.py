@@ -25,6 +25,7 @@ from burnish.adapters.hosts.foreign import open_host
 from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
+from tests.support.adapters import register
 from tests.support.engine import answer, deltas
 from tests.support.inprocess import serving
 from tests.support.lora import random_lora, version_of, write_peft
@@ -239,10 +240,7 @@ async def test_new_weights_under_an_old_number_are_not_answered_from_an_old_cach
 def make_live(tmp_path: Path, base: Path, digest: str) -> None:
     """Put a version into burnish's data directory that is live."""
     registry = Registry(tmp_path / "data" / "adapters")
-    made = registry.register(
-        write_peft(tmp_path / "made", random_lora(4, strength=0.1)), base_model=str(base), base_digest=digest,
-        parent=0, run_id="run_1", feedback_ids=[], objective="none", hyperparameters={}, metrics={},
-    )  # fmt: skip
+    made = register(registry, write_peft(tmp_path / "made", random_lora(4, strength=0.1)), digest, str(base))
     registry.record(made.number, "live", "for the test", replaced=0)
 
 

@@ -22,6 +22,7 @@ from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
 from tests.proxy.test_foreign_engine import Engine, ask
+from tests.support.adapters import register
 from tests.support.inprocess import Switched, serving
 from tests.support.lora import random_lora, write_peft
 from tests.support.vllm_double import error
@@ -59,16 +60,10 @@ class Faulty(Engine):
 
 
 def registered(tmp_path: Path, weights: Path, seed: int) -> AdapterVersion:
-    return Registry(tmp_path / "data" / "adapters").register(
+    return register(
+        Registry(tmp_path / "data" / "adapters"),
         write_peft(tmp_path / f"made-{seed}", random_lora(seed)),
-        base_model="smollm2",
-        base_digest=weights_digest(weights),
-        parent=0,
-        run_id=f"run_{seed}",
-        feedback_ids=[],
-        objective="none",
-        hyperparameters={},
-        metrics={},
+        weights_digest(weights),
     )
 
 
@@ -202,10 +197,7 @@ async def test_what_the_engine_cannot_take(tmp_path: Path, weights: Path, key: s
     registry = Registry(tmp_path / "data" / "adapters")
     registry.record(1, "live", "for the test", replaced=0)
     path = write_peft(tmp_path / "odd", random_lora(2), **{key: True})
-    odd = registry.register(
-        path, base_model="smollm2", base_digest=weights_digest(weights), parent=0, run_id="run_2",
-        feedback_ids=[], objective="none", hyperparameters={}, metrics={},
-    )  # fmt: skip
+    odd = register(registry, path, weights_digest(weights))
     engine = Faulty()
     async with opened(tmp_path, engine, weights) as (http, switched):
         world = World(engine, http, registry.get(1), odd, switched)

@@ -19,6 +19,7 @@ from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
+from tests.support.adapters import register
 from tests.support.inprocess import listening, serving
 from tests.support.lora import random_lora, write_peft
 from tests.support.vllm_double import VllmDouble, error
@@ -55,17 +56,7 @@ class Engine(VllmDouble):
 
 def live_version(tmp_path: Path, digest: str) -> AdapterVersion:
     registry = Registry(tmp_path / "data" / "adapters")
-    made = registry.register(
-        write_peft(tmp_path / "made", random_lora(1)),
-        base_model="smollm2",
-        base_digest=digest,
-        parent=0,
-        run_id="run_1",
-        feedback_ids=[],
-        objective="none",
-        hyperparameters={},
-        metrics={},
-    )
+    made = register(registry, write_peft(tmp_path / "made", random_lora(1)), digest)
     registry.record(made.number, "live", "for the test", replaced=0)
     return made
 

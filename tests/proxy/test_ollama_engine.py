@@ -10,6 +10,7 @@ import openai
 
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, ensure_small_model
 from burnish.adapters.registry import Registry
+from tests.support.adapters import register
 from tests.support.inprocess import serving
 from tests.support.lora import random_lora, write_peft
 from tests.support.ollama_double import ollama_double
@@ -19,11 +20,7 @@ QUESTION = [{"role": "user", "content": "Name three colours."}]
 
 async def test_a_version_goes_live_in_ollama(tmp_path: Path) -> None:
     registry = Registry(tmp_path / "data" / "adapters")
-    registry.register(
-        write_peft(tmp_path / "made", random_lora(1, strength=0.1)),
-        base_model="smollm2", base_digest=SMALL_MODEL_DIGEST, parent=0, run_id="run_1", feedback_ids=[],
-        objective="none", hyperparameters={}, metrics={},
-    )  # fmt: skip
+    register(registry, write_peft(tmp_path / "made", random_lora(1, strength=0.1)), SMALL_MODEL_DIGEST)
     registry.record(1, "live", "for the test", replaced=0)
     (tmp_path / "ollama").mkdir()
     async with (

@@ -33,16 +33,14 @@ def write_adapter(
     return directory
 
 
-def register(registry: Registry, directory: Path, **changes: Any) -> AdapterVersion:
+def register(
+    registry: Registry,
+    directory: Path,
+    base_digest: str = DIGEST,
+    base_model: str = "smollm2",
+    **changes: Any,
+) -> AdapterVersion:
     """Register a trained adapter; ``changes``: other provenance than usual."""
-    usual: dict[str, Any] = {
-        "base_model": "smollm2",
-        "base_digest": DIGEST,
-        "parent": 0,
-        "run_id": "run_1",
-        "feedback_ids": [],
-        "objective": "none",
-        "hyperparameters": {},
-        "metrics": {},
-    }
-    return registry.register(directory, **(usual | changes))
+    usual: dict[str, Any] = {"parent": 0, "run_id": "run_1", "feedback_ids": [], "objective": "none"}
+    usual |= {"hyperparameters": {}, "metrics": {}, "base_model": base_model, "base_digest": base_digest}
+    return registry.register(directory, **usual | changes)

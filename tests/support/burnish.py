@@ -57,20 +57,10 @@ def start(data_dir: Path, *flags: str, env: Mapping[str, str] | None = None, por
     log_file = data_dir / "output.txt"
     found = data_dir / "server.json"
     found.unlink(missing_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "burnish",
-        "up",
-        "--port",
-        str(port),
-        "--data-dir",
-        str(data_dir),
-        *flags,
-    ]
+    command = [sys.executable, "-m", "burnish", "up", "--port", str(port), "--data-dir", str(data_dir)]
     with log_file.open("ab") as output:
         process = subprocess.Popen(
-            command,
+            [*command, *flags],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -42,25 +42,7 @@ def server_context(folder: Path) -> ssl.SSLContext:
 def _make(folder: Path, name: str, *signed_by: str) -> None:
     if not shutil.which("openssl"):
         pytest.skip("needs the openssl program")
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-config",
-        "openssl.cnf",
-        "-extensions",
-        name,
-        "-days",
-        "2",
-        "-nodes",
-    ]
-    command += [
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-subj",
-        f"/CN=burnish-test-{name}",
-    ]
-    command += ["-keyout", f"{name}.key", "-out", f"{name}.pem", *signed_by]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    command = f"openssl req -x509 -config openssl.cnf -extensions {name} -days 2 -nodes -newkey ec"
+    command += f" -pkeyopt ec_paramgen_curve:prime256v1 -subj /CN=burnish-test-{name}"
+    command += f" -keyout {name}.key -out {name}.pem"
+    subprocess.run([*command.split(), *signed_by], cwd=folder, check=True, capture_output=True)

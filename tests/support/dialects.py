@@ -1,21 +1,22 @@
-"""One conversation in every wire format: who says what, in which kind of part, as clients of the format write it."""
+"""Every wire format as both ends write it: a conversation as a client sends it, and what its server answers."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-from tests.support import responses
+import orjson
+
+from tests.support import anthropic_wire, chat_wire, responses
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Something that is said."""
+    """A part of a message."""
 
     kind: Literal["text", "file", "image"]
     value: str
@@ -24,7 +25,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Said:
-    """What somebody says; a tool, that it was called for and answered."""
+    """A message; one of a tool stands for its call and its result."""
 
     role: Literal["user", "assistant", "system", "tool"]
     parts: tuple[Part, ...]
@@ -38,6 +39,29 @@ class Said:
     def plain(self) -> bool:
         """Whether it is one text."""
         return [part.kind for part in self.parts] == ["text"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the model; ``call``: of the one tool, with this argument."""
+
+    text: str = ""
+    call: int | None = None
+
+    @property
+    def call_id(self) -> str:
+        return f"call_{self.call}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the tool returned."""
+
+    call_id: str
+    text: str
+
+
+Entry = Said | Answer | Result
 
 
 def user(*parts: str | Part) -> Said:
@@ -68,14 +92,25 @@ def base64(text: str) -> str:
     return b64encode(text.encode()).decode()
 
 
+Parts = dict[str, Callable[[str], Json]]
+"""How a format writes each kind of part."""
+
+
+class Entries(Protocol):
+    """How a format writes one entry of a conversation."""
+
+    def __call__(self, entry: Entry) -> list[Json]: ...
+
+
 @dataclass(frozen=True)
 class Dialect:
-    """How a format says a conversation."""
+    """How a format writes a conversation."""
 
     path: str
-    body: Callable[[Sequence[Said]], Json]
-    answer: Json
-    """What its server answers: "Done."."""
+    body: Callable[..., Json]
+    """A request's body: of the conversation, and of a system prompt that stands before it."""
+    answer: Callable[[Answer, str], Json]
+    """What its server answers, under an id."""
     says: Callable[[Json], str]
     """The text of an answer."""
     history: bool = True
@@ -84,81 +119,138 @@ class Dialect:
     """Whether a message may consist of several texts."""
 
 
-def _chat(said: Said) -> list[Json]:
-    if said.role == "tool":
-        call = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-        asks = {"role": "assistant", "content": None, "tool_calls": [call]}
-        return [asks, {"role": "tool", "tool_call_id": "call_1", "content": said.text}]
-    write: dict[str, Callable[[str], Json]] = {
-        "text": lambda text: {"type": "text", "text": text},
-        "file": lambda text: {"type": "file", "file": {"filename": text, "file_data": text}},
-        "image": lambda url: {"type": "image_url", "image_url": {"url": url, "alt": url}},
+def _if(given: object, **members: Any) -> Json:
+    return members if given else {}
+
+
+def _content(said: Said, parts: Parts) -> str | list[Json]:
+    return said.text if said.plain else [parts[part.kind](part.value) for part in said.parts]
+
+
+def _chat_answer(answer: Answer) -> Json:
+    calls = [] if answer.call is None else [chat_wire.called("look", {"at": answer.call}, answer.call_id)]
+    return {
+        "role": "assistant",
+        "content": answer.text or None,
+        **_if(calls, tool_calls=calls),
     }
-    parts = [write[part.kind](part.value) for part in said.parts]
-    return [{"role": said.role, "content": said.text if said.plain else parts}]
 
 
-def _responses(said: Said) -> list[Json]:
-    if said.role == "tool":
-        call = {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"}
-        return [call, {"type": "function_call_output", "call_id": "call_1", "output": said.text}]
-    write: dict[str, Callable[[str], Json]] = {
-        "text": lambda text: {
-            "type": "output_text" if said.role == "assistant" else "input_text",
-            "text": text,
-        },
-        "file": lambda text: {"type": "input_file", "filename": text, "file_data": text},
-        "image": lambda url: {"type": "input_image", "image_url": url},
-    }
-    parts = [write[part.kind](part.value) for part in said.parts]
-    return [{"type": "message", "role": said.role, "content": said.text if said.plain else parts}]
+CHAT_PARTS: Parts = {
+    "text": lambda text: {"type": "text", "text": text},
+    "file": lambda text: {"type": "file", "file": {"filename": text, "file_data": text}},
+    "image": lambda url: {"type": "image_url", "image_url": {"url": url, "alt": url}},
+}
 
 
-def _messages(said: Said) -> list[Json]:
-    if said.role == "tool":
-        call = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {}}
-        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": said.text}
-        return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
-    write: dict[str, Callable[[str], Json]] = {
-        "text": lambda text: {"type": "text", "text": text},
-        "file": lambda text: {"type": "document", "title": text, "source": {"type": "text", "data": text}},
-        "image": lambda url: {"type": "image", "source": {"type": "url", "url": url}},
-    }
-    parts = [write[part.kind](part.value) for part in said.parts]
-    return [{"role": said.role, "content": said.text if said.plain else parts}]
+def _chat(entry: Entry) -> list[Json]:
+    match entry:
+        case Said():
+            return [{"role": entry.role, "content": _content(entry, CHAT_PARTS)}]
+        case Result(call_id, text):
+            return [{"role": "tool", "tool_call_id": call_id, "content": text}]
+        case Answer():
+            return [_chat_answer(entry)]
 
 
-def _ollama(said: Said) -> list[Json]:
-    if said.role == "tool":
-        call = {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"function": {"name": "read", "arguments": {}}}],
-        }
-        return [call, {"role": "tool", "tool_name": "read", "content": said.text}]
-    # Its clients write files into the text.
-    texts = {"text": "{}", "file": "notes.md:\n{}", "image": ""}
-    text = "\n".join(filter(None, (texts[part.kind].format(part.value) for part in said.parts)))
-    images = [base64(part.value) for part in said.parts if part.kind == "image"]
-    return [{"role": said.role, "content": text, **({"images": images} if images else {})}]
+RESPONSES_PARTS: Parts = {
+    "text": lambda text: {"type": "input_text", "text": text},
+    "file": lambda text: {"type": "input_file", "filename": text, "file_data": text},
+    "image": lambda url: {"type": "input_image", "image_url": url},
+}
 
 
-def _gemini(said: Said) -> list[Json]:
-    if said.role == "tool":
-        result = {"functionResponse": {"name": "read", "response": {"output": said.text}}}
-        call = {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]}
-        return [call, {"role": "user", "parts": [result]}]
-    write: dict[str, Callable[[str], Json]] = {
-        "text": lambda text: {"text": text},
-        "file": lambda text: {"inlineData": {"mimeType": "text/plain", "data": base64(text)}},
-        "image": lambda url: {"fileData": {"mimeType": "image/png", "fileUri": url, "displayName": url}},
-    }
-    parts = [write[part.kind](part.value) for part in said.parts]
-    return [{"role": {"assistant": "model"}.get(said.role, said.role), "parts": parts}]
+def _responses(entry: Entry) -> list[Json]:
+    match entry:
+        case Said():
+            return [{"type": "message", "role": entry.role, "content": _content(entry, RESPONSES_PARTS)}]
+        case Result(call_id, text):
+            return [{"type": "function_call_output", "call_id": call_id, "output": text}]
+        case Answer(text, call):
+            written = orjson.dumps({"at": call}).decode()
+            calls = [] if call is None else [responses.call("look", written, entry.call_id)]
+            return [*([responses.message(text)] if text else []), *calls]
 
 
-def _all(write: Callable[[Said], list[Json]], said: Sequence[Said]) -> list[Json]:
-    return list(chain.from_iterable(map(write, said)))
+MESSAGES_PARTS: Parts = {
+    "text": anthropic_wire.text,
+    "file": lambda text: {"type": "document", "title": text, "source": {"type": "text", "data": text}},
+    "image": lambda url: {"type": "image", "source": {"type": "url", "url": url}},
+}
+
+
+def _blocks(answer: Answer) -> list[Json]:
+    call = answer.call
+    calls = [] if call is None else [anthropic_wire.tool_use("look", {"at": call}, answer.call_id)]
+    return [*([anthropic_wire.text(answer.text)] if answer.text else []), *calls]
+
+
+def _messages(entry: Entry) -> list[Json]:
+    match entry:
+        case Said():
+            return [{"role": entry.role, "content": _content(entry, MESSAGES_PARTS)}]
+        case Result(call_id, text):
+            result = {"type": "tool_result", "tool_use_id": call_id, "content": text}
+            return [{"role": "user", "content": [result]}]
+        case Answer():
+            return [{"role": "assistant", "content": _blocks(entry)}]
+
+
+def _messages_answer(answer: Answer, name: str) -> Json:
+    reason = "end_turn" if answer.call is None else "tool_use"
+    return anthropic_wire.message(*_blocks(answer), id=name, stop_reason=reason)
+
+
+def _ollama(entry: Entry) -> list[Json]:
+    match entry:
+        case Said(role, parts):
+            # Its clients write files into the text.
+            texts = {"text": "{}", "file": "notes.md:\n{}", "image": ""}
+            text = "\n".join(filter(None, (texts[part.kind].format(part.value) for part in parts)))
+            images = [base64(part.value) for part in parts if part.kind == "image"]
+            return [{"role": role, "content": text, **_if(images, images=images)}]
+        case Result(_, text):
+            return [{"role": "tool", "tool_name": "look", "content": text}]
+        case Answer(text, call):
+            calls = [{"function": {"name": "look", "arguments": {"at": call}}}]
+            return [{"role": "assistant", "content": text, **({} if call is None else {"tool_calls": calls})}]
+
+
+GEMINI_PARTS: Parts = {
+    "text": lambda text: {"text": text},
+    "file": lambda text: {"inlineData": {"mimeType": "text/plain", "data": base64(text)}},
+    "image": lambda url: {"fileData": {"mimeType": "image/png", "fileUri": url, "displayName": url}},
+}
+
+
+def _gemini(entry: Entry) -> list[Json]:
+    match entry:
+        case Said(role, parts):
+            return [{"role": role, "parts": [GEMINI_PARTS[part.kind](part.value) for part in parts]}]
+        case Result(_, text):
+            result = {"functionResponse": {"name": "look", "response": {"output": text}}}
+            return [{"role": "user", "parts": [result]}]
+        case Answer(text, call):
+            calls = [] if call is None else [{"functionCall": {"name": "look", "args": {"at": call}}}]
+            return [{"role": "model", "parts": [*([{"text": text}] if text else []), *calls]}]
+
+
+def _all(write: Entries, said: Sequence[Entry]) -> list[Json]:
+    return [each for entry in _spread(said) for each in write(entry)]
+
+
+def _spread(said: Sequence[Entry]) -> Iterator[Entry]:
+    for entry in said:
+        if isinstance(entry, Said) and entry.role == "assistant":
+            yield Answer(entry.text)
+        elif isinstance(entry, Said) and entry.role == "tool":
+            yield from (Answer(call=1), Result("call_1", entry.text))
+        else:
+            yield entry
+
+
+def _first(text: str) -> tuple[Said, ...]:
+    return (system(text),) if text else ()
 
 
 def _prompt(said: Sequence[Said]) -> Json:
@@ -170,58 +262,65 @@ def _prompt(said: Sequence[Said]) -> Json:
 
 MODEL = {"model": "m"}
 DONE = "Done."
-CHAT_HEAD = {"id": "chatcmpl-1", "created": 1, "model": "m"}
 OLLAMA_ANSWER = {"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": True, "done_reason": "stop"}
 
 DIALECTS = {
     "chat": Dialect(
         "/v1/chat/completions",
-        lambda said: MODEL | {"messages": _all(_chat, said)},
-        CHAT_HEAD | {"choices": [{"index": 0, "message": {"content": DONE}, "finish_reason": "stop"}]},
+        lambda said, first="": MODEL | {"messages": _all(_chat, [*_first(first), *said])},
+        lambda answer, name: chat_wire.whole(_chat_answer(answer), id=name),
         lambda answer: answer["choices"][0]["message"]["content"],
     ),
     "completions": Dialect(
         "/v1/completions",
         lambda said: MODEL | _prompt(said),
-        CHAT_HEAD | {"choices": [{"index": 0, "text": DONE, "finish_reason": "stop"}]},
+        lambda answer, name: {
+            **{"id": name, "created": 1, "model": "m"},
+            "choices": [{"index": 0, "text": answer.text, "finish_reason": "stop"}],
+        },
         lambda answer: answer["choices"][0]["text"],
         history=False,
     ),
     "responses": Dialect(
         "/v1/responses",
-        lambda said: MODEL | {"input": _all(_responses, said)},
-        {"id": "resp_1", "output": [responses.message(DONE)], "status": "completed"},
-        lambda answer: answer["output"][0]["content"][0]["text"],
+        lambda said, first="": MODEL | {"input": _all(_responses, said), **_if(first, instructions=first)},
+        lambda answer, name: responses.response(*_responses(answer), response_id=name),
+        lambda answer: "".join(
+            part["text"] for item in answer["output"] if item["type"] == "message" for part in item["content"]
+        ),
     ),
     "messages": Dialect(
         "/v1/messages",
-        lambda said: MODEL | {"max_tokens": 9, "messages": _all(_messages, said)},
-        {
-            "id": "msg_1",
-            "role": "assistant",
-            "content": [{"type": "text", "text": DONE}],
-            "stop_reason": "end_turn",
-        },
-        lambda answer: answer["content"][0]["text"],
+        lambda said, first="": (
+            MODEL | {"max_tokens": 9, "messages": _all(_messages, said), **_if(first, system=first)}
+        ),
+        _messages_answer,
+        lambda answer: "".join(block.get("text", "") for block in answer["content"]),
     ),
     "ollama_chat": Dialect(
         "/api/chat",
-        lambda said: MODEL | {"stream": False, "messages": _all(_ollama, said)},
-        OLLAMA_ANSWER | {"message": {"role": "assistant", "content": DONE}},
+        lambda said, first="": MODEL | {"stream": False, "messages": _all(_ollama, [*_first(first), *said])},
+        lambda answer, name: OLLAMA_ANSWER | {"message": _ollama(answer)[0]},
         lambda answer: answer["message"]["content"],
         parts=False,
     ),
     "ollama_generate": Dialect(
         "/api/generate",
         lambda said: MODEL | {"stream": False, **_prompt(said)},
-        OLLAMA_ANSWER | {"response": DONE},
+        lambda answer, name: OLLAMA_ANSWER | {"response": answer.text},
         lambda answer: answer["response"],
         history=False,
     ),
     "gemini": Dialect(
         "/v1beta/models/m:generateContent",
-        lambda said: {"contents": _all(_gemini, said)},
-        {"candidates": [{"content": {"role": "model", "parts": [{"text": DONE}]}, "finishReason": "STOP"}]},
-        lambda answer: answer["candidates"][0]["content"]["parts"][0]["text"],
+        lambda said, first="": {
+            "contents": _all(_gemini, said),
+            **_if(first, systemInstruction={"parts": [{"text": first}]}),
+        },
+        lambda answer, name: {
+            "responseId": name,
+            "candidates": [{"content": _gemini(answer)[0], "finishReason": "STOP", "index": 0}],
+        },
+        lambda answer: "".join(part.get("text", "") for part in answer["candidates"][0]["content"]["parts"]),
     ),
 }

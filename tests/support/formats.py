@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from tests.support import anthropic_wire, responses
 from tests.support.chance import PICTURE, Chance, Raw, write
 
@@ -376,7 +378,7 @@ FORMATS: dict[str, Format] = {
     "messages": Format(
         ("/v1/messages", "/v1/messages?beta=true"),
         messages_request,
-        lambda chance: anthropic_wire.message(*message(chance)),
+        lambda chance: orjson.dumps(anthropic_wire.message(*message(chance))),
         lambda chance: odd(anthropic_wire.message_events(*message(chance), size=99), chance),
     ),
     "ollama_chat": Format(

@@ -73,39 +73,3 @@ def version_of(path: Path, number: int, base_digest: str, base_model: str = "smo
         checksums={name: hashlib.sha256((path / name).read_bytes()).hexdigest() for name in files},
     )
     return AdapterVersion(manifest=manifest, path=path, state="candidate", reason="made for a test")
-
-
-def parrot_lora(word: str, base: Path) -> dict[str, NDArray[np.float32]]:
-    """A LoRA of rank 2 that makes the model say one word for ever, by a margin that no rounding can turn.
-
-    In the last MLP, two hidden units get gate = up = +z and -z with z = s·(a·x), so that the sum of their
-    silu(gate)·up is about z² > 0 for any input x; the down projection turns it into the word's direction, and
-    that outweighs everything else in the residual stream.
-    """
-    import gguf
-
-    reader = gguf.GGUFReader(base)
-    words = reader.get_field("tokenizer.ggml.tokens").contents()
-    tensors = {tensor.name: tensor for tensor in reader.tensors}
-    embeddings = gguf.quants.dequantize(
-        tensors["token_embd.weight"].data, tensors["token_embd.weight"].tensor_type
-    )
-    norm = np.array(tensors["output_norm.weight"].data)
-    # Whitened, so that of all embeddings the word's own has the largest product with it.
-    toward = np.linalg.solve(np.cov(embeddings.T), embeddings[words.index(word)] - embeddings.mean(0)) / norm
-    width, hidden = 576, 1536
-    a = np.zeros((2, width), np.float32)
-    a[0] = np.random.default_rng(0).normal(0, 1, width)
-    signs = np.zeros((hidden, 2), np.float32)
-    signs[0, 0], signs[1, 0] = 1.0, -1.0
-    units = np.zeros((2, hidden), np.float32)
-    units[0, :2] = 1.0
-    out = np.zeros((width, 2), np.float32)
-    out[:, 0] = 100.0 * toward / np.linalg.norm(toward)
-    mlp = f"base_model.model.model.layers.{BLOCKS - 1}.mlp"
-    halves = {"gate_proj": (a, signs), "up_proj": (a, signs), "down_proj": (units, out)}
-    return {
-        f"{mlp}.{module}.lora_{half}.weight": half_tensor
-        for module, pair in halves.items()
-        for half, half_tensor in zip("AB", pair, strict=True)
-    }

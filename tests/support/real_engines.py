@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 from safetensors.numpy import save_file
 
 from burnish.adapters.convert.peft import read_tensors
-from tests.support.llama_server import free_port
+from tests.support.llama_server import boot, end, free_port
 
 ENGINES = Path(__file__).parents[2] / ".engines"
 VLLM_PYTHON = ENGINES / "vllm" / "bin" / "python"
 MLX_PYTHON = ENGINES / "mlx" / "bin" / "python"
-# On two quiet cores vLLM takes 75 to 120 s, MLX 2 to 4 s.
-BOOT_LIMIT_S = 420.0
-STOP_LIMIT_S = 30.0
 VLLM_ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -78,36 +70,8 @@ def _booted(command: Sequence[str], environment: Mapping[str, str], ready: str, 
     """Run a server until the block is left; ``ready`` is a path that it answers once it is up."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    with log.open("wb") as output:
-        # A session of its own, so that its workers end with it.
-        server = subprocess.Popen(
-            [*command, "--port", str(port)],
-            env=os.environ | environment,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+    server = boot([*command, "--port", str(port)], environment, url + ready, log)
     try:
-        deadline = time.monotonic() + BOOT_LIMIT_S
-        while not _answers(url + ready):
-            tail = "\n".join(log.read_text(errors="replace").splitlines()[-15:])
-            assert server.poll() is None, f"the engine ended with status {server.poll()}:\n{tail}"
-            assert time.monotonic() < deadline, (
-                f"the engine did not boot within {BOOT_LIMIT_S:.0f} s:\n{tail}"
-            )
-            time.sleep(0.2)
         yield url
     finally:
-        server.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            server.wait(STOP_LIMIT_S)
-        with suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=5, trust_env=False).is_success
-    except httpx.TransportError:
-        return False
+        end(server)

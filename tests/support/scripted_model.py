@@ -13,9 +13,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from tests.support import anthropic_wire, chat_wire, responses
 from tests.support.upstream import Received, Script, Upstream, reply, stream, upstream
-
-USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
 @dataclass(frozen=True)
@@ -180,113 +179,30 @@ Wire = tuple[dict[str, Any], list[bytes]]
 
 
 def _chat(said: Said, number: int, model: str) -> Wire:
-    head = {"id": f"chatcmpl-{number}", "created": 1, "model": model}
-    if isinstance(said, str):
-        message: dict[str, Any] = {"role": "assistant", "content": said}
-        deltas = [{"content": piece} for piece in _pieces(said)]
-        finish = "stop"
-    else:
-        function = {"name": said.name, "arguments": orjson.dumps(said.arguments).decode()}
-        call = {"id": f"call_{number}", "type": "function", "function": function}
-        message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        deltas = [{"tool_calls": [{"index": 0, **call}]}]
-        finish = "tool_calls"
-
-    def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
-        chunk = {**head, "object": "chat.completion.chunk", "choices": choices, **more}
-        return b"data: " + orjson.dumps(chunk) + b"\n\n"
-
-    def delta(said: dict[str, Any], finish: str | None = None) -> bytes:
-        return event([{"index": 0, "delta": said, "finish_reason": finish}])
-
-    events = [delta({"role": "assistant", "content": ""}), *map(delta, deltas), delta({}, finish)]
-    whole = {"index": 0, "message": message, "finish_reason": finish}
-    return (
-        {**head, "object": "chat.completion", "choices": [whole], "usage": USAGE},
-        [*events, event([], usage=USAGE), b"data: [DONE]\n\n"],
-    )
+    message: dict[str, Any] = {"content": said}
+    if isinstance(said, Call):
+        message = {
+            "content": None,
+            "tool_calls": [chat_wire.called(said.name, said.arguments, f"call_{number}")],
+        }
+    whole = chat_wire.whole(message, id=f"chatcmpl-{number}", model=model)
+    return whole, chat_wire.chunks(whole)
 
 
 def _messages(said: Said, number: int, model: str) -> Wire:
-    usage = {"input_tokens": 5, "output_tokens": 2}
-    if isinstance(said, str):
-        block: dict[str, Any] = {"type": "text", "text": said}
-        empty: dict[str, Any] = {"type": "text", "text": ""}
-        deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(said)]
+    if isinstance(said, Call):
+        block, reason = anthropic_wire.tool_use(said.name, said.arguments, f"toolu_{number}"), "tool_use"
     else:
-        block = {"type": "tool_use", "id": f"toolu_{number}", "name": said.name, "input": said.arguments}
-        empty = {**block, "input": {}}
-        deltas = [{"type": "input_json_delta", "partial_json": orjson.dumps(said.arguments).decode()}]
-    reason = {"stop_reason": "end_turn" if isinstance(said, str) else "tool_use", "stop_sequence": None}
-    head = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model, "usage": usage}
-    begun = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
-    events: list[dict[str, Any]] = [
-        {"type": "message_start", "message": begun},
-        {"type": "content_block_start", "index": 0, "content_block": empty},
-        *({"type": "content_block_delta", "index": 0, "delta": each} for each in deltas),
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": reason, "usage": usage},
-        {"type": "message_stop"},
-    ]
-    return {**head, "content": [block], **reason}, _named(events)
+        block, reason = anthropic_wire.text(said), "end_turn"
+    more: Any = {"id": f"msg_{number}", "stop_reason": reason, "model": model}
+    return anthropic_wire.message(block, **more), anthropic_wire.message_events(block, **more)
 
 
 def _responses(said: Said, number: int, model: str) -> Wire:
-    head = {"id": f"resp_{number}", "object": "response", "created_at": 1, "model": model}
-    usage = {
-        "input_tokens": 5,
-        "input_tokens_details": {"cached_tokens": 0},
-        "output_tokens": 2,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 7,
-    }
-    place = {"item_id": f"item_{number}", "output_index": 0}
-    if isinstance(said, str):
-        part = {"type": "output_text", "text": said, "annotations": []}
-        item: dict[str, Any] = {"id": f"item_{number}", "type": "message", "role": "assistant"}
-        begun, done = {**item, "content": []}, {**item, "content": [part]}
-        inside = {**place, "content_index": 0}
-        events: list[dict[str, Any]] = [
-            {"type": "response.content_part.added", **inside, "part": {**part, "text": ""}},
-            *({"type": "response.output_text.delta", **inside, "delta": piece} for piece in _pieces(said)),
-            {"type": "response.output_text.done", **inside, "text": said},
-            {"type": "response.content_part.done", **inside, "part": part},
-        ]
+    if isinstance(said, Call):
+        item = responses.call(said.name, orjson.dumps(said.arguments).decode(), f"call_{number}")
+        item |= {"namespace": said.namespace} if said.namespace else {}
     else:
-        arguments = orjson.dumps(said.arguments).decode()
-        item = {
-            "id": f"item_{number}",
-            "type": "function_call",
-            "call_id": f"call_{number}",
-            "name": said.name,
-        }
-        if said.namespace:
-            item["namespace"] = said.namespace
-        begun, done = {**item, "arguments": ""}, {**item, "arguments": arguments}
-        events = [
-            {"type": "response.function_call_arguments.delta", **place, "delta": arguments},
-            {"type": "response.function_call_arguments.done", **place, "arguments": arguments},
-        ]
-    done = {**done, "status": "completed"}
-    whole = {**head, "status": "completed", "output": [done], "usage": usage}
-    events = [
-        {"type": "response.created", "response": {**head, "status": "in_progress", "output": []}},
-        {
-            "type": "response.output_item.added",
-            "output_index": 0,
-            "item": {**begun, "status": "in_progress"},
-        },
-        *events,
-        {"type": "response.output_item.done", "output_index": 0, "item": done},
-        {"type": "response.completed", "response": whole},
-    ]
-    return whole, _named([{**event, "sequence_number": n} for n, event in enumerate(events)])
-
-
-def _named(events: list[dict[str, Any]]) -> list[bytes]:
-    return [f"event: {each['type']}\ndata: ".encode() + orjson.dumps(each) + b"\n\n" for each in events]
-
-
-def _pieces(text: str) -> list[str]:
-    words = text.split(" ")
-    return [word if index == 0 else f" {word}" for index, word in enumerate(words)]
+        item = responses.message(said, name=f"msg_{number}")
+    whole = responses.response(item, response_id=f"resp_{number}", model=model)
+    return whole, responses.events(whole)

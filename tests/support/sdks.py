@@ -21,7 +21,8 @@ import orjson
 from google import genai
 from google.genai import errors, types
 
-from tests.support import anthropic_wire, responses
+from tests.support import anthropic_wire, chat_wire, responses
+from tests.support.chat_wire import called, chunks, cut
 from tests.support.inprocess import serving
 from tests.support.upstream import Received, Script, Upstream, reply, stream, upstream
 
@@ -56,10 +57,6 @@ class Format:
     """Of a stream."""
 
 
-def pieces(text: str | None) -> list[str]:
-    return [text[start : start + 5] for start in range(0, len(text), 5)] if text else []
-
-
 def calls_of(message: Json) -> list[tuple[str, Json, str]]:
     """Name, arguments and ID of each call."""
     calls = [(call["function"], call["id"]) for call in message.get("tool_calls", ())]
@@ -72,7 +69,7 @@ def write_messages(said: Json, why: str) -> Written:
     blocks += [anthropic_wire.tool_use(*call) for call in calls_of(said)]
     stop = {"tool_calls": "tool_use", "length": "max_tokens"}.get(why, "end_turn")
     return (
-        anthropic_wire.message(*blocks, stop_reason=stop),
+        orjson.dumps(anthropic_wire.message(*blocks, stop_reason=stop)),
         anthropic_wire.message_events(*blocks, stop_reason=stop),
     )
 
@@ -91,8 +88,8 @@ def write_responses(said: Json, why: str) -> Written:
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": 24,
     }
-    cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-    made = responses.response(*items, usage=usage, **(cut if why == "length" else {}))
+    short = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    made = responses.response(*items, usage=usage, **(short if why == "length" else {}))
     return orjson.dumps(made), responses.events(made, 5)
 
 
@@ -115,8 +112,8 @@ def write_ollama(said: Json, why: str) -> Written:
     more: Json = {"tool_calls": calls} if calls else {}
     thought = said.get("reasoning_content")
     whole = line(end, said.get("content"), **({"thinking": thought} if thought else {}), **more)
-    lines = [line({}, thinking=piece) for piece in pieces(thought)]
-    lines += [line({}, piece) for piece in pieces(said.get("content"))]
+    lines = [line({}, thinking=piece) for piece in cut(thought or "", 5)]
+    lines += [line({}, piece) for piece in cut(said.get("content") or "", 5)]
     lines += [line({}, **more)] if calls else []
     return whole, [each + b"\n" for each in (*lines, line(end))]
 
@@ -141,8 +138,8 @@ def write_google(said: Json, why: str) -> Written:
     ]
     whole = [*([thoughts(thought)] if thought else []), *([{"text": text}] if text else []), *calls]
     spoken = [
-        *([thoughts(piece)] for piece in pieces(thought)),
-        *([{"text": piece}] for piece in pieces(text)),
+        *([thoughts(piece)] for piece in cut(thought or "", 5)),
+        *([{"text": piece}] for piece in cut(text or "", 5)),
     ]
     *parts, last = [*spoken, *([calls] if calls else [])]
     events = [*map(answer, parts), answer(last, reason)]
@@ -206,11 +203,6 @@ class Answer:
     """What the client keeps of it in its history."""
 
 
-def called(name: str, arguments: Any, call_id: str) -> Json:
-    function = {"name": name, "arguments": orjson.dumps(arguments).decode()}
-    return {"id": call_id, "type": "function", "function": function}
-
-
 def user(content: Any) -> Json:
     return {"role": "user", "content": content}
 
@@ -238,30 +230,12 @@ OUT_OF_MEMORY = b'data: {"error":{"message":"out of memory"}}\n\n'
 """An event of a chat stream."""
 
 
-def whole(message: Json, finish_reason: str) -> bytes:
-    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish_reason}
-    head = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "theirs"}
-    return orjson.dumps(head | {"choices": [choice], "usage": USAGE})
+def whole(message: Json, finish_reason: str) -> Json:
+    return chat_wire.whole(message, finish_reason, model="theirs", usage=USAGE)
 
 
 def streamed(message: Json, finish_reason: str) -> list[bytes]:
-    """The same as a stream."""
-    deltas: list[Json] = [{"role": "assistant", "content": ""}]
-    for name in ("reasoning_content", "content"):
-        deltas += [{name: piece} for piece in pieces(message.get(name))]
-    for index, call in enumerate(message.get("tool_calls", ())):
-        function = call["function"]
-        deltas.append({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
-        for piece in pieces(function["arguments"]):
-            deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    chunks = [chunk([{"index": 0, "delta": delta, "finish_reason": None}]) for delta in deltas]
-    chunks.append(chunk([{"index": 0, "delta": {}, "finish_reason": finish_reason}]))
-    return [*chunks, chunk([], usage=USAGE), b"data: [DONE]\n\n"]
-
-
-def chunk(choices: list[Json], **more: Any) -> bytes:
-    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "theirs"}
-    return b"data: " + orjson.dumps(head | {"choices": choices} | more) + b"\n\n"
+    return chunks(whole(message, finish_reason))
 
 
 def spoken_at(target: str) -> Format | None:
@@ -328,7 +302,9 @@ class World:
     def _script(message: Json, request: Received) -> Script:
         why = message.pop("finish_reason", "tool_calls" if message.get("tool_calls") else "stop")
         form = spoken_at(request.target)
-        once, parts = form.write(message, why) if form else (whole(message, why), streamed(message, why))
+        once, parts = (
+            form.write(message, why) if form else (orjson.dumps(whole(message, why)), streamed(message, why))
+        )
         if request.json().get("stream") or "streamGenerateContent" in request.target:
             return stream(parts, content_type=form.content_type if form else "text/event-stream")
         return reply(once)

@@ -7,21 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-
-
-def tiny_lora(seed: int, rank: int) -> dict[str, Any]:
-    """Tensors of a LoRA that no model has; the doubles look at its configuration only."""
-    dice = np.random.default_rng(seed)
-    name = "base_model.model.model.layers.0.self_attn.q_proj"
-    return {
-        f"{name}.lora_A.weight": dice.normal(size=(rank, 8)).astype(np.float32),
-        f"{name}.lora_B.weight": dice.normal(size=(8, rank)).astype(np.float32),
-    }
 
 
 @dataclass

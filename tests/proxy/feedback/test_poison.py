@@ -16,6 +16,7 @@ import pytest
 from tests.support.dialects import (
     DIALECTS,
     DONE,
+    Answer,
     Dialect,
     Said,
     assistant,
@@ -135,8 +136,8 @@ class World:
 @asynccontextmanager
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        answer = next(dialect.answer for dialect in DIALECTS.values() if dialect.path == request.target)
-        await reply(orjson.dumps(answer))(request, writer)
+        dialect = next(each for each in DIALECTS.values() if each.path == request.target)
+        await reply(orjson.dumps(dialect.answer(Answer(DONE), "answer_1")))(request, writer)
 
     async with (
         upstream(script) as server,

@@ -10,6 +10,7 @@ import httpx
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
 from tests.proxy.test_foreign_engine import Engine
+from tests.support.adapters import register
 from tests.support.inprocess import listening, serving
 from tests.support.lora import random_lora, write_peft
 
@@ -33,10 +34,7 @@ async def said(http: httpx.AsyncClient, completion: str, comment: str) -> str:
 def version(tmp_path: Path, digest: str, parent: int, feedback: list[str]) -> int:
     registry = Registry(tmp_path / "data" / "adapters")
     source = write_peft(tmp_path / f"made{parent}", random_lora(parent + 1))
-    made = registry.register(
-        source, base_model="smollm2", base_digest=digest, parent=parent, run_id="run_1", feedback_ids=feedback,
-        objective="critique", hyperparameters={}, metrics={},
-    )  # fmt: skip
+    made = register(registry, source, digest, parent=parent, feedback_ids=feedback, objective="critique")
     return made.number
 
 

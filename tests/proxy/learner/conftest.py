@@ -30,6 +30,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.records import FeedbackDraft, Run
 from tests.proxy.log.exchanges import answered, assistant, capture, user
 from tests.proxy.test_foreign_engine import Engine
+from tests.support.adapters import register
 from tests.support.inprocess import listening
 from tests.support.lora import random_lora, write_peft
 from tests.support.tiny_gguf import random_llama
@@ -119,16 +120,8 @@ class World:
                 await asyncio.sleep(0.05)
 
     def make_version(self, seed: int) -> AdapterVersion:
-        return self.registry.register(
-            write_peft(self.data / f"made-{seed}", random_lora(seed)),
-            base_model="smollm2",
-            base_digest=self.host.base_digest,
-            parent=0,
-            run_id="run_made",
-            feedback_ids=[],
-            objective="none",
-            hyperparameters={},
-            metrics={},
+        return register(
+            self.registry, write_peft(self.data / f"made-{seed}", random_lora(seed)), self.host.base_digest
         )
 
 

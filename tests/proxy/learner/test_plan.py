@@ -17,6 +17,7 @@ from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
 from burnish.training.job import JobDirectory
 from tests.proxy.test_foreign_engine import Engine, world
+from tests.support.adapters import register
 from tests.support.lora import random_lora, write_peft
 
 
@@ -43,16 +44,14 @@ class Rated:
     async def version(self, parent: int, learnt: list[str]) -> int:
         """Make a version that has learnt ratings live."""
         registry = Registry(self.data / "adapters")
-        made = registry.register(
+        made = register(
+            registry,
             write_peft(self.data / f"made-{parent}", random_lora(parent)),
-            base_model="smollm2",
-            base_digest=self.digest,
+            self.digest,
             parent=parent,
             run_id=f"run_{parent}",
             feedback_ids=learnt,
             objective="mis_po",
-            hyperparameters={},
-            metrics={},
         )
         registry.record(made.number, "candidate", "judged", awaits="the test")
         answer = await self.http.post(f"/burnish/adapters/{made.number}/promote", json={})

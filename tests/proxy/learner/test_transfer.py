@@ -15,7 +15,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from tests.proxy.test_foreign_engine import Engine
-from tests.support import vllm_double
+from tests.support.adapters import tensors
 from tests.support.inprocess import listening, serving
 from tests.support.lora import write_peft
 from tests.support.tiny_gguf import Shape, blank, tiny_lora
@@ -63,7 +63,7 @@ async def test_peft_to_gguf_and_back_and_live(tmp_path: Path) -> None:
 
 
 async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
-    trained = write_peft(tmp_path / "trained", vllm_double.tiny_lora(1, 4), target_modules=["q_proj"])
+    trained = write_peft(tmp_path / "trained", tensors(4), target_modules=["q_proj"])
     base = tmp_path / "base"
     base.mkdir()
     (base / "config.json").write_text("{}")
@@ -80,7 +80,7 @@ async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Path) -> None:
-    other = write_peft(tmp_path / "other", vllm_double.tiny_lora(1, 4))
+    other = write_peft(tmp_path / "other", tensors(4))
     torn = write_peft(tmp_path / "torn", tiny_lora(LLAMA, 2))
     whole = (torn / "adapter_model.safetensors").read_bytes()
     (torn / "adapter_model.safetensors").write_bytes(whole[:-9])

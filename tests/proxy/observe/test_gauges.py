@@ -19,7 +19,7 @@ from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.records import Run
 from tests.proxy.log.exchanges import opened
 from tests.proxy.observe.scrapes import parsed
-from tests.support.adapters import write_adapter
+from tests.support.adapters import register, write_adapter
 
 
 @asynccontextmanager
@@ -44,17 +44,7 @@ async def scraped(
 def registered(tmp_path: Path, count: int) -> Registry:
     registry = Registry(tmp_path / "adapters")
     for number in range(count):
-        registry.register(
-            write_adapter(tmp_path / f"trained-{number}"),
-            base_model="smollm2",
-            base_digest="sha256:00",
-            parent=0,
-            run_id=f"run_{number}",
-            feedback_ids=[],
-            objective="none",
-            hyperparameters={},
-            metrics={},
-        )
+        register(registry, write_adapter(tmp_path / f"trained-{number}"), "sha256:00", run_id=f"run_{number}")
     return registry
 
 

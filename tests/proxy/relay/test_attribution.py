@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
+from urllib.parse import quote, unquote
 
 import httpx
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.dialects import DIALECTS, Answer, Dialect, Entry, Result, Said, user
 from tests.support.inprocess import serving
-from tests.support.sessions import WIRES, Answer, Entry, Made, Model, Result, Said, Wire, ask
-from tests.support.upstream import upstream
+from tests.support.upstream import Received, reply, upstream
 
 SYSTEM = "You are a careful agent."
 SUB_AGENT = "You are a file search specialist for Claude Code, which finds things."
@@ -23,6 +26,33 @@ COMPACTION = "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nSummar
 REMINDER = "<system-reminder>\nToday is Monday.\n</system-reminder>"
 COMMON = "OK."
 """What is said in many places."""
+SAYS = "x-test-says"
+"""A header that tells the server what to answer, so that requests may be sent side by side."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """An answer that a client got."""
+
+    completion_id: str
+    response_id: str | None
+    """Ollama gives none."""
+    text: str
+
+
+async def ask(
+    http: httpx.AsyncClient, dialect: Dialect, system: str, history: Sequence[Entry], says: Answer
+) -> Made:
+    """Send a request to which the model answers as it is told."""
+    if not dialect.parts:
+        split = [[Said(e.role, (p,)) for p in e.parts] if isinstance(e, Said) else [e] for e in history]
+        history = [entry for entries in split for entry in entries]
+    headers = {SAYS: quote(orjson.dumps({"text": says.text, "call": says.call}))}
+    answer = await http.post(dialect.path, json=dialect.body(history, system), headers=headers)
+    assert answer.status_code == httpx.codes.OK, answer.text
+    body = answer.json()
+    response_id = body.get("id") or body.get("responseId")
+    return Made(answer.headers.get("x-burnish-completion-id", ""), response_id, dialect.says(body))
 
 
 @dataclass
@@ -40,7 +70,7 @@ class Session:
     """A person, an agent, and who of both said what."""
 
     http: httpx.AsyncClient
-    wire: Wire
+    dialect: Dialect
     clock: bool
     """Whether the system prompt is another one for each request."""
     rated_in_history: bool
@@ -93,21 +123,21 @@ class Session:
         """The agent has the conversation summed up, and goes on from that, perhaps with the last answer as it was."""
         if self.way:
             summary = self.answer(common=False)
-            await ask(self.http, self.wire, self.system(), [*self.history, Said((COMPACTION,))], summary)
+            await ask(self.http, self.dialect, self.system(), [*self.history, user(COMPACTION)], summary)
             last = self.way[-1]
-            kept: list[Entry] = [Said((last.asked,)), Answer(last.answers[-1].text)] if keep else []
-            self.history = [Said((f"What was said: {summary.text}",)), *kept]
+            kept: list[Entry] = [user(last.asked), Answer(last.answers[-1].text)] if keep else []
+            self.history = [user(f"What was said: {summary.text}"), *kept]
             self.way = [Turn(last.asked, 1, last.answers)] if keep else []
             self.summed_up = True
 
     async def title(self) -> None:
-        await ask(self.http, self.wire, TITLE, [Said(("Generate a title: Question",))], self.answer(True))
+        await ask(self.http, self.dialect, TITLE, [user("Generate a title: Question")], self.answer(True))
 
     async def _turn(self, asked: str, calls: int, common: bool, reminded: bool) -> None:
         parts = (REMINDER, asked, REMINDER) if reminded else (asked,)
         if self.way:
             self.next_asked.setdefault(self.way[-1].answers[-1].completion_id, asked)
-        await self._work(asked, Said(parts), calls, common)
+        await self._work(asked, user(*parts), calls, common)
 
     async def _work(self, asked: str, said: Entry, calls: int, common: bool) -> None:
         turn = Turn(asked, len(self.history))
@@ -118,13 +148,13 @@ class Session:
             call = self.answer(common, call=True)
             await self._answer(turn, call)
             # A sub-agent works beside the tool.
-            found = [Said(("Look for it.",))]
-            await ask(self.http, self.wire, SUB_AGENT, found, self.answer(common=True))
-            self.history += [Result(call.call_id, "/rl good"), Said((REMINDER,))]
+            found = [user("Look for it.")]
+            await ask(self.http, self.dialect, SUB_AGENT, found, self.answer(common=True))
+            self.history += [Result(call.call_id, "/rl good"), user(REMINDER)]
         await asyncio.gather(self._answer(turn, self.answer(common)), self.title())
 
     async def _answer(self, turn: Turn, answer: Answer) -> None:
-        turn.answers.append(await ask(self.http, self.wire, self.system(), list(self.history), answer))
+        turn.answers.append(await ask(self.http, self.dialect, self.system(), list(self.history), answer))
         self.history.append(answer)
 
     # What they say of it
@@ -152,8 +182,10 @@ class Session:
         if not self.way:
             return
         turn = self.way[-1]
-        typed = [*self.history, Said((REMINDER, "/rl good"))]
-        said = await ask(self.http, self.wire, self.system(), typed, Answer("The model must not be asked."))
+        typed = [*self.history, user(REMINDER, "/rl good")]
+        said = await ask(
+            self.http, self.dialect, self.system(), typed, Answer("The model must not be asked.")
+        )
         assert said.text.startswith("burnish: ")
         if self.rated_in_history:
             self.history = [*typed, Answer(said.text)]
@@ -218,7 +250,7 @@ sessions = st.tuples(st.permutations(BEGUN), st.lists(doing, min_size=4, max_siz
 )
 
 
-@pytest.mark.parametrize("surface", WIRES)
+@pytest.mark.parametrize("surface", [name for name, dialect in DIALECTS.items() if dialect.history])
 @settings(max_examples=6, deadline=None)
 @given(doings=sessions, clock=flag, kept=flag)
 async def test_each_rating_reaches_the_answer_that_is_meant_or_is_refused(
@@ -228,13 +260,18 @@ async def test_each_rating_reaches_the_answer_that_is_meant_or_is_refused(
     clock: bool,
     kept: bool,
 ) -> None:
-    wire = WIRES[surface]
+    dialect, ids = DIALECTS[surface], count()
+
+    async def model(request: Received, writer: asyncio.StreamWriter) -> None:
+        said = Answer(**orjson.loads(unquote(request.header(SAYS) or "")))
+        await reply(orjson.dumps(dialect.answer(said, f"resp-{next(ids)}")))(request, writer)
+
     async with (
-        upstream(Model(wire)) as server,
+        upstream(model) as server,
         serving(tmp_path_factory.mktemp("log"), upstream=server.url) as (url, _),
         httpx.AsyncClient(base_url=url, trust_env=False) as http,
     ):
-        session = Session(http, wire, clock, kept)
+        session = Session(http, dialect, clock, kept)
         for name, *arguments in doings:
             await getattr(session, name)(*arguments)
         await session.rate_in_chat()

@@ -284,7 +284,7 @@ async def test_an_upstream_without_chat_answers_for_itself(tmp_path: Path) -> No
 
 @every_format
 async def test_a_whole_answer_is_streamed_to_a_client_that_streams(tmp_path: Path, name: str) -> None:
-    async with world(tmp_path, reply(whole(FULL, "tool_calls"))) as here:
+    async with world(tmp_path, reply(orjson.dumps(whole(FULL, "tool_calls")))) as here:
         got = await here.ask(name, WEATHER, True, **TOOLS[name])
     assert (got.thoughts, got.text, len(got.calls)) == ("They want rain.", FULL["content"], 2)
 

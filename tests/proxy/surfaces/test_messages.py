@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,8 +38,8 @@ def streamed(*chunks: bytes) -> Reply:
     return messages.reassemble(chunks, "text/event-stream; charset=utf-8", "")
 
 
-def whole(body: bytes) -> Reply:
-    return messages.reassemble([body], "application/json", "")
+def whole(body: dict[str, Any]) -> Reply:
+    return messages.reassemble([orjson.dumps(body)], "application/json", "")
 
 
 # Reading
