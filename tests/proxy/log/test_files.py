@@ -1,15 +1,76 @@
-"""A damaged log is recognised at the start, named, and left as it is."""
+"""A damaged log is recognised and left as it is; a backup is one whole moment of the log, also while it is written."""
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
+import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from burnish.proxy.errors import ConfigError
+from burnish.proxy.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.log import Log
-from burnish.proxy.log.files import CHECKED_BYTES
+from burnish.proxy.log.files import CHECKED_BYTES, back_up
+from burnish.proxy.records import FeedbackDraft
 from tests.proxy.log.exchanges import capture, opened, user
+
+
+def copies(folder: Path) -> dict[str, int]:
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.glob("copy*")}
+
+
+async def test_a_backup_opens_as_a_log_with_all_that_was_acknowledged(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        made = capture(log, [user("hi")])
+        await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+        assert back_up(tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db") == 1
+        later = capture(log, [user("later")])
+        await log.counts()
+    assert back_up(tmp_path / "log" / "log.sqlite3", tmp_path / "after the end.db") == 2
+    assert copies(tmp_path) == {"copy.db": 0o600}
+    with closing(Log.open(tmp_path / "copy.db")) as copy:
+        assert (await copy.completion(made)).rating == 1.0
+        assert later not in {each.id for each in await copy.completions()}
+
+
+async def test_neither_waits_for_the_other(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        for number in range(300):
+            capture(log, [user(f"{number} " + "x" * 50_000)])
+        before = (await log.counts())["completions"]
+        copying = asyncio.ensure_future(
+            asyncio.to_thread(back_up, tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db")
+        )
+        ratings = 0
+        while not copying.done():
+            made = capture(log, [user(f"meanwhile {ratings}")])
+            await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+            ratings += 1
+        assert before <= await copying <= before + ratings
+        assert ratings
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
+        assert copy.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        orphans = "SELECT count(*) FROM completion WHERE node NOT IN (SELECT id FROM node)"
+        assert copy.execute(orphans).fetchone() == (0,)
+
+
+async def test_it_replaces_nothing(tmp_path: Path):
+    async with opened(tmp_path):
+        (tmp_path / "copy.db").write_text("precious")
+        with pytest.raises(Conflict, match="exists already"):
+            back_up(tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db")
+    assert (tmp_path / "copy.db").read_text() == "precious"
+
+
+def test_no_log_and_no_folder_say_what_to_do(tmp_path: Path):
+    with pytest.raises(ConfigError, match="there is no log"):
+        back_up(tmp_path / "burnish.db", tmp_path / "copy.db")
+    Log.open(tmp_path / "burnish.db").close()
+    with pytest.raises(Unavailable, match="cannot be copied"):
+        back_up(tmp_path / "burnish.db", tmp_path / "nowhere" / "copy.db")
+
 
 PAGE_BYTES = 4096
 
@@ -27,12 +88,15 @@ async def damaged(tmp_path: Path) -> Path:
     return path
 
 
-async def test_damage_is_found_at_the_start_and_the_file_is_kept(tmp_path: Path):
+async def test_damage_is_found_at_the_start_and_by_a_backup_and_the_file_is_kept(tmp_path: Path):
     path = await damaged(tmp_path)
     before = path.read_bytes()
     with pytest.raises(ConfigError, match="burnish backup") as caught:
         Log.open(path)
     assert "Move it away" in str(caught.value) and str(path) in str(caught.value)
+    with pytest.raises(Unavailable, match="nothing was left"):
+        back_up(path, tmp_path / "copy.db")
+    assert copies(tmp_path) == {}
     assert path.read_bytes() == before
 
 
@@ -40,5 +104,4 @@ async def test_of_a_large_file_only_the_feedback_is_checked(tmp_path: Path):
     path = await damaged(tmp_path)
     with path.open("r+b") as file:
         file.truncate(CHECKED_BYTES + 4096)  # SQLite goes by the size in its header
-    log = Log.open(path)
-    log.close()
+    Log.open(path).close()

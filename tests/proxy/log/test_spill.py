@@ -56,13 +56,10 @@ def test_what_goes_in_comes_out_in_order_and_leaves_nothing_behind(
 ):
     spill = open_spill()
     assert not spill.waiting and spill.read(5) == []
-    first, second = made(7), made(4)
-    for each in first:
-        spill.append(each)
+    first = appended(spill, 7)
     assert read_all(spill) == first
     assert not spill.waiting and list((tmp_path / "spill").iterdir()) == []
-    for each in second:
-        spill.append(each)
+    second = appended(spill, 4)
     assert spill.waiting and read_all(spill) == second
 
 
@@ -77,36 +74,30 @@ def test_what_is_read_stays_until_it_is_forgotten(tmp_path: Path, open_spill: Ca
 
 
 def test_a_later_process_goes_on_where_the_last_one_was(tmp_path: Path, open_spill: Callable[[], Spill]):
-    there = made(4)
     spill = open_spill()
-    for each in there[:3]:
-        spill.append(each)
+    there = appended(spill, 3)
     spill.close()
     later = open_spill()
-    later.append(there[3])
+    there += appended(later, 1)
     assert read_all(later) == there
 
 
 def test_what_was_taken_out_too_early_goes_before_all_others(tmp_path: Path, open_spill: Callable[[], Spill]):
     spill = open_spill()
-    there = made(4)
-    spill.append(there[2])
-    spill.append(there[3])
-    spill.put_back(there[:2])
-    assert read_all(open_spill()) == there
+    later, earlier = appended(spill, 2), made(2)
+    spill.put_back(earlier)
+    assert read_all(open_spill()) == earlier + later
 
 
 def test_what_is_added_while_it_is_read_comes_last(tmp_path: Path, open_spill: Callable[[], Spill]):
     spill = open_spill()
-    there = made(4)
-    spill.append(there[0])
-    spill.append(there[1])
-    assert spill.read(5) == there[:2]
-    spill.append(there[2])
+    first = appended(spill, 2)
+    assert spill.read(5) == first
+    second = appended(spill, 1)
     assert spill.more
     spill.forget_read()
-    spill.append(there[3])
-    assert read_all(spill) == there[2:]
+    third = appended(spill, 1)
+    assert read_all(spill) == second + third
 
 
 @pytest.mark.parametrize("kept", [0, 1, 7, 8, 20])
@@ -118,8 +109,7 @@ def test_a_torn_record_ends_its_file(tmp_path: Path, open_spill: Callable[[], Sp
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) - len(packed(there[2])) + kept])
     later = open_spill()
-    after = made(1)
-    later.append(after[0])
+    after = appended(later, 1)
     assert read_all(later) == there[:2] + after
 
 
