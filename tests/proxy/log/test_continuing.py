@@ -20,13 +20,7 @@ from tests.support.responses import message, response
 
 
 def asked(
-    text: Any,
-    says: str,
-    name: str,
-    *,
-    previous: str | None = None,
-    instructions: str | None = None,
-    **more: Any,
+    text: Any, says: str, name: str, previous: str | None = None, instructions: str | None = None, **more: Any
 ) -> Completion:
     """A request to go on from a response, and the answer to it."""
     body = {"model": "m", "input": text, "instructions": instructions, "previous_response_id": previous}
@@ -96,13 +90,8 @@ async def test_what_the_user_says_next_is_known_of_a_rated_answer(tmp_path: Path
     async with opened(tmp_path) as log:
         first = asked("Hi", "Hello.", "r1", instructions="Greet.")
         resent = [{"role": "user", "content": "Hi"}, message("Hello."), {"role": "user", "content": "Why?"}]
-        second = asked(
-            "Why?" if held else resent,
-            "Because.",
-            "r2",
-            previous="r1" if held else None,
-            instructions="Greet.",
-        )
+        text, previous = ("Why?", "r1") if held else (resent, None)
+        second = asked(text, "Because.", "r2", previous, instructions="Greet.")
         for each in (first, second):
             log.capture(each)
         assert await log.next_turn(first.id) == "Why?"

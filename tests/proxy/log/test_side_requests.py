@@ -53,16 +53,10 @@ def completion(messages: list[dict[str, Any]], params: dict[str, Any], **changes
     ("messages", "params"),
     [
         ([{"role": "system", "content": CLAUDE_TITLE}, user("<session>\nHi\n</session>\n\nWrite …")], {}),
-        (
-            [system(f"{CLAUDE}You are an agent for Claude Code, Anthropic's official CLI …"), user("Look.")],
-            {},
-        ),
+        ([system(f"{CLAUDE}You are an agent for Claude Code, Anthropic's …"), user("Look.")], {}),
         ([system("You are a file search specialist for Claude Code, …"), user("Look.")], {}),
         ([system(CLAUDE), user("Hi"), assistant("Hello!"), user(CLAUDE_COMPACTION)], {}),
-        (
-            [system("You are now acting as the managed memory extraction subagent for an AI …"), user("Hi")],
-            {},
-        ),
+        ([system("You are now acting as the managed memory extraction subagent for …"), user("Hi")], {}),
         ([system("You are a general-purpose subagent working for a parent agent. …"), user("Look.")], {}),
         ([system(QWEN_CUSTOM), user("Look.")], {}),
         ([system(OPENCODE_TITLE), user("Generate a title for this conversation:\n"), user('"Hi"')], {}),
