@@ -35,7 +35,7 @@ from burnish.adapters.preference_model import RatedReply
 from burnish.adapters.registry import Registry
 from burnish.adapters.weights_file import CONFIG, WEIGHTS
 from burnish.proxy.learner import sampling
-from burnish.proxy.learner.evidence import asked, evidence
+from burnish.proxy.learner.evidence import evidence, last_question
 from burnish.proxy.learner.sampling import Prompt, Side
 from burnish.proxy.learner.trainer import run_step
 from burnish.training.job import JobDirectory, JobSpec, Rollout, Sample
@@ -209,7 +209,7 @@ def _samples(replies: Sequence[Rollout]) -> list[Sample]:
 def _rated(sample: Sample) -> RatedReply:
     return RatedReply(
         sample.conversation_id,
-        asked(sample.messages),
+        last_question(sample.messages),
         str(sample.reply["content"]),
         sample.finished,
         sample.reward,

@@ -17,7 +17,7 @@ from burnish.proxy.feedback.commands import Answer, parse
 from burnish.proxy.feedback.targets import MAX_TEXT, draft_of, read_feedback
 from burnish.proxy.json_http import caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
-from burnish.proxy.log.queries import Said
+from burnish.proxy.log.queries import PersonalRecord
 from burnish.proxy.records import Completion, Feedback, Passthrough, Regeneration
 
 MAX_BODY_BYTES = 1024 * 1024
@@ -120,8 +120,8 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Rou
 
     async def export(request: Request) -> Response:
         user, limit = request.path_params["user"], page_limit(request)
-        found = await log.said_by(user, request.query_params.get("after", ""), limit + 1)
-        data = [_said_json(each) for each in found[:limit]]
+        found = await log.personal_records(user, request.query_params.get("after", ""), limit + 1)
+        data = [_personal_json(each) for each in found[:limit]]
         if len(found) <= limit:
             data += [{"object": "instruction", **asdict(each)} for each in await log.instructions(user)]
         return json_response({"object": "list", "data": data, "has_more": len(found) > limit})
@@ -159,10 +159,10 @@ def completion_json(completion: Completion) -> dict[str, Any]:
     return {"object": "completion", **record}
 
 
-def _said_json(said: Said) -> dict[str, Any]:
-    if isinstance(said, Completion):
-        return {name: value for name, value in completion_json(said).items() if name != "rating"}
-    return feedback_json(said) if isinstance(said, Feedback) else _passthrough_json(said)
+def _personal_json(record: PersonalRecord) -> dict[str, Any]:
+    if isinstance(record, Completion):
+        return {name: value for name, value in completion_json(record).items() if name != "rating"}
+    return feedback_json(record) if isinstance(record, Feedback) else _passthrough_json(record)
 
 
 def _passthrough_json(passthrough: Passthrough) -> dict[str, Any]:

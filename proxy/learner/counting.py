@@ -1,4 +1,4 @@
-"""How many ratings the next run could learn from. No text is read for it."""
+"""Counts the ratings that the next run could learn from, without reading text."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
 
 
 class Counting:
-    """The counts as of the last look at the log."""
+    """The counts at the last ``update``."""
 
     def __init__(self, log: Log, train: TrainConfig, learnt: Callable[[], frozenset[str]]) -> None:
-        """``learnt`` returns the feedback ids that the live version has learnt from."""
+        """``learnt`` returns the feedback IDs that the live version has learnt from."""
         self.stale = True
-        """Whether ratings, or what counts as learnt, may have changed since."""
+        """Ratings or the live version may have changed since."""
         self._log = log
         self._learnt = learnt
         self._tally = RatingTally(train.rater_weights, next_turns=train.next_turn)
         self._counts = RatingCounts(ReadyCounts(), ReadyCounts(), {})
 
     def ready(self, *, refresh: bool = False) -> ReadyCounts:
-        """Return what a run would learn from; with ``refresh`` a run on all ratings."""
+        """Return the counts for a run; with ``refresh`` for one on all ratings."""
         return self._counts.all if refresh else self._counts.ready
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Rated answers that cannot be learnt from, by reason."""
+        """Rated answers that can't be learnt from, by reason."""
         return {FAULTS[fault]: count for fault, count in self._counts.left_out.items()}
 
     async def update(self, since: str | None) -> None:
-        """Count what changed. ``since``: the id of the last run that came to a verdict. Raises Unavailable."""
+        """Count changes. ``since``: the ID of the last run with a verdict. Raises Unavailable."""
         self.stale = False
         try:
             learnt = await asyncio.to_thread(self._learnt)

@@ -38,7 +38,7 @@ from burnish.training.job import (
 from burnish.training.presets import choose, hyperparameters, instructed, reasons, teaches
 from burnish.training.presets import one_sided as is_one_sided
 
-# Enough to look into what went wrong lately; each holds an adapter, some 20 MB with the small model.
+# For looking into recent failures. Each holds an adapter: some 20 MB with the small model.
 KEPT_JOBS = 10
 # With ratings of one kind only the pull to the base model keeps the replies fluent.
 ONE_SIDED_KL_BETA = 0.1
@@ -49,12 +49,12 @@ ENGINE_WAIT_S = 60.0
 
 Ending = Literal["live", "candidate", "rejected"]
 Report = Callable[[Literal["evaluating", "swapping"], int], Awaitable[None]]
-"""Called with the next stage and the version that is in it."""
+"""Called with the next stage and the version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do."""
+    """The plan of a run, before anything is written."""
 
     run_id: str
     parent: int
@@ -64,28 +64,26 @@ class Plan:
     samples: tuple[Sample, ...]
     spec: JobSpec
     rated: tuple[RatedCompletion, ...]
-    """Everything rated that can be learnt from, also what was learnt already."""
+    """All rated completions that can be learnt from, including those that were."""
 
     @property
     def note(self) -> str | None:
-        """What of the settings was not the user's choice, and why."""
+        """The settings that burnish chose or changed, with reasons."""
         return "; ".join(self.spec.notes) or None
 
     @property
     def training(self) -> list[Sample]:
-        """What it learns from."""
         return [sample for sample in self.samples if not sample.held_out]
 
     @property
     def held_out(self) -> list[RatedCompletion]:
-        """What training does not see."""
         kept = {sample.completion_id for sample in self.samples if sample.held_out}
         return [each for each in self.rated if each.completion.id in kept]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run ended."""
+    """The result of a run that came to a verdict."""
 
     status: Ending
     reason: str
@@ -93,7 +91,7 @@ class Ended:
 
 
 class Cycle:
-    """What runs need, and their steps."""
+    """Plans runs and carries them out."""
 
     def __init__(
         self,
@@ -129,7 +127,7 @@ class Cycle:
         return self._learnt[1]
 
     async def plan(self, run_id: str, *, accept_one_sided: bool, refresh: bool = False) -> Plan:
-        """Work out what a run would train on and how; writes nothing. Raises AdapterError, Unavailable.
+        """Plan a run; writes nothing. Raises AdapterError, Unavailable.
 
         ``refresh``: from the base model, on all ratings, whatever the live version has learnt.
         """
@@ -174,7 +172,7 @@ class Cycle:
     def _samples(
         self, rated: Sequence[RatedCompletion], learnt: Collection[str], versions: Collection[int]
     ) -> tuple[list[Sample], Objective]:
-        """Return what is ready and what is replayed beside it, and the objective for it."""
+        """Return the ready and the replayed samples, and the objective for them."""
         policies = export.Policies(self.swap.host.base_digest, versions)
         samples = export.samples(rated, learnt, policies)
         objective = choose(samples) if self.train.objective == "auto" else self.train.objective
@@ -183,7 +181,7 @@ class Cycle:
         return samples, objective
 
     def _spec(self, **of_run: Any) -> JobSpec:
-        """Return the job of a run: its own fields, and those that are the same for all runs."""
+        """Return the job of a run: these fields, and those that are the same for all runs."""
         return JobSpec(
             base_model=self.swap.host.base_model,
             base_weights=str(self._base_weights.absolute()),
@@ -205,7 +203,7 @@ class Cycle:
         return None if version == BASE_VERSION else str(self.registry.get(version).path.absolute())
 
     async def run(self, plan: Plan, report: Report) -> Ended:
-        """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; nothing is live then."""
+        """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; the live version stays then."""
         job = self.job(plan.run_id)
         await asyncio.to_thread(self._write, job, plan)
         await self._run_step("train", job)
@@ -235,14 +233,14 @@ class Cycle:
                 self.swap.retire(version.number)
 
     async def _run_step(self, step: Literal["train", "evaluate"], job: JobDirectory) -> None:
-        """Run a step of the trainer; on a GPU that it shares with the engine, while that sleeps if it can."""
+        """Run a step of the trainer. If it shares a GPU with an engine that can sleep, the engine sleeps meanwhile."""
         if self.train.device == "shared":
             await while_asleep(self.swap.host, self.swap.route, partial(run_step, step, job))
         else:
             await run_step(step, job)
 
     def _obstacle(self, verdict: Verdict, plan: Plan) -> str | None:
-        """Why a candidate that was not rejected does not go live by itself."""
+        """Return why a candidate that wasn't rejected can't go live by itself; None if it can."""
         if verdict.outcome == "undecided":
             return f"{verdict.reason} It waits for `burnish adapters promote`."
         if (live := self.registry.live()) != plan.incumbent:
@@ -254,7 +252,7 @@ class Cycle:
     def _hyperparameters(
         self, objective: Objective, *, one_sided: bool, instructed: bool
     ) -> tuple[Hyperparameters, list[str]]:
-        """Return the settings of a run within what the engine takes, and in words what of them has its reason."""
+        """Return the settings of a run within the limits of the engine, and notes on what burnish chose or changed."""
         own = self.train.overrides()
         if one_sided:
             own.setdefault("kl_beta", ONE_SIDED_KL_BETA)
@@ -262,7 +260,7 @@ class Cycle:
         notes = reasons(self._size, chosen, own)
         limit = self.swap.host.limits.max_rank
         if chosen.rank > limit:
-            notes.append(f"rank {chosen.rank} lowered to {limit}, the most that the engine takes")
+            notes.append(f"rank {chosen.rank} lowered to {limit}, the limit of the engine")
             chosen = chosen.model_copy(update={"rank": limit})
         return chosen, notes
 
@@ -274,10 +272,10 @@ class Cycle:
         self._take_over(job)
 
     def _take_over(self, job: JobDirectory) -> None:
-        """Go on where a run ended that was to do just the same, e.g. when burnish was stopped."""
+        """Continue from the checkpoint of an earlier run with the same inputs."""
         for path in sorted(self.jobs.glob("run_*"), reverse=True):
             old = JobDirectory(path)
-            with suppress(JobError, OSError):  # a damaged job is nothing to go on from
+            with suppress(JobError, OSError):  # a damaged job can't be continued
                 if path != job.path and old.checkpoint.is_dir() and old.inputs() == job.inputs():
                     old.checkpoint.rename(job.checkpoint)
                     return
@@ -302,11 +300,11 @@ class Cycle:
         prompts = sampling.prompts(held_out, recent, rated)
         candidate = await self.swap.stage(version)
         await self.swap.route.wait_live(ENGINE_WAIT_S)
-        # The incumbent is asked for the facts anew, beside the candidate: what it once knew, it may have known on
-        # another engine, and two children answer at once in hardly more time than one.
-        asked = [*prompts, *sampling.fact_prompts()]
+        # The incumbent answers the facts again, because it may have answered earlier on another engine. Two children
+        # together take hardly longer than one.
+        asking = [*prompts, *sampling.fact_prompts()]
         with self.swap.route.lease() as incumbent:
-            known, rollouts = sampling.known(await sampling.sample(asked, candidate, incumbent.endpoint))
+            known, rollouts = sampling.known(await sampling.sample(asking, candidate, incumbent.endpoint))
         await asyncio.to_thread(job.write_rollouts, rollouts)
         await self._run_step("evaluate", job)
         found = evidence(job.evaluation(), rollouts, known, rated_replies(plan.rated))

@@ -1,4 +1,4 @@
-"""What the trainer measured, the engine answered and people rated, in the gate's terms. Pure."""
+"""Brings measurements, sampled replies and ratings into the terms of the gate. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from burnish.training.job import Evaluation, Rollout
 def evidence(
     evaluation: Evaluation, rollouts: Sequence[Rollout], known: Sequence[Known], rated: Sequence[RatedReply]
 ) -> Evidence:
-    """Bring what the trainer measured, what the engine answered and what was rated into the gate's terms."""
     held_out = tuple(
         HeldOutReply(
             conversation_id=score.conversation_id,
@@ -30,7 +29,7 @@ def evidence(
         policy: tuple(
             SampledReply(
                 each.prompt_id,
-                asked(each.messages),
+                last_question(each.messages),
                 each.reply,
                 each.finished,
                 related.get((each.policy, each.prompt_id)),
@@ -68,7 +67,7 @@ def _rated_reply(rated: RatedCompletion) -> RatedReply:
     completion = rated.completion
     return RatedReply(
         conversation_id=completion.conversation_id,
-        prompt=asked(completion.messages),
+        prompt=last_question(completion.messages),
         text=_text((completion.reply or {}).get("content")),
         finished=completion.ended.finish_reason != "length",
         reward=rated.reward,
@@ -76,7 +75,7 @@ def _rated_reply(rated: RatedCompletion) -> RatedReply:
     )
 
 
-def asked(messages: Sequence[dict[str, Any]]) -> str:
+def last_question(messages: Sequence[dict[str, Any]]) -> str:
     """Return the text of the last user message."""
     return _text(next((each.get("content") for each in reversed(messages) if each.get("role") == "user"), ""))
 

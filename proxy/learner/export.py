@@ -1,4 +1,4 @@
-"""From the log to a job: which ratings are ready, which are held out, how they look to the trainer. Pure."""
+"""From ratings to samples: the ready ones, those held out, those replayed. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from burnish.proxy.records import Completion, Fault, RatedCompletion
 from burnish.training.job import Objective, Sample
 from burnish.training.presets import teaches
 
-# A quarter judges, three quarters teach …
+# A quarter is held out for the gate …
 HELD_OUT_SHARE = 0.25
-# … but the gate decides nothing with fewer conversations of a class than this (gate.Limits.min_held_out),
+# … but the gate decides nothing with fewer conversations per class (gate.Limits.min_held_out),
 MIN_HELD_OUT = 3
-# and at least half of a class must be left to learn from.
+# and at least half of a class must be left for training.
 MAX_HELD_OUT_SHARE = 0.5
 
 GOOD, BAD = "good", "bad"
@@ -27,24 +27,20 @@ GOOD, BAD = "good", "bad"
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Which models' probabilities the trainer can compute. A reply of any other one is off-policy."""
+    """The models whose probabilities the trainer can compute. A reply of any other model is off-policy."""
 
     base_digest: str
-    """Of the base weights that it trains on."""
+    """Digest of the base weights of the training."""
     versions: Collection[int] = ()
-    """Adapters on them whose weights are at hand."""
+    """Versions whose weights exist."""
 
     def behind(self, completion: Completion) -> int | None:
-        """Return the version that gave an answer, 0 for the base model; None when it was some other model."""
+        """Return the version that gave an answer (0: the base model), or None for any other model."""
         version = completion.served.adapter_version
-        if (
-            completion.instructions is not None
-        ):  # answered under another prompt than the one that is learnt from
-            return None
-        if completion.served.base_digest not in (
-            None,
-            self.base_digest,
-        ):  # None: logged before that was noted
+        if completion.instructions is not None:
+            return None  # training sees another prompt
+        known = (None, self.base_digest)  # None: logged by a burnish that didn't store digests
+        if completion.served.base_digest not in known:
             return None
         return version if version == BASE_VERSION or version in self.versions else None
 
@@ -58,17 +54,17 @@ FAULTS: Mapping[Fault, str] = {
 
 
 def unusable(rated: RatedCompletion) -> str | None:
-    """Return why nothing can be learnt from an answer; None when something can."""
+    """Return why an answer can't be learnt from; None if it can."""
     return FAULTS[rated.fault] if rated.fault else None
 
 
 def left_out(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> dict[str, int]:
-    """Count what was rated, was not learnt, and cannot be, by reason."""
+    """Count the rated answers that can't be learnt from and never were, by reason."""
     return dict(Counter(why for each in rated if each.rating_id not in learnt and (why := unusable(each))))
 
 
 def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]:
-    """Return the ids of all feedback that a version and its ancestors learnt from."""
+    """Return the IDs of all feedback that a version and its ancestors learnt from."""
     learnt: set[str] = set()
     while version != BASE_VERSION and version in manifests:
         learnt |= set(manifests[version].feedback_ids)
@@ -77,14 +73,14 @@ def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]
 
 
 def ready(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> list[RatedCompletion]:
-    """Return what the next run would learn from: usable, and not learnt yet."""
+    """Return the usable ratings that weren't learnt yet."""
     return [each for each in rated if not unusable(each) and each.rating_id not in learnt]
 
 
 def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies: Policies) -> list[Sample]:
-    """Turn what is ready of all effective ratings into samples, some of them held out.
+    """Turn the ready ones of all effective ratings into samples, some of them held out.
 
-    ``learnt`` are the feedback ids that the live version has learnt; their conversations are not held out any more.
+    ``learnt``: the feedback IDs that the live version has learnt. Their conversations are no longer held out.
     """
     chosen = ready(rated, learnt)
     seen = {each.completion.conversation_id for each in rated if each.rating_id in learnt}
@@ -103,9 +99,9 @@ def replayed(
     objective: Objective,
     count: int,
 ) -> list[Sample]:
-    """Choose up to ``count`` samples to go over again: learnt before, of use to the objective, and the latest ones.
+    """Choose up to ``count`` samples to train on again: the latest learnt ones that the objective can use.
 
-    Good and bad ones take turns as long as there are both. None was ever held out: those are not learnt, but ready.
+    Good and bad ones alternate while there are both.
     """
     old = [each for each in rated if each.rating_id in learnt and not unusable(each)]
     latest = sorted(old, key=lambda each: each.completion.id, reverse=True)
@@ -118,12 +114,11 @@ def replayed(
 def hold_out(rated: Sequence[RatedCompletion], *, learnable: bool = False) -> frozenset[str]:
     """Choose conversations to hold out whole, about a quarter of those of each class.
 
-    They are taken in the order of a hash of their id, so that the same ones are chosen again next time as far as
-    the counts allow, and never so many that less than half of a class would be left to learn from. Where that leaves
-    too few of a class to judge by, none are: nothing would be gained by not learning from them.
+    The order is a hash of the ID, so the next run chooses the same ones as far as the counts allow. At least half of
+    each class is left for training. If too few of a class could be held out to judge by, none are.
 
-    ``learnable``: a preference model can be fitted, so the gate can judge new replies by it. Then a rare class, whose
-    every member is dear, is never held out by more than a quarter, and the other one is for the sake of its prompts.
+    ``learnable``: a preference model can be fitted, so the gate can judge new replies by it. Then at most a quarter of
+    each class is held out, and a class that is too rare is spared while the other one still supplies prompts.
     """
     classes: dict[str, set[str]] = {}
     for each in rated:
@@ -159,7 +154,7 @@ def _hash(conversation_id: str) -> bytes:
 
 def _sample(rated: RatedCompletion, policies: Policies, *, held_out: bool, replayed: bool = False) -> Sample:
     completion = rated.completion
-    assert completion.reply is not None  # ready() left the others out
+    assert completion.reply is not None  # unusable() says so otherwise
     return Sample(
         completion_id=completion.id,
         conversation_id=completion.conversation_id,

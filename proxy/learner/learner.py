@@ -1,7 +1,7 @@
-"""Turns ratings into live versions, for as long as burnish runs.
+"""Turns ratings into live versions while burnish runs.
 
-One task decides and runs, one run at a time. Whatever goes wrong in a run ends that run with a reason. Serving goes
-on, and the ratings stay ready for the next run.
+One task decides and carries out one run at a time. A failure ends the run with a reason. Serving goes on, and the
+ratings stay ready for the next run.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from burnish.training.job import JobDirectory
 
 logger = logging.getLogger(__name__)
 
-# How often traffic, clock and back-off are looked at; costs microseconds.
+# How often it looks at traffic, clock and back-off; a look costs microseconds.
 TICK_S = 1.0
 PAUSED = "paused"
-"""A file in the jobs' folder: no run starts by itself while it is there."""
-# After a fault of ours, so that it doesn't fill the log.
+"""No run starts by itself while this file is in the folder of jobs."""
+# After a fault of ours; a shorter pause would fill the log.
 FAULT_PAUSE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """The user wants a run."""
+    """A request of the user for a run."""
 
     one_sided: bool
     refresh: bool
     started: asyncio.Future[str]
-    """The run's id, once it is in the log; Conflict or Unavailable when there will be none."""
+    """The ID of the run once it is in the log; otherwise Conflict or Unavailable."""
 
     def settle(self, outcome: str | BurnishError) -> None:
-        """Answer the request, unless it has an answer or the caller has gone."""
+        """Answer the request, if it has no answer yet."""
         if self.started.done():
             return
         if isinstance(outcome, str):
@@ -56,7 +56,7 @@ class _Request:
 
 
 class Learner:
-    """Decides when to train, trains, judges and swaps; reports what it does and why."""
+    """Starts runs, records them, and reports its state."""
 
     def __init__(self, cycle: Cycle) -> None:
         train = cycle.train
@@ -81,7 +81,7 @@ class Learner:
         self._pause_file = cycle.jobs / PAUSED
 
     async def start(self) -> None:
-        """Repair what a crash left, then work in the background until ``stop``. Raises AdapterError."""
+        """Repair the state after a crash, then work in the background until ``stop``. Raises AdapterError."""
         try:
             await asyncio.to_thread(self._cycle.registry.recover)
             self._versions.give_up_unjudged("burnish was interrupted before the gate decided")
@@ -92,7 +92,7 @@ class Learner:
         self._task = asyncio.get_running_loop().create_task(self._work())
 
     async def stop(self) -> None:
-        """End the run under way as interrupted, and its child process."""
+        """Interrupt the current run and end its child process."""
         if self._task:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -102,12 +102,11 @@ class Learner:
             self._request.started.cancel()
 
     def wake(self) -> None:
-        """Count again: ratings have come or gone."""
+        """Count again, because ratings have changed."""
         self._counting.stale = True
         self._changed.set()
 
     def status(self) -> dict[str, Any]:
-        """Return what it does, why, and what is ready."""
         run = self._runs.active
         idle = "paused" if self._pause_file.exists() else "idle"
         return {
@@ -127,7 +126,7 @@ class Learner:
         }
 
     def shown(self, run: Run) -> dict[str, Any]:
-        """Return a run as the API shows it, with live progress and the trainer's result."""
+        """Return a run as the API shows it, with its progress and the result of the trainer."""
         job = self.job(run.id)
         try:
             result = job.result().model_dump(mode="json", exclude={"run_id"})
@@ -136,15 +135,15 @@ class Learner:
         return asdict(run) | {"progress": progress(job), "result": result}
 
     def job(self, run_id: str) -> JobDirectory:
-        """Return a run's job directory; those of old runs are gone."""
+        """Return the job directory of a run. Those of old runs were deleted."""
         return self._cycle.job(run_id)
 
     async def train_now(self, *, force_one_sided: bool = False, refresh: bool = False) -> str:
-        """Start a run whatever the counts and the clock say; return its id. Raises Conflict, Unavailable.
+        """Start a run regardless of counts and clock; return its ID. Raises Conflict, Unavailable.
 
         ``refresh``: from the base model, on all ratings.
         """
-        request, decision = await self._asked(one_sided=force_one_sided, refresh=refresh)
+        request, decision = await self._requested(one_sided=force_one_sided, refresh=refresh)
         if not decision.start:
             raise _not_started(decision)
         if self._request is None:
@@ -153,8 +152,8 @@ class Learner:
         return await asyncio.shield(self._request.started)
 
     async def dry_run(self, *, force_one_sided: bool = False, refresh: bool = False) -> dict[str, Any]:
-        """Return what ``train_now`` would do, and why or why not; changes nothing."""
-        _, decision = await self._asked(one_sided=force_one_sided, refresh=refresh)
+        """Return what ``train_now`` would do, and the reason; changes nothing."""
+        _, decision = await self._requested(one_sided=force_one_sided, refresh=refresh)
         plan = await self._cycle.plan("run_", accept_one_sided=force_one_sided, refresh=refresh)
         new = [sample for sample in plan.training if not sample.replayed]
         return {
@@ -178,16 +177,16 @@ class Learner:
     async def promote(self, number: int, reason: str, *, force: bool = False) -> None:
         """Make a version live by hand; see ``Versions.promote``."""
         await self._versions.promote(number, reason, force=force)
-        self.wake()  # what counts as learnt depends on the live version
+        self.wake()  # the live version decides which ratings count as learnt
 
     async def rollback(self, to: int | None, reason: str) -> int:
-        """Go back to the version that was live before; see ``Versions.rollback``."""
+        """Make an earlier live version live again; see ``Versions.rollback``."""
         number = await self._versions.rollback(to, reason)
         self.wake()
         return number
 
     async def pause(self, *, on: bool) -> None:
-        """Start no more runs by itself, or go on; also after a restart. A run under way goes on. Raises Unavailable."""
+        """Stop or resume starting runs by itself, also after a restart. A current run continues. Raises Unavailable."""
         try:
             await asyncio.to_thread(_set_file, self._pause_file, there=on)
         except OSError as error:
@@ -195,8 +194,8 @@ class Learner:
         self._look()
         self.wake()
 
-    async def _asked(self, *, one_sided: bool, refresh: bool) -> tuple[_Request, Decision]:
-        """Return a request of the user's, and whether it can be carried out by the latest counts."""
+    async def _requested(self, *, one_sided: bool, refresh: bool) -> tuple[_Request, Decision]:
+        """Return a request of the user, and the decision on it by the latest counts."""
         await self._count()
         request = _Request(one_sided, refresh, asyncio.get_running_loop().create_future())
         return request, decide(self._state(request), self._policy, _now())
@@ -217,7 +216,7 @@ class Learner:
                     await self._changed.wait()
 
     async def _tick(self) -> None:
-        """Start a run if it is time for one, and carry it out."""
+        """Carry out a run if one is due."""
         self._changed.clear()
         if self._counting.stale:
             await self._count()
@@ -225,7 +224,7 @@ class Learner:
             return
         request, self._request = self._request, None
         try:
-            await self._count()  # what counts as learnt may have changed without a call of wake()
+            await self._count()  # a swap may have changed what counts as learnt without a call of wake()
             decision = self._look(request)
             if decision.start:
                 await self._run(decision.reason, request)
@@ -237,7 +236,7 @@ class Learner:
                 request.settle(Unavailable("the run could not be started; see `burnish status`"))
 
     def _look(self, request: _Request | None = None) -> Decision:
-        """Decide, and remember why and since when."""
+        """Decide; store the reason and since when a run is due."""
         now = _now()
         route = self._cycle.swap.route
         if any(route.in_flight(version) for version in route.resident()):

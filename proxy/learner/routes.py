@@ -1,4 +1,4 @@
-"""The HTTP routes of training runs and of adapter versions. Handlers raise the errors of this room."""
+"""The HTTP routes of training runs and of adapter versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from burnish.adapters.threads import in_one_thread
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.feedback.answering import Action
 from burnish.proxy.json_http import json_response, page_limit, read_json, validated
-from burnish.proxy.learner.evidence import asked
+from burnish.proxy.learner.evidence import last_question
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.transfer import Format, Transfer
 from burnish.proxy.log import Log
@@ -29,7 +29,7 @@ from burnish.training.job import JobDirectory, Rollout
 MAX_BODY_BYTES = 64 * 1024
 MAX_PATH = 4096
 MAX_REASON = 1000
-"""Characters that a user may give as a reason."""
+"""Characters."""
 
 
 class _Body(BaseModel):
@@ -50,7 +50,7 @@ class PromoteRequest(_Body):
     """``POST /burnish/adapters/{n}/promote``."""
 
     force: StrictBool = False
-    """Even when the gate rejected it."""
+    """Promote it even if the gate rejected it."""
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "promoted by hand"
 
 
@@ -77,8 +77,10 @@ class ExportRequest(_Body):
 
 
 def learner_routes(learner: Learner, registry: Registry, transfer: Transfer, log: Log) -> list[Route]:
-    """Return the routes under /burnish/train, /burnish/runs and /burnish/adapters."""
+    return [*_run_routes(learner, log), *_version_routes(learner, registry), *_transfer_routes(transfer)]
 
+
+def _run_routes(learner: Learner, log: Log) -> list[Route]:
     async def train(request: Request) -> Response:
         body = validated(TrainRequest, await read_json(request, MAX_BODY_BYTES))
         if body.dry_run:
@@ -97,6 +99,16 @@ def learner_routes(learner: Learner, registry: Registry, transfer: Transfer, log
     async def run(request: Request) -> Response:
         return json_response(learner.shown(await log.run(request.path_params["id"])))
 
+    return [
+        Route("/burnish/train", train, methods=["POST"]),
+        Route("/burnish/pause", pause, methods=["POST"]),
+        Route("/burnish/resume", pause, methods=["POST"]),
+        Route("/burnish/runs", runs, methods=["GET"]),
+        Route("/burnish/runs/{id}", run, methods=["GET"]),
+    ]
+
+
+def _version_routes(learner: Learner, registry: Registry) -> list[Route]:
     async def adapters(request: Request) -> Response:
         versions = await asyncio.to_thread(registry.versions)
         listed = [_summary(version) for version in versions]
@@ -117,34 +129,34 @@ def learner_routes(learner: Learner, registry: Registry, transfer: Transfer, log
         await learner.rollback(body.to, body.reason)
         return _live(registry)
 
+    return [
+        Route("/burnish/adapters", adapters, methods=["GET"]),
+        Route("/burnish/adapters/rollback", rollback, methods=["POST"]),
+        Route("/burnish/adapters/{n:int}", adapter, methods=["GET"]),
+        Route("/burnish/adapters/{n:int}/promote", promote, methods=["POST"]),
+    ]
+
+
+def _transfer_routes(transfer: Transfer) -> list[Route]:
     async def import_(request: Request) -> Response:
         body = validated(ImportRequest, await read_json(request, MAX_BODY_BYTES))
-        version = await in_one_thread(transfer.bring_in, _absolute(body.path), body.reason)
+        version = await in_one_thread(transfer.import_adapter, _absolute(body.path), body.reason)
         return json_response(_summary(version), 201)
 
     async def export(request: Request) -> Response:
         body = validated(ExportRequest, await read_json(request, MAX_BODY_BYTES))
         target = _absolute(body.path)
-        await in_one_thread(transfer.give_out, request.path_params["n"], body.format, target)
+        await in_one_thread(transfer.export_version, request.path_params["n"], body.format, target)
         return json_response({"path": str(target), "format": body.format})
 
     return [
-        Route("/burnish/train", train, methods=["POST"]),
-        Route("/burnish/pause", pause, methods=["POST"]),
-        Route("/burnish/resume", pause, methods=["POST"]),
-        Route("/burnish/runs", runs, methods=["GET"]),
-        Route("/burnish/runs/{id}", run, methods=["GET"]),
-        Route("/burnish/adapters", adapters, methods=["GET"]),
         Route("/burnish/adapters", import_, methods=["POST"]),
-        Route("/burnish/adapters/rollback", rollback, methods=["POST"]),
-        Route("/burnish/adapters/{n:int}", adapter, methods=["GET"]),
-        Route("/burnish/adapters/{n:int}/promote", promote, methods=["POST"]),
         Route("/burnish/adapters/{n:int}/export", export, methods=["POST"]),
     ]
 
 
 def chat_actions(learner: Learner, owner: str) -> Mapping[str, Action]:
-    """Return what an owner may do from the chat, by the ``/rl`` command's name. Raises as the learner does."""
+    """Return the actions of owners in the chat, by ``/rl`` command. They raise what the learner raises."""
 
     async def train(_: str) -> str:
         return f"training has started ({await learner.train_now()}); /rl status shows how it goes"
@@ -167,7 +179,7 @@ def chat_actions(learner: Learner, owner: str) -> Mapping[str, Action]:
 
 
 def _absolute(path: str) -> Path:
-    """Demand a path that does not depend on where burnish was started. Raises Unprocessable."""
+    """Refuse a path that depends on the working directory of burnish. Raises Unprocessable."""
     found = Path(path)
     if not found.is_absolute() or "\0" in path:
         raise Unprocessable(f"path must be absolute, not {path!r}", param="path")
@@ -194,7 +206,7 @@ def _summary(version: AdapterVersion) -> dict[str, Any]:
 
 
 def _details(registry: Registry, learner: Learner, number: int) -> dict[str, Any]:
-    """Return a version with its history, the gate's verdict and what it answered; the base model has only a history."""
+    """Return a version with its history, verdict and sampled replies; the base model has only a history."""
     events = registry.events(number)
     history = [event.model_dump(mode="json") for event in events]
     if number == BASE_VERSION:
@@ -221,14 +233,18 @@ def _verdict(events: Sequence[Event]) -> dict[str, Any] | None:
 
 
 def _side_by_side(job: JobDirectory) -> list[dict[str, Any]]:
-    """Return what the version and the one before it answered to the same prompts; nothing when the job is gone."""
+    """Pair the replies of the version and of the incumbent to each prompt; nothing if the job was deleted."""
     try:
         rollouts = job.rollouts()
     except JobError:
         return []
     before = {each.prompt_id: each for each in rollouts if each.policy == "incumbent"}
     return [
-        {"prompt": asked(each.messages), "before": _answer(before[each.prompt_id]), "after": _answer(each)}
+        {
+            "prompt": last_question(each.messages),
+            "before": _answer(before[each.prompt_id]),
+            "after": _answer(each),
+        }
         for each in rollouts
         if each.policy == "candidate" and each.prompt_id in before
     ]

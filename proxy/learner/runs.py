@@ -1,4 +1,4 @@
-"""How the run under way stands, and how the last ones ended."""
+"""The state of the current run and the results of the last ones."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from burnish.proxy.records import Run
 
 logger = logging.getLogger(__name__)
 
-# Read at the start, for the back-off and for what counts as new.
+# Read at the start: back-off and new ratings depend on them.
 REMEMBERED_RUNS = 50
 CONCLUDED = frozenset({"live", "candidate", "rejected"})
-"""Runs that came to a verdict; the ratings that they saw are no longer new."""
+"""Runs with a verdict. The ratings that they saw are no longer new."""
 
 
 class Runs:
@@ -32,13 +32,13 @@ class Runs:
         self._versions = versions
         self.active: Run | None = None
         self.concluded: str | None = None
-        """The id of the last run that came to a verdict."""
+        """The ID of the last run with a verdict."""
         self.failures = 0
-        """Runs that failed in a row, up to the last one."""
+        """Failures in a row, up to the last run."""
         self.failed_at: float | None = None
 
     async def recall(self) -> None:
-        """Read the last runs, and close those that a crash left open."""
+        """Read the last runs, and end those that a crash left open."""
         runs = await self._log.runs(REMEMBERED_RUNS)
         for run in runs:
             if run.ended_at is None:
@@ -52,13 +52,12 @@ class Runs:
             self.failed_at = runs[0].ended_at or time.time()
 
     async def start(self, reason: str, ratings: int) -> Run:
-        """Store a new run and return it. Raises Unavailable; the run is active even then, until ``finish``."""
+        """Store a new run and return it. Raises Unavailable; even then the run is active until ``finish``."""
         self.active = Run(ids.run_id(), time.time(), None, "training", reason, None, ratings)
         await self._log.start_run(self.active)
         return self.active
 
     def finish(self) -> None:
-        """Have no run under way any more."""
         self.active = None
 
     async def add_note(self, note: str) -> None:
@@ -67,11 +66,9 @@ class Runs:
         await self._change(reason=f"{self._current.reason}; {note}")
 
     async def report(self, stage: Literal["evaluating", "swapping"], version: int) -> None:
-        """Store the run's next stage."""
         await self._change(status=stage, version=version)
 
     async def conclude(self, ended: Ended) -> None:
-        """Store the verdict."""
         run = self._current
         self.concluded, self.failures, self.failed_at = run.id, 0, None
         label = version_label(ended.version)
@@ -79,7 +76,7 @@ class Runs:
         await self._store(replace(run, status=ended.status, reason=ended.reason, ended_at=time.time()))
 
     async def end(self, status: Literal["failed", "interrupted"], reason: str) -> None:
-        """Store that the run came to no verdict, and reject its candidate if it made one."""
+        """End the run without a verdict, and reject its candidate if there is one."""
         run = self._current
         self.failures += 1
         self.failed_at = time.time()
@@ -91,7 +88,7 @@ class Runs:
 
     @property
     def _current(self) -> Run:
-        assert self.active is not None  # only a run that is under way changes
+        assert self.active is not None  # only the current run changes
         return self.active
 
     async def _change(self, **facts: object) -> None:

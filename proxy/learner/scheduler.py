@@ -1,4 +1,4 @@
-"""When to train: a pure decision on counts, classes, clock, load and what happened before. Does nothing itself."""
+"""Decides when to train, from counts, clock, load and earlier failures. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from datetime import datetime, time
 
 from burnish.training.presets import MIN_COMMENTS
 
-# After a failure: a minute, two, four, … A broken set-up must neither spin nor be forgotten for days.
+# After a failure: a minute, two, four, … A broken set-up must neither spin nor wait for days.
 BACK_OFF_S = 60.0
 MAX_BACK_OFF_S = 6 * 3600.0
-# The trainer gives way: it starts after so long without a request …
+# Training starts after this time without a request …
 QUIET_S = 3.0
-# … but at the latest so long after it could have, or constant traffic would starve it.
+# … but under constant traffic it waits no longer than this.
 PATIENCE_S = 600.0
 PAIRS = ("correction or preference", "corrections or preferences")
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What the user set; see ``config.TrainConfig``."""
+    """The settings of the user; see ``config.TrainConfig``."""
 
     enabled: bool = True
     min_ratings: int = 32
@@ -34,17 +34,17 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What there is to decide on. Times are seconds since the epoch."""
+    """The facts for a decision. Times are seconds since the epoch."""
 
     new: int
     """Ratings since the last run that came to a verdict."""
     good: int
-    """Ready ones (not learnt by the live version), with a reward above 0."""
+    """Ready ratings (not learnt by the live version) with a reward above 0."""
     bad: int
     comments: int = 0
-    """Ready ones with a comment on a reply that was not good."""
+    """Ready ratings with a comment on a reply that wasn't good."""
     pairs: int = 0
-    """Ready corrections and preferences; where nothing is rated good or bad, they teach by themselves."""
+    """Ready corrections and preferences. Without good and bad ratings they are enough to train on."""
     active: str | None = None
     """The run that is under way."""
     failures: int = 0
@@ -52,9 +52,9 @@ class State:
     failed_at: float | None = None
     """When the latest of them ended."""
     busy_at: float | None = None
-    """When a request was last in flight; None = never seen one."""
+    """When a request was last in flight; None = never."""
     due_since: float | None = None
-    """Since when only the traffic has been in the way."""
+    """Since when only traffic has prevented a run."""
     asked: bool = False
     """The user asked for a run now."""
     one_sided: bool = False
@@ -64,18 +64,18 @@ class State:
 
     @property
     def paired(self) -> bool:
-        """Whether there are pairs, and no ratings beside them."""
+        """There are pairs, but no good or bad ratings."""
         return bool(self.pairs) and not self.good and not self.bad
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether to start, and why (not), in words for `burnish status`."""
+    """The decision, and its reason for `burnish status`."""
 
     start: bool
     reason: str
     due: bool = False
-    """Only the traffic is in the way."""
+    """Only traffic prevents the run."""
 
 
 def decide(state: State, policy: Policy, now: datetime) -> Decision:
@@ -100,7 +100,7 @@ def decide(state: State, policy: Policy, now: datetime) -> Decision:
 
 
 def _never(state: State, policy: Policy) -> str | None:
-    """Return what prevents even a run that the user asks for."""
+    """Return why not even the user can start a run."""
     if not policy.enabled:
         return "training is switched off (--no-train, or enabled = false under [train])"
     if state.active:
@@ -121,7 +121,7 @@ def _never(state: State, policy: Policy) -> str | None:
 
 
 def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
-    """Return what prevents a run that starts by itself."""
+    """Return why a run doesn't start by itself."""
     if state.paused:
         return "training is paused: `burnish resume` goes on, `burnish train` starts one run"
     if policy.schedule == "manual":
@@ -145,7 +145,7 @@ def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
 
 
 def _missing(state: State, policy: Policy) -> str:
-    """Return which ratings are missing, "" when there are enough."""
+    """Return which ratings are missing, or ""."""
     good, bad = max(0, policy.min_good - state.good), max(0, policy.min_bad - state.bad)
     kinds = [(lack, kind) for lack, kind in ((good, "good"), (bad, "bad")) if lack]
     if policy.min_ratings - state.new > good + bad:
@@ -163,14 +163,14 @@ def _counted(count: int, one: str, many: str | None = None) -> str:
 
 
 def back_off_s(failures: int) -> float:
-    """Return the pause after so many failures in a row: it doubles, up to a bound."""
+    """Return the pause after failures in a row. It doubles up to a limit."""
     if failures < 1:
         return 0.0
     return min(BACK_OFF_S * 2.0 ** min(failures - 1, 32), MAX_BACK_OFF_S)
 
 
 def in_window(window: str, clock: time) -> bool:
-    """Whether a time of day lies in "HH:MM-HH:MM", which may pass midnight; its end is outside. Equal: all day."""
+    """``window``: "HH:MM-HH:MM", without its end. It may pass midnight; two equal times mean all day."""
     begin, end = (time.fromisoformat(part) for part in window.split("-"))
     if begin < end:
         return begin <= clock < end

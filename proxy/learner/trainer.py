@@ -1,4 +1,4 @@
-"""One step of a job in a child process, which ends when this one does."""
+"""Runs a step of a job in a child process, which ends with this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from burnish.training.errors import TrainingError
 from burnish.training.job import JobDirectory
 
 LOG = "log.txt"
-# How much of the child's output goes into a message.
+# The part of the child's output that goes into an error.
 LOG_TAIL_BYTES = 2000
 LOG_TAIL_LINES = 3
 
@@ -21,8 +21,8 @@ LOG_TAIL_LINES = 3
 async def run_step(step: Literal["train", "evaluate"], job: JobDirectory) -> None:
     """Run ``python -m burnish.training STEP DIR`` to its end; its output goes to ``log.txt`` of the job.
 
-    The child lowers its own priority, and holds our end of its stdin for a lifeline. Raises TrainingError, which says
-    why in words; OSError when it cannot be started. On an error, and when the caller is cancelled, no process is left.
+    The child lowers its own priority, and ends when its stdin closes. Raises TrainingError with the reason, OSError if
+    the child can't be started. After an error, or if the caller is cancelled, no process is left.
     """
     descriptor = os.open(job.path / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
@@ -31,7 +31,7 @@ async def run_step(step: Literal["train", "evaluate"], job: JobDirectory) -> Non
             stdin=asyncio.subprocess.PIPE,
             stdout=descriptor,
             stderr=descriptor,
-            cwd=job.path,  # nothing that lies around where burnish was started may be imported
+            cwd=job.path,  # no module in the working directory of burnish may be imported
         )
     finally:
         os.close(descriptor)
@@ -39,7 +39,7 @@ async def run_step(step: Literal["train", "evaluate"], job: JobDirectory) -> Non
         status = await process.wait()
     finally:
         if process.returncode is None:
-            process.kill()  # what it has done since its last checkpoint is done again
+            process.kill()  # the next run continues from its checkpoint
             await process.wait()
     if status:
         raise TrainingError(_reason(job, step, status))
@@ -48,7 +48,7 @@ async def run_step(step: Literal["train", "evaluate"], job: JobDirectory) -> Non
 def progress(job: JobDirectory) -> dict[str, Any] | None:
     """Return the latest line of ``metrics.jsonl``: step, steps, loss, …; None before the first."""
     try:
-        lines = job.metrics.read_bytes().split(b"\n")[:-1]  # what follows the last newline is being written
+        lines = job.metrics.read_bytes().split(b"\n")[:-1]  # the last line may be incomplete
         return dict(json.loads(lines[-1])) if lines else None
     except (OSError, ValueError, TypeError):
         return None
@@ -57,7 +57,7 @@ def progress(job: JobDirectory) -> dict[str, Any] | None:
 def _reason(job: JobDirectory, step: str, status: int) -> str:
     if status < 0:
         name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
-        hint = ", most likely for want of memory" if -status == signal.SIGKILL else ""
+        hint = ", most likely because memory ran out" if -status == signal.SIGKILL else ""
         return f"the trainer was ended by {name} during {step}{hint}; the ratings are kept for the next run"
     try:
         return str(json.loads((job.path / "error.json").read_bytes())["message"])

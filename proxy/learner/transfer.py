@@ -1,4 +1,4 @@
-"""Adapters from elsewhere become versions, and versions go elsewhere: PEFT, GGUF (llama.cpp, Ollama), MLX."""
+"""Imports adapters as versions and exports versions, as PEFT, GGUF (llama.cpp, Ollama) or MLX."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
 class Transfer:
-    """Imports and exports for one base model. Everything blocks: call it in a thread."""
+    """Imports and exports for one base model. Its methods block: call them in a thread."""
 
     def __init__(
         self, registry: Registry, base_model: str, base_digest: str, base_weights: Path, weights_cache: Path
@@ -33,11 +33,11 @@ class Transfer:
         self._weights = base_weights
         self._cache = weights_cache
 
-    def bring_in(self, path: Path, reason: str) -> AdapterVersion:
-        """Register an adapter from elsewhere as a candidate, whatever of the three formats it has.
+    def import_adapter(self, path: Path, reason: str) -> AdapterVersion:
+        """Register an adapter, in any of the three formats, as a candidate.
 
-        It is taken to be trained on this base; where the base's shapes can be read it must fit them.
-        Raises NotFound (no such path), Unprocessable (no adapter, damaged, of another base), OSError.
+        It must fit the shapes of the base model. Raises NotFound (no such path), Unprocessable (no adapter, damaged,
+        for another base), OSError.
         """
         if not path.exists():
             raise NotFound(f"there is no {path} on the machine where burnish runs", param="path")
@@ -56,17 +56,17 @@ class Transfer:
                 )
         except AdapterError as error:
             raise Unprocessable(f"{path} cannot be imported: {error}", param="path") from error
-        # A person vouches for it, no gate: it is not given up with the candidates of runs that died.
+        # A person vouches for it, not the gate, so the next start must not reject it.
         self._registry.record(version.number, "candidate", reason, awaits="promotion")
         return self._registry.get(version.number)
 
-    def give_out(self, number: int, form: Format, target: Path) -> None:
+    def export_version(self, number: int, form: Format, target: Path) -> None:
         """Write a version as a new file (gguf) or directory (peft, mlx).
 
-        Raises NotFound, Conflict (the target exists or cannot be written, or the version cannot be expressed so).
+        Raises NotFound, Conflict (the target exists or can't be written, or the format can't express the version).
         """
         if target.exists():
-            raise Conflict(f"{target} exists already; name a path that does not", code="exists", param="path")
+            raise Conflict(f"{target} exists already: name a path that doesn't", code="exists", param="path")
         if not target.parent.is_dir():
             raise NotFound(f"there is no directory {target.parent}", param="path")
         try:
@@ -90,13 +90,13 @@ class Transfer:
         else:
             read_peft(path)
             target.mkdir()
-            for name in (CONFIG, WEIGHTS):  # what else lies there (a README, a tokenizer) is no part of it
+            for name in (CONFIG, WEIGHTS):  # not a README or a tokenizer
                 shutil.copyfile(path / name, target / name)
         self._check_fitting(target)
         return target
 
     def _check_fitting(self, adapter: Path) -> None:
-        """Convert it for the base and throw that away: shapes that do not fit are found now, not by an engine."""
+        """Convert it for the base, only to find wrong shapes before an engine does."""
         with tempfile.TemporaryDirectory(prefix="burnish-import-") as folder:
             if self._weights.is_file():
                 gguf.to_gguf(adapter, gguf_layout.read_base(self._weights), Path(folder) / "adapter.gguf")
@@ -115,13 +115,13 @@ class Transfer:
         if self._weights.is_file():
             return self._weights
         raise Conflict(
-            f"a GGUF adapter needs a GGUF base, and {self._weights} is not a GGUF file: run burnish with "
-            "train.base set to one",
+            f"a GGUF adapter needs a GGUF base model, and {self._weights} is not a GGUF file: "
+            "set train.base to one",
             code="no_gguf_base",
         )
 
     def _directory(self) -> Path:
-        """The base as Hugging Face lays it out: itself, or what training made of the GGUF."""
+        """Return the base model as a Hugging Face directory: itself, or the one that training made from the GGUF."""
         if self._weights.is_dir():
             return self._weights
         named = _DIGEST.fullmatch(self._base_digest)
@@ -129,7 +129,7 @@ class Transfer:
         if dequantised.is_dir():
             return dequantised
         raise Conflict(
-            f"MLX adapters need the base as a Hugging Face directory, and {self._weights} is a GGUF file that nothing "
-            "was trained on yet; train once, or set train.base to a directory",
+            f"an MLX adapter needs the base model as a Hugging Face directory, and {self._weights} is a GGUF file: "
+            "train once (that makes the directory), or set train.base to one",
             code="no_directory_base",
         )

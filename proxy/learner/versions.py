@@ -1,4 +1,4 @@
-"""Versions in the user's hand: promote, roll back; and giving up those that no gate has seen."""
+"""Promotes and rolls back versions, and rejects those that the gate never judged."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from burnish.proxy.errors import Conflict, NotFound, Unavailable
 
 
 class Versions:
-    """What may be done with which version."""
-
     def __init__(self, registry: Registry, swap: Swap) -> None:
         self._registry = registry
         self._swap = swap
 
     async def promote(self, number: int, reason: str, *, force: bool) -> None:
-        """Make a version live (0: the base model), by force even one that the gate did not let pass.
+        """Make a version live (0: the base model); with ``force`` even one that was rejected or not judged.
 
         Raises NotFound, Conflict, Unavailable.
         """
@@ -37,7 +35,7 @@ class Versions:
         await self._go_live(version, reason)
 
     async def rollback(self, to: int | None, reason: str) -> int:
-        """Go back to a version that was live before (None: one step); return its number.
+        """Make an earlier live version live again (None: the previous one); return its number.
 
         Raises NotFound, Conflict, Unavailable.
         """
@@ -52,7 +50,7 @@ class Versions:
         return to
 
     def give_up_unjudged(self, reason: str) -> None:
-        """Reject the candidates that no gate has seen. Raises AdapterError, OSError."""
+        """Reject the candidates that the gate never judged. Raises AdapterError, OSError."""
         for version in self._registry.versions():
             if self._unjudged(version):
                 self._registry.record(version.number, "rejected", reason)

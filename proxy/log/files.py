@@ -102,10 +102,12 @@ class ReadConnection(aiosqlite.Connection):
     """A read-only connection with a thread of its own: a long read delays no other.
 
     Runs whole queries, each a function on the ``sqlite3`` connection, one at a time and in order.
-    aiosqlite's public methods cross to its thread once a statement, and the context of one completion takes dozens.
-    Its ``await connect()`` loses the connection for good when the first caller is cancelled. So this class uses
-    ``_execute``, ``_connection`` and ``_thread``; pyproject.toml pins the versions that have them.
     """
+
+    # Uses _execute, _connection and _thread, because the public methods don't suffice; pyproject.toml pins the versions
+    # that have them. execute() switches threads once a statement, and one context takes dozens; statements of another
+    # caller could come between them. ``await connect()`` loses the connection if its first caller is cancelled. close()
+    # needs an event loop, and the log may be closed without one.
 
     def __init__(self, path: Path) -> None:
         """Open the file. Raises sqlite3.Error."""

@@ -1,4 +1,4 @@
-"""The log's public face: captures go in at the cost of a queue put, everything else is a coroutine."""
+"""The public interface of the log. ``capture`` costs a queue put; everything else is a coroutine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from burnish.proxy.log import (
 from burnish.proxy.log.batch import Stored, catching_up
 from burnish.proxy.log.files import ReadConnection
 from burnish.proxy.log.migrations import migrate
-from burnish.proxy.log.queries import Said, said_by
 from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Journal, Spill
@@ -45,46 +44,46 @@ from burnish.proxy.records import (
 
 Result = TypeVar("Result")
 EQUAL: Mapping[str, float] = MappingProxyType({})
-"""Each rater counts as much as any other."""
+"""Every rater has the same weight."""
 LATEST_ID = """SELECT max(
     (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM completion)),
     (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM feedback)),
     (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM passthrough))
 )"""
-"""Less its prefix."""
+"""Without its prefix."""
 PRUNE_PAUSE_S = 0.02
-"""Between two steps, so that taking out much takes no more than a part of the writer's time."""
+"""Between two steps: deleting many rows must not take all of the writer's time."""
 CHECKPOINT_TRIES = 5
 """Each waits up to ``files.BUSY_TIMEOUT_S`` for reads to end."""
 SPILL = "-spill"
-"""Behind the name of the database: the folder of what it cannot take at the moment."""
+"""The name of the database and this suffix make the name of the folder of ``Spill``."""
 Query = Callable[[sqlite3.Connection], Result]
 
 
 class Log:
     """All completions and the feedback on them, in one SQLite file.
 
-    Coroutines run behind all earlier captures. Those that write return when the commit is on the disk, and raise
-    Unavailable when it cannot be. Reads have connections and threads of their own: finding the answer that somebody
-    rates waits neither for a listing nor for the learner.
+    Coroutines wait for all earlier captures. Those that write return when the commit is on the disk; otherwise they
+    raise Unavailable. Reads have connections and threads of their own, so the look-up of a rated answer waits
+    neither for a listing nor for the learner.
     """
 
     def __init__(self, writer: Writer, path: Path) -> None:
         """Open the connections that read. Raises sqlite3.Error."""
         self._writer = writer
         self._lookups = ReadConnection(path)
-        """One completion, one piece of feedback: somebody waits for it."""
+        """For one completion or one piece of feedback, because a person waits."""
         self._listings = ReadConnection(path)
         self._learning = ReadConnection(path)
         self._deletions = 0
-        """Grows before and after rows are deleted."""
+        """Increased before and after rows are deleted."""
         self._closed = False
 
     @classmethod
     def open(cls, path: Path, on_stored: Callable[[Stored], None] = ignore) -> Self:
         """Open the file, creating it and its folder for their owner only. Raises ConfigError.
 
-        ``on_stored`` is told of each completion that is on the disk, on the writer thread; it must not raise.
+        ``on_stored`` is called on the writer thread for each completion on the disk; it must not raise.
         """
         files.create(path)
         try:
@@ -102,7 +101,7 @@ class Log:
             raise files.unusable(path, error) from error
 
     def close(self) -> None:
-        """Store what is waiting and close the file; a second time does nothing."""
+        """Store the queue and close the file. A second call does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -111,14 +110,13 @@ class Log:
         self._writer.close()
 
     def healthy(self) -> str | None:
-        """Return None when all is well, else why not."""
         return self._writer.healthy()
 
     def backlog(self) -> Backlog:
         return self._writer.backlog()
 
     def capture(self, entry: Completion | Passthrough) -> None:
-        """Take a record; returns at once. From any thread."""
+        """Queue a record; from any thread."""
         self._writer.put(entry)
 
     # Completions
@@ -130,35 +128,35 @@ class Log:
     async def completions(
         self, limit: int = 50, before: str | None = None, conversation: str | None = None
     ) -> list[Completion]:
-        """Return completions (without contexts and parameters), latest first; ``before`` is an id to go on from."""
+        """Return completions (without contexts and parameters), latest first; ``before`` is an ID to continue from."""
         return await self._read(lambda db: queries.completions(db, limit, before, conversation))
 
     async def passthroughs(self, limit: int = 50, before: str | None = None) -> list[Passthrough]:
         """Return passthroughs, latest first; ``before`` is an ID to continue from."""
         return await self._read(partial(queries.passthroughs, limit=limit, before=before))
 
-    async def said_by(self, caller: str, after: str, limit: int) -> list[Said]:
-        """Return all that there is of a person, instructions aside, earliest first."""
-        return await self._read(partial(said_by, caller=caller, after=after, limit=limit))
+    async def personal_records(self, caller: str, after: str, limit: int) -> list[queries.PersonalRecord]:
+        """Return all records of a caller except instructions, earliest first; see ``queries.personal_records``."""
+        return await self._read(partial(queries.personal_records, caller=caller, after=after, limit=limit))
 
     async def next_turn(self, completion_id: str) -> str | None:
-        """Return what the user said right after a reply, None where the conversation did not go on from it."""
+        """Return the next message of the user after a reply; None if the conversation didn't continue from it."""
         return await self._read(partial(queries.next_turn, completion_id=completion_id), self._lookups)
 
     async def regenerations(
         self, limit: int = 50, before: str | None = None, conversation: str | None = None
     ) -> list[Regeneration]:
-        """Return what was asked for again, latest first; ``before`` is a completion's id to go on from."""
+        """Return regenerations, latest first; ``before`` is the ID of a completion to continue from."""
         return await self._read(lambda db: queries.regenerations(db, limit, before, conversation))
 
     async def recent_prompts(self, limit: int) -> list[Completion]:
-        """Return the latest distinct contexts that got a whole answer, with messages and parameters."""
+        """Return the latest distinct contexts with a complete answer, with messages and parameters."""
         return await self._read(lambda db: store.recent_prompts(db, limit), self._learning)
 
     async def counts(self) -> dict[str, int]:
-        """Return how much there is: completions, conversations, passthrough, feedback, ratings, good, bad, comments …
+        """Return counts: completions, conversations, passthrough, feedback, ratings, good, bad, comments, corrections.
 
-        Ratings are effective ones: one a completion.
+        Only effective ratings count, one per completion.
         """
         return await self._read(queries.counts)
 
@@ -171,10 +169,11 @@ class Log:
         last_of: str | None = None,
         session: str | None = None,
     ) -> Completion:
-        """Return the one completion that a target means: exactly one of the first four is given.
+        """Return the completion that a target names. Exactly one of the first four arguments must be given.
 
-        ``conversation_id`` means its latest answer, ``last_of`` a caller's (in a session, when one is given).
-        Raises NotFound; Conflict with ``candidates`` when a response id fits several.
+        ``conversation_id`` names its latest answer, ``last_of`` the latest answer to a caller,
+        in ``session`` if that is given. Raises NotFound; Conflict with ``candidates`` if several completions have the
+        response ID.
         """
         return await self._read(
             partial(
@@ -201,15 +200,15 @@ class Log:
     ) -> list[dict[str, Any]] | None:
         """Return the messages up to a response to a caller, and the response; None if the log has no such response.
 
-        ``name`` is its id, or that of an item of it. For a request that waits for it: behind no long read. Raises
-        Unavailable.
+        ``name`` is the ID of the response or of one of its items. It runs on the writer thread because a request waits,
+        and reads may take long. Raises Unavailable.
         """
         return await self._write(lambda db: attribution.messages_up_to(db, name, caller, session))
 
     # Feedback
 
     async def add_feedback(self, draft: FeedbackDraft) -> tuple[Feedback, bool]:
-        """Store feedback; False with the first record when its idempotency key was used for the same before.
+        """Store feedback. If its idempotency key was used for the same feedback before: the first record and False.
 
         Raises NotFound, Conflict (key used for other feedback), Unavailable.
         """
@@ -230,7 +229,7 @@ class Log:
         limit: int = 50,
         before: str | None = None,
     ) -> list[Feedback]:
-        """Return feedback, latest first, undone and superseded ones too; ``before`` is an id to go on from."""
+        """Return feedback, latest first, also undone and superseded pieces; ``before`` is an ID to continue from."""
         return await self._read(lambda db: feedback.latest(db, completion_id, conversation_id, limit, before))
 
     async def rated(
@@ -238,8 +237,8 @@ class Log:
     ) -> list[RatedCompletion]:
         """Return all completions with an effective rating, earliest first, with context, parameters and reply.
 
-        Rated as training uses it, raters counted by their weights (``ratings.for_training``). ``next_turns``: what
-        the user said next is the comment on a bad answer that has none. Reads every rated conversation.
+        Ratings are as training uses them, with the weights of their raters (``ratings.for_training``). ``next_turns``:
+        the next message of the user is the comment on a bad answer without one. Reads every rated conversation.
         """
         query = partial(queries.rated, rater_weights=rater_weights, next_turns=next_turns)
         return await self._read(query, self._learning)
@@ -247,22 +246,22 @@ class Log:
     async def rating_counts(self, tally: RatingTally, learnt: Collection[str], since: str) -> RatingCounts:
         """Bring a tally up to date and return its counts; see ``RatingTally.counts``.
 
-        Not behind captures: a rating is stored after the answer that it rates.
+        It doesn't wait for captures, because a rating is stored after the answer that it rates.
         """
         return await self._query(lambda db: tally.counts(db, self._deletions, learnt, since), self._learning)
 
     async def raters(self) -> list[Rater]:
-        """Return all who rated, the busiest first, and how far they agree."""
+        """Return all raters, those with most ratings first, and how far they agree."""
         return await self._read(feedback.raters)
 
     # Instructions
 
     async def instructions(self, caller: str) -> list[Instruction]:
-        """Return what a caller instructions, what was last said first."""
+        """Return the instructions of a caller, latest first."""
         return await self._read(partial(instructions.of, caller=caller))
 
     async def instructions_at_once(self, caller: str) -> list[Instruction]:
-        """Return the same for a request that waits for it: behind no long read. Raises Unavailable."""
+        """Return the same on the writer thread, because a request waits and reads may take long. Raises Unavailable."""
         return await self._write(partial(instructions.of, caller=caller))
 
     async def add_instruction(self, caller: str, text: str) -> Instruction:
@@ -270,11 +269,11 @@ class Log:
         return await self._write(partial(instructions.add, caller=caller, text=text))
 
     async def edit_instruction(self, caller: str, instruction_id: str, text: str) -> Instruction:
-        """Change what an instruction says. Raises NotFound, Unprocessable, Unavailable."""
+        """Change the text of an instruction. Raises NotFound, Unprocessable, Unavailable."""
         return await self._write(partial(instructions.edit, caller=caller, name=instruction_id, text=text))
 
     async def remove_instruction(self, caller: str, instruction_id: str) -> Instruction:
-        """Remove an instruction, so that no comment brings it back. Raises NotFound, Unavailable."""
+        """Remove an instruction for good: no comment brings it back. Raises NotFound, Unavailable."""
         return await self._write(partial(instructions.remove, caller=caller, name=instruction_id))
 
     # Training runs
@@ -283,7 +282,7 @@ class Log:
         await self._write(partial(runs.start, run=run))
 
     async def update_run(self, run: Run) -> None:
-        """Replace what is known of a run. Raises NotFound."""
+        """Replace the record of a run. Raises NotFound."""
         await self._write(partial(runs.update, run=run))
 
     async def runs(self, limit: int = 50) -> list[Run]:
@@ -295,15 +294,15 @@ class Log:
         return await self._read(partial(runs.one, run_id=run_id))
 
     async def run_totals(self) -> list[RunTotal]:
-        """Return how the runs that are over ended, also while nothing can be written. Raises Unavailable."""
+        """Count ended runs by their result, also while nothing can be written. Raises Unavailable."""
         return await self._query(runs.totals)
 
-    # Taking out
+    # Deleting
 
     async def prune(self, keep: retention.Keep) -> int:
-        """Take out the completions that are not kept, and return how many; a little at a time. Raises Unavailable.
+        """Delete, a few at a time, the completions that aren't kept; return how many. Raises Unavailable.
 
-        Passthroughs of the same age go, too.
+        Passthroughs of the same age are deleted, too.
         """
         upto = await self._read(lambda db: retention.boundary(db, keep, time.time(), "completion"))
         gone, looked_at = 0, 0
@@ -320,7 +319,7 @@ class Log:
         return gone
 
     async def forget(self, caller: str) -> int:
-        """Erase what a caller asked, was answered and said of answers; returns how many rows. Raises Unavailable."""
+        """Erase all requests, answers and feedback of a caller; return the number of rows. Raises Unavailable."""
         await self._write(lambda _: None)
         if self._writer.behind:
             raise catching_up()
@@ -329,7 +328,7 @@ class Log:
             gone += count
             await asyncio.sleep(PRUNE_PAUSE_S)
         for _ in range(CHECKPOINT_TRIES):
-            # The write-ahead log holds pages as they were. It cannot be emptied while somebody reads.
+            # The write-ahead log holds old pages. It can't be emptied during a read.
             ((busy, *_figures),) = await self._read(
                 lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             )
@@ -348,7 +347,7 @@ class Log:
         return await asyncio.wrap_future(self._writer.submit(call))
 
     async def _read(self, query: Query[Result], connection: ReadConnection | None = None) -> Result:
-        """Read behind all earlier captures. While they cannot be stored, "not found" may be wrong: Unavailable."""
+        """Read after all earlier captures. While they can't be stored, Unavailable replaces NotFound."""
         unstored = None
         try:
             await self._write(lambda _: None)

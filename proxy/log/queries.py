@@ -24,10 +24,10 @@ from burnish.proxy.records import (
 )
 
 MAX_SIDE_REQUESTS = 500
-"""Sub-agents may make so many requests before the person gets an answer."""
+"""Side requests that are skipped to find the latest answer to the person."""
 TEXT_SURFACES = ("completions", "ollama_generate")
 OWN_PROMPT = ("raw", "template", "suffix", "context")
-"""Parameters of a text prompt with which the model sees another text than the logged messages."""
+"""With these parameters of a text prompt the model sees another text than the logged messages."""
 
 
 def completion(connection: sqlite3.Connection, completion_id: str) -> Completion:
@@ -59,11 +59,15 @@ def completions(
 
 
 def passthroughs(connection: sqlite3.Connection, limit: int, before: str | None) -> list[Passthrough]:
+    clauses = "WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?"
+    return _passthroughs(connection, clauses, (before, before, limit))
+
+
+def _passthroughs(
+    connection: sqlite3.Connection, clauses: str, values: Sequence[object]
+) -> list[Passthrough]:
     columns = ", ".join(Passthrough._fields)
-    rows = connection.execute(
-        f"SELECT {columns} FROM passthrough WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?",  # noqa: S608
-        (before, before, limit),
-    )
+    rows = connection.execute(f"SELECT {columns} FROM passthrough {clauses}", values)  # noqa: S608
     return [Passthrough(*row) for row in rows]
 
 
@@ -98,11 +102,12 @@ def resolve(
 def resolve_history(
     connection: sqlite3.Connection, messages: Sequence[dict[str, Any]], caller: str, session: str | None
 ) -> Completion:
-    said = with_answers(connection, messages, caller)
-    found = completion(connection, answer_before(connection, said, caller, session))
+    history = with_answers(connection, messages, caller)
+    found = completion(connection, answer_before(connection, history, caller, session))
     if is_side_request(found):
         raise NotFound(
-            "the last one here the agent asked for itself, such as a summary: rate it by its completion_id"
+            "the last answer here belongs to a request of the agent itself, such as a summary: "
+            "rate it by its completion_id"
         )
     return found
 
@@ -212,7 +217,7 @@ def _of_response(connection: sqlite3.Connection, response_id: str) -> Completion
 
 
 def _latest_turn(connection: sqlite3.Connection, where: str, *values: object) -> str | None:
-    """Return the latest answer that was said to the person, not to the agent itself."""
+    """Return the ID of the latest answer that isn't one to a side request."""
     reader = Reader(connection)
     latest = f"SELECT {COLUMNS} FROM completion WHERE {where} AND reply IS NOT NULL ORDER BY id DESC LIMIT ?"  # noqa: S608
     for row in connection.execute(latest, (*values, MAX_SIDE_REQUESTS)):
@@ -222,20 +227,22 @@ def _latest_turn(connection: sqlite3.Connection, where: str, *values: object) ->
     return None
 
 
-Said = Completion | Feedback | Passthrough
+PersonalRecord = Completion | Feedback | Passthrough
 
 
-def said_by(connection: sqlite3.Connection, caller: str, after: str, limit: int) -> list[Said]:
-    """Return what a caller asked and was answered, what they said of answers, and what was passed through for them.
+def personal_records(
+    connection: sqlite3.Connection, caller: str, after: str, limit: int
+) -> list[PersonalRecord]:
+    """Return the completions, feedback and passthroughs of a caller, earliest first.
 
-    Earliest first, with contexts; undone and superseded feedback too. ``after``: the id to go on from, "" for none.
+    Completions have their contexts. Undone and superseded feedback is included. ``after``: the ID to continue from, or
+    "".
     """
     moment = after[-LENGTH:]
-    rows = select(
-        connection, "WHERE caller = ? AND id > ? ORDER BY id LIMIT ?", (caller, f"cmpl_{moment}", limit)
-    )
+    clauses = "WHERE caller = ? AND id > ? ORDER BY id LIMIT ?"
+    rows = select(connection, clauses, (caller, f"cmpl_{moment}", limit))
     reader = Reader(connection)
-    found: list[Said] = [reader.completion(row, None, full=True) for row in rows]
+    found: list[PersonalRecord] = [reader.completion(row, None, full=True) for row in rows]
     found += feedback.select(
         connection,
         "id IN (SELECT id FROM feedback WHERE rater = ? AND id > ? ORDER BY id LIMIT ?)",
@@ -243,20 +250,15 @@ def said_by(connection: sqlite3.Connection, caller: str, after: str, limit: int)
         f"fb_{moment}",
         limit,
     )
-    columns = ", ".join(Passthrough._fields)
-    passthroughs = connection.execute(
-        f"SELECT {columns} FROM passthrough WHERE caller = ? AND id > ? ORDER BY id LIMIT ?",  # noqa: S608
-        (caller, f"pass_{moment}", limit),
-    )
-    found += [Passthrough(*row) for row in passthroughs]
+    found += _passthroughs(connection, clauses, (caller, f"pass_{moment}", limit))
     return sorted(found, key=lambda each: each.id[-LENGTH:])[:limit]
 
 
 LEAST_READING_S = 1.0
 MOST_READING_S = 3600.0
-"""After an hour it is a new attempt rather than a second opinion."""
+"""After an hour it is a new attempt."""
 MOST_ANSWERS = 10
-"""To one context."""
+"""Per context."""
 
 # The + keeps SQLite from walking through all answers of a caller.
 AGAIN = """WITH answer AS NOT MATERIALIZED (

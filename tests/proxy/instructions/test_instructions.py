@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -15,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.instructions.instructions import HEAD, Learnt, addition, states
+from burnish.proxy.instructions.instructions import HEAD, PAUSE_S, Learnt, addition, states
 from burnish.proxy.log.instructions import MAX_INSTRUCTIONS
 from burnish.proxy.records import Instruction
 from tests.support.inprocess import serving
@@ -104,55 +106,62 @@ async def test_what_was_said_is_in_the_next_request_its_header_and_the_log(tmp_p
         assert (await here.asked())[0] == system("too long", "no lists")
 
 
+BODY = b' {"messages" : [{"role":"user","content":"h\\u00e4?"}],\n "model":"mock" } '
+
+
 async def test_off_is_off_to_the_byte(tmp_path: Path) -> None:
-    body = b' {"messages" : [{"role":"user","content":"h\\u00e4?"}],\n "model":"mock" } '
     async with world(tmp_path, instructions=False) as here:
         await here.say("too long")
         await here.http.post("/burnish/instructions", json={"text": "in German"})
-        answer = await here.http.post(PATH, content=body, headers={"content-type": "application/json"})
-        assert here.engine.requests[-1].body == body
+        answer = await here.http.post(PATH, content=BODY, headers={"content-type": "application/json"})
+        assert here.engine.requests[-1].body == BODY
         assert "x-burnish-instructions" not in answer.headers
         assert (await here.logged(answer))["instructions"] is None
         listed = await here.listed()
         assert (listed["instructions"], listed["text"]) == (False, text("too long", "in German"))
-
-
-async def test_on_without_instructions_changes_no_byte_either(tmp_path: Path) -> None:
-    body = b' {"messages" : [{"role":"user","content":"h\\u00e4?"}],\n "model":"mock" } '
+        status = (await here.http.get("/burnish/status")).json()
+        assert status["instructions"] == {"on": False, "count": 2}
+        typed = await here.ask([{"role": "user", "content": "/rl status"}])
+        assert "instructions" not in typed.json()["choices"][0]["message"]["content"]
     async with world(tmp_path) as here:
-        await here.http.post(PATH, content=body, headers={"content-type": "application/json"})
-        assert here.engine.requests[-1].body == body
+        assert (await here.asked())[0] == system("too long", "in German"), "comments from before count"
+        status = (await here.http.get("/burnish/status")).json()
+        assert status["instructions"] == {"on": True, "count": 2}
+        typed = await here.ask([{"role": "user", "content": "/rl status"}])
+        assert "2 of your instructions" in typed.json()["choices"][0]["message"]["content"]
+        await here.http.post(
+            PATH, content=BODY, headers={"x-burnish-user": "ann", "content-type": "application/json"}
+        )
+        assert here.engine.requests[-1].body == BODY, "without instructions no byte changes either"
 
 
 PARTS = [{"type": "text", "text": "Be kind.", "cache_control": {"type": "ephemeral"}}]
 
 
-@pytest.mark.parametrize(
-    ("sent", "got"),
-    [
-        ([{"role": "system", "content": "Be kind."}], [f"Be kind.\n\n{text('too long')}"]),
-        ([{"role": "developer", "content": "Be kind."}], [f"Be kind.\n\n{text('too long')}"]),
-        ([{"role": "system", "content": ""}], [text("too long")]),
-        ([{"role": "system", "content": PARTS}], [[*PARTS, {"type": "text", "text": text("too long")}]]),
-        (
-            [{"role": "system", "content": "One."}, {"role": "system", "content": "Two.", "name": "x"}],
-            ["One.", f"Two.\n\n{text('too long')}"],
-        ),
-    ],
-)
-async def test_the_clients_own_system_prompt_is_extended(
-    tmp_path: Path, sent: list[dict[str, Any]], got: list[Any]
-) -> None:
+EXTENDED: list[tuple[list[dict[str, Any]], list[Any]]] = [
+    ([{"role": "system", "content": "Be kind."}], [f"Be kind.\n\n{text('too long')}"]),
+    ([{"role": "developer", "content": "Be kind."}], [f"Be kind.\n\n{text('too long')}"]),
+    ([{"role": "system", "content": ""}], [text("too long")]),
+    ([{"role": "system", "content": PARTS}], [[*PARTS, {"type": "text", "text": text("too long")}]]),
+    (
+        [{"role": "system", "content": "One."}, {"role": "system", "content": "Two.", "name": "x"}],
+        ["One.", f"Two.\n\n{text('too long')}"],
+    ),
+]
+
+
+async def test_the_system_prompt_of_the_client_is_extended(tmp_path: Path) -> None:
+    later = [
+        *QUESTION,
+        {"role": "assistant", "content": "A leaf."},
+        {"role": "system", "content": "Late."},
+        {"role": "user", "content": "And?"},
+    ]
     async with world(tmp_path) as here:
         await here.say("too long")
-        later = [
-            *QUESTION,
-            {"role": "assistant", "content": "A leaf."},
-            {"role": "system", "content": "Late."},
-            {"role": "user", "content": "And?"},
-        ]
-        wanted = [{**message, "content": content} for message, content in zip(sent, got, strict=True)]
-        assert await here.asked([*sent, *later]) == [*wanted, *later]
+        for sent, got in EXTENDED:
+            wanted = [{**message, "content": content} for message, content in zip(sent, got, strict=True)]
+            assert await here.asked([*sent, *later]) == [*wanted, *later]
 
 
 async def test_everything_else_of_a_request_stays(tmp_path: Path) -> None:
@@ -166,25 +175,19 @@ async def test_everything_else_of_a_request_stays(tmp_path: Path) -> None:
         assert got == body | {"messages": [system("too long"), *QUESTION]}
 
 
-@pytest.mark.parametrize(
-    "messages",
-    [
-        [],
-        [{"role": "system", "content": "Nobody asks."}],
-        [{"role": "system", "content": None}, *QUESTION],
-        [{"role": "system", "content": 7}, *QUESTION],
-    ],
-)
-async def test_what_has_no_place_for_it_goes_untouched_and_says_so(
-    tmp_path: Path, messages: list[dict[str, Any]]
-) -> None:
+async def test_requests_without_a_place_for_it_go_untouched_with_a_header(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await here.say("too long")
-        body = httpx.Request("POST", here.engine.url, json={"model": "mock", "messages": messages}).content
-        answer = await here.http.post(PATH, content=body, headers={"content-type": "application/json"})
-        assert here.engine.requests[-1].body == body
-        assert answer.headers["x-burnish-instructions"] == "0"
-        assert (await here.logged(answer))["instructions"] is None
+        for messages in (
+            [],
+            [{"role": "system", "content": "No question."}],
+            [{"role": "system", "content": None}, *QUESTION],
+            [{"role": "system", "content": 7}, *QUESTION],
+        ):
+            answer = await here.ask(messages)
+            assert here.engine.requests[-1].json() == {"model": "mock", "messages": messages}
+            assert answer.headers["x-burnish-instructions"] == "0"
+            assert (await here.logged(answer))["instructions"] is None
 
 
 async def test_an_engine_that_refuses_it_gets_the_request_as_it_was_sent(tmp_path: Path) -> None:
@@ -278,27 +281,25 @@ async def test_the_list_is_edited_over_http_and_the_next_request_follows(tmp_pat
         assert (await here.http.delete(path)).status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("request_line", "body", "status", "param"),
-    [
-        ("POST /burnish/instructions", {"text": ""}, 422, "text"),
-        ("POST /burnish/instructions", {"text": "…"}, 422, "text"),
-        ("POST /burnish/instructions", {"text": "x" * 201}, 422, "text"),
-        ("POST /burnish/instructions", {"text": 7}, 422, "text"),
-        ("POST /burnish/instructions", {}, 422, "text"),
-        ("POST /burnish/instructions", {"text": "a", "caller": "b"}, 422, "caller"),
-        ("POST /burnish/instructions", [], 422, None),
-        ("PATCH /burnish/instructions/inst_0", {"text": "a"}, 404, "id"),
-        ("DELETE /burnish/instructions/inst_0", None, 404, "id"),
-    ],
-)
-async def test_wrong_requests_are_told_what_is_wrong(
-    tmp_path: Path, request_line: str, body: Any, status: int, param: str | None
-) -> None:
-    method, path = request_line.split()
+BAD_REQUESTS: list[tuple[str, Any, int, str | None]] = [
+    ("POST /burnish/instructions", {"text": ""}, 422, "text"),
+    ("POST /burnish/instructions", {"text": "…"}, 422, "text"),
+    ("POST /burnish/instructions", {"text": "x" * 201}, 422, "text"),
+    ("POST /burnish/instructions", {"text": 7}, 422, "text"),
+    ("POST /burnish/instructions", {}, 422, "text"),
+    ("POST /burnish/instructions", {"text": "a", "caller": "b"}, 422, "caller"),
+    ("POST /burnish/instructions", [], 422, None),
+    ("PATCH /burnish/instructions/inst_0", {"text": "a"}, 404, "id"),
+    ("DELETE /burnish/instructions/inst_0", None, 404, "id"),
+]
+
+
+async def test_malformed_requests_get_the_status_and_the_field(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
-        answer = await here.http.request(method, path, json=body)
-        assert (answer.status_code, answer.json()["error"]["param"]) == (status, param)
+        for request_line, body, status, param in BAD_REQUESTS:
+            method, path = request_line.split()
+            answer = await here.http.request(method, path, json=body)
+            assert (answer.status_code, answer.json()["error"]["param"]) == (status, param), (path, body)
         assert (await here.listed())["data"] == []
 
 
@@ -314,7 +315,7 @@ async def test_a_page_of_another_site_and_a_caller_without_the_key_see_nothing(t
         assert answer.status_code == 415
 
 
-async def test_a_instruction_is_its_callers_own(tmp_path: Path) -> None:
+async def test_an_instruction_is_its_callers_own(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         await here.say("too long", caller="ann")
         await here.say("too short", caller="ben")
@@ -357,36 +358,9 @@ async def test_no_more_than_eight_are_added_and_those_by_hand_stay(tmp_path: Pat
         ]
 
 
-async def test_a_restart_keeps_the_list(tmp_path: Path) -> None:
-    async with world(tmp_path) as here:
-        await here.say("too long")
-        await here.http.post("/burnish/instructions", json={"text": "in German"})
-    async with world(tmp_path) as here:
-        assert (await here.asked())[0] == system("too long", "in German")
-
-
-async def test_comments_from_before_it_was_switched_on_count(tmp_path: Path) -> None:
-    async with world(tmp_path, instructions=False) as here:
-        await here.say("too long")
-    async with world(tmp_path) as here:
-        assert (await here.asked())[0] == system("too long")
-
-
-async def test_status_and_what_is_typed_say_that_it_is_on(tmp_path: Path) -> None:
-    async with world(tmp_path) as here:
-        await here.say("too long")
-        status = (await here.http.get("/burnish/status")).json()
-        assert status["instructions"] == {"on": True, "count": 1}
-        typed = await here.ask([{"role": "user", "content": "/rl status"}])
-        assert "1 of your instructions" in typed.json()["choices"][0]["message"]["content"]
-    async with world(tmp_path, instructions=False) as here:
-        status = (await here.http.get("/burnish/status")).json()
-        assert status["instructions"] == {"on": False, "count": 1}
-        typed = await here.ask([{"role": "user", "content": "/rl status"}])
-        assert "instructions" not in typed.json()["choices"][0]["message"]["content"]
-
-
-async def test_while_the_log_is_locked_requests_go_on_with_the_list_as_it_was(tmp_path: Path) -> None:
+async def test_while_the_log_is_locked_requests_go_on_with_the_list_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with world(tmp_path) as here:
         await here.say("too long")
         assert len(await here.asked()) == 2
@@ -398,9 +372,9 @@ async def test_while_the_log_is_locked_requests_go_on_with_the_list_as_it_was(tm
                 assert (await here.asked())[0] == system("too long")
         finally:
             locking.close()
-        async with asyncio.timeout(30):
-            while (await here.asked())[0] != system("too long", "in German"):
-                await asyncio.sleep(0.1)
+        clock = SimpleNamespace(monotonic=lambda: time.monotonic() + PAUSE_S)
+        monkeypatch.setattr("burnish.proxy.instructions.instructions.time", clock)
+        assert (await here.asked())[0] == system("too long", "in German")
 
 
 # What is active, by the version that answers
@@ -426,7 +400,7 @@ LEARNT = Learnt(frozenset({"fb_02", "fb_04"}), "run_05")
         (instruction("by hand, and learnt", "fb_02", by_hand=True), "active"),
     ],
 )
-def test_a_instruction_that_was_learnt_is_not_added(asked: Instruction, state: str) -> None:
+def test_an_instruction_that_was_learnt_is_not_added(asked: Instruction, state: str) -> None:
     assert states([asked], LEARNT) == [(asked, state)]
     assert states([asked], Learnt()) == [(asked, "active")]
 

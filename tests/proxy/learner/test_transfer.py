@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
 import numpy as np
+import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.adapters import tensors
 from tests.support.inprocess import listening, serving
 from tests.support.lora import write_peft
+from tests.support.program import call
 from tests.support.tiny_gguf import Shape, blank, tiny_lora
 
 LLAMA = Shape("llama")
@@ -116,18 +116,20 @@ async def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
         assert (await export(http, 1, tmp_path / "out", "zip")).status_code == 422
 
 
-async def test_the_commands(tmp_path: Path) -> None:
+async def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trained = write_peft(tmp_path / "trained", tiny_lora(LLAMA, 1))
+    monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "burnish", "adapters", *arguments, "--url", str(http.base_url)]
-        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    async def run(*arguments: str) -> str:
+        done = await asyncio.to_thread(call, "adapters", *arguments, url=str(http.base_url))
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     async with burnish(tmp_path, blank(tmp_path / "base.gguf", LLAMA)) as http:
-        assert "imported as v1" in await asyncio.to_thread(run, "import", "trained", "--reason", "a gift")
+        assert "imported as v1" in await run("import", "trained", "--reason", "a gift")
         for form in ("gguf", "peft"):
-            assert "written" in await asyncio.to_thread(run, "export", "v1", f"as-{form}", "--as", form)
+            assert "written" in await run("export", "v1", f"as-{form}", "--as", form)
             assert (tmp_path / f"as-{form}").exists()
-        shown = json.loads(await asyncio.to_thread(run, "show", "1", "--json"))
+        shown = json.loads(await run("show", "1", "--json"))
         assert shown["reason"] == "a gift"
     assert same(trained, tmp_path / "as-peft")
