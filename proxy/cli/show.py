@@ -92,7 +92,7 @@ def _live(live: dict[str, Any], replicas: int) -> str:
 
 def history(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
-    before: Annotated[str | None, typer.Option(help="Show only what is older than this ID.")] = None,
+    before: Annotated[str | None, typer.Option(help="Show only records older than this ID.")] = None,
     conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
     passthrough: Annotated[
         bool,
@@ -138,7 +138,7 @@ def _show_passthroughs(passthrough: dict[str, Any]) -> None:
 
 def regenerations(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
-    before: Annotated[str | None, typer.Option(help="Show only what is older than this ID.")] = None,
+    before: Annotated[str | None, typer.Option(help="Show only records older than this ID.")] = None,
     conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
     url: Url = None,
     as_json: Json = False,
