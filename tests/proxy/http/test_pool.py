@@ -257,22 +257,7 @@ async def test_without_reuse_each_request_has_its_own_connection() -> None:
         assert b"connection: close\r\n" in upstream.requests[0]
 
 
-# -- time, size, and going away ----------------------------------------------------------------------------------------
-
-
-async def test_nobody_listens() -> None:
-    async with pool() as opened:
-        with pytest.raises(UpstreamUnreachable, match="Is it running"):
-            await get(opened, "http://127.0.0.1:9")
-
-
-async def test_an_upstream_that_never_answers_and_one_that_falls_silent() -> None:
-    async with server(says([OK[:-2], b""])) as upstream, pool(idle_timeout_s=0.1) as opened:
-        with pytest.raises(UpstreamCut, match="fell silent"):
-            await get(opened, upstream.url)
-    async with server(says(b"")) as upstream, pool(first_byte_timeout_s=0.1) as opened:
-        with pytest.raises(UpstreamTimeout, match="did not begin"):
-            await get(opened, upstream.url)
+# -- parts that go into a sink -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("takes", [0, 1, 3, 100])
@@ -321,17 +306,6 @@ async def test_a_response_that_nobody_reads_on_closes_its_connection() -> None:
         assert upstream.connections == 2
 
 
-async def test_a_request_that_is_cancelled_closes_its_connection() -> None:
-    async with server(says(b"")) as upstream, pool() as opened:
-        asking = asyncio.ensure_future(get(opened, upstream.url, "POST", b"slow"))
-        await upstream.asked.wait()
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        async with asyncio.timeout(5):
-            await upstream.closed.get()
-
-
 # -- bodies that are streamed ------------------------------------------------------------------------------------------
 
 
@@ -363,21 +337,6 @@ async def test_a_streamed_body(announced: bool) -> None:
     listening.close()
     sent = received[0].partition(b"\r\n\r\n")[2]
     assert sent == (b"abcde" if announced else b"2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n")
-
-
-async def test_an_answer_before_the_request_is_through_arrives_and_ends_the_connection() -> None:
-    asked_on = asyncio.Event()
-
-    async def endless() -> AsyncIterator[bytes]:
-        yield b"a"
-        await asked_on.wait()
-        yield b"b"
-
-    async with server(says(OK)) as upstream, pool() as opened:
-        with await opened.send("POST", upstream.url, [], endless()) as response:
-            assert await response.whole() == b"right"
-        assert await get(opened, upstream.url) == (200, b"right")
-        assert upstream.connections == 2
 
 
 async def test_a_body_that_fails_fails_the_request() -> None:

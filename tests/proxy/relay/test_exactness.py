@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import httpx
 import pytest
@@ -13,14 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.chance import Chance
 from tests.support.exchanging import (
-    Asked,
     Exchange,
-    Got,
-    Planned,
     Stage,
-    read_chunk,
-    read_head,
-    request_bytes,
     stage,
 )
 from tests.support.formats import FORMATS
@@ -75,38 +67,3 @@ def test_every_byte_arrives_also_where_nobody_knows_what_it_means(running: Stage
     before = logged(running)
     assert exchanges(running, elsewhere) >= BATCHES * BATCH
     assert logged(running) == before
-
-
-# Connections
-
-
-async def ask(running: Stage, *asked: Asked) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Send requests one directly after the other."""
-    reader, writer = await running.connect()
-    writer.write(b"".join(request_bytes(each, running.url) for each in asked))
-    return reader, writer
-
-
-async def whole(running: Stage, reader: asyncio.StreamReader) -> Got:
-    """Read an answer that comes in chunks."""
-    got = await read_head(reader)
-    while chunk := await read_chunk(reader):
-        got.chunks.append(chunk)
-        running.go_on()
-    return got
-
-
-@pytest.mark.parametrize("target", [CHAT, "/other"])
-def test_requests_sent_ahead_are_answered_in_their_order(running: Stage, target: str) -> None:
-    async def talk() -> list[Any]:
-        asked = [Asked("POST", target, [(b"X-Turn", b"%d" % n)], b'{"messages":[]}') for n in range(4)]
-        reader, writer = await ask(running, *asked)
-        answers = [await whole(running, reader) for _ in asked]
-        writer.close()
-        return answers
-
-    running.plan(Planned(200, [(b"X-Answer", b"yes")], [b"one", b"two"]))
-    before = len(running.upstream.requests)
-    answers = running.run(talk())
-    assert [request.header("x-turn") for request in running.upstream.requests[before:]] == list("0123")
-    assert [each.chunks for each in answers] == [[b"one", b"two"]] * 4
