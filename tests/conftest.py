@@ -17,7 +17,6 @@ settings.load_profile("busy")
 LONGEST_FIRST = (
     "tests/test_kill.py",
     "tests/training/test_gguf_config.py",
-    "tests/training/test_weights_architectures.py",
     "tests/training/test_loop.py",
     "tests/proxy/cli/test_train.py",
     "tests/proxy/learner/test_cycle.py",

@@ -25,7 +25,7 @@ from burnish.proxy.records import Fault, Feedback
 
 
 class ReadyCounts(NamedTuple):
-    """What a run could learn from. A rating of several answers is one."""
+    """Ratings that a run could learn from. A rating of several answers is one."""
 
     new: int = 0
     """Ratings since the last run that came to a verdict."""
@@ -71,7 +71,7 @@ class _Position(NamedTuple):
 
 
 class _Conversation(NamedTuple):
-    """What a conversation adds to the counts."""
+    """A conversation's share of the counts."""
 
     summaries: tuple[RatingSummary, ...]
     grades: Mapping[str, Counter[float]]
@@ -304,7 +304,7 @@ def _position(connection: sqlite3.Connection, deletions: int) -> _Position:
 
 
 def _preferred(connection: sqlite3.Connection, reader: Reader, node: int | None, other: str | None) -> bool:
-    """Whether this answer was preferred over another one to the same context."""
+    """Return whether this answer was preferred over another one to the same context."""
     rows = connection.execute("SELECT node FROM completion WHERE id = ? AND reply IS NOT NULL", (other,))
     # The same messages may have been logged with their members in another order.
     return any(found == node or reader.path(found) == reader.path(node) for (found,) in rows)
