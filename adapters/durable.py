@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +26,19 @@ def create(path: Path, content: bytes) -> None:
     """Write a new file for its owner only. Raises OSError, FileExistsError."""
     with created(path) as file:
         file.write(content)
+
+
+def create_directory(path: Path, files: Mapping[str, bytes]) -> None:
+    """Write a new directory of files, all of them or nothing, for its owner only. Raises OSError."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=0o700)
+    try:
+        for name, content in files.items():
+            create(partial / name, content)
+        partial.rename(path)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextmanager

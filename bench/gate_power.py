@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from burnish.adapters.facts import FACTS
 from burnish.adapters.gate import Limits, allowance, forgetting_by_chance
+from burnish.adapters.questions import FACTS
 from burnish.proxy.learner.sampling import MAX_PROMPTS, MAX_WITH_TOOLS
 
 DRAWS = 20_000

@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from burnish.adapters import durable
-from burnish.adapters.tool_calls import left_in_text
+from burnish.adapters.replies import left_in_text
 from burnish.training.errors import JobError
 
 _Model = TypeVar("_Model", bound=BaseModel)

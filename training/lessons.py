@@ -268,7 +268,7 @@ def rehearsal(backend: TrainerBackend, max_tokens: int) -> list[Lesson]:
     The answers needn't be sampled from the model, because its whole distribution is preserved.
 
     Source: pseudo-rehearsal, Robins 1995 (doi:10.1080/09540099550039318); Learning without Forgetting, arXiv
-    1606.09282. The gate asks for other facts (``adapters/facts.py``), and the bench for others again.
+    1606.09282. The gate asks for other facts (``adapters/questions.py``), and the bench for others again.
     """
     answers = list(_rendered(backend.renderer, max_tokens))
     logps, teachers = backend.logps(answers, "bare"), backend.distributions(answers, "bare")

@@ -17,7 +17,6 @@ import numpy as np
 from burnish.adapters import durable
 from burnish.adapters.convert.gguf_layout import (
     BaseLayout,
-    check_shape,
     field,
     gguf_name,
     modules_by_name,
@@ -25,7 +24,15 @@ from burnish.adapters.convert.gguf_layout import (
     rows_for_gguf,
     rows_for_peft,
 )
-from burnish.adapters.convert.peft import Array, Lora, PeftAdapter, check_finite, read_peft, write_peft
+from burnish.adapters.convert.peft import (
+    Array,
+    Lora,
+    PeftAdapter,
+    check_finite,
+    check_shape,
+    read_peft,
+    write_peft,
+)
 from burnish.adapters.errors import AdapterError, CorruptAdapter, IncompatibleAdapter
 
 _MATRIX = 2

@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.convert.peft import Array, Lora
+from burnish.adapters.convert.peft import Array
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 
 # LLAMA_ROPE_TYPE_NORM in llama.cpp: it rotates dimension 2i with 2i + 1, where Hugging Face pairs i with i + d/2.
@@ -136,15 +136,6 @@ def modules_by_name(base: BaseLayout) -> dict[str, str]:
     known = _names(base.architecture, base.blocks)
     names = {f"{known.get_name(module)}.weight": module for module in modules}
     return {name: module for name, module in names.items() if name in base.shapes}
-
-
-def check_shape(module: str, lora: Lora, base: tuple[int, ...]) -> None:
-    """Raise IncompatibleAdapter when a pair does not fit the weight that it changes, (out, in)."""
-    shape = (lora.b.shape[0], lora.a.shape[1])
-    if shape != base:
-        raise IncompatibleAdapter(
-            f"{module} changes a weight of shape {shape}, but the base has {base}; the adapter is for another model"
-        )
 
 
 def rows_for_gguf(name: str, b: Array, base: BaseLayout) -> Array:

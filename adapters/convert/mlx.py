@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from burnish.adapters import durable
-from burnish.adapters.convert.peft import Array, Lora, PeftAdapter, read_peft, read_tensors
+from burnish.adapters.convert.peft import Array, Lora, PeftAdapter, check_shape, read_peft, read_tensors
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
 
 CONFIG = "adapter_config.json"
@@ -101,7 +99,9 @@ def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
     found = read_peft(adapter)
     tensors: dict[str, Array] = {}
     for module, lora in found.pairs.items():
-        _check_fitting(module, lora, base)
+        if module not in base.shapes:
+            raise IncompatibleAdapter(f"the base {base.path} has no weight for {module}")
+        check_shape(module, lora, base.shapes[module])
         tensors[f"{module}.lora_a"] = np.ascontiguousarray(lora.a.T)  # (in, r)
         tensors[f"{module}.lora_b"] = np.ascontiguousarray(lora.b.T)  # (r, out)
     config = {
@@ -114,7 +114,8 @@ def to_mlx(adapter: Path, base: MlxBase, target: Path) -> None:
             "keys": list(found.pairs),
         },
     }
-    _write(target, config, tensors)
+    weights, text = save(tensors, {"format": "mlx"}), json.dumps(config, indent=1)
+    durable.create_directory(target, {WEIGHTS: weights, CONFIG: text.encode()})
 
 
 def from_mlx(path: Path) -> PeftAdapter:
@@ -147,17 +148,6 @@ def from_mlx(path: Path) -> PeftAdapter:
     return PeftAdapter(_alpha(scale, rank), pairs)
 
 
-def _check_fitting(module: str, lora: Lora, base: MlxBase) -> None:
-    shape = (lora.b.shape[0], lora.a.shape[1])
-    own = base.shapes.get(module)
-    if own is None:
-        raise IncompatibleAdapter(f"the base {base.path} has no weight for {module}")
-    if shape[: len(own)] != own:
-        raise IncompatibleAdapter(
-            f"{module} changes a weight of shape {shape}, but the base has {own}; the adapter is for another model"
-        )
-
-
 def _read_config(path: Path) -> tuple[int, float]:
     try:
         config = json.loads(path.read_bytes())
@@ -181,15 +171,3 @@ def _alpha(scale: float, rank: int) -> float:
     alpha = scale * rank
     whole = float(round(alpha))
     return whole if whole / rank == scale else alpha
-
-
-def _write(target: Path, config: dict[str, Any], tensors: dict[str, Array]) -> None:
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(mode=0o700)
-    try:
-        durable.create(temporary / WEIGHTS, save(tensors, {"format": "mlx"}))
-        durable.create(temporary / CONFIG, json.dumps(config, indent=1).encode())
-        temporary.rename(target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,20 +105,12 @@ def write_peft(adapter: PeftAdapter, target: Path, base_model: str) -> None:
     """
     if target.exists():
         raise FileExistsError(f"{target} exists; name a new directory")
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(mode=0o700)
-    try:
-        tensors = {}
-        for module, lora in adapter.pairs.items():
-            tensors[f"{_PREFIX}{module}.lora_A.weight"] = np.ascontiguousarray(lora.a)
-            tensors[f"{_PREFIX}{module}.lora_B.weight"] = np.ascontiguousarray(lora.b)
-        durable.create(temporary / WEIGHTS, save(tensors, {"format": "pt"}))
-        text = json.dumps(_config(adapter, base_model), indent=2)
-        durable.create(temporary / CONFIG, text.encode())
-        temporary.rename(target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    tensors = {}
+    for module, lora in adapter.pairs.items():
+        tensors[f"{_PREFIX}{module}.lora_A.weight"] = np.ascontiguousarray(lora.a)
+        tensors[f"{_PREFIX}{module}.lora_B.weight"] = np.ascontiguousarray(lora.b)
+    text = json.dumps(_config(adapter, base_model), indent=2)
+    durable.create_directory(target, {WEIGHTS: save(tensors, {"format": "pt"}), CONFIG: text.encode()})
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -162,6 +152,15 @@ def check_finite(path: Path, name: str, array: Array) -> None:
     """Raise CorruptAdapter when a tensor of a file holds NaN or infinite values."""
     if not np.isfinite(array).all():
         raise CorruptAdapter(f"{path}: {name} has NaN or infinite values, so the version must not be served")
+
+
+def check_shape(module: str, lora: Lora, base: tuple[int, ...]) -> None:
+    """Raise IncompatibleAdapter unless a pair fits the weight that it changes: (out, in), or only (out,)."""
+    shape = (lora.b.shape[0], lora.a.shape[1])
+    if shape[: len(base)] != base:
+        raise IncompatibleAdapter(
+            f"{module} changes a weight of shape {shape}, but the base has {base}; the adapter is for another model"
+        )
 
 
 def _to_float32(name: str, tensor: dict[str, Any]) -> Array:

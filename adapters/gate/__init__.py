@@ -10,9 +10,8 @@ A check passes, fails, or has too little evidence: one failure rejects, and too 
 
 from burnish.adapters.gate.check import Check, Limits
 from burnish.adapters.gate.evidence import CommentFit, Evidence, HeldOutReply, Known, SampledReply
-from burnish.adapters.gate.examples import Example
 from burnish.adapters.gate.intervals import allowance, forgetting_by_chance, preference_margin
-from burnish.adapters.gate.verdict import Outcome, Verdict, judge
+from burnish.adapters.gate.verdict import Example, Outcome, Verdict, judge
 
 __all__ = [
     "Check",

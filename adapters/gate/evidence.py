@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from burnish.adapters.preference_model import RatedReply
-from burnish.adapters.tool_calls import Call, Tool, broken, left_in_text
+from burnish.adapters.replies import Call, Tool, broken, left_in_text
 
 
 @dataclass(frozen=True, slots=True)

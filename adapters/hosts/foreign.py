@@ -16,8 +16,7 @@ from burnish.adapters.hosts.llamacpp_given import LlamaCppGivenHost
 from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.hosts.named_lora import NamedLoraHost
 from burnish.adapters.hosts.ollama import OllamaHost
-from burnish.adapters.hosts.sglang import SglangHost
-from burnish.adapters.hosts.vllm import VllmHost
+from burnish.adapters.hosts.vllm import SglangHost, VllmHost
 from burnish.adapters.manifest import AdapterVersion
 
 

@@ -11,8 +11,8 @@ from typing import Any
 from burnish.adapters.errors import EngineError, EngineRefused
 from burnish.adapters.hosts import llamacpp_preset
 from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
-from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted
-from burnish.adapters.hosts.gguf_host import MAX_RANK, GgufHost
+from burnish.adapters.hosts.converted import check_base, ensure_converted
+from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 # The router's own default (--models-max).
@@ -28,7 +28,7 @@ _RUNNING = frozenset({"loading", "loaded", "sleeping"})
 _SERVING = frozenset({"loaded", "sleeping"})
 
 
-class LlamaCppHost(GgufHost):
+class LlamaCppHost(ConvertingHost):
     """AdapterHost over a running ``llama-server --models-preset``. Serves ``<base>`` and ``<base>@v<n>-<content>``.
 
     Other models of the server are left alone; only sections that burnish added are removed.
@@ -37,7 +37,7 @@ class LlamaCppHost(GgufHost):
     def __init__(self, url: str, *, preset: Path, **own: Any) -> None:
         """Send nothing yet. ``preset``: the file that the server was started with; ``base_model``: the base's section.
 
-        The server must be able to read ``state_dir``. See GgufHost for the rest.
+        The server must be able to read ``state_dir``. See ConvertingHost for the rest.
         """
         super().__init__(url, **own)
         self._preset = preset
@@ -97,11 +97,8 @@ class LlamaCppHost(GgufHost):
             if models.get(name, {}).get("value") in _SERVING
         }
 
-    def _endpoint(self, name: str, number: int) -> Endpoint:
-        return Endpoint(self._api.url, name, number, self._api.api_key)
-
     async def _load_version(self, version: AdapterVersion, name: str) -> None:
-        target = converted_path(self._state, version, self.base_digest)
+        target = self._converted(version)
         await ensure_converted(version, self._base_path, target)
         try:
             await asyncio.to_thread(

@@ -8,15 +8,15 @@ from typing import Any
 
 from burnish.adapters.errors import EngineError, NeedsRestart
 from burnish.adapters.hosts.base import Endpoint, Limits
-from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted
-from burnish.adapters.hosts.gguf_host import MAX_RANK, GgufHost
+from burnish.adapters.hosts.converted import check_base, ensure_converted
+from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 # As many as one line of a terminal holds; the server itself has no limit.
 MAX_RESIDENT = 8
 
 
-class LlamaCppGivenHost(GgufHost):
+class LlamaCppGivenHost(ConvertingHost):
     """AdapterHost over a ``llama-server`` that was started with ``--lora-scaled FILE:0`` for each version to serve.
 
     Any other version is converted, and an error names the options for a restart of the server. Every request sets the
@@ -25,7 +25,7 @@ class LlamaCppGivenHost(GgufHost):
     """
 
     def __init__(self, url: str, **own: Any) -> None:
-        """Send nothing yet; the server must be able to read ``state_dir``. See GgufHost."""
+        """Send nothing yet; the server must be able to read ``state_dir``. See ConvertingHost."""
         super().__init__(url, **own)
         self._unloaded: set[int] = set()
 
@@ -47,16 +47,16 @@ class LlamaCppGivenHost(GgufHost):
         given = await self._given()
         self._unloaded.discard(version.number if version else BASE_VERSION)
         if version is None:
-            return self._endpoint(BASE_VERSION, given, None)
+            return self._at_scale(BASE_VERSION, given, None)
         check_base(version, self.base_digest, self.base_model)
-        file = self._file(version)
+        file = self._converted(version)
         await ensure_converted(version, self._base_path, file)
         if str(file) not in given:
             raise NeedsRestart(
                 f"llama-server at {self._api.url} takes an adapter only when it starts: start it again with "
                 f"{self._options(file, given)}, then ask for {version.served_name} again; or start it in router mode"
             )
-        return self._endpoint(version.number, given, file)
+        return self._at_scale(version.number, given, file)
 
     async def unload(self, version: int) -> None:
         """Only mark the version: the server can't unload, but it isn't listed as served until it is loaded again."""
@@ -68,7 +68,7 @@ class LlamaCppGivenHost(GgufHost):
             given = await self._given()
         except EngineError:
             return
-        if str(self._file(version)) not in given:
+        if str(self._converted(version)) not in given:
             await super().forget(version)
 
     async def served(self) -> dict[int, Endpoint]:
@@ -78,13 +78,13 @@ class LlamaCppGivenHost(GgufHost):
         except EngineError:
             return {}
         ours = {
-            version.number: self._endpoint(version.number, given, self._file(version))
+            version.number: self._at_scale(version.number, given, self._converted(version))
             for version in self._versions()
             if version.number not in self._unloaded
             and version.manifest.base_digest == self.base_digest
-            and str(self._file(version)) in given
+            and str(self._converted(version)) in given
         }
-        return {BASE_VERSION: self._endpoint(BASE_VERSION, given, None)} | ours
+        return {BASE_VERSION: self._at_scale(BASE_VERSION, given, None)} | ours
 
     async def _given(self) -> dict[str, int]:
         """Return path → number of each adapter that the server was started with. Raises EngineError."""
@@ -96,10 +96,7 @@ class LlamaCppGivenHost(GgufHost):
                 f"{self._api.url}/lora-adapters does not answer as llama-server does"
             ) from error
 
-    def _file(self, version: AdapterVersion) -> Path:
-        return converted_path(self._state, version, self.base_digest)
-
-    def _endpoint(self, number: int, given: dict[str, int], file: Path | None) -> Endpoint:
+    def _at_scale(self, number: int, given: dict[str, int], file: Path | None) -> Endpoint:
         scales: list[dict[str, Any]] = [
             {"id": given[path], "scale": 1.0 if path == str(file) else 0.0} for path in given
         ]
@@ -110,6 +107,6 @@ class LlamaCppGivenHost(GgufHost):
 
     def _options(self, file: Path, given: dict[str, int]) -> str:
         """Return the options that keep our adapters and add a version; those of others aren't named."""
-        ours = [str(self._file(version)) for version in self._versions()]
+        ours = [str(self._converted(version)) for version in self._versions()]
         files = [path for path in given if path in ours and path != str(file)] + [str(file)]
         return f"{' '.join(f'--lora-scaled {shlex.quote(path)}:0' for path in files)} --cache-ram 0"

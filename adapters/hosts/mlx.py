@@ -15,21 +15,18 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from burnish.adapters.convert.mlx import BASE_CONFIG, WEIGHTS, MlxBase, read_base, to_mlx
 from burnish.adapters.errors import EngineError, EngineRefused, ProbeFailed
-from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
-from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
+from burnish.adapters.hosts.converted import check_base
+from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.threads import in_one_thread
 
-# mlx-lm has no limit; a larger adapter is as big as the layers that it changes.
-MAX_RANK = 256
 # Live, candidate, and two that drain after quick swaps; on the disk they cost little.
 MAX_RESIDENT = 4
 # Running requests end first, then gigabytes are read.
@@ -46,34 +43,14 @@ _PROBE: dict[str, Any] = {
 _Logprobs = list[dict[int, float]]
 
 
-class MlxHost:
+class MlxHost(ConvertingHost):
     """AdapterHost over a running mlx_lm.server on this machine, which reads converted versions from ``state_dir``."""
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        base_path: Path,
-        base_digest: str,
-        state_dir: Path,
-        versions: Callable[[], Sequence[AdapterVersion]],
-        api_key: str | None = None,
-    ) -> None:
-        """Send nothing yet.
-
-        ``base_path``: the directory that the server was started with; ``base_digest``: "sha256:<hex>" of its weights;
-        ``state_dir``: for converted versions (made 0700); ``versions`` returns all that there are.
-        """
-        self.base_model = str(base_path)
-        self.base_digest = base_digest
-        self._base_path = base_path
-        self._state = state_dir
-        self._versions = versions
-        self._api = EngineApi(url, api_key)
-        self._lock = asyncio.Lock()
-        self._bare: _Logprobs | None = None
-        open_state(state_dir)
-        for scrap in state_dir.glob(".*.partial"):
+    def __init__(self, url: str, *, base_path: Path, **own: Any) -> None:
+        """Send nothing yet. ``base_path``: the directory that the server was started with. See ConvertingHost."""
+        super().__init__(url, base_model=str(base_path), base_path=base_path, **own)
+        self._of_base: _Logprobs | None = None
+        for scrap in self._state.glob(".*.partial"):
             shutil.rmtree(scrap, ignore_errors=True)
 
     @property
@@ -103,7 +80,7 @@ class MlxHost:
         async with self._lock:
             base = await self._demand_base()
             if version is None:
-                return self._endpoint(None)
+                return self._naming(None)
             check_base(version, self.base_digest, self.base_model)
             target = self._converted(version)
             try:
@@ -114,7 +91,7 @@ class MlxHost:
                     f"cannot write {version.served_name} for MLX into {target.parent}: "
                     f"{error.strerror or error}; make room there, or check its permissions"
                 ) from error
-            return self._endpoint(version)
+            return self._naming(version)
 
     async def unload(self, version: int) -> None:
         """Delete a version's converted files; ignore unknown ones and the base."""
@@ -123,10 +100,6 @@ class MlxHost:
                 # Renamed first: half a directory must not look like a version.
                 await asyncio.to_thread(lambda p: shutil.rmtree(p.rename(_scrap(p))), path)
 
-    async def forget(self, version: AdapterVersion) -> None:
-        """Delete the converted version, for this engine or an earlier one."""
-        forget_converted(self._state, version)
-
     async def served(self) -> dict[int, Endpoint]:
         """Return the base and the converted versions, which a request can name; none if the server is down."""
         try:
@@ -134,23 +107,17 @@ class MlxHost:
         except EngineError:
             return {}
         converted = [each for each in self._versions() if (self._converted(each) / WEIGHTS).exists()]
-        return {BASE_VERSION: self._endpoint(None)} | {
-            each.number: self._endpoint(each) for each in converted
-        }
+        return {BASE_VERSION: self._naming(None)} | {each.number: self._naming(each) for each in converted}
 
     async def probe(self, endpoint: Endpoint) -> None:
         """Generate a few tokens, and check that an adapter changes them. Raises ProbeFailed."""
-        if self._bare is None:  # asked first: the version must stay in memory
-            self._bare = await self._sample(self._endpoint(None))
-        if endpoint.version != BASE_VERSION and await self._sample(endpoint) == self._bare:
+        if self._of_base is None:  # asked first: the version must stay in memory
+            self._of_base = await self._sample(self._naming(None))
+        if endpoint.version != BASE_VERSION and await self._sample(endpoint) == self._of_base:
             raise ProbeFailed(
                 f"MLX at {self._api.url} answers with v{endpoint.version} exactly as the base model does, so it "
                 f"ignores the adapter; update it (pip install -U mlx-lm), and {self._advice()}"
             )
-
-    async def close(self) -> None:
-        """Close our connections; the user's server goes on."""
-        await self._api.close()
 
     async def _sample(self, endpoint: Endpoint) -> _Logprobs:
         """Return the likeliest tokens at each place of a greedy answer. Raises ProbeFailed."""
@@ -194,9 +161,9 @@ class MlxHost:
         return f"start it with: mlx_lm.server --model {self.base_model}"
 
     def _converted(self, version: AdapterVersion) -> Path:
-        return converted_path(self._state, version, self.base_digest).with_suffix(".mlx")
+        return super()._converted(version).with_suffix(".mlx")
 
-    def _endpoint(self, version: AdapterVersion | None) -> Endpoint:
+    def _naming(self, version: AdapterVersion | None) -> Endpoint:
         number, adapters = (
             (version.number, str(self._converted(version))) if version else (BASE_VERSION, None)
         )

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
-from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
+from burnish.adapters.hosts.user_engine import UserEngineHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.weights_file import CONFIG
 
@@ -37,7 +36,7 @@ _UNSUPPORTED = re.compile(
 )
 
 
-class NamedLoraHost(ABC):
+class NamedLoraHost(UserEngineHost, ABC):
     """AdapterHost over a running engine that takes ``{"lora_name", "lora_path"}``; a subclass says how exactly."""
 
     engine: ClassVar[str]
@@ -46,25 +45,10 @@ class NamedLoraHost(ABC):
     unload_route: ClassVar[str]
 
     def __init__(
-        self,
-        url: str,
-        *,
-        base_model: str,
-        base_digest: str,
-        versions: Callable[[], Sequence[AdapterVersion]],
-        api_key: str | None = None,
-        max_rank: int = MAX_RANK,
-        max_resident: int = MAX_RESIDENT,
+        self, url: str, *, max_rank: int = MAX_RANK, max_resident: int = MAX_RESIDENT, **own: Any
     ) -> None:
-        """Send nothing yet.
-
-        ``base_model``: the base model's name in the engine; ``base_digest``: "sha256:<hex>" of its weights;
-        ``versions`` returns all versions that there are; ``max_rank``: the limit that the engine was started with.
-        """
-        self.base_model = base_model
-        self.base_digest = base_digest
-        self._versions = versions
-        self._api = EngineApi(url, api_key)
+        """Send nothing yet. ``max_rank``: the limit that the engine was started with. See UserEngineHost."""
+        super().__init__(url, **own)
         self._limits = Limits(max_rank=max_rank, max_resident=max_resident, base_stays=True, keeps=True)
 
     @property
@@ -84,12 +68,12 @@ class NamedLoraHost(ABC):
         """Load a version from its directory, unless the engine has it; see AdapterHost.load."""
         if version is None:
             await self._demand_base()
-            return self._base_endpoint()
+            return self._endpoint(self.base_model, BASE_VERSION)
         rank = self._demand_fitting(version)
         name = engine_name(version)
         if not self._has(await self._listing(), version):
             await self._load(version, name, rank)
-        return self._endpoint(version.number, name)
+        return self._endpoint(self.request_model(name), version.number)
 
     async def unload(self, version: int) -> None:
         """Unload a version, if the engine has it; see AdapterHost.unload."""
@@ -109,19 +93,11 @@ class NamedLoraHost(ABC):
         if self.base_model not in listing:
             return {}
         ours = {
-            each.number: self._endpoint(each.number, engine_name(each))
+            each.number: self._endpoint(self.request_model(engine_name(each)), each.number)
             for each in self._versions()
             if self._has(listing, each)
         }
-        return {BASE_VERSION: self._base_endpoint()} | ours
-
-    async def probe(self, endpoint: Endpoint) -> None:
-        """Generate a few tokens for real. Raises ProbeFailed."""
-        await self._api.probe(endpoint)
-
-    async def close(self) -> None:
-        """Close our connections; the engine keeps its adapters."""
-        await self._api.close()
+        return {BASE_VERSION: self._endpoint(self.base_model, BASE_VERSION)} | ours
 
     @abstractmethod
     def command(self, rank: int) -> str:
@@ -235,12 +211,6 @@ class NamedLoraHost(ABC):
     def _has(self, listing: dict[str, str], version: AdapterVersion) -> bool:
         """Check that a version is loaded, and from our directory."""
         return listing.get(engine_name(version)) == str(version.path.absolute())
-
-    def _base_endpoint(self) -> Endpoint:
-        return Endpoint(self._api.url, self.base_model, BASE_VERSION, self._api.api_key)
-
-    def _endpoint(self, number: int, name: str) -> Endpoint:
-        return Endpoint(self._api.url, self.request_model(name), number, self._api.api_key)
 
 
 def _already(error: EngineRefused) -> bool:

@@ -14,8 +14,8 @@ import orjson
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
 from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
-from burnish.adapters.hosts.converted import check_base, converted_path, ensure_converted
-from burnish.adapters.hosts.gguf_host import MAX_RANK, GgufHost
+from burnish.adapters.hosts.converted import check_base, ensure_converted
+from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 # Ollama's own default for one processor or graphics card (OLLAMA_MAX_LOADED_MODELS).
@@ -35,14 +35,14 @@ _NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
 _NO_ADAPTERS = "adapters are no longer supported"
 
 
-class OllamaHost(GgufHost):
+class OllamaHost(ConvertingHost):
     """AdapterHost over a running Ollama. Serves ``<base>`` and ``<base>-burnish:v<n>-<content>``.
 
     Its other models are left alone; only models that burnish created are deleted.
     """
 
     def __init__(self, url: str, **own: Any) -> None:
-        """Send nothing yet; converted adapters are kept until they are uploaded. See GgufHost."""
+        """Send nothing yet; converted adapters are kept until they are uploaded. See ConvertingHost."""
         super().__init__(url, **own)
         self._loaded: dict[int, str] = {}
 
@@ -98,9 +98,6 @@ class OllamaHost(GgufHost):
         names |= {ollama_name(self.base_model, version): version.number for version in self._versions()}
         return {n: self._endpoint(name, n) for name, n in names.items() if _full(name) in models}
 
-    def _endpoint(self, name: str, number: int) -> Endpoint:
-        return Endpoint(self._api.url, name, number, self._api.api_key)
-
     async def _models(self) -> set[str]:
         """Return the full names of all models. Raises EngineError."""
         answer = await self._api.ask("GET", "/api/tags")
@@ -122,7 +119,7 @@ class OllamaHost(GgufHost):
             )
 
     async def _create(self, version: AdapterVersion, name: str) -> None:
-        target = converted_path(self._state, version, self.base_digest)
+        target = self._converted(version)
         try:
             # GGUF, because Ollama's own import of safetensors mixes up the rows of some factors.
             await ensure_converted(version, self._base_path, target)

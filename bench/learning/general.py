@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from burnish.adapters.facts import read
+from burnish.adapters.questions import read
 
 _FACTS = """
 What is the capital of France?|paris

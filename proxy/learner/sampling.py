@@ -13,12 +13,11 @@ from typing import Any, Literal
 import httpx
 import orjson
 
-from burnish.adapters import facts
+from burnish.adapters import questions
 from burnish.adapters.errors import EngineError
 from burnish.adapters.gate import Known
 from burnish.adapters.hosts.api import FAULTS, engine_client
 from burnish.adapters.hosts.base import Endpoint
-from burnish.adapters.questions import QUESTIONS
 from burnish.proxy.records import Completion
 from burnish.proxy.surfaces.chat import SYSTEM_ROLES
 from burnish.training.job import Rollout
@@ -104,7 +103,7 @@ def ordinary(own: Iterable[Prompt]) -> list[Prompt]:
     return [
         Prompt(f"{_ORDINARY}{place}", (*instructions, {"role": "user", "content": question}), params)
         for place, (question, (instructions, params)) in enumerate(
-            zip(QUESTIONS, cycle(manners or [((), bounded({}))]), strict=False)
+            zip(questions.QUESTIONS, cycle(manners or [((), bounded({}))]), strict=False)
         )
     ]
 
@@ -127,9 +126,9 @@ def fact_prompts() -> list[Prompt]:
         Prompt(
             f"{_FACT}{place}",
             ({"role": "user", "content": question},),
-            {"temperature": 0, "max_tokens": facts.MAX_TOKENS},
+            {"temperature": 0, "max_tokens": questions.MAX_TOKENS},
         )
-        for place, (question, _) in enumerate(facts.FACTS)
+        for place, (question, _) in enumerate(questions.FACTS)
     ]
 
 
@@ -137,10 +136,10 @@ def known(rollouts: Sequence[Rollout]) -> tuple[tuple[Known, ...], list[Rollout]
     """Separate the answers to ``fact_prompts`` from the other replies; return both, the answers graded."""
     replies = {(each.policy, each.prompt_id): each.reply for each in rollouts}
     found = []
-    for place, (question, accepted) in enumerate(facts.FACTS):
+    for place, (question, accepted) in enumerate(questions.FACTS):
         new, old = (replies.get((policy, f"{_FACT}{place}")) for policy in ("candidate", "incumbent"))
         if new is not None and old is not None:
-            found.append(Known(question, facts.right(new, accepted), facts.right(old, accepted)))
+            found.append(Known(question, questions.right(new, accepted), questions.right(old, accepted)))
     return tuple(found), [each for each in rollouts if not each.prompt_id.startswith(_FACT)]
 
 

@@ -25,8 +25,7 @@ from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.llamacpp import LlamaCppHost
 from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.hosts.ollama import OllamaHost
-from burnish.adapters.hosts.sglang import SglangHost
-from burnish.adapters.hosts.vllm import VllmHost
+from burnish.adapters.hosts.vllm import SglangHost, VllmHost
 from burnish.adapters.manifest import AdapterVersion
 from tests.support.adapters import DIGEST
 from tests.support.inprocess import listening

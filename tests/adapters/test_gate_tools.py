@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from burnish.adapters.gate import Evidence, SampledReply, Verdict, judge
-from burnish.adapters.tool_calls import broken, left_in_text, readable
+from burnish.adapters.replies import broken, left_in_text, readable
 from tests.adapters.test_gate import DAMAGE, HEALTHY, LIKED, check, decided, failed, sampled, sensible
 
 PARAMETERS = {

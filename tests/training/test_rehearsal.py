@@ -10,7 +10,7 @@ import pytest
 
 from bench.learning import general
 from bench.learning.questions import PROMPTS
-from burnish.adapters import facts
+from burnish.adapters import questions
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.lessons import ANSWERS, lessons, rehearsal
@@ -26,7 +26,7 @@ def bare(tiny_weights: Path) -> TorchPeftBackend:
 
 
 def test_nothing_is_rehearsed_that_the_gate_or_the_bench_asks_for():
-    asked = {question for question, _ in (*facts.FACTS, *general.FACTS)} | set(PROMPTS)
+    asked = {question for question, _ in (*questions.FACTS, *general.FACTS)} | set(PROMPTS)
     assert not asked & {question for question, _ in ANSWERS}
     assert all(answer for _, answer in ANSWERS)
 

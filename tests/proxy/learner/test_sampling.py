@@ -9,9 +9,8 @@ import pytest
 
 from bench.learning.questions import PROMPTS
 from burnish.adapters.errors import EngineError
-from burnish.adapters.facts import FACTS, right
 from burnish.adapters.hosts.base import Endpoint
-from burnish.adapters.questions import QUESTIONS
+from burnish.adapters.questions import FACTS, QUESTIONS, right
 from burnish.adapters.replies import topics
 from burnish.proxy.learner.sampling import (
     MAX_PROMPTS,

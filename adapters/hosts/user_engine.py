@@ -1,0 +1,66 @@
+"""The common parts of the hosts of engines that the user runs: an API, and versions converted to the engine's form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import Endpoint
+from burnish.adapters.hosts.converted import converted_path, forget_converted, open_state
+from burnish.adapters.manifest import AdapterVersion
+
+# llama.cpp and mlx-lm have no limit; a larger adapter is as big as the layers that it changes.
+MAX_RANK = 256
+
+
+class UserEngineHost:
+    """The common part of an AdapterHost over an engine that the user runs; a subclass loads, unloads and lists."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        base_model: str,
+        base_digest: str,
+        versions: Callable[[], Sequence[AdapterVersion]],
+        api_key: str | None = None,
+    ) -> None:
+        """Send nothing yet.
+
+        ``base_model``: the base model's name in the engine; ``base_digest``: "sha256:<hex>" of the weights that
+        versions are trained on; ``versions`` returns all that there are.
+        """
+        self.base_model = base_model
+        self.base_digest = base_digest
+        self._versions = versions
+        self._api = EngineApi(url, api_key)
+
+    async def probe(self, endpoint: Endpoint) -> None:
+        await self._api.probe(endpoint)
+
+    async def close(self) -> None:
+        """Close our connections; the user's engine goes on."""
+        await self._api.close()
+
+    def _endpoint(self, name: str, number: int) -> Endpoint:
+        return Endpoint(self._api.url, name, number, self._api.api_key)
+
+
+class ConvertingHost(UserEngineHost):
+    """The common part of the hosts of engines that read versions in a form of their own: GGUF or MLX."""
+
+    def __init__(self, url: str, *, base_path: Path, state_dir: Path, **own: object) -> None:
+        """``base_path``: the base to convert adapters for; ``state_dir``: for converted versions (made 0700)."""
+        super().__init__(url, **own)  # type: ignore[arg-type]
+        self._base_path = base_path
+        self._state = state_dir
+        self._lock = asyncio.Lock()
+        open_state(state_dir)
+
+    async def forget(self, version: AdapterVersion) -> None:
+        forget_converted(self._state, version)
+
+    def _converted(self, version: AdapterVersion) -> Path:
+        return converted_path(self._state, version, self.base_digest)
