@@ -1,16 +1,7 @@
 """Errors of adapter versions and of the engines that serve them.
 
-- AdapterError
-    - UnknownVersion (LookupError)      there is no such version
-    - PrunedVersion (LookupError)       there was, but its weights were deleted to make room
-    - IllegalTransition (ValueError)    a version cannot go from its state to that one
-    - CorruptAdapter (ValueError)       its files are not what they should be
-    - IncompatibleAdapter (ValueError)  this engine or base model cannot take it
-    - EngineError (RuntimeError)        the engine refused, failed or is down
-        - EngineUnreachable             it does not answer at all
-        - EngineRefused                 it answered, with an error
-        - NeedsRestart                  it takes the version once its owner has started it again
-        - ProbeFailed                   it loaded, but does not answer as it should
+AdapterError: UnknownVersion, PrunedVersion, IllegalTransition, CorruptAdapter, IncompatibleAdapter, EngineError.
+EngineError: EngineUnreachable, EngineRefused, NeedsRestart, ProbeFailed.
 """
 
 

@@ -69,7 +69,6 @@ class AdapterVersion(BaseModel):
 
     @property
     def number(self) -> int:
-        """The version number."""
         return self.manifest.version
 
     @property

@@ -1,10 +1,9 @@
-"""What every version is asked: ordinary questions that no user asked, and simple facts.
+"""Ordinary questions that no user asked, and simple facts: every version must answer both.
 
 A version repeats its training on the prompts that it was trained on, and may leave the topic on others. Each question
-has a word to look for in the answer (``replies.topics``). And a model that learnt a style must still know the facts;
-their answers are mostly names and numbers, which are the same in many languages, because a version may learn to answer
-in another one. The bench asks for others (``bench/learning/questions.py``, ``bench/learning/general.py``), because it
-measures the versions that these chose.
+has a word to look for in the answer (``replies.topics``). A model that learnt a style must still know the facts. Their
+answers are mostly names and numbers, because a version may learn to answer in another language. The bench asks for
+others (``bench/learning/questions.py``, ``general.py``), because it measures the versions that these chose.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Registry:
         return [event for event in events if version in (None, event.version)]
 
     def record(self, version: int, state: State, reason: str, **details: Any) -> Event:
-        """Append a change of a version's state to the history.
+        """Append a change of state to the history.
 
         Raises UnknownVersion, IllegalTransition, OSError (nothing is recorded then).
         """
@@ -139,8 +139,8 @@ class Registry:
     ) -> AdapterVersion:
         """Copy an adapter in as a new version, a candidate.
 
-        Raises CorruptAdapter, which names the fault in the files, and OSError (a full disk); then there is no new
-        version. The copy is checked, not the source, which may change meanwhile.
+        Raises CorruptAdapter, which names the fault in the files, and OSError (a full disk); nothing is registered
+        then. The copy is checked, not the source, which may change meanwhile.
         """
         with self._writing, self._new_directory() as (number, partial):
             check_names(adapter_dir, ALLOWED)

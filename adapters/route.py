@@ -48,7 +48,6 @@ class Lease:
         self.endpoint = endpoint
 
     def release(self) -> None:
-        """Say that the request has ended."""
         if self._route is not None:
             route, self._route = self._route, None
             route._released(self.endpoint)
@@ -196,7 +195,6 @@ class LiveRoute:
             await self._woken.wait()
 
     def wake_up(self) -> None:
-        """Mark the engine as awake."""
         self.asleep = None
         self._woken.set()
         self._woken = asyncio.Event()

@@ -1,9 +1,9 @@
 """The gate: may a candidate go live? A pure decision on evidence that others gathered.
 
 *Is it better?* (``proofs``): one proof is enough, by held-out ratings, by the preference model or by the users'
-comments, and none may point the other way. *Is it sound?* (``soundness``): its distance from the base model, its loss
-on ordinary text, simple facts, and the shares of replies that are empty, repetitive, cut or off topic and of tool
-calls that are broken. ``reports`` are figures that decide nothing.
+comments, and none may point the other way. *Is it sound?* (``soundness``): it must stay near the base model, still read
+ordinary text and know simple facts. Its replies may not be empty, repetitive, cut or off topic more often than before,
+nor its tool calls broken. ``reports`` are figures that decide nothing.
 
 A check passes, fails, or has too little evidence: one failure rejects, and too little evidence leaves it to the user.
 """

@@ -107,7 +107,7 @@ def _interval(
 
 
 def student_t(confidence: float, freedom: int) -> float:
-    """Return a quantile of Student's t, right to a hundredth from three degrees of freedom on (too small below).
+    """Return a quantile of the t distribution, right to a hundredth from three degrees of freedom on (too small below).
 
     The expansion of Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5.
     """

@@ -30,7 +30,6 @@ def soundness(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> list
 
 
 def _in_text(fault: Callable[[str], bool]) -> Fault:
-    """Look for a fault in replies that aren't tool calls."""
     return lambda reply, _: not reply.called and fault(reply.text)
 
 

@@ -173,7 +173,6 @@ class EmbeddedHost:
             return child.endpoint
 
     async def unload(self, version: int) -> None:
-        """End the child of a version; unknown ones are ignored."""
         async with self._lock:
             child = self._children.get(version)
             if child:
@@ -187,11 +186,9 @@ class EmbeddedHost:
         return {n: child.endpoint for (n, child), up in zip(children.items(), answers, strict=True) if up}
 
     async def forget(self, version: AdapterVersion) -> None:
-        """Delete the converted version and its child's log."""
         forget_converted(self._state, version)
 
     async def probe(self, endpoint: Endpoint) -> None:
-        """Generate a few tokens for real. Raises ProbeFailed."""
         api = EngineApi(endpoint.url, endpoint.api_key)
         try:
             name = await api.probe(endpoint)
@@ -201,7 +198,6 @@ class EmbeddedHost:
             raise ProbeFailed(f"{endpoint.model} answered as {name}")
 
     async def close(self) -> None:
-        """End every child."""
         async with self._lock:
             for child in self._children.values():
                 await child.stop()
@@ -266,7 +262,6 @@ def _open_log(path: Path) -> BinaryIO:
 
 
 def _tail(path: Path) -> str:
-    """Return a sentence with the last lines of a child's log."""
     try:
         lines = path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").splitlines()
     except OSError:

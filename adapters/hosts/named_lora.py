@@ -76,7 +76,6 @@ class NamedLoraHost(UserEngineHost, ABC):
         return self._endpoint(self.request_model(name), version.number)
 
     async def unload(self, version: int) -> None:
-        """Unload a version, if the engine has it; see AdapterHost.unload."""
         for each in self._versions():
             if each.number == version and self._has(await self._listing(), each):
                 await self._unload(each)
@@ -112,7 +111,6 @@ class NamedLoraHost(UserEngineHost, ABC):
         """Recognise the refusal of an engine that was started without adapters."""
 
     def not_enabled(self, rank: int) -> EngineError:
-        """Return the error for an engine that was started without adapters."""
         return EngineError(
             f"{self.engine} at {self._api.url} can't load adapters while it runs, as it was started; start it with: "
             f"{self.command(rank)}"

@@ -19,7 +19,7 @@ class Replicas:
     """
 
     def __init__(self, hosts: Mapping[str, AdapterHost]) -> None:
-        """``hosts``: URL of an engine's endpoints → its host; all of one base. Raises EngineError."""
+        """``hosts``: the host of each engine by the URL of its endpoints; all of one base. Raises EngineError."""
         self._hosts = dict(hosts)
         first = next(iter(self._hosts.values()))
         self.base_model = first.base_model
@@ -42,7 +42,6 @@ class Replicas:
         )
 
     async def check(self) -> None:
-        """Raise EngineError if any of them can't take versions, or doesn't answer."""
         await asyncio.gather(*(host.check() for host in self._hosts.values()))
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
@@ -63,7 +62,6 @@ class Replicas:
         return _joined([result for result in results.values() if isinstance(result, Endpoint)])
 
     async def unload(self, version: int) -> None:
-        """Free a version in every engine that is up."""
         results = await self._each(lambda host: host.unload(version))
         for error in results.values():
             if isinstance(error, BaseException) and not isinstance(error, EngineUnreachable):
@@ -87,7 +85,6 @@ class Replicas:
         }
 
     async def probe(self, endpoint: Endpoint) -> None:
-        """Generate a few tokens on each. Raises ProbeFailed."""
         single = {url: replace(endpoint, url=url, also=()) for url in endpoint.urls}
         await asyncio.gather(*(self._hosts[url].probe(part) for url, part in single.items()))
 

@@ -35,7 +35,6 @@ class VllmHost(NamedLoraHost):
     unload_route = "/v1/unload_lora_adapter"
 
     def command(self, rank: int) -> str:
-        """Return the command line that starts vLLM so that it takes adapters of this rank."""
         rank = max(rank, self._limits.max_rank)
         allowed = next((each for each in _RANKS if each >= rank), rank)
         # By default a batch has one adapter only: new requests would wait for the last stream of an older version.
@@ -62,7 +61,6 @@ class VllmHost(NamedLoraHost):
         await self._api.ask("POST", "/sleep?level=1&mode=wait", timeout_s=SLEEP_TIMEOUT_S)
 
     async def wake(self) -> None:
-        """Move the weights back."""
         await self._api.ask("POST", "/wake_up", timeout_s=SLEEP_TIMEOUT_S)
 
     def disabled(self, error: EngineRefused) -> bool:
@@ -70,7 +68,6 @@ class VllmHost(NamedLoraHost):
         return error.status == HTTPStatus.NOT_FOUND and error.detail.strip() in _NO_ROUTE
 
     def explained(self, error: EngineRefused, version: AdapterVersion, rank: int) -> Exception:
-        """Turn vLLM's refusal to load into an error that says what to do."""
         if error.status == HTTPStatus.NOT_FOUND and not self.disabled(error):
             return self.unseen(version)
         return super().explained(error, version, rank)
@@ -84,7 +81,6 @@ class SglangHost(NamedLoraHost):
     unload_route = "/unload_lora_adapter"
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
-        """Load a version from its directory, unless the engine has it; see AdapterHost.load."""
         if ":" in self.base_model:
             raise EngineError(
                 f"SGLang takes the part after a colon for an adapter, but the model is called {self.base_model}; start "
@@ -93,7 +89,6 @@ class SglangHost(NamedLoraHost):
         return await super().load(version)
 
     def command(self, rank: int) -> str:
-        """Return the command line that starts SGLang so that it takes adapters of this rank."""
         return (
             "python -m sglang.launch_server --model-path MODEL "
             f"--served-model-name {shlex.quote(self.base_model)} "
@@ -109,7 +104,6 @@ class SglangHost(NamedLoraHost):
         return bool(_DISABLED.search(error.detail))
 
     def explained(self, error: EngineRefused, version: AdapterVersion, rank: int) -> Exception:
-        """Turn SGLang's refusal to load into an error that says what to do."""
         explained = super().explained(error, version, rank)
         # The error holds the path, which may hold any word.
         words = error.detail.replace(str(version.path.absolute()), "")
