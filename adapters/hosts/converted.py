@@ -23,7 +23,7 @@ def open_state(state_dir: Path) -> None:
 
 
 def converted_path(state_dir: Path, version: AdapterVersion, base_digest: str) -> Path:
-    """Return the path for the GGUF of a version. Its name holds a digest, because an outdated one must never be served."""
+    """Return the path for the GGUF of a version. Its name has a digest: an outdated file must never be served."""
     content = repr(sorted(version.manifest.checksums.items())) + base_digest
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     return state_dir.absolute() / f"v{version.number:04d}-{key}.gguf"

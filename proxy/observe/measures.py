@@ -120,7 +120,7 @@ REMARKS = Measure(
     ("kind", "source"),
 )
 LIVE_VERSION = Measure(
-    "burnish_adapter_live_version", "gauge", "The version that new requests get; 0 is the bare model."
+    "burnish_adapter_live_version", "gauge", "The version that new requests get; 0 is the base model."
 )
 VERSIONS = Measure(
     "burnish_adapter_versions",
