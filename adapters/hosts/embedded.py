@@ -19,11 +19,10 @@ from burnish.adapters.hosts.base import Endpoint, Limits
 from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.fetch import file_digest
+from burnish.adapters.hosts.user_engine import MAX_RANK
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.threads import cores
 
-# llama.cpp has no limit; a larger adapter is as big as the layers that it changes.
-MAX_RANK = 256
 # Live, candidate, and two that drain after quick swaps; each child costs about half a gigabyte.
 MAX_RESIDENT = 4
 # Beyond this, more threads wait for memory rather than compute.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint
@@ -51,9 +52,13 @@ class UserEngineHost:
 class ConvertingHost(UserEngineHost):
     """The common part of the hosts of engines that read versions in a form of their own: GGUF or MLX."""
 
-    def __init__(self, url: str, *, base_path: Path, state_dir: Path, **own: object) -> None:
-        """``base_path``: the base to convert adapters for; ``state_dir``: for converted versions (made 0700)."""
-        super().__init__(url, **own)  # type: ignore[arg-type]
+    def __init__(self, url: str, *, base_path: Path, state_dir: Path, **own: Any) -> None:
+        """Send nothing yet.
+
+        ``base_path``: the base to convert adapters for; ``state_dir``: for converted versions (made 0700). See
+        UserEngineHost.
+        """
+        super().__init__(url, **own)
         self._base_path = base_path
         self._state = state_dir
         self._lock = asyncio.Lock()
