@@ -59,16 +59,11 @@ def test_only_a_whole_prompt_is_a_command(prompt: Any, command: bool):
 
 
 def test_a_whole_answer_and_its_stream_say_the_same():
-    told = completions.reassemble([whole(" upon a time")], "application/json", "")
+    told = completions.reassemble([whole(" upon a time", "b")], "application/json", "")
     streamed = completions.reassemble(events(" upon", " a time"), "text/event-stream", "")
     assert told.message == streamed.message == {"role": "assistant", "content": " upon a time"}
     assert (told.finish_reason, streamed.finish_reason) == ("stop", "stop")
     assert told.response_id == streamed.response_id == "cmpl-1"
     assert told.ended and streamed.ended
     assert told.usage and told.usage["prompt_tokens"] == 3
-
-
-def test_of_several_choices_the_first_is_the_message_and_all_are_kept():
-    reply = completions.reassemble([whole("a", "b")], "application/json", "")
-    assert reply.message == {"role": "assistant", "content": "a"}
-    assert [choice["message"]["content"] for choice in reply.choices] == ["a", "b"]
+    assert [choice["message"]["content"] for choice in told.choices] == [" upon a time", "b"]

@@ -266,24 +266,23 @@ def test_a_whole_answer_and_its_stream_say_the_same():
 
 
 @pytest.mark.parametrize(
-    ("details", "reason"),
+    ("status", "more", "ending"),
     [
-        ({"reason": "max_output_tokens"}, "length"),
-        ({"reason": "content_filter"}, "content_filter"),
-        (None, "length"),
+        ("incomplete", {"incomplete_details": {"reason": "max_output_tokens"}}, ("length", True, None)),
+        ("incomplete", {"incomplete_details": {"reason": "content_filter"}}, ("content_filter", True, None)),
+        ("incomplete", {"incomplete_details": None}, ("length", True, None)),
+        (
+            "failed",
+            {"error": {"code": "server_error", "message": "no memory"}},
+            (None, True, "no memory"),
+        ),
     ],
 )
-def test_an_incomplete_answer_says_why(details: Any, reason: str):
-    body = response(message("Once upon"), status="incomplete", incomplete_details=details)
+def test_an_answer_says_why_it_is_not_whole(status: str, more: dict[str, Any], ending: tuple[Any, ...]):
+    body = response(*([message("Once upon")] if status == "incomplete" else []), status=status, **more)
     for reply in (whole(body), streamed(*events(body))):
-        assert (reply.finish_reason, reply.ended, reply.error) == (reason, True, None)
-
-
-def test_a_failed_answer_says_what_went_wrong():
-    error = {"code": "server_error", "message": "out of memory"}
-    body = response(status="failed", error=error)
-    for reply in (whole(body), streamed(*events(body))):
-        assert (reply.message, reply.error, reply.ended) == (None, "out of memory", True)
+        assert (reply.finish_reason, reply.ended, reply.error) == ending
+        assert (reply.message is None) is (status == "failed")
 
 
 @pytest.mark.parametrize(
