@@ -128,6 +128,10 @@ class Agent:
             if path.is_file()
         }
 
+    def newest(self, pattern: str) -> Path:
+        """The file of the home folder that was written last."""
+        return max(self.home.glob(pattern), key=lambda path: path.stat().st_mtime)
+
     def write(self, name: str, text: str) -> None:
         """Put a file of settings into the home folder."""
         path = self.home / name

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.agent import INSTALLED
+from tests.clients.agent import INSTALLED, Agent
 from tests.clients.script import decide
 from tests.support.burnish import Burnish, running
 from tests.support.scripted_model import ScriptedModel, scripted_model
@@ -44,3 +44,12 @@ def burnish(model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory) -> I
     data = tmp_path_factory.mktemp("burnish") / "data"
     with running(data, "--no-train", "--upstream", model.url) as up:
         yield up
+
+
+@pytest.fixture
+def agent(burnish: Burnish, model: ScriptedModel, tmp_path: Path) -> Iterator[Agent]:
+    """An agent in an empty home folder, with nothing logged yet."""
+    agent = Agent(burnish, model, tmp_path / "home")
+    agent.begin()
+    yield agent
+    agent.end()

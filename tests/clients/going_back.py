@@ -9,7 +9,6 @@ import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,7 +22,7 @@ ANSWER_S = 60.0
 
 def claude_code(agent: Agent) -> Command:
     """Resume at the last entry before the last question."""
-    transcript = _newest(agent, ".claude/projects/*/*.jsonl")
+    transcript = agent.newest(".claude/projects/*/*.jsonl")
     entries = [json.loads(line) for line in transcript.read_text().splitlines()]
     said = [each for each in entries if each.get("type") in ("user", "assistant") and "uuid" in each]
     last = max(index for index, each in enumerate(said) if _is_question(each))
@@ -38,12 +37,12 @@ def _is_question(entry: dict[str, Any]) -> bool:
 
 def codex_thread(agent: Agent) -> str:
     """Return the id of the latest thread."""
-    return _newest(agent, ".codex/sessions/*/*/*/*.jsonl").stem[-36:]
+    return agent.newest(".codex/sessions/*/*/*/*.jsonl").stem[-36:]
 
 
 def codex(agent: Agent) -> Command:
     """Fork the thread before its last turn."""
-    entries = map(json.loads, _newest(agent, ".codex/sessions/*/*/*/*.jsonl").read_text().splitlines())
+    entries = map(json.loads, agent.newest(".codex/sessions/*/*/*/*.jsonl").read_text().splitlines())
     turns = dict.fromkeys(each["payload"]["turn_id"] for each in entries if each["type"] == "turn_context")
     thread, before = codex_thread(agent), list(turns)[-2]
     hello = {"clientInfo": {"name": "tests", "title": "tests", "version": "1"}}
@@ -106,7 +105,3 @@ def _answers(client: httpx.Client) -> bool:
 def _session(client: httpx.Client) -> str:
     sessions = client.get("/session").raise_for_status().json()
     return str(max(sessions, key=lambda each: each["time"]["updated"])["id"])
-
-
-def _newest(agent: Agent, pattern: str) -> Path:
-    return max(agent.home.glob(pattern), key=lambda path: path.stat().st_mtime)

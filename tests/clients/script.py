@@ -7,7 +7,8 @@ import re
 from collections import Counter
 from typing import Any
 
-from tests.support.scripted_model import Asked, Call, Said
+from tests.support.scripted_model import Asked
+from tests.support.wires import Says
 
 NUMBER = re.compile(r"number (\d+)")
 OPENCLAW_CONTEXT = "OPENCLAW_INTERNAL_CONTEXT"
@@ -70,38 +71,42 @@ def words_anew() -> tuple[str, tuple[str, str]]:
     return f"{ANEW}, number {number}.", (f"Take 1 of number {number}.", f"Take 2 of number {number}.")
 
 
-def decide(asked: Asked) -> Said:
+def decide(asked: Asked) -> Says:
     """Answer one request."""
     for words, answer in SIDE_REQUESTS.items():
         if words in asked.system:
-            return answer
-    spoken = [text for text in asked.said if OPENCLAW_CONTEXT not in text and NUMBER.search(text)]
+            return Says(answer)
+    questions = [text for text in asked.said if OPENCLAW_CONTEXT not in text and NUMBER.search(text)]
     # After a compaction there may be many questions at once: the last one is meant.
-    meant = spoken[-1] if spoken else ""
+    meant = questions[-1] if questions else ""
     number = ["none", *NUMBER.findall(meant or str(asked.body.get("messages") or asked.body["input"]))][-1]
     if ORDER in meant:
-        return f"{FOUND} in number {number}."
+        return Says(f"{FOUND} in number {number}.")
     if DELEGATED in meant and (call := _delegating(asked, f"{ORDER}, number {number}.")):
         return call
     if asked.results and FOUND in asked.results[-1]:
-        return f"Number {number} was looked at."
+        return Says(f"Number {number} was looked at.")
     if asked.results and (ordered := CODEX_AGENT.search(asked.results[-1])):
-        return Call("wait_agent", {"targets": [ordered[1]], "timeout_ms": 60_000}, CODEX_AGENTS)
+        return _call("wait_agent", {"targets": [ordered[1]], "timeout_ms": 60_000}, CODEX_AGENTS)
     if asked.results:
         printed = PRINTED if PRINTED in asked.results[-1] else asked.results[-1]
-        return f"The command of number {number} printed {printed}."
+        return Says(f"The command of number {number} printed {printed}.")
     shell = next((name for name in SHELLS if name in asked.tools), None)
     if shell and TOOL in meant:
-        return Call(shell, SHELLS[shell])
+        return _call(shell, SHELLS[shell])
     if ANEW in meant:
         _takes[number] += 1
-        return f"Take {_takes[number]} of number {number}."
-    return f"The sky of number {number} scatters what is blue."
+        return Says(f"Take {_takes[number]} of number {number}.")
+    return Says(f"The sky of number {number} scatters what is blue.")
 
 
-def _delegating(asked: Asked, order: str) -> Call | None:
+def _delegating(asked: Asked, order: str) -> Says | None:
     """Return the call that has a sub-agent carry out an order."""
     if CODEX_AGENTS in asked.tools:
-        return Call("spawn_agent", {"message": order}, CODEX_AGENTS)
+        return _call("spawn_agent", {"message": order}, CODEX_AGENTS)
     tool = next((name for name in SUB_AGENTS if name in asked.tools), None)
-    return Call(tool, {**SUB_AGENTS[tool], "description": "Look", "prompt": order}) if tool else None
+    return _call(tool, {**SUB_AGENTS[tool], "description": "Look", "prompt": order}) if tool else None
+
+
+def _call(tool: str, arguments: dict[str, Any], namespace: str = "") -> Says:
+    return Says(tool=tool, arguments=arguments, namespace=namespace)

@@ -15,8 +15,9 @@ from typing import Any, Literal
 import httpx
 
 from tests.clients.agent import CLIENTS
-from tests.clients.sdk_model import Fails, Says, SdkModel
+from tests.clients.sdk_model import Fails, SdkModel
 from tests.support.burnish import Burnish
+from tests.support.wires import Says
 
 PROGRAMS = Path(__file__).parent / "sdks"
 QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_AGENTS_DISABLE_TRACING": "1", "DO_NOT_TRACK": "1"}
@@ -33,7 +34,7 @@ class Sdk:
 
     name: str
     program: tuple[str, ...]
-    """Its interpreter within .clients, its file in sdks/, and what that wants to be told."""
+    """Its interpreter within .clients, its file in sdks/, its name there, and what that wants to be told."""
     errors: tuple[str, str, str]
     """What it raises for the statuses 404, 429 and 500."""
     id: Shown = "always"
@@ -44,6 +45,8 @@ class Sdk:
     """Whether its error shows Retry-After."""
     runs_tools: bool = False
     """Whether it runs a tool by itself, and asks again with what that gave."""
+    only: str = ""
+    """The path of the one format that the upstream knows; empty: every one."""
 
     def sees(self, completion: dict[str, Any], streamed: bool) -> dict[str, Any]:
         """What it should have assembled of an answer, by what the log has of it."""
@@ -186,6 +189,10 @@ class Talk:
         return {
             each["comment"]: each["completion_id"] for each in given if each["completion_id"] > self._before
         }
+
+    def rated_as_meant(self, logged: list[dict[str, Any]]) -> dict[str, str]:
+        """The same, if each rating reached the answer that it was meant for."""
+        return {comment: logged[number]["id"] for comment, number in self.meant.items()}
 
     def _turn(self, says: list[Says], **asked: Any) -> Turn:
         self.model.says.extend(says)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from typing import Any
+
+import orjson
+
+from tests.support.scripted_model import on_a_thread
+from tests.support.upstream import Received, reply
 
 TOKEN = "4242:not-a-secret"
 BOT = {"id": 4242, "is_bot": True, "first_name": "Claw", "username": "claw_bot"}
@@ -78,9 +82,8 @@ class Telegram:
         if method == "getUpdates":
             known = max(int(asked.get("offset") or 0) - self.first, 0)
             with self.changed:
-                self.changed.wait_for(
-                    lambda: len(self.updates) > known, min(float(asked.get("timeout") or 0), POLL_S)
-                )
+                wait_s = min(float(asked.get("timeout") or 0), POLL_S)
+                self.changed.wait_for(lambda: len(self.updates) > known, wait_s)
                 return self.updates[known:]
         if method in ("sendMessage", "editMessageText"):
             return self._say(asked)
@@ -116,38 +119,14 @@ def _chat(person: int, group: int | None) -> dict[str, Any]:
 
 @contextmanager
 def telegram() -> Iterator[Telegram]:
-    """Run it on threads of its own."""
+    """Run it on a thread of its own."""
     state = Telegram()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(state.answer))
-    server.daemon_threads = True
-    state.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        method = request.target.partition("?")[0].rpartition("/")[2]
+        result = await asyncio.to_thread(state.answer, method, orjson.loads(request.body or b"{}"))
+        await reply(orjson.dumps({"ok": True, "result": result}))(request, writer)
+
+    with on_a_thread(script) as server:
+        state.url = server.url
         yield state
-    finally:
-        server.shutdown()
-        thread.join(10)
-        server.server_close()
-
-
-def _handler(answer: Callable[[str, dict[str, Any]], Any]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            method = self.path.partition("?")[0].rpartition("/")[2]
-            said = json.dumps({"ok": True, "result": answer(method, json.loads(body or b"{}"))}).encode()
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-
-        do_GET = do_POST
-
-        def log_message(self, *args: object) -> None:
-            """Say nothing."""
-
-    return Handler

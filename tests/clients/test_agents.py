@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from tests.clients.agent import Agent
-from tests.clients.script import question
-from tests.support.burnish import Burnish
-from tests.support.scripted_model import ScriptedModel
+from tests.clients.script import decide, question
+from tests.support.burnish import Burnish, running
+from tests.support.scripted_model import ScriptedModel, scripted_model
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Headless:
     """Where it needs to be told that it may run commands."""
     settings: dict[str, str] = field(default_factory=dict)
     """What somebody has set before: texts by file."""
+    chat_only: bool = False
+    """Whether the upstream speaks chat completions only, which the agent doesn't: burnish translates."""
 
 
 LLM_TOOL = 'def tell() -> str:\n    """Tell the colour."""\n    return "sky-42"'
@@ -81,18 +83,37 @@ AGENTS = [
         "llm", ("llm", "-m", "burnish"), ("llm", "-c"), ("llm", "-m", "burnish", "--functions", LLM_TOOL)
     ),
 ]
+TRANSLATED = [replace(each, chat_only=True) for each in AGENTS if each.name in ("claude-code", "codex")]
 
 
-@pytest.fixture(scope="module", params=AGENTS, ids=lambda each: each.name)
+@pytest.fixture(
+    scope="module",
+    params=[*AGENTS, *TRANSLATED],
+    ids=lambda each: each.name + ("-translated" if each.chat_only else ""),
+)
 def headless(request: pytest.FixtureRequest) -> Headless:
     return request.param
 
 
 @pytest.fixture(scope="module")
+def chat_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Burnish, ScriptedModel]]:
+    data = tmp_path_factory.mktemp("burnish") / "data"
+    with (
+        scripted_model(decide, only="/v1/chat/completions") as model,
+        running(data, "--no-train", "--upstream", model.url) as up,
+    ):
+        yield up, model
+
+
+@pytest.fixture(scope="module")
 def connected(
-    headless: Headless, burnish: Burnish, model: ScriptedModel, tmp_path_factory: pytest.TempPathFactory
+    headless: Headless, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Agent]:
     """An agent in a home folder with settings of somebody's, connected."""
+    if headless.chat_only:
+        burnish, model = request.getfixturevalue("chat_only")
+    else:
+        burnish, model = request.getfixturevalue("burnish"), request.getfixturevalue("model")
     agent = Agent(burnish, model, tmp_path_factory.mktemp(headless.name))
     for name, text in headless.settings.items():
         agent.write(name, text)

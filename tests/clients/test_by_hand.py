@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 
 from tests.clients.agent import Agent
 from tests.clients.script import question
 from tests.clients.test_agents import said
-from tests.support.burnish import Burnish
-from tests.support.scripted_model import ScriptedModel
 
 PLAIN = shlex.split(
     "--no-git --no-check-update --no-analytics --no-show-release-notes --no-show-model-warnings"
 )
 """What makes it read lines, and ask about nothing but the chat."""
-
-
-@pytest.fixture
-def agent(burnish: Burnish, model: ScriptedModel, tmp_path: Path) -> Iterator[Agent]:
-    agent = Agent(burnish, model, tmp_path / "aider")
-    agent.begin()
-    yield agent
-    agent.end()
 
 
 def test_aider(agent: Agent) -> None:

@@ -4,45 +4,58 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.clients.sdk import Program, Sdk, Talk, running_sdk
-from tests.clients.sdk_model import ERRORS, RETRY_AFTER, Says, SdkModel, sdk_model
+from tests.clients.sdk_model import ERRORS, RETRY_AFTER, SdkModel, sdk_model
 from tests.support.burnish import Burnish, running
+from tests.support.wires import Says
 
-PYTHON, PYTHON_2, NODE = "sdks/bin/python", "sdks-openai2/bin/python", "node_modules/.bin/node"
+PYTHON = ("sdks/bin/python", "programs.py")
+PYTHON_2 = ("sdks-openai2/bin/python", "programs.py")
+NODE = ("node_modules/.bin/node", "programs.mjs")
 OPENAI = ("NotFoundError", "RateLimitError", "InternalServerError")
+GOOGLE = ("ClientError", "ClientError", "ServerError")
 LANGCHAIN = ("OpenAIModelNotFoundError", "OpenAIRateLimitError", "OpenAIAPIError")
 PYDANTIC_AI = ("ModelNotFoundError", "ModelRateLimitError", "ModelServerError")
 OLLAMA = ("ResponseError",) * 3
 AI_SDK = ("AI_APICallError",) * 3
 SDKS = [
-    Sdk("openai-python", (PYTHON, "openai_chat.py"), OPENAI, header="whole"),
-    Sdk("openai-python-responses", (PYTHON, "openai_responses.py"), OPENAI, header="whole"),
-    Sdk("anthropic-python", (PYTHON, "anthropic_messages.py"), OPENAI),
-    Sdk("ollama-python", (PYTHON, "ollama_chat.py"), OLLAMA, id="never", says_when=False),
-    Sdk("google-genai-python", (PYTHON, "google_genai.py"), ("ClientError", "ClientError", "ServerError")),
-    Sdk("langchain-python", (PYTHON, "langchain_chat.py"), LANGCHAIN, id="whole", thoughts="never"),
-    Sdk("litellm", (PYTHON_2, "litellm_sdk.py"), OPENAI),
-    Sdk("openai-agents", (PYTHON, "openai_agents.py", "responses"), OPENAI, header="never", runs_tools=True),
-    Sdk("openai-agents-chat", (PYTHON, "openai_agents.py", "chat"), OPENAI, header="never", runs_tools=True),
-    Sdk("pydantic-ai", (PYTHON, "pydantic_ai_chat.py"), PYDANTIC_AI, header="never", runs_tools=True),
-    Sdk("llama-index", (PYTHON_2, "llama_index_chat.py"), OPENAI, header="never"),
-    Sdk("openai-node", (NODE, "openai_chat.mjs"), OPENAI, header="whole", thoughts="whole"),
-    Sdk("openai-node-responses", (NODE, "openai_responses.mjs"), OPENAI, header="whole"),
-    Sdk("anthropic-node", (NODE, "anthropic_messages.mjs"), OPENAI),
-    Sdk("ollama-node", (NODE, "ollama_chat.mjs"), OLLAMA, id="never", says_when=False),
-    Sdk("google-genai-node", (NODE, "google_genai.mjs"), ("ApiError",) * 3, says_when=False),
-    Sdk("langchain-node", (NODE, "langchain_chat.mjs"), OPENAI, header="never"),
-    Sdk("ai-sdk", (NODE, "ai_sdk.mjs", "compatible"), AI_SDK),
-    Sdk("ai-sdk-openai", (NODE, "ai_sdk.mjs", "openai"), AI_SDK),
-    Sdk("ai-sdk-anthropic", (NODE, "ai_sdk.mjs", "anthropic"), AI_SDK),
+    Sdk("openai-python", (*PYTHON, "openai_chat"), OPENAI, header="whole"),
+    Sdk("openai-python-responses", (*PYTHON, "openai_responses"), OPENAI, header="whole"),
+    Sdk("anthropic-python", (*PYTHON, "anthropic_messages"), OPENAI),
+    Sdk("ollama-python", (*PYTHON, "ollama_chat"), OLLAMA, id="never", says_when=False),
+    Sdk("google-genai-python", (*PYTHON, "google_genai"), GOOGLE),
+    Sdk("langchain-python", (*PYTHON, "langchain_chat"), LANGCHAIN, id="whole", thoughts="never"),
+    Sdk("litellm", (*PYTHON_2, "litellm"), OPENAI),
+    Sdk("openai-agents", (*PYTHON, "openai_agents", "responses"), OPENAI, header="never", runs_tools=True),
+    Sdk("openai-agents-chat", (*PYTHON, "openai_agents", "chat"), OPENAI, header="never", runs_tools=True),
+    Sdk("pydantic-ai", (*PYTHON, "pydantic_ai"), PYDANTIC_AI, header="never", runs_tools=True),
+    Sdk("llama-index", (*PYTHON_2, "llama_index"), OPENAI, header="never"),
+    Sdk("openai-node", (*NODE, "openai_chat"), OPENAI, header="whole", thoughts="whole"),
+    Sdk("openai-node-responses", (*NODE, "openai_responses"), OPENAI, header="whole"),
+    Sdk("anthropic-node", (*NODE, "anthropic_messages"), OPENAI),
+    Sdk("ollama-node", (*NODE, "ollama_chat"), OLLAMA, id="never", says_when=False),
+    Sdk("google-genai-node", (*NODE, "google_genai"), ("ApiError",) * 3, says_when=False),
+    Sdk("langchain-node", (*NODE, "langchain_chat"), OPENAI, header="never"),
+    Sdk("ai-sdk", (*NODE, "ai_sdk", "compatible"), AI_SDK),
+    Sdk("ai-sdk-openai", (*NODE, "ai_sdk", "openai"), AI_SDK),
+    Sdk("ai-sdk-anthropic", (*NODE, "ai_sdk", "anthropic"), AI_SDK),
 ]
 
-BY_REFERENCE = Sdk("ai-sdk-openai-store", (NODE, "ai_sdk.mjs", "openai", "store"), AI_SDK)
-INSTRUCTOR = Sdk("instructor", (PYTHON_2, "instructor_chat.py"), OPENAI, header="never")
+
+def translated(sdk: Sdk) -> Sdk:
+    """The same before an upstream that speaks chat completions only."""
+    return replace(sdk, name=f"{sdk.name}-translated", only="/v1/chat/completions")
+
+
+OTHERS = [translated(each) for each in SDKS if each.name.startswith(("anthropic", "google-genai", "ollama"))]
+BY_REFERENCE = Sdk("ai-sdk-openai-store", (*NODE, "ai_sdk", "openai", "store"), AI_SDK)
+INSTRUCTOR = Sdk("instructor", (*PYTHON_2, "instructor"), OPENAI, header="never")
 ON_ANOTHER = ("langchain-python", "openai-agents-chat", "pydantic-ai", "llama-index", "langchain-node")
 """Their streams are read by the SDKs of OpenAI."""
 OF_THE_ENGINE = [each for each in SDKS if each.name not in ON_ANOTHER]
@@ -51,16 +64,25 @@ OF_THE_ENGINE = [each for each in SDKS if each.name not in ON_ANOTHER]
 _numbers = itertools.count(100)
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[SdkModel]:
-    with sdk_model() as running_model:
-        yield running_model
+def sdks(*params: Sdk) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("sdk", params, ids=lambda each: each.name, indirect=True)
+
+
+@contextmanager
+def behind_burnish(data: Path, only: str) -> Iterator[tuple[Burnish, SdkModel]]:
+    with sdk_model(only=only) as model, running(data, "--no-train", "--upstream", model.url) as up:
+        yield up, model
 
 
 @pytest.fixture(scope="module")
-def burnish(model: SdkModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Burnish]:
-    data = tmp_path_factory.mktemp("burnish") / "data"
-    with running(data, "--no-train", "--upstream", model.url) as up:
+def every_format(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Burnish, SdkModel]]:
+    with behind_burnish(tmp_path_factory.mktemp("burnish") / "data", "") as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+def chat_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Burnish, SdkModel]]:
+    with behind_burnish(tmp_path_factory.mktemp("burnish") / "data", OTHERS[0].only) as up:
         yield up
 
 
@@ -70,22 +92,23 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Burnish]:
         yield up
 
 
-@pytest.fixture(scope="module", params=SDKS, ids=lambda each: each.name)
+@pytest.fixture(scope="module", params=[*SDKS, *OTHERS], ids=lambda each: each.name)
 def sdk(request: pytest.FixtureRequest) -> Sdk:
     return request.param
 
 
 @pytest.fixture(scope="module")
-def program(sdk: Sdk, burnish: Burnish, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    with running_sdk(sdk, burnish.url, tmp_path_factory.mktemp(sdk.name)) as started:
-        yield started
+def started(
+    sdk: Sdk, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Program, Burnish, SdkModel]]:
+    burnish, model = request.getfixturevalue("chat_only" if sdk.only else "every_format")
+    with running_sdk(sdk, burnish.url, tmp_path_factory.mktemp(sdk.name)) as program:
+        yield program, burnish, model
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "streamed"])
-def talk(
-    sdk: Sdk, program: Program, burnish: Burnish, model: SdkModel, request: pytest.FixtureRequest
-) -> Talk:
-    return Talk(sdk, program, burnish, model, request.param)
+def talk(sdk: Sdk, started: tuple[Program, Burnish, SdkModel], request: pytest.FixtureRequest) -> Talk:
+    return Talk(sdk, *started, request.param)
 
 
 def question() -> str:
@@ -127,7 +150,7 @@ def test_a_session(talk: Talk) -> None:
     talk.rate_by_name(kept)
     logged = talk.logged()
     assert talk.answers == [talk.sdk.sees(each, talk.streamed) for each in logged]
-    assert talk.rated() == {comment: logged[number]["id"] for comment, number in talk.meant.items()}
+    assert talk.rated() == talk.rated_as_meant(logged)
     assert {each["outcome"] for each in logged} == {"complete"}
     assert not any(b"/rl" in each.body for each in talk.model.requests)
 
@@ -143,8 +166,7 @@ def test_answers_that_read_alike(talk: Talk) -> None:
     summary = talk.ask([], "All that was said before: it is done.", answer())
     unclear = talk.type([summary.history[0], one.history[-1]], "/rl good which one")
     assert unclear.answer["text"].startswith("burnish: nothing was rated: answers that read exactly like")
-    logged = talk.logged()
-    assert talk.rated() == {comment: logged[number]["id"] for comment, number in talk.meant.items()}
+    assert talk.rated() == talk.rated_as_meant(talk.logged())
 
 
 def test_errors_are_its_own(talk: Talk) -> None:
@@ -159,7 +181,7 @@ def test_errors_are_its_own(talk: Talk) -> None:
     assert list(talk.rated().values()) == [talk.logged()[0]["id"]]
 
 
-@pytest.mark.parametrize("sdk", [BY_REFERENCE], ids=[BY_REFERENCE.name], indirect=True)
+@sdks(BY_REFERENCE)
 def test_names_of_items_are_no_history(talk: Talk) -> None:
     """Where a client names answers that the upstream keeps, ``/rl`` refuses; ids and headers rate as ever.
 
@@ -170,15 +192,30 @@ def test_names_of_items_are_no_history(talk: Talk) -> None:
     typed = talk.type(first.history, "/rl good this one")
     assert typed.answer["text"].startswith("burnish: nothing was rated")
     talk.rate_by_name(talk.ask(typed.history, question(), answer()))
-    assert [b"/rl" in each.body or b"_rl_" in each.body for each in talk.model.requests][-2:] == [
-        False,
-        False,
-    ]
+    assert not any(b"/rl" in each.body or b"_rl_" in each.body for each in talk.model.requests[-2:])
+    assert talk.rated() == talk.rated_as_meant(talk.logged())
+
+
+@sdks(translated(BY_REFERENCE))
+def test_answers_that_are_named_instead_of_sent(talk: Talk) -> None:
+    """As the AI SDK does by default: burnish has written them, so it knows what they said."""
+    first = talk.ask([], question(), Says("Blue is scattered."))
+    talk.rate_by_type(first)
+    call = Says(arguments={"city": "Ulm", "days": 1})
+    looked = talk.ask_for_tool(first.history, question(), call, "sunny", Says("It is sunny."))
+    typed = talk.rate_by_type(looked)
+    last = talk.ask(typed.history, question(), Says("So it is."))
+    talk.rate_by_name(last)
     logged = talk.logged()
-    assert talk.rated() == {comment: logged[number]["id"] for comment, number in talk.meant.items()}
+    assert talk.answers == [talk.sdk.sees(each, talk.streamed) for each in logged]
+    assert talk.rated() == talk.rated_as_meant(logged)
+    assert len({each["conversation_id"] for each in logged}) == 1
+    told = talk.model.requests[-1].body
+    assert all(words in told for words in (b"Blue is scattered.", b"Ulm", b"sunny", b"It is sunny."))
+    assert b"/rl" not in told
 
 
-@pytest.mark.parametrize("sdk", [INSTRUCTOR], ids=[INSTRUCTOR.name], indirect=True)
+@sdks(INSTRUCTOR)
 @pytest.mark.parametrize("talk", [False], ids=["whole"], indirect=True)
 def test_answers_that_are_objects(talk: Talk) -> None:
     """What burnish says to ``/rl`` is no object, so the SDK raises; the rating has been given all the same."""
@@ -191,7 +228,7 @@ def test_answers_that_are_objects(talk: Talk) -> None:
     assert talk.rated() == {"rating 0": logged["id"], "typed": logged["id"]}
 
 
-@pytest.mark.parametrize("sdk", OF_THE_ENGINE, ids=lambda each: each.name, indirect=True)
+@sdks(*OF_THE_ENGINE)
 def test_a_real_engines_stream(sdk: Sdk, engine: Burnish, tmp_path: Path) -> None:
     """What the embedded engine streams makes the same answer in the SDK as in the log."""
     with running_sdk(sdk, engine.url, tmp_path / "home") as program:

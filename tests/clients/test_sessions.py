@@ -6,9 +6,8 @@ With a tool, and as much as each agent does without a terminal of this: a compac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +16,6 @@ from tests.clients import going_back
 from tests.clients.agent import Agent
 from tests.clients.script import question, words_anew
 from tests.clients.test_agents import AGENTS, CODEX, Headless, said
-from tests.support.burnish import Burnish
-from tests.support.scripted_model import ScriptedModel
 
 Command = tuple[str, ...]
 HEADLESS = {each.name: each for each in AGENTS}
@@ -60,7 +57,7 @@ WAYS = {
     ),
     "continue": Ways(
         compacts=lambda agent: agent.run("cn", "-p", "--resume", "/compact"),
-        forks=lambda agent: ("cn", "-p", "--fork", newest(agent, ".continue/sessions/*-*.json").stem),
+        forks=lambda agent: ("cn", "-p", "--fork", agent.newest(".continue/sessions/*-*.json").stem),
     ),
     "llm": Ways(),
 }
@@ -96,22 +93,10 @@ class Session:
         assert self.agent.given() == self.expected
 
 
-@pytest.fixture(scope="module", params=list(WAYS))
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def agent(name: str, burnish: Burnish, model: ScriptedModel, tmp_path: Path) -> Iterator[Agent]:
-    agent = Agent(burnish, model, tmp_path / name)
-    agent.burnish_says("connect", name)
-    agent.begin()
-    yield agent
-    agent.end()
-
-
 @pytest.mark.timeout(900)  # opencode takes seconds to start, and a session is some twenty starts
+@pytest.mark.parametrize("name", WAYS)
 def test_a_session(name: str, agent: Agent) -> None:
+    agent.burnish_says("connect", name)
     session, headless, ways = Session(agent), HEADLESS[name], WAYS[name]
     by_tool(session, headless)
     again = headless.again
@@ -191,7 +176,3 @@ def asked_anew(session: Session, again: Command, goes_back: Callable[[Agent], Co
     session.agent.burnish_says("good")
     session.rated(second, 1.0)
     session.holds()
-
-
-def newest(agent: Agent, pattern: str) -> Path:
-    return max(agent.home.glob(pattern), key=lambda path: path.stat().st_mtime)

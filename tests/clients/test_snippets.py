@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.clients.agent import CLIENTS, ROOT, Agent
-from tests.support.burnish import Burnish
-from tests.support.scripted_model import ScriptedModel
 
 PAGE = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
 SNIPPETS = re.findall(r"^```(python|javascript)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PROGRAMS = {"python": str(CLIENTS / "sdks" / "bin" / "python"), "javascript": "node"}
 SUFFIXES = {"python": ".py", "javascript": ".mjs"}
-
-
-@pytest.fixture
-def agent(burnish: Burnish, model: ScriptedModel, tmp_path: Path) -> Iterator[Agent]:
-    agent = Agent(burnish, model, tmp_path)
-    agent.begin()
-    yield agent
-    agent.end()
 
 
 @pytest.mark.parametrize(

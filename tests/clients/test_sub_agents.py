@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from http import HTTPStatus
-from pathlib import Path
 
 import httpx
 import pytest
@@ -12,8 +10,6 @@ import pytest
 from tests.clients.agent import Agent
 from tests.clients.script import delegated
 from tests.clients.test_agents import AGENTS, said
-from tests.support.burnish import Burnish
-from tests.support.scripted_model import ScriptedModel
 
 HEADLESS = {each.name: each for each in AGENTS}
 LOOKER = (
@@ -25,24 +21,12 @@ IN_HEADERS = ("claude-code", "opencode")
 """Those that say in headers whose request it is; the others' words tell it."""
 
 
-@pytest.fixture(params=["claude-code", "codex", "opencode", "qwen-code"])
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-def agent(name: str, burnish: Burnish, model: ScriptedModel, tmp_path: Path) -> Iterator[Agent]:
-    agent = Agent(burnish, model, tmp_path / name)
+@pytest.mark.parametrize("name", ["claude-code", "codex", "opencode", "qwen-code"])
+def test_a_sub_agent_is_nobodys_answer(name: str, agent: Agent) -> None:
+    """Its answer is found by its id only, and a rating of the turn is one of what the agent itself said."""
     if name in DESCRIBED:
         agent.write(DESCRIBED[name], LOOKER)
     agent.burnish_says("connect", name)
-    agent.begin()
-    yield agent
-    agent.end()
-
-
-def test_a_sub_agent_is_nobodys_answer(name: str, agent: Agent) -> None:
-    """Its answer is found by its id only, and a rating of the turn is one of what the agent itself said."""
     headless = HEADLESS[name]
     asked, found, answer = delegated()
     assert answer in agent.run(*(headless.with_tools or headless.ask), asked)

@@ -13,21 +13,10 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from tests.support import anthropic_wire, chat_wire, responses
 from tests.support.upstream import Received, Script, Upstream, reply, stream, upstream
+from tests.support.wires import FORMATS, Says
 
-
-@dataclass(frozen=True)
-class Call:
-    """A tool that the model wants run."""
-
-    name: str
-    arguments: dict[str, Any]
-    namespace: str = ""
-    """Of the tool, where it has one; only Responses know such."""
-
-
-Said = str | Call
+AGENTS_FORMATS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 
 
 @dataclass(frozen=True)
@@ -46,7 +35,7 @@ class Asked:
     """The tools on offer: their parameters' JSON schemas by name."""
 
 
-Decide = Callable[[Asked], Said]
+Decide = Callable[[Asked], Says]
 
 
 @dataclass
@@ -97,8 +86,7 @@ def on_a_thread(script: Script) -> Iterator[Upstream]:
 
 def _script(model: ScriptedModel, only: str, key: str | None) -> Script:
     numbers = itertools.count(1)
-    known = {"/v1/chat/completions": _chat, "/v1/messages": _messages, "/v1/responses": _responses}
-    formats = {only: known[only]} if only else known
+    formats = (only,) if only else AGENTS_FORMATS
 
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         path = urlsplit(request.target).path  # of a proxy's client the target is a whole URL
@@ -116,7 +104,7 @@ def _script(model: ScriptedModel, only: str, key: str | None) -> Script:
             return
         asked = _read(path, body)
         model.asked.append(asked)
-        whole, events = formats[path](model.decide(asked), next(numbers), str(body.get("model")))
+        whole, events = FORMATS[path](model.decide(asked), next(numbers), body)
         answer = stream(events) if body.get("stream") else reply(orjson.dumps(whole))
         await answer(request, writer)
 
@@ -172,37 +160,3 @@ def _text(content: Any) -> str:
     if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content)
     return str(content)
-
-
-Wire = tuple[dict[str, Any], list[bytes]]
-"""A whole answer, and the events of the same answer streamed."""
-
-
-def _chat(said: Said, number: int, model: str) -> Wire:
-    message: dict[str, Any] = {"content": said}
-    if isinstance(said, Call):
-        message = {
-            "content": None,
-            "tool_calls": [chat_wire.called(said.name, said.arguments, f"call_{number}")],
-        }
-    whole = chat_wire.whole(message, id=f"chatcmpl-{number}", model=model)
-    return whole, chat_wire.chunks(whole)
-
-
-def _messages(said: Said, number: int, model: str) -> Wire:
-    if isinstance(said, Call):
-        block, reason = anthropic_wire.tool_use(said.name, said.arguments, f"toolu_{number}"), "tool_use"
-    else:
-        block, reason = anthropic_wire.text(said), "end_turn"
-    more: Any = {"id": f"msg_{number}", "stop_reason": reason, "model": model}
-    return anthropic_wire.message(block, **more), anthropic_wire.message_events(block, **more)
-
-
-def _responses(said: Said, number: int, model: str) -> Wire:
-    if isinstance(said, Call):
-        item = responses.call(said.name, orjson.dumps(said.arguments).decode(), f"call_{number}")
-        item |= {"namespace": said.namespace} if said.namespace else {}
-    else:
-        item = responses.message(said, name=f"msg_{number}")
-    whole = responses.response(item, response_id=f"resp_{number}", model=model)
-    return whole, responses.events(whole)

@@ -7,6 +7,8 @@ the SDK: its own objects, as a program would keep them.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 import sys
 from collections.abc import Callable, Iterable
@@ -31,6 +33,8 @@ TOOLS = [{"type": "function", "function": FUNCTION}]
 Entry = list[Any]
 """What the SDK keeps of one message, or of one answer."""
 Answer = dict[str, Any]
+Given = dict[str, Any]
+_gives: list[str] = []
 
 
 def answer(
@@ -43,36 +47,67 @@ def answer(
     usage: tuple[int, int] | None = None,
 ) -> Answer:
     """What an SDK has assembled; None is what it does not show."""
-    named = [{"id": id, "name": name, "arguments": _object(arguments)} for id, name, arguments in calls]
-    return {
-        "text": text or "",
-        "calls": named,
-        "reasoning": reasoning,
-        "id": id,
-        "header": header,
-        "usage": usage,
-    }
+    named = [
+        {"id": id, "name": name, "arguments": json.loads(given) if isinstance(given, str) else given}
+        for id, name, given in calls
+    ]
+    shown = {"calls": named, "reasoning": reasoning or None, "id": id, "header": header, "usage": usage}
+    return {"text": text or "", **shown}
 
 
-def of_items(output: Iterable[Any], **more: Any) -> Answer:
+def of_completion(completion: Any, **more: Any) -> Answer:
+    """The same, from a chat completion."""
+    message, usage = completion.choices[0].message, completion.usage
+    calls = [(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()]
+    told = {"calls": calls, "reasoning": getattr(message, "reasoning_content", None), "id": completion.id}
+    return answer(message.content, **{**told, **more}, usage=(usage.prompt_tokens, usage.completion_tokens))
+
+
+def of_items(output: Iterable[Any], usage: Any, **more: Any) -> Answer:
     """The same, from the items of a response."""
     parts = [part for item in output if item.type == "message" for part in item.content]
     summaries = [part for item in output if item.type == "reasoning" for part in item.summary]
     return answer(
         "".join(part.text for part in parts),
         calls=[(item.call_id, item.name, item.arguments) for item in output if item.type == "function_call"],
-        reasoning="".join(part.text for part in summaries) or None,
+        reasoning="".join(part.text for part in summaries),
+        usage=(usage.input_tokens, usage.output_tokens),
         **more,
     )
 
 
+def user_message(text: str) -> Any:
+    return {"role": "user", "content": text}
+
+
+def tool_messages(reply: Entry, text: str) -> Entry:
+    """What the tool gave, as chat completions want it."""
+    return [{"role": "tool", "tool_call_id": call.id, "content": text} for call in reply[0].tool_calls]
+
+
+def look_up(city: str, days: int) -> str:
+    """Look up the weather."""
+    return _gives[-1]
+
+
+def gives(asked: Entry, text: str) -> Entry:
+    """Have ``look_up`` give it, for SDKs that run tools themselves."""
+    _gives.append(text)
+    return []
+
+
 def converse(
-    user: Callable[[str], Any],
-    ask: Callable[[Entry, bool], tuple[Entry, list[Answer]]],
-    results: Callable[[Entry, str], Entry],
+    ask: Callable[[Entry, bool], Any],
+    results: Callable[[Entry, str], Entry] = tool_messages,
+    user: Callable[[str], Any] = user_message,
 ) -> None:
-    """Answer turns until stdin ends. ``results`` makes the messages that follow the calls of an answer."""
+    """Answer turns until stdin ends.
+
+    ``ask`` returns the reply and the answers (or awaits them), given a history and whether to stream; ``results``
+    returns the messages that follow the calls of a reply.
+    """
     out, sys.stdout = sys.stdout, sys.stderr
+    loop = asyncio.Runner()
     entries: list[Entry] = []
     for line in sys.stdin:
         turn = json.loads(line)
@@ -85,7 +120,8 @@ def converse(
             of = [*of, len(entries) - 1]
         said: dict[str, Any]
         try:
-            reply, answers = ask([message for each in of for message in entries[each]], turn["stream"])
+            asked = ask([message for each in of for message in entries[each]], turn["stream"])
+            reply, answers = loop.run(asked) if inspect.iscoroutine(asked) else asked
         except Exception as error:  # noqa: BLE001 - whatever the SDK raises is what is asked for
             said = {"error": _failure(error)}
         else:
@@ -109,7 +145,3 @@ def _failure(error: Any) -> dict[str, Any]:
         "retry_after": headers.get("retry-after"),
         "message": str(error),
     }
-
-
-def _object(arguments: str | dict[str, Any]) -> dict[str, Any]:
-    return json.loads(arguments) if isinstance(arguments, str) else arguments
