@@ -1,4 +1,4 @@
-"""Builds the parts from a configuration and starts and stops them in order."""
+"""Builds the application from a configuration; starts and stops its parts in order."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from burnish.proxy.workers.hub import Hub, Services
 
 logger = logging.getLogger(__name__)
 
-# Asking an engine that is down costs nothing, and people wait for it to come up.
+# A request to an engine that is down costs nothing, and people wait for it.
 ASK_AGAIN_S = 2.0
 PRUNE_EVERY_S = 600.0
-"""Old completions are deleted a few minutes after their time."""
+"""Old completions are deleted a few minutes late."""
 
 
 @asynccontextmanager
 async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
     """Start every part, yield the application, and stop the parts in reverse order.
 
-    With more than one worker, also yield the hub through which they answer.
-    Raises ConfigError; EngineError when the embedded engine or its model cannot be had.
+    With more than one worker, also yield the hub through which they answer. Raises ConfigError, and EngineError if the
+    embedded engine or its model isn't available.
     """
     async with AsyncExitStack() as stack:
         observer = Observer.open(os.environ)
@@ -84,19 +84,19 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
 
 
 async def _ask_until_known(ask: Callable[[], Awaitable[bool]]) -> None:
-    """Ask an engine that was down until it says what it is."""
+    """Ask an engine that was down until it answers."""
     wanted = True
     while wanted:
         await asyncio.sleep(ASK_AGAIN_S)
         try:
             wanted = await ask()
         except Exception:
-            # If this loop ended, burnish would pass requests through for ever, without a word in the log.
+            # If this loop ended, burnish would only pass requests through from then on.
             logger.exception("the engine cannot be opened; trying again in %g s", ASK_AGAIN_S)
 
 
 async def _prune_regularly(log: Log, keep: Keep) -> None:
-    """Delete the completions that the settings don't keep."""
+    """Delete old completions according to the settings."""
     while True:
         try:
             if gone := await log.prune(keep):
@@ -108,7 +108,7 @@ async def _prune_regularly(log: Log, keep: Keep) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What our routes and the relay share, as long as the engine behind them stays the same."""
+    """The parts that our routes and the relay share until the engine changes."""
 
     config: Config
     guard: Guard
@@ -117,7 +117,7 @@ class _Parts:
     observer: Observer
     learning: Learning | None
     why_not: str
-    """Why nothing is learnt; "" when something is."""
+    """Why burnish doesn't learn; "" if it does."""
     upstream: Upstream
     instructions: Instructions
 
@@ -126,7 +126,7 @@ class _Parts:
         return self.learning.engine if self.learning else None
 
     def live(self) -> int | None:
-        """Return the live version's number; None when burnish swaps no versions."""
+        """Return the number of the live version; None if burnish doesn't swap versions."""
         return self.engine.live()["version"] if self.engine else None
 
     def learner_status(self) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class _Parts:
         return await self.instructions.status(caller, self.live())
 
     def on_feedback(self, feedback: Feedback) -> None:
-        """Called with new feedback, and with feedback that was taken back."""
+        """Called with new feedback and with feedback that was undone."""
         self.observer.counts.rated(feedback)
         self.instructions.changed(feedback.draft.rater)
         if self.learning:
@@ -250,7 +250,7 @@ def _routes(parts: _Parts) -> list[Route]:
 
 
 def _refusing_routes(reason: str) -> list[Route]:
-    """Answer on the routes of runs and versions when there can be none."""
+    """Return routes of runs and versions that always answer 409 with this reason."""
 
     async def refuse(request: Request) -> Response:
         raise Conflict(reason, code="not_learning")

@@ -1,4 +1,4 @@
-"""Finds out which engine, or which equal replicas of one, is behind ``upstream``, and on what it is trained."""
+"""Finds out which engine (or which replicas of one) ``upstream`` is, and which weights it serves."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from burnish.proxy.config import Config
 async def foreign_host(
     config: Config, versions: Callable[[], Sequence[AdapterVersion]], *, fetch: bool = True
 ) -> tuple[AdapterHost, Path]:
-    """Return the host of what is behind ``upstream``, and its base weights.
+    """Return the host of the engine behind ``upstream``, and its base weights.
 
-    ``fetch``: download the weights if ``train.base`` names a model on the hub that is not here. Raises
-    EngineUnreachable while nothing answers, other EngineErrors and IncompatibleAdapter when versions cannot be swapped.
+    ``fetch``: download the weights if ``train.base`` names a model on the hub that isn't here. Raises EngineUnreachable
+    if nothing answers; other EngineErrors and IncompatibleAdapter if versions can't be swapped.
     """
     key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
     apis = [EngineApi(url, key) for url in config.upstreams]
@@ -44,13 +44,13 @@ async def foreign_host(
         return hosts[apis[0].url], weights
     if found.kind == "llamacpp":
         raise EngineError(
-            "versions cannot be swapped in several llama-servers: name one; it may serve any number of streams (-np)"
+            "versions cannot be swapped in several llama-servers: name one of them, and raise its number of slots (-np)"
         )
     return Replicas(hosts), weights
 
 
 async def _one_kind(apis: Sequence[EngineApi], model: str | None) -> Detected:
-    """Ask all of them; those that are down are taken to be what the others are."""
+    """Ask all replicas. Those that are down are assumed to be like the others."""
     try:
         results = await asyncio.gather(*(detect(api, model) for api in apis), return_exceptions=True)
     finally:
@@ -73,7 +73,7 @@ async def _one_kind(apis: Sequence[EngineApi], model: str | None) -> Detected:
 
 
 def _weights(config: Config, found: Detected, *, fetch: bool) -> Path:
-    """Return the weights to train on: what the user names, else what the engine does. Raises EngineError."""
+    """Return the weights to train on: those that the user names, else those of the engine. Raises EngineError."""
     if named := config.train.base:
         path = Path(named).expanduser().absolute()
         if path.exists() or not (model := hub_id(named)):
@@ -82,13 +82,13 @@ def _weights(config: Config, found: Detected, *, fetch: bool) -> Path:
             return downloaded(model)
         if here := cached(model):
             return here
-        raise EngineError(f"{model} is not downloaded yet; burnish up fetches it, as train.base says")
+        raise EngineError(f"{model} (train.base) is not downloaded yet: `burnish up` downloads it")
     if found.weights:
         return found.weights
     if found.hub_id and (here := cached(found.hub_id)):
         return here
     fetchable = f", or to {found.hub_id} to download it" if found.hub_id else ""
     raise EngineError(
-        f"{config.upstream} does not say where the weights of {found.model} lie on this machine; set train.base "
+        f"{config.upstream} does not tell where the weights of {found.model} are on this machine: set train.base "
         f"to that GGUF file or Hugging Face directory{fetchable}"
     )

@@ -1,4 +1,4 @@
-"""Composes what learns: an engine that takes versions, what is live in it, and the learner beside it."""
+"""Composes an engine that takes versions, the route to its live version, and the learner."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """The parts that exist only where burnish swaps versions in the engine."""
+    """The parts that exist only if burnish swaps versions in the engine."""
 
     upstream: LearningUpstream
     learner: Learner
@@ -50,45 +50,47 @@ class Learning:
 
 @dataclass(frozen=True, slots=True)
 class NotLearning:
-    """Why burnish only passes through, logs and takes ratings."""
+    """Why burnish only passes requests through, logs them and takes ratings."""
 
     reason: str
     ask_again: bool = False
-    """The engine was not up, or not yet ready: people start things in any order."""
+    """The engine was down or not yet ready."""
 
 
 @asynccontextmanager
 async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learning | NotLearning]:
-    """Open the engine on what the registry says is live, and the learner; or say why versions cannot be swapped.
+    """Open the engine with the live version, and the learner; or yield why versions can't be swapped.
 
-    Raises ConfigError; EngineError when the embedded engine or its model cannot be had.
+    Raises ConfigError, and EngineError if the embedded engine or its model isn't available.
     """
     registry = Registry(config.data_dir / "adapters")
-    elsewhere = None
+    remote = None
     if config.upstream is None:
         weights, name = await asyncio.to_thread(_embedded_model, config.model)
         state = config.data_dir / "engine"
         host: AdapterHost = EmbeddedHost(weights, base_model=name, state_dir=state)
     else:
         if config.engine == "none":
-            yield NotLearning("no versions are swapped here: engine = none. burnish logs and takes ratings")
+            yield NotLearning(
+                "versions are not swapped, because engine = none. burnish logs and takes ratings"
+            )
             return
         try:
             host, weights = await foreign_host(config, registry.versions)
         except (EngineError, IncompatibleAdapter) as error:
-            reason = f"no versions can be swapped here: {error}. burnish logs and takes ratings"
-            yield NotLearning(reason, _passes(error))
+            reason = f"versions cannot be swapped: {error}. burnish logs and takes ratings"
+            yield NotLearning(reason, _may_pass(error))
             return
-        elsewhere = RemoteUpstream(config, pool, host.base_model)
-    async with _beside(host, registry, config, log, weights) as (learner, engine, route):
-        upstream = LearningUpstream(host.base_model, host.base_digest, route, elsewhere)
+        remote = RemoteUpstream(config, pool, host.base_model)
+    async with _with_learner(host, registry, config, log, weights) as (learner, engine, route):
+        upstream = LearningUpstream(host.base_model, host.base_digest, route, remote)
         transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
         base = host.base_model, host.base_digest
         yield Learning(upstream, learner, registry, transfer, engine, base, route)
 
 
 @asynccontextmanager
-async def _beside(
+async def _with_learner(
     host: AdapterHost, registry: Registry, config: Config, log: Log, weights: Path
 ) -> AsyncIterator[tuple[Learner, Engine, LiveRoute]]:
     swap = Swap(registry, host, LiveRoute())
@@ -118,7 +120,7 @@ async def _beside(
         yield learner, Engine(swap, reconciler), swap.route
 
 
-def _passes(error: EngineError | IncompatibleAdapter) -> bool:
+def _may_pass(error: EngineError | IncompatibleAdapter) -> bool:
     """Whether an engine may say something else in a while: it is down, or still loads its model."""
     if isinstance(error, EngineRefused):
         return error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
@@ -140,12 +142,12 @@ def _embedded_model(named: str | None) -> tuple[Path, str]:
 
 
 async def _woken(host: AdapterHost) -> None:
-    """Wake an engine that a killed burnish left asleep."""
+    """Wake an engine that an earlier burnish left asleep when it was killed."""
     try:
         if isinstance(host, Sleeps) and await host.sleeping():
             await wake(host)
     except EngineError as error:
-        logger.warning("%s", error)  # reconciling says it again as long as nothing is served
+        logger.warning("%s", error)  # reconciling reports it as long as the engine serves nothing
 
 
 async def cancelled(task: asyncio.Task[None]) -> None:

@@ -1,4 +1,4 @@
-"""Run burnish until it is told to stop: one process a data directory, one socket, a clean end."""
+"""Runs burnish until a signal stops it: one process per data directory, one socket, a clean end."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from burnish.proxy.surfaces import error_at
 from burnish.proxy.workers import crew
 from burnish.proxy.workers.hub import Hub
 
-# A stream needs two, and many systems give a program 1024 unless it asks for more.
+# A stream needs two, and many systems give a program 1024 by default.
 DESCRIPTORS = 65_536
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def serve(config: Config, on_ready: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; calls ``on_ready`` with the URL once requests are taken.
+    """Serve until SIGINT or SIGTERM; call ``on_ready`` with the URL once requests are accepted.
 
     Raises ConfigError (data directory, port), adapters.errors.EngineError (no engine, no model).
     """
     os.umask(0o077)  # for every file and every child, whatever the user's umask
     _ask_for_descriptors()
     prepare_data_dir(config.data_dir)
-    with _only_one(config.data_dir), _listening(config) as listener:
+    with _locked(config.data_dir), _listening(config) as listener:
         with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve(config, listener, on_ready))
 
@@ -59,12 +59,12 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
             else:
                 await _alone(app, config, listener, ready)
     finally:
-        (config.server_file).unlink(missing_ok=True)
+        config.server_file.unlink(missing_ok=True)
 
 
 async def _alone(app: App, config: Config, listener: socket.socket, ready: Callable[[], None]) -> None:
     ready()
-    # The server sends itself the signal again once it has stopped; by then there is work left to close.
+    # uvicorn raises the signal again after it has stopped, but our parts must still close.
     for number in STOP_SIGNALS:
         signal.signal(number, lambda *_: None)
     await server_of(app, config, error_at).serve(sockets=[listener])
@@ -81,12 +81,12 @@ def _ask_for_descriptors() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(ValueError, OSError):  # macOS has a further limit, which it does not tell
+        with suppress(ValueError, OSError):  # macOS has a second limit that can't be read
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def prepare_data_dir(path: Path) -> None:
-    """Make the data directory, for its owner only. Raises ConfigError when it cannot be written."""
+    """Create the data directory for its owner only. Raises ConfigError if it can't be written."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
@@ -102,8 +102,8 @@ def prepare_data_dir(path: Path) -> None:
 
 
 @contextmanager
-def _only_one(data_dir: Path) -> Iterator[None]:
-    """Hold the data directory: two burnishes on one log would train and swap against each other."""
+def _locked(data_dir: Path) -> Iterator[None]:
+    """Lock the data directory: two processes on one log would train and swap against each other."""
     with (data_dir / "lock").open("w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,7 +118,7 @@ def _only_one(data_dir: Path) -> Iterator[None]:
 @contextmanager
 def _listening(config: Config) -> Iterator[socket.socket]:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    # asyncio asks the kernel not to hold answers back (TCP_NODELAY) only where a socket says that it is TCP.
+    # asyncio sets TCP_NODELAY only on sockets with IPPROTO_TCP.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,4 +1,4 @@
-"""The routes about burnish itself: ``/healthz``, ``/v1/models``, ``/burnish/status``."""
+"""``/healthz``, ``/v1/models`` and ``/burnish/status``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from burnish.proxy.surfaces.catalogue import ANTHROPIC, listed
 
 
 class Engine:
-    """The state of an engine in which burnish swaps versions."""
+    """The state of an engine that takes versions."""
 
     def __init__(self, swap: Swap, reconciler: Reconciler) -> None:
         self._swap = swap
         self._reconciler = reconciler
 
     def live(self) -> dict[str, Any]:
-        """Return the version that new requests get, according to the route."""
+        """Return the live version according to the route."""
         endpoint = self._swap.route.live
         return {
             "version": endpoint.version if endpoint else self._swap.registry.live(),
@@ -36,12 +36,11 @@ class Engine:
         }
 
     def trouble(self) -> str | None:
-        """Return why the engine does not serve what it should; None when it does."""
+        """Return why the engine doesn't serve the right versions; None if it does."""
         return self._reconciler.last.fault or self._reconciler.degraded
 
     @property
     def serving(self) -> bool:
-        """Whether requests get an answer right now."""
         return self._swap.route.live is not None
 
 
@@ -54,7 +53,7 @@ def status_routes(
     *,
     has_key: bool,
 ) -> Sequence[Route]:
-    """Return the routes; ``engine`` is None for an upstream that burnish does not swap versions in.
+    """``engine`` is None if burnish doesn't swap versions in the upstream.
 
     ``has_key``: burnish has a key for the upstream, so callers need none.
     ``instructions_status`` takes a caller; see ``Instructions.status``.
@@ -97,7 +96,7 @@ def status_routes(
 def summary(
     counts: dict[str, int], live: dict[str, Any] | None, learner: dict[str, Any], instructions: dict[str, Any]
 ) -> str:
-    """Return the state of the learning in one line, for ``/rl status``."""
+    """Return one line for ``/rl status``."""
     added = (
         f"; {instructions['count']} of your instructions are in the system prompt"
         if instructions["on"]

@@ -1,4 +1,4 @@
-"""Critique without weights: what a caller asked for stands in the system prompt until a version has learnt it."""
+"""Adds what a caller asked for to the system prompt until a version has learnt it."""
 
 from burnish.proxy.instructions.instructions import Addition, Instructions
 from burnish.proxy.instructions.routes import instruction_routes

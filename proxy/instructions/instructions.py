@@ -1,6 +1,6 @@
-"""Which instructions are added to a request: those of its caller that the version which answers has not learnt.
+"""Chooses the instructions for a request: those of its caller that the answering version hasn't learnt.
 
-The list of a caller is kept in memory and read again after feedback and edits, so that a request costs a look-up.
+The list of a caller is cached, and read again after feedback and edits.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ logger = logging.getLogger(__name__)
 
 HEAD = "What the user asked for before, or found wrong with earlier answers:"
 
-# Reading a list takes milliseconds. When the disk hangs, requests go on with the list as it was, …
+# Reading a list takes milliseconds. If the disk hangs, requests go on with the cached list, …
 READ_LIMIT_S = 2.0
-# … and only one in this time waits to see whether it still does.
+# … and only one request in this time tries again.
 PAUSE_S = 5.0
-# Whoever calls names the caller, so there may be any number of them.
+# Clients choose the name of the caller, so there may be any number of them.
 CALLERS_KEPT = 10_000
 
 State = Literal["active", "learnt", "displaced"]
-"""active: added to the prompt; learnt: the version does it by itself; displaced: there are newer ones enough."""
+"""active: added to the prompt; learnt: the version has learnt it; displaced: enough newer ones are active."""
 
 
 @dataclass(frozen=True, slots=True)
 class Addition:
-    """What is added to one system prompt."""
+    """The text for one system prompt."""
 
     text: str
     count: int
-    """Of instructions."""
+    """Number of instructions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What a version has learnt from, its ancestors included."""
+    """The feedback that a version and its ancestors have learnt from."""
 
     feedback_ids: frozenset[str] = frozenset()
     run_id: str = ""
-    """The run that made it; "" for the base model and for models that burnish does not train."""
+    """The run that made the version; "" for the base model and for models that burnish doesn't train."""
 
     def covers(self, instruction: Instruction) -> bool:
-        """Return whether an instruction can be left out: it was learnt, and no later feedback repeats it.
+        """Return whether an instruction was learnt and no later feedback repeats it.
 
-        Some of what was said may have been held out of training. Ids sort by time behind their prefix.
+        Some of its feedback may have been held out of training. IDs without their prefix sort by time.
         """
         if instruction.by_hand or self.feedback_ids.isdisjoint(instruction.feedback_ids):
             return False
@@ -68,23 +68,23 @@ class Learnt:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A caller's instructions as they were read."""
+    """The cached instructions of a caller."""
 
     changes: int = -1
-    """How often they had changed by then."""
+    """The number of changes when they were read."""
     instructions: tuple[Instruction, ...] = ()
     additions: dict[int | None, Addition | None] = field(default_factory=dict)
-    """What comes of them, by the version that answers."""
+    """By answering version."""
 
 
 NOTHING = _Known()
 
 
 class Instructions:
-    """The instructions of all callers, as requests need them."""
+    """The instructions of all callers."""
 
     def __init__(self, log: Log, versions: Callable[[], Sequence[AdapterVersion]], *, on: bool) -> None:
-        """Take the log, what lists all versions on the disk, and whether instructions are added at all."""
+        """``versions`` returns all versions on the disk. ``on``: add instructions to requests."""
         self.on = on
         self._log = log
         self._versions = versions
@@ -92,17 +92,17 @@ class Instructions:
         self._known: dict[str, _Known] = {}
         self._learnt: dict[int, Learnt] = {}
         self._again_at = 0.0
-        """When lists are read again after one could not be, on the monotonic clock."""
+        """When lists are read again after a failure, on the monotonic clock."""
 
     def changed(self, caller: str) -> None:
-        """Say that a caller's feedback or instructions have changed, after that was stored."""
+        """Call this after a change in the feedback or instructions of a caller was stored."""
         if self.on:
             self._changes[caller] += 1
 
     async def addition(self, caller: str, version: int | None) -> Addition | None:
-        """Return what to add for a caller where a version answers (None: a model that burnish does not train).
+        """Return the addition for a caller, or None if there is none; never raises.
 
-        None when there is nothing to add. Never raises: a request must not fail for this.
+        ``version``: the one that answers; None for a model that burnish doesn't train.
         """
         known = await self._read(caller)
         if known.instructions and version not in known.additions:
@@ -110,28 +110,30 @@ class Instructions:
         return known.additions.get(version)
 
     async def listed(self, caller: str, version: int | None) -> list[tuple[Instruction, State]]:
-        """Return all that a caller instructions, also while it is off."""
+        """Return all instructions of a caller, also while none are added."""
         return states(await self._log.instructions(caller), await self.learnt(version))
 
     async def status(self, caller: str, version: int | None) -> dict[str, Any]:
-        """Return whether it is on, and how many instructions are added, or would be."""
+        """Return whether instructions are added, and how many there are to add."""
         added = addition(await self.listed(caller, version))
         return {"on": self.on, "count": added.count if added else 0}
 
     async def learnt(self, version: int | None) -> Learnt:
-        """Return what a version has learnt; nothing for the base model and for other models."""
+        """Return the feedback behind a version; none for the base model and other models."""
         if version is None or version == BASE_VERSION:
             return Learnt()
         if version not in self._learnt:
             try:
                 versions = await asyncio.to_thread(self._versions)
             except (AdapterError, OSError) as error:
-                logger.warning("what version %d has learnt cannot be read: %s", version, error)
+                logger.warning(
+                    "the feedback that version %d has learnt from cannot be read: %s", version, error
+                )
                 return Learnt()
             manifests = {each.number: each.manifest for each in versions}
             if version not in manifests:
                 return Learnt()
-            # A version never changes, so this is asked once.
+            # A version never changes.
             self._learnt[version] = Learnt(learnt_by(version, manifests), manifests[version].run_id)
         return self._learnt[version]
 
@@ -145,7 +147,11 @@ class Instructions:
                 instructions = await self._log.instructions_at_once(caller)
         except (Unavailable, TimeoutError) as error:
             reason = str(error) or f"not read within {READ_LIMIT_S:g} s"
-            logger.warning("the instructions of %r are used as they were: %s", caller, reason)
+            logger.warning(
+                "the instructions of %r could not be read again, so the cached ones are used: %s",
+                caller,
+                reason,
+            )
             self._again_at = time.monotonic() + PAUSE_S
             return known
         if len(self._known) >= CALLERS_KEPT:
@@ -156,25 +162,25 @@ class Instructions:
 
 
 def states(instructions: Sequence[Instruction], learnt: Learnt) -> list[tuple[Instruction, State]]:
-    """Pair each instruction with its state. ``instructions``: latest first; those added by hand take precedence."""
+    """Pair each instruction (latest first) with its state. Those added by hand take precedence."""
     state: dict[str, State] = {}
     active: set[str] = set()
     for instruction in sorted(instructions, key=lambda instruction: not instruction.by_hand):
-        said = wording(instruction.text)
+        words = wording(instruction.text)
         if learnt.covers(instruction):
             state[instruction.id] = "learnt"
-        elif len(active) == MAX_INSTRUCTIONS or said in active:
+        elif len(active) == MAX_INSTRUCTIONS or words in active:
             state[instruction.id] = "displaced"
         else:
-            active.add(said)
+            active.add(words)
             state[instruction.id] = "active"
     return [(instruction, state[instruction.id]) for instruction in instructions]
 
 
 def addition(instructions: Sequence[tuple[Instruction, State]]) -> Addition | None:
-    """Return the text of the active instructions; None when there is none.
+    """Return the text of the active instructions, earliest first; None if there are none.
 
-    The earliest comes first, so that saying something again, or something new, leaves the text before it as it was.
+    A new or repeated instruction then leaves the beginning of the prompt unchanged, which engines have cached.
     """
     active = sorted(
         (instruction for instruction, state in instructions if state == "active"),

@@ -1,4 +1,4 @@
-"""The HTTP routes of instructions: every caller sees and changes the own list, whether it is in use or not."""
+"""The HTTP routes of instructions. Every caller reads and changes their own list, also if none are added."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from burnish.proxy.records import Instruction
 MAX_BODY_BYTES = 64 * 1024
 
 Live = Callable[[], int | None]
-"""Returns the version that is live; None where burnish swaps none."""
+"""Returns the live version; None if burnish doesn't swap versions."""
 
 
 class InstructionRequest(BaseModel):
@@ -31,8 +31,6 @@ class InstructionRequest(BaseModel):
 
 
 def instruction_routes(log: Log, instructions: Instructions, live: Live) -> list[Route]:
-    """Return the routes under /burnish/instructions."""
-
     async def index(request: Request) -> Response:
         caller = caller_of(request)
         listed = await instructions.listed(caller, live())
@@ -48,13 +46,13 @@ def instruction_routes(log: Log, instructions: Instructions, live: Live) -> list
         )
 
     async def create(request: Request) -> Response:
-        caller, text = await _said(request)
+        caller, text = await _caller_and_text(request)
         instruction = await log.add_instruction(caller, text)
         instructions.changed(caller)
         return json_response(instruction_json(instruction), 201)
 
     async def edit(request: Request) -> Response:
-        caller, text = await _said(request)
+        caller, text = await _caller_and_text(request)
         instruction = await log.edit_instruction(caller, request.path_params["id"], text)
         instructions.changed(caller)
         return json_response(instruction_json(instruction))
@@ -74,10 +72,9 @@ def instruction_routes(log: Log, instructions: Instructions, live: Live) -> list
 
 
 def instruction_json(instruction: Instruction) -> dict[str, Any]:
-    """Return an instruction as clients see it."""
     return {"object": "instruction", **asdict(instruction)}
 
 
-async def _said(request: Request) -> tuple[str, str]:
+async def _caller_and_text(request: Request) -> tuple[str, str]:
     body = validated(InstructionRequest, await read_json(request, MAX_BODY_BYTES))
     return caller_of(request), body.text
