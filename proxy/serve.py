@@ -23,8 +23,7 @@ from burnish.proxy.errors import ConfigError
 from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.http.listener import tune_interpreter
 from burnish.proxy.surfaces import error_at
-from burnish.proxy.workers import crew
-from burnish.proxy.workers.hub import Hub
+from burnish.proxy.workers.hub import Hub, run_workers
 
 # A stream needs two, and many systems give a program 1024 by default.
 DESCRIPTORS = 65_536
@@ -74,7 +73,7 @@ async def _with_workers(hub: Hub, config: Config, listener: socket.socket, ready
     stopping = asyncio.Event()
     for number in STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
-    await crew.serve(hub, config, listener, stopping, ready)
+    await run_workers(hub, config, listener, stopping, ready)
 
 
 def _ask_for_descriptors() -> None:

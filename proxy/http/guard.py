@@ -8,7 +8,6 @@ the Host header (CVE-2026-49468).
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
@@ -87,10 +86,8 @@ class Guard:
             if first(headers, b"sec-fetch-site") in ("cross-site", "same-site"):
                 raise Forbidden("a web page of another site may not call burnish", code="origin_not_allowed")
             return
-        if origin.lower() in self._origins or origin.lower() in (
-            f"http://{host}".lower(),
-            f"https://{host}".lower(),
-        ):
+        own = (f"http://{host}".lower(), f"https://{host}".lower())
+        if origin.lower() in self._origins or origin.lower() in own:
             return
         raise Forbidden(
             f"Origin {origin!r} may not call burnish. If you trust that page, add it to allowed_origins.",
@@ -133,13 +130,11 @@ def _manages(path: str) -> bool:
 def is_management(path: str) -> bool:
     """Check whether a path, in any spelling, is a management route of a known engine."""
     plain = "/" + "/".join(part for part in _decoded(path).lower().split("/") if part)
-    return any(plain == route or plain.startswith(route + "/") for route in _prefixed(MANAGEMENT))
-
-
-def _prefixed(routes: Iterable[str]) -> Iterable[str]:
-    for route in routes:
-        yield route
-        yield "/v1" + route
+    return any(
+        plain == route or plain.startswith(route + "/")
+        for each in MANAGEMENT
+        for route in (each, "/v1" + each)
+    )
 
 
 def _decoded(path: str) -> str:

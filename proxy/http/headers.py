@@ -13,19 +13,10 @@ Named = Mapping[bytes, bytes]
 NAMED = "burnish.headers"
 """Key of the ASGI scope under which ``named_headers`` keeps its result."""
 
-HOP_BY_HOP = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
+HOP_BY_HOP = frozenset({
+    b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
+    b"trailer", b"transfer-encoding", b"upgrade",
+})  # fmt: skip
 NOT_FOR_UPSTREAM = HOP_BY_HOP | {b"host", b"content-length", b"expect"}  # the pool sets its own
 HARMLESS = frozenset({b"close", b"keep-alive"})
 """Values of ``Connection`` that name no header."""
@@ -45,7 +36,6 @@ def to_upstream(headers: RawHeaders, private: bytes) -> RawHeaders:
 
 
 def to_client(headers: RawHeaders) -> RawHeaders:
-    """Return the headers of a response that go to the client."""
     kept = [header for header in headers if header[0].lower() not in HOP_BY_HOP]
     return _without_connection_options(kept, headers)
 

@@ -82,14 +82,7 @@ class Pool:
         if origin is None:
             return await self._through_proxy().send(method, url, headers, body)
         head, chunked = _head(method, path, origin.authority, headers, body, close=not reuse)
-        if not origin.enter():
-            await origin.wait(self._turn_s)
-        try:
-            connection = await self._exchange(origin, method, head, body, chunked=chunked, reuse=reuse)
-        except BaseException:
-            origin.leave()
-            raise
-        return DirectResponse(self, origin, connection)
+        return await self._exchange(origin, method, head, body, chunked=chunked, reuse=reuse)
 
     async def switch(self, url: str, headers: RawHeaders) -> DirectResponse:
         """Ask for another protocol, on a connection of its own. Raises as ``send`` does."""
@@ -101,16 +94,7 @@ class Pool:
                 "through one. If it needs no proxy, add it to NO_PROXY"
             )
         head, _ = _head("GET", path, origin.authority, headers, None, close=False)
-        if not origin.enter():
-            await origin.wait(self._turn_s)
-        try:
-            connection = await self._exchange(
-                origin, "GET", head, None, chunked=False, reuse=False, switch=True
-            )
-        except BaseException:
-            origin.leave()
-            raise
-        return DirectResponse(self, origin, connection)
+        return await self._exchange(origin, "GET", head, None, chunked=False, reuse=False, switch=True)
 
     def give_back(self, origin: Origin, connection: Connection) -> None:
         """Keep a connection for the next request if it can take one, and free its place."""
@@ -151,33 +135,36 @@ class Pool:
         chunked: bool,
         reuse: bool,
         switch: bool = False,
-    ) -> Connection:
-        """Send a request; return the connection on which the head of its answer came."""
-        while True:
-            kept = origin.kept() if reuse else None
-            connection = kept or await origin.connect(self._connect_s)
-            try:
-                await connection.send(method, head, body, self._deadlines, chunked=chunked, switch=switch)
-                return connection
-            except Silent as error:
-                connection.close()
-                raise UpstreamTimeout(
-                    f"{origin.url} did not begin to answer within {self._deadlines.first_byte_s:g} s"
-                ) from error
-            except Broken as error:
-                connection.close()
-                # The upstream closed an idle connection just when the request went in.
-                if (
-                    kept
-                    and not connection.answering
-                    and method in SAFE
-                    and (body is None or isinstance(body, bytes))
-                ):
-                    continue
-                raise UpstreamUnreachable(f"{origin.url} broke off before it answered: {error}") from error
-            except BaseException:
-                connection.close()
-                raise
+    ) -> DirectResponse:
+        """Wait for a place, send a request, and wait for the head of its answer."""
+        if not origin.enter():
+            await origin.wait(self._turn_s)
+        try:
+            while True:
+                kept = origin.kept() if reuse else None
+                connection = kept or await origin.connect(self._connect_s)
+                try:
+                    await connection.send(method, head, body, self._deadlines, chunked=chunked, switch=switch)
+                    return DirectResponse(self, origin, connection)
+                except Silent as error:
+                    connection.close()
+                    late = f"{origin.url} did not begin to answer within {self._deadlines.first_byte_s:g} s"
+                    raise UpstreamTimeout(late) from error
+                except Broken as error:
+                    connection.close()
+                    # The upstream closed an idle connection just when the request went in.
+                    again = method in SAFE and (body is None or isinstance(body, bytes))
+                    if kept and not connection.answering and again:
+                        continue
+                    raise UpstreamUnreachable(
+                        f"{origin.url} broke off before it answered: {error}"
+                    ) from error
+                except BaseException:
+                    connection.close()
+                    raise
+        except BaseException:
+            origin.leave()
+            raise
 
     def _sweep(self) -> None:
         self._sweeper = None

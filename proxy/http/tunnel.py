@@ -54,7 +54,6 @@ class End(asyncio.Protocol):
 
     @property
     def joined(self) -> bool:
-        """True when there is another end."""
         return self._other is not None
 
     def send(self, content: bytes) -> None:
@@ -132,7 +131,6 @@ class ClientEnd(End):
         self._http = http
 
     def agree(self, headers: RawHeaders) -> None:
-        """Send the client the headers with which the upstream agreed."""
         lines = [b"%b: %b\r\n" % header for header in headers]
         self.send(b"".join([b"HTTP/1.1 101 Switching Protocols\r\n", *lines, b"\r\n"]))
 

@@ -6,33 +6,19 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-from burnish.proxy.errors import BodyTooLarge, InvalidRequest, UpstreamTimeout
+from burnish.proxy.errors import BodyTooLarge, BurnishError, InvalidRequest, UpstreamTimeout
 from burnish.proxy.http.connection import Sink
-from burnish.proxy.http.headers import Named, RawHeaders, first, to_client
+from burnish.proxy.http.headers import Named, first, to_client
 from burnish.proxy.http.listener import WRITE
 from burnish.proxy.http.origin import UpstreamCut, UpstreamResponse
-from burnish.proxy.records import Outcome
+from burnish.proxy.relay.flight import Ending
 from burnish.proxy.surfaces.lenient import loads_storable
 
 BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
-
-
-class Observer(Protocol):
-    """Records an answer that goes through."""
-
-    outcome: Outcome
-
-    def head(self, response: UpstreamResponse) -> RawHeaders:
-        """Record the head of the answer; return the headers that burnish adds to it."""
-        ...
-
-    def tee(self, chunk: bytes) -> None:
-        """Record a chunk."""
-        ...
 
 
 class Client:
@@ -146,42 +132,60 @@ def request_body(
 
 
 async def stream(
-    response: UpstreamResponse, scope: Scope, send: Send, client: Client, observer: Observer
+    response: UpstreamResponse, scope: Scope, send: Send, client: Client, ending: Ending
 ) -> None:
     """Pass an answer on as it arrives. Raises UpstreamCut."""
     headers = to_client(response.headers)
     # A length would be that of the body that isn't there, and the server would insist on it.
     if response.status in BODILESS:
         headers = [header for header in headers if header[0].lower() != b"content-length"]
-    headers += observer.head(response)
+    headers += ending.head(response)
     client.begun = True
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    sink = _teeing(observer, scope.get("extensions", {}).get(WRITE))
+    sink = _teeing(ending, scope.get("extensions", {}).get(WRITE))
     more = True
     while more:
         chunk = await response.read(sink)
         more = not response.finished
         if chunk:
-            observer.tee(chunk)
+            ending.tee(chunk)
         if not more:
             client.finished = True
-            observer.outcome = "complete"
+            ending.outcome = "complete"
         await send({"type": "http.response.body", "body": chunk, "more_body": more})
 
 
-def _teeing(observer: Observer, write: Sink | None) -> Sink | None:
+def _teeing(ending: Ending, write: Sink | None) -> Sink | None:
     """Return a sink that records a piece and sends it at once; None if the server has no WRITE extension."""
     if write is None:
         return None
 
     def sink(part: bytes) -> bool:
-        observer.tee(part)
+        ending.tee(part)
         return write(part)
 
     return sink
 
 
-async def in_time(answering: Awaitable[None], client: Client, seconds: float) -> None:
+async def answered(
+    answering: Awaitable[None], client: Client, ending: Ending, total_s: float | None = None
+) -> None:
+    """Run the answer to a request, within ``total_s`` if that is set, and record its end. Raises BurnishError."""
+    try:
+        await (_in_time(answering, client, total_s) if total_s else answering)
+    except UpstreamCut as error:
+        # After a return without the last chunk the server drops the connection, so the client sees that the stream was
+        # cut.
+        ending.fail("cut", str(error))
+    except BurnishError as error:
+        ending.fail("failed", error.message)
+        raise
+    finally:
+        if client.gone:
+            ending.fail("cancelled", "the client went away")
+
+
+async def _in_time(answering: Awaitable[None], client: Client, seconds: float) -> None:
     """Limit an answer to ``seconds``. Raises UpstreamTimeout or UpstreamCut after that."""
     try:
         async with asyncio.timeout(seconds):

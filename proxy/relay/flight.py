@@ -6,6 +6,7 @@ import json
 import re
 import time
 import zlib
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,7 @@ CAPTURE_LIMIT_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Ending:
+class Ending(ABC):
     """How a request is ending; a success is final."""
 
     clock: float = field(default_factory=time.perf_counter)
@@ -35,6 +36,14 @@ class Ending:
     first_byte_s: float | None = None
     outcome: Outcome = "cancelled"
     error: str | None = None
+
+    @abstractmethod
+    def head(self, response: UpstreamResponse) -> RawHeaders:
+        """Record the head of the answer; return the headers that burnish adds to it."""
+
+    @abstractmethod
+    def tee(self, chunk: bytes) -> None:
+        """Record a chunk that goes through."""
 
     def fail(self, outcome: Outcome, error: str) -> None:
         if self.outcome != "complete":
@@ -51,8 +60,6 @@ class Ending:
 
 @dataclass(slots=True, kw_only=True)
 class Flight(Ending):
-    """One completion under way."""
-
     id: str
     asked: Asked
     model: str | None
@@ -76,7 +83,6 @@ class Flight(Ending):
         self.served = Served(self.served.upstream, model, target.version, target.base_digest)
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
-        """Record the head of the answer; return the headers that burnish adds to it."""
         self.status = response.status
         headers = by_name(response.headers)
         self.content_type = first(headers, b"content-type") or ""
@@ -87,7 +93,6 @@ class Flight(Ending):
         return added
 
     def tee(self, chunk: bytes) -> None:
-        """Keep a reference to a chunk that goes through."""
         self.first_byte()
         self.captured_bytes += len(chunk)
         if self.captured_bytes <= CAPTURE_LIMIT_BYTES:
@@ -96,7 +101,6 @@ class Flight(Ending):
             self.error = f"only the first {CAPTURE_LIMIT_BYTES} bytes were kept for the log"
 
     def finish(self) -> Completion:
-        """Return the record for the log."""
         return Completion(
             self.id,
             self.asked,
@@ -143,8 +147,6 @@ class Ends:
 
 
 class PassthroughUnderWay(Ending):
-    """One passthrough until it ends."""
-
     def __init__(self, scope: Scope) -> None:
         super().__init__()
         self._scope = scope
@@ -156,13 +158,11 @@ class PassthroughUnderWay(Ending):
         self.request, self._response = Ends(), Ends()
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
-        """Record the head of the answer; return the headers to add to it: none."""
         self.status = response.status
         self._encoding = (first(by_name(response.headers), b"content-encoding") or "").lower()
         return []
 
     def tee(self, chunk: bytes) -> None:
-        """Record a chunk that goes through."""
         self.first_byte()
         self._response.add(chunk)
         if self._encoding and self._response.size <= PACKED_BYTES:
@@ -181,7 +181,6 @@ class PassthroughUnderWay(Ending):
             self.outcome = "complete"
 
     def finish(self, upstream: str) -> Passthrough:
-        """Return the record for the log."""
         usage, headers = self._usage(), named_headers(self._scope)
         return Passthrough(
             id=self._id,
@@ -209,13 +208,10 @@ class PassthroughUnderWay(Ending):
             return next(iter(parse_qs(self._scope["query_string"].decode("latin-1")).get("model", ())), None)
         if found := MODEL.search(self.request.both()):
             quoted, plain = found.groups()
-            try:
-                # Half characters are none that the log can hold.
-                return (
-                    str(json.loads(quoted)).encode("utf-8", "replace").decode() if quoted else plain.decode()
-                )
-            except ValueError:  # no text at all, so no name either
-                return None
+            with suppress(ValueError):  # no text at all, so no name either
+                # The log can't hold half characters.
+                text = str(json.loads(quoted)).encode("utf-8", "replace") if quoted else plain
+                return text.decode()
         return None
 
     def _usage(self) -> dict[str, Any]:

@@ -23,11 +23,8 @@ from burnish.proxy.surfaces import Surface, surface_at
 # They take Authorization for a login, and refuse a key there.
 NO_BEARER = ("api.anthropic.com", "generativelanguage.googleapis.com")
 # Clients of Google may also put their key into the query.
-GOOGLE_KEY_HEADER, GOOGLE_PATHS, QUERY_KEY = (
-    b"x-goog-api-key",
-    ("/v1beta/", "/v1alpha/", "/ws/google."),
-    b"key=",
-)
+GOOGLE_KEY_HEADER, QUERY_KEY = b"x-goog-api-key", b"key="
+GOOGLE_PATHS = ("/v1beta/", "/v1alpha/", "/ws/google.")
 _NO_KEYS = frozenset(key.encode() for key in NO_KEYS) | {b"", b"Bearer"}
 SWITCH = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 
@@ -54,7 +51,8 @@ class Outbound:
         ours = target.authorization
         if ours and target.keep_caller_authorization:
             headers = [header for header in headers if not _holds_no_key(header)]
-            if _brings_key(headers):
+            given = by_name(headers)
+            if any(given.get(name) for name in CREDENTIALS):
                 ours = None
         if ours:
             own_header = _key_header(scope["path"])
@@ -77,12 +75,6 @@ def naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[
         else:
             path = named.encode("latin-1")
     return path, append_members(body, target.fields)
-
-
-def _brings_key(headers: RawHeaders) -> bool:
-    """Check whether a caller brings a key of its own."""
-    given = by_name(headers)
-    return any(given.get(name) for name in CREDENTIALS)
 
 
 def _holds_no_key(header: tuple[bytes, bytes]) -> bool:

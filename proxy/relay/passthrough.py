@@ -15,10 +15,10 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.http.headers import named_headers
-from burnish.proxy.http.origin import UpstreamCut, UpstreamResponse
+from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
 from burnish.proxy.records import Completion, Passthrough
-from burnish.proxy.relay.client import Client, in_time, parse, read_body, request_body, stream
+from burnish.proxy.relay.client import Client, answered, parse, read_body, request_body, stream
 from burnish.proxy.relay.flight import PassthroughUnderWay
 from burnish.proxy.relay.outbound import Outbound, naming
 from burnish.proxy.relay.routing import Upstream
@@ -35,7 +35,6 @@ class Captures(Protocol):
 
     def capture(self, entry: Completion | Passthrough) -> None:
         """Take a record; returns at once."""
-        ...
 
 
 class PassthroughRelay:
@@ -66,13 +65,14 @@ class PassthroughRelay:
             body = request_body(receive, named_headers(scope), client, passthrough.request.add)
             if body is None:
                 client.watch()
-            exchange: Awaitable[None]
             if tunnel:
-                exchange = self._tunnel(scope, send, client, tunnel, passthrough)
-            else:
-                exchange = self._in_time(self._exchange(scope, send, client, body, passthrough), client)
-            logged = tunnel is not None or scope["method"] not in UNLOGGED
-            await self._logged(exchange, client, passthrough, logged=logged)
+                await self._logged(
+                    self._tunnel(scope, send, client, tunnel, passthrough), client, passthrough
+                )
+                return
+            exchange = self._exchange(scope, send, client, body, passthrough)
+            logged = scope["method"] not in UNLOGGED
+            await self._logged(exchange, client, passthrough, self._total_s, logged=logged)
 
     async def naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that names a model and isn't a completion, with the upstream's name of the model."""
@@ -82,32 +82,20 @@ class PassthroughRelay:
         passthrough.request.add(body)
         async with Client(receive) as client:
             exchange = self._exchange(scope, send, client, body, passthrough, model=model)
-            await self._logged(self._in_time(exchange, client), client, passthrough)
-
-    def _in_time(self, exchange: Awaitable[None], client: Client) -> Awaitable[None]:
-        return in_time(exchange, client, self._total_s) if self._total_s else exchange
+            await self._logged(exchange, client, passthrough, self._total_s)
 
     async def _logged(
         self,
         exchange: Awaitable[None],
         client: Client,
         passthrough: PassthroughUnderWay,
+        total_s: float | None = None,
         *,
         logged: bool = True,
     ) -> None:
-        """Run an exchange, and log how it ended."""
         try:
-            await exchange
-        except UpstreamCut as error:
-            # Returning without the last chunk makes the server drop the client's connection, so that
-            # the client sees a cut stream as a cut stream.
-            passthrough.fail("cut", str(error))
-        except BurnishError as error:
-            passthrough.fail("failed", error.message)
-            raise
+            await answered(exchange, client, passthrough, total_s)
         finally:
-            if client.gone:
-                passthrough.fail("cancelled", "the client went away")
             if logged:
                 self._log.capture(passthrough.finish(self._upstream.name))
 
@@ -127,8 +115,8 @@ class PassthroughRelay:
             if isinstance(body, bytes) and (surface := surface_at(scope["path"])):
                 path, body = naming(surface, target, path, body)
             with await self._outbound.send(scope, target, body, path) as response:
-                told = await self._models(response, scope, model)
-                answer = WholeAnswer(response, HTTPStatus.OK, told) if told else response
+                listed = await self._models(response, scope, model)
+                answer = WholeAnswer(response, HTTPStatus.OK, listed) if listed else response
                 await stream(answer, scope, send, client, passthrough)
         finally:
             target.release()
@@ -142,10 +130,10 @@ class PassthroughRelay:
         if describe is None:
             return None
         try:
-            told = describe(await self._upstream.models(scope["headers"]))
+            listed = describe(await self._upstream.models(scope["headers"]))
         except BurnishError:  # it does not list them, or not to this caller
             return None
-        return orjson.dumps(told) if told else None
+        return orjson.dumps(listed) if listed else None
 
     async def _tunnel(
         self, scope: Scope, send: Send, client: Client, tunnel: ClientEnd, passthrough: PassthroughUnderWay

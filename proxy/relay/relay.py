@@ -18,18 +18,19 @@ from burnish.proxy.errors import BurnishError
 from burnish.proxy.feedback.commands import Answer, exchanges, find_command
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import Named, first, named_headers
-from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
+from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.ids import completion_id as new_completion_id
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.records import Asked, Served
-from burnish.proxy.relay.client import Client, in_time, parse, read_body, stream
+from burnish.proxy.relay.client import Client, answered, parse, read_body, stream
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.outbound import Outbound, naming
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
 from burnish.proxy.relay.routing import Target, Upstream
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
 from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
+from burnish.proxy.surfaces.writing import LocalAnswer
 
 # How many targets one request may find gone before it fails.
 MAX_TRIES = 3
@@ -44,7 +45,6 @@ class Log(Captures, Protocol):
         self, name: str, caller: str, session: str | None
     ) -> list[dict[str, Any]] | None:
         """Return the messages up to a response, and the response; None if the caller has no such response."""
-        ...
 
 
 class Instructions(Protocol):
@@ -54,7 +54,6 @@ class Instructions(Protocol):
 
     async def addition(self, caller: str, version: int | None) -> Addition | None:
         """Return the addition to the system prompt of a caller that a version answers."""
-        ...
 
 
 class Relay:
@@ -88,7 +87,7 @@ class Relay:
         self._instructions = instructions
         self._max_body_bytes = max_body_bytes
         self._traced = traced
-        self._translator = Translator(self._outbound.send, guard, log.messages_up_to)
+        self._translator = Translator(self._outbound, guard, log.messages_up_to)
         self._total_s = total_timeout_s
         self.in_flight = 0
         """Completions that are being answered now."""
@@ -124,9 +123,8 @@ class Relay:
                 text = await self._answer(
                     command, request.messages, caller=caller, session=session, previous=request.previous
                 )
-                await _send_local(
-                    send, surface.answer(text, request, new_completion_id(), request.model or "burnish")
-                )
+                answer = surface.answer(text, request, new_completion_id(), request.model or "burnish")
+                await _send_local(send, answer)
                 return
             cut = exchanges(request.messages)
         if cut or request.after_command:
@@ -150,27 +148,13 @@ class Relay:
             traceparent=first(headers, b"traceparent") if self._traced else None,
         )
         try:
-            await self._relay(flight, scope, receive, send)
+            async with Client(receive) as client:
+                await answered(self._attempt(flight, scope, send, client), client, flight, self._total_s)
         except BurnishError as error:
             error.headers.append((COMPLETION_ID, flight.id.encode()))
             raise
         finally:
             self._log.capture(flight.finish())
-
-    async def _relay(self, flight: Flight, scope: Scope, receive: Receive, send: Send) -> None:
-        async with Client(receive) as client:
-            try:
-                attempt = self._attempt(flight, scope, send, client)
-                await (in_time(attempt, client, self._total_s) if self._total_s else attempt)
-            except UpstreamCut as error:
-                # After a return without the last chunk the server drops the connection, so the client sees that the
-                # stream was cut.
-                flight.fail("cut", str(error))
-            except BurnishError as error:
-                flight.fail("failed", error.message)
-                raise
-        if client.gone:
-            flight.fail("cancelled", "the client went away")
 
     async def _attempt(self, flight: Flight, scope: Scope, send: Send, client: Client) -> None:
         tried: list[Target] = []
@@ -179,11 +163,9 @@ class Relay:
             tried.append(target)
             flight.served_by(target)
             try:
-                body = (
-                    await self._with_instructions(flight, scope, target)
-                    if self._instructions.on
-                    else flight.body
-                )
+                body = flight.body
+                if self._instructions.on:
+                    body = await self._with_instructions(flight, target)
                 with await self._send(flight, scope, target, body) as response:
                     # 404: the engine was restarted without the version; reconciling loads it again.
                     forgotten = response.status == HTTPStatus.NOT_FOUND and target.version
@@ -212,7 +194,7 @@ class Relay:
                 return response
         return await translator.answer(response, flight, scope, target, body)
 
-    async def _with_instructions(self, flight: Flight, scope: Scope, target: Target) -> bytes:
+    async def _with_instructions(self, flight: Flight, target: Target) -> bytes:
         """Return the body with the caller's instructions in the system prompt; unchanged if its format takes none.
 
         The body is serialised again: the same JSON, other bytes.
@@ -234,7 +216,7 @@ def _retry_count(headers: Named) -> int:
     return int(value) if value.isdecimal() else 0
 
 
-async def _send_local(send: Send, answer: tuple[str, Any]) -> None:
+async def _send_local(send: Send, answer: LocalAnswer) -> None:
     content_type, parts = answer
     headers = [(b"content-type", content_type.encode())]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -71,22 +71,18 @@ class Upstream(Protocol):
     @property
     def name(self) -> str:
         """URLs or name for the log, without credentials."""
-        ...
 
     async def target(self, model: str | None, headers: RawHeaders) -> Target:
         """Pick the target for a model name (None: the request names none). Raises NotFound, Unavailable, Unauthorized.
 
         It may use the caller's key in ``headers`` to find the model behind ``default``.
         """
-        ...
 
     def lost(self, target: Target) -> bool:
         """Record that nothing listens there; return True if another target may be found."""
-        ...
 
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
         """Return the models that a caller may name, ``default`` first, in the form of ``GET /v1/models``."""
-        ...
 
 
 class RemoteUpstream:

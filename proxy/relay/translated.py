@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import orjson
@@ -24,7 +24,7 @@ from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import CREDENTIALS, NAMED, RawHeaders, by_name, first
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.outbound import QUERY_KEY, append_members, naming
+from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, append_members, naming
 from burnish.proxy.relay.routing import Target
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
 from burnish.proxy.surfaces.items import completion_named, references, resolved
@@ -47,14 +47,6 @@ NOT_FOUND = {
 OPENAI = (".openai.com", ".openai.azure.com")
 
 
-class Ask(Protocol):
-    def __call__(
-        self, scope: Scope, target: Target, body: bytes, raw_path: bytes
-    ) -> Awaitable[UpstreamResponse]:
-        """Send a request to a target."""
-        ...
-
-
 MessagesUpTo = Callable[[str, str, str | None], Awaitable[list[dict[str, Any]] | None]]
 """Finds the messages up to a response, and the response, by its ID or that of an item, caller and session."""
 
@@ -62,8 +54,8 @@ MessagesUpTo = Callable[[str, str, str | None], Awaitable[list[dict[str, Any]] |
 class Translator:
     """Translates requests into chat for upstreams that lack their format."""
 
-    def __init__(self, ask: Ask, guard: Guard, messages_up_to: MessagesUpTo) -> None:
-        self._ask = ask
+    def __init__(self, outbound: Outbound, guard: Guard, messages_up_to: MessagesUpTo) -> None:
+        self._outbound = outbound
         self._guard = guard
         self._messages_up_to = messages_up_to
         self._lacking: dict[tuple[str, str], float] = {}
@@ -113,7 +105,7 @@ class Translator:
     async def _knows(self, scope: Scope, target: Target, path: bytes) -> bool:
         """Check whether an upstream has a path: it refuses an empty list there, without a look at the model."""
         try:
-            with await self._ask(scope, target, b"[]", path) as response:
+            with await self._outbound.send(scope, target, b"[]", path) as response:
                 return response.status not in UNKNOWN_PATH
         except ConnectFailed:
             raise
@@ -133,7 +125,7 @@ class Translator:
             chat[NEW_LIMIT] = chat.pop(LIMIT)
         sent = append_members(orjson.dumps(chat), target.fields)
         writer = translation.writer(surface, asked, flight.id, model or "")
-        response = await self._ask(self._as_chat(scope, target), target, sent, CHAT_PATH.encode())
+        response = await self._outbound.send(self._as_chat(scope, target), target, sent, CHAT_PATH.encode())
         with ExitStack() as answered:
             answered.enter_context(response)
             translated = await _translated(response, translation, writer, stream=request.stream)
@@ -148,8 +140,8 @@ class Translator:
         named = by_name(given)
         bearer, *keys = (named.get(name) for name in CREDENTIALS)
         if target.authorization is None:  # else burnish's own key is used
-            said = scope["query_string"].split(b"&")
-            keys += [unquote_to_bytes(each[len(QUERY_KEY) :]) for each in said if each.startswith(QUERY_KEY)]
+            query = scope["query_string"].split(b"&")
+            keys += [unquote_to_bytes(each[len(QUERY_KEY) :]) for each in query if each.startswith(QUERY_KEY)]
         if found := bearer or next((b"Bearer " + key for key in keys if key), None):
             headers.append((b"authorization", found))
         return {**scope, "path": CHAT_PATH, "query_string": b"", "headers": headers, NAMED: by_name(headers)}
@@ -185,7 +177,6 @@ class WholeAnswer(UpstreamResponse):
         self._content = content
 
     async def read(self, sink: Sink | None = None) -> bytes:
-        """Return the whole body, then b""."""
         content, self._content = self._content, b""
         return content
 
@@ -210,16 +201,14 @@ class StreamedAnswer(UpstreamResponse):
         self._begun = self._over = self._cut = False
 
     async def read(self, sink: Sink | None = None) -> bytes:
-        """Return the next events; b"" at the end. Raises UpstreamCut."""
         events = b""
         while not events and not self._over:
             if self._cut:
                 raise UpstreamCut("the upstream's answer ended without a finish_reason")
             events = b"".join(self._next(await self._response.read()))
         if not events:
-            with suppress(
-                UpstreamCut
-            ):  # nothing is missing; the connection can be used again after its end was read
+            # Nothing is missing, but the connection can only be used again after its end was read.
+            with suppress(UpstreamCut):
                 await self._response.whole()
         return events
 

@@ -44,7 +44,6 @@ def is_completion(path: str) -> bool:
 
 
 def error_at(path: str, error: BurnishError) -> Json:
-    """Return the error body in the format of a path."""
     surface = surface_at(path) or (SURFACES["ollama_chat"] if path.startswith(_OLLAMA) else None)
     return surface.error(error) if surface else error.envelope()
 

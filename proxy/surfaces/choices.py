@@ -138,7 +138,6 @@ class ChoiceMerger:
 
     @property
     def finished(self) -> bool:
-        """True if every choice has a finish reason."""
         return bool(self._choices) and all(choice["finish_reason"] for choice in self._choices.values())
 
     def choices(self) -> list[Json]:
@@ -156,7 +155,6 @@ class ChoiceMerger:
             merged["logprobs"] = choice["logprobs"]
 
     def delta(self, choice: Json) -> None:
-        """Add a delta."""
         self._in_pieces = True
         merged = self._at(choice)
         merged["finish_reason"] = choice.get("finish_reason") or merged["finish_reason"]

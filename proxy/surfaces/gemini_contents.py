@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from burnish.proxy.surfaces.lenient import Json, dumps, objects
-from burnish.proxy.surfaces.writing import EVENTS, Piece, WholeCalls, arguments_of, count_in
+from burnish.proxy.surfaces.writing import EVENTS, Piece, WholeCalls, Writer, arguments_of, count_in
 
 Part = Json
 
@@ -213,11 +213,10 @@ STATUSES = {
 
 
 def error_of(status: int, words: str) -> Json:
-    """Return an error body."""
     return {"error": {"code": status, "message": words, "status": STATUSES.get(status, "INTERNAL")}}
 
 
-class GeminiWriter:
+class GeminiWriter(Writer):
     def __init__(self, response_id: str, model: str, *, events: bool = True) -> None:
         """``events``: stream events instead of an array."""
         self.content_type = EVENTS if events else JSON
@@ -227,9 +226,6 @@ class GeminiWriter:
         self._parts: list[Part] = []
         self._whole: Json = {}
         self._begun = False
-
-    def begin(self) -> Iterator[bytes]:
-        return iter(())
 
     def take(self, piece: Piece) -> Iterator[bytes]:
         for ready in self._calls.take(piece):

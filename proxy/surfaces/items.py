@@ -212,7 +212,6 @@ def completion_named(name: str) -> str | None:
 
 
 def refers_to_command(item: Mapping[str, Any]) -> bool:
-    """Return whether an item refers to our answer to a command."""
     found = NAME.fullmatch(str(item.get("id")))
     return item.get("type") == TYPE and found is not None and found["ours"] is not None
 

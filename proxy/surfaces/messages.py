@@ -94,7 +94,6 @@ class Messages(Surface):
 
 
 def error_of(status: int, message: str) -> Json:
-    """Return an error body."""
     ours = status >= HTTPStatus.INTERNAL_SERVER_ERROR
     kind = ERROR_TYPES.get(status, "api_error" if ours else "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": None}

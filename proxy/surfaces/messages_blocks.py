@@ -45,7 +45,6 @@ def turns(item: Item) -> list[list[Block]]:
 
 
 def messages(item: Item) -> list[Json]:
-    """Return the chat messages of an item."""
     if item["role"] == "assistant":
         return [reply(blocks(item["content"]))]
     return [

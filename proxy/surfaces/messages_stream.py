@@ -9,7 +9,7 @@ import orjson
 
 from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.messages_blocks import Block
-from burnish.proxy.surfaces.writing import EVENTS, Piece, count_in, event
+from burnish.proxy.surfaces.writing import EVENTS, Piece, Writer, count_in, event
 
 DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 """Kind of delta → its member that holds a piece of text."""
@@ -127,7 +127,7 @@ TEXT_DELTA = ("text_delta", "text")
 NO_COUNTS = {"input_tokens": 0, "output_tokens": 0}
 
 
-class MessageWriter:
+class MessageWriter(Writer):
     content_type = EVENTS
 
     def __init__(self, completion_id: str, model: str) -> None:
@@ -186,7 +186,6 @@ class MessageWriter:
 
 
 def _block(piece: Piece, text: str) -> Block:
-    """Return a piece's block, with a text."""
     if piece.kind == "thought":
         return {"type": "thinking", "thinking": text, "signature": ""}
     if piece.call:

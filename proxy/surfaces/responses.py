@@ -35,6 +35,7 @@ READ = frozenset({"input", "instructions", "model", "previous_response_id", "too
 ANSWER_MEMBERS = ("id", "status", "error", "incomplete_details", "detail", "output", "usage")
 """Members of a response that hold the answer; the others repeat the request."""
 USAGE = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens"}
+"""Chat's token count, which is added → Responses'."""
 FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 """Reason of an incomplete response → chat's finish reason; any other is ``length``."""
 
@@ -133,31 +134,28 @@ def _whole(body: bytes) -> Reply:
 
 def _reply(response: Json, *, ended: bool, error: str | None) -> Reply:
     response = storable({key: response[key] for key in ANSWER_MEMBERS if key in response})
-    items = [_own(item) for item in objects(response.get("output"))]
+    items = [
+        {"role": "assistant", **item} if item.get("type") == "message" else item
+        for item in objects(response.get("output"))
+    ]
     messages = messages_of(items).messages
     message = next((each for each in reversed(messages) if each["role"] == "assistant"), None)
     finish_reason = _finish_reason(response, message) if ended else None
     # Results of the server's tools and log-probabilities don't fit into a message.
-    rich = len(messages) > 1 or any(map(_has_logprobs, items))
+    parts = (part for item in items for part in objects(item.get("content")))
+    rich = len(messages) > 1 or any(part.get("logprobs") for part in parts)
     response_id, usage = response.get("id"), response.get("usage")
+    if isinstance(usage, dict):
+        usage = usage | {chat: usage[own] for chat, own in USAGE.items() if own in usage}
     return Reply(
         message=message,
         finish_reason=finish_reason,
         response_id=response_id if isinstance(response_id, str) and response_id else None,
-        usage=_usage(usage) if isinstance(usage, dict) else None,
+        usage=usage if isinstance(usage, dict) else None,
         choices=({"index": 0, "finish_reason": finish_reason, "output": items},) if rich else (),
         ended=ended,
         error=error or error_in(response),
     )
-
-
-def _own(item: Json) -> Json:
-    """Return an item of an output, with the assistant's role if it is a message."""
-    return {"role": "assistant", **item} if item.get("type") == "message" else item
-
-
-def _has_logprobs(item: Json) -> bool:
-    return any(part.get("logprobs") for part in objects(item.get("content")))
 
 
 def _finish_reason(response: Json, message: Json | None) -> str | None:
@@ -169,11 +167,6 @@ def _finish_reason(response: Json, message: Json | None) -> str | None:
     details = response.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     return FINISHED.get(reason, "length") if isinstance(reason, str) else "length"
-
-
-def _usage(usage: Json) -> Json:
-    """Return the token counts, with chat's names added."""
-    return usage | {chat: usage[own] for chat, own in USAGE.items() if own in usage}
 
 
 OURS = "resp_rl_"

@@ -43,8 +43,6 @@ TEXTS = {
 
 
 class Streamed(NamedTuple):
-    """A response read from a stream."""
-
     response: Json
     """As a client without streaming would get it, as far as it came."""
     ended: bool
@@ -111,8 +109,6 @@ def _output(response: Any) -> list[Any]:
 
 
 class _Collector:
-    """Collects the output of a response."""
-
     def __init__(self) -> None:
         self._items: dict[int, Json] = {}
         self._done: set[int] = set()

@@ -10,7 +10,7 @@ import orjson
 
 from burnish.proxy.surfaces.items import name_of
 from burnish.proxy.surfaces.lenient import Json
-from burnish.proxy.surfaces.writing import EVENTS, Call, Piece, count_in, event
+from burnish.proxy.surfaces.writing import EVENTS, Call, Piece, Writer, count_in, event
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Chat's finish reason of an incomplete answer → Responses'."""
@@ -31,7 +31,7 @@ class Tool(NamedTuple):
     """A custom tool: it takes a text, which the model sends as the argument ``input``."""
 
 
-class ResponseWriter:
+class ResponseWriter(Writer):
     content_type = EVENTS
 
     def __init__(self, head: Json, completion_id: str, tools: Mapping[str, Tool] | None = None) -> None:
@@ -121,7 +121,6 @@ class ResponseWriter:
         return {"item_id": self._name()}
 
     def _name(self) -> str:
-        """Return the id of the current item."""
         assert self._open is not None
         if self._open.call:
             kind = "ctc" if self._is_custom(self._open.call) else "fc"

@@ -21,8 +21,6 @@ BYTE_ORDER_MARK = "\ufeff".encode()
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One dispatched event."""
-
     name: str
     """Its ``event`` field; "message" by default."""
     data: str

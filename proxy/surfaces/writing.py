@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import orjson
 
@@ -61,31 +62,31 @@ class WholeCalls:
         self._arguments.clear()
 
 
-class Writer(Protocol):
+class Writer(ABC):
     """Writes one answer in one format."""
 
     content_type: str
     """Of a stream."""
 
     def begin(self) -> Iterator[bytes]:
-        """Return the first bytes of a stream."""
-        ...
+        """Return the first bytes of a stream, if it needs any."""
+        return iter(())
 
+    @abstractmethod
     def take(self, piece: Piece) -> Iterator[bytes]:
         """Return the bytes that a piece adds to a stream."""
-        ...
 
+    @abstractmethod
     def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
         """Return the last bytes of a stream. Reason and counts are chat's."""
-        ...
 
+    @abstractmethod
     def fail(self, words: str) -> Iterator[bytes]:
         """Return the last bytes of a stream that failed."""
-        ...
 
+    @abstractmethod
     def whole(self) -> Json:
         """Return the answer for a client that doesn't stream; valid after ``end``."""
-        ...
 
 
 def local_answer(

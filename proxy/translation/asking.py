@@ -127,7 +127,6 @@ def _split(parts: Iterable[Json]) -> tuple[list[str], list[Json]]:
 
 
 def _parts(content: Any) -> list[Json]:
-    """Return a content as chat parts."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return [

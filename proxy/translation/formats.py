@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
-from burnish.proxy.surfaces import ChatRequest, Gemini, Surface, gemini_contents, ollama_writer
+from burnish.proxy.surfaces import ChatRequest, Gemini, Surface, gemini_contents, ollama
 from burnish.proxy.surfaces.gemini_contents import GeminiWriter, member, schema_of
 from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects
 from burnish.proxy.surfaces.messages import error_of
 from burnish.proxy.surfaces.messages_stream import MessageWriter
-from burnish.proxy.surfaces.ollama_writer import OllamaWriter
+from burnish.proxy.surfaces.ollama import OllamaWriter
 from burnish.proxy.surfaces.writing import Writer
 from burnish.proxy.translation import responses
 from burnish.proxy.translation.asking import ask, json_schema
@@ -31,8 +31,6 @@ SOUNDS = {"mpeg": "mp3", "x-wav": "wav", "wave": "wav"}
 
 
 class Translation(NamedTuple):
-    """Translation of one format to chat and back."""
-
     as_chat: Callable[[Json, ChatRequest], Json]
     """Takes a body and the request read from it. Raises InvalidRequest if chat can't express it."""
     writer: Callable[[Surface, Json, str, str], Writer]
@@ -64,7 +62,7 @@ def _of_ollama(members: Callable[[Json], Json]) -> Translation:
     return Translation(
         _ollama_as_chat,
         lambda surface, body, name, model: OllamaWriter(model, members),
-        _translated_error(lambda status, words: ollama_writer.error_of(words)),
+        _translated_error(lambda status, words: ollama.error_of(words)),
         lambda body, request: _ollama_loaded(body, request, members),
     )
 
@@ -85,7 +83,6 @@ def _messages_as_chat(body: Json, request: ChatRequest) -> Json:
 
 
 def _messages_format(body: Json) -> Json | None:
-    """Return the ``response_format``, if any."""
     wanted: Any = body.get("output_config")
     wanted = wanted.get("format") if isinstance(wanted, dict) else body.get("output_format")
     if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
@@ -132,11 +129,10 @@ def _ollama_loaded(body: Json, request: ChatRequest, members_of: Callable[[Json]
     """Answer a request that only loads or unloads a model, which the upstream does by itself."""
     reason = "unload" if body.get("keep_alive") in NO_TIME else "load"
     done = {"done": True, "done_reason": reason}
-    return {"model": request.model, "created_at": ollama_writer.now(), **members_of({"content": ""}), **done}
+    return {"model": request.model, "created_at": ollama.now(), **members_of({"content": ""}), **done}
 
 
 def _ollama_format(body: Json) -> Json | None:
-    """Return the ``response_format``, if any."""
     wanted = body.get("format")
     if wanted == "json":
         return {"type": "json_object"}
@@ -175,11 +171,6 @@ def _gemini_as_chat(body: Json, request: ChatRequest) -> Json:
     )
 
 
-def _gemini_writer(surface: Surface, completion_id: str, model: str) -> GeminiWriter:
-    events = not isinstance(surface, Gemini) or surface.sse
-    return GeminiWriter(completion_id, model, events=events)
-
-
 def _tools(config: Any, tools: list[Json]) -> Json:
     """Return the allowed functions and the tool choice."""
     allowed, mode = member(config, "allowedFunctionNames"), member(config, "mode")
@@ -189,7 +180,6 @@ def _tools(config: Any, tools: list[Json]) -> Json:
 
 
 def _gemini_format(config: Any) -> Json | None:
-    """Return the ``response_format``, if any."""
     if member(config, "responseMimeType") != "application/json":
         return None
     schema = member(config, "responseJsonSchema") or schema_of(member(config, "responseSchema"))
@@ -226,11 +216,13 @@ TRANSLATIONS = {
         lambda surface, body, name, model: responses.writer(body, name, model),
         lambda status, body: body,
     ),
-    "ollama_chat": _of_ollama(ollama_writer.as_message),
-    "ollama_generate": _of_ollama(ollama_writer.as_response),
+    "ollama_chat": _of_ollama(ollama.as_message),
+    "ollama_generate": _of_ollama(ollama.as_response),
     "gemini": Translation(
         _gemini_as_chat,
-        lambda surface, body, name, model: _gemini_writer(surface, name, model),
+        lambda surface, body, name, model: GeminiWriter(
+            name, model, events=not isinstance(surface, Gemini) or surface.sse
+        ),
         _translated_error(gemini_contents.error_of),
     ),
 }

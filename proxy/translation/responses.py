@@ -118,7 +118,6 @@ def _call(call: Json) -> Json:
 
 
 def _format(body: Json) -> Json | None:
-    """Return the ``response_format``, if any."""
     wanted: Any = body.get("text")
     wanted = wanted.get("format") if isinstance(wanted, dict) else None
     if not isinstance(wanted, dict) or wanted.get("type") not in ("json_object", "json_schema"):

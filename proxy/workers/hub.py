@@ -1,4 +1,4 @@
-"""Serves the workers, in the process with the log, the engine and the learning.
+"""Starts the workers and serves them, in the process with the log, the engine and the learning.
 
 The hub sends each worker the versions it may use whenever they change, and the worker confirms. Workers send which
 versions they use, and the completions for the log. They ask the hub for our own routes, ``/rl`` commands and
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,14 +20,19 @@ from typing import Any
 from starlette.types import ASGIApp, Message
 
 from burnish.adapters.route import LiveRoute
+from burnish.proxy.config import Config
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.feedback.commands import Answer
+from burnish.proxy.http.listener import GRACE_S
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.workers.link import EngineState, Link, OnMessage
 
 logger = logging.getLogger(__name__)
+
+# A worker that dies at once dies again, so the pause doubles up to a limit. It starts over when one has lived so long.
+FIRST_PAUSE_S, LAST_PAUSE_S, LIVED_S = 0.1, 5.0, 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,6 @@ class Hub:
     # -- called by the route -------------------------------------------------------------------------------------------
 
     def changed(self) -> None:
-        """Send every worker the new state of the engine."""
         for worker in self._workers:
             worker.send_state(self._state())
 
@@ -109,7 +115,6 @@ class Hub:
         self._log.capture(entry)
 
     def uses(self, worker: Worker, used: Counter[int]) -> None:
-        """Record the versions that a worker has leased."""
         before, worker.used = worker.used, used
         if route := self._route:
             for version in before:
@@ -150,12 +155,10 @@ class Hub:
         return await services.answer(command, messages, caller=caller, session=session, previous=previous)
 
     async def messages_up_to(self, asked: tuple[str, str, str | None]) -> list[dict[str, Any]] | None:
-        """Return the messages up to a response, and the response."""
         await self._caught_up()
         return await self._log.messages_up_to(*asked)
 
     async def addition(self, asked: tuple[str, int | None]) -> Any:
-        """Return the addition to the system prompt of a caller."""
         return await self._services.instructions.addition(*asked) if self._services else None
 
     async def _caught_up(self) -> Services:
@@ -196,7 +199,6 @@ class Worker:
         )
 
     def send_state(self, state: EngineState) -> None:
-        """Send it the state of the engine."""
         self.confirmed.clear()
         self._sent += 1
         self.link.send("state", (self._sent, state))
@@ -209,3 +211,93 @@ class Worker:
     def _confirm(self, number: int) -> None:
         if number == self._sent:
             self.confirmed.set()
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+async def run_workers(
+    hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, on_ready: Callable[[], None]
+) -> None:
+    """Run ``config.workers`` processes that answer at a socket until ``stopping`` is set, and all of them have ended.
+
+    ``on_ready`` is called when the first of them takes requests.
+    """
+    ready = asyncio.Event()
+
+    async def report() -> None:
+        await ready.wait()
+        on_ready()
+
+    async with asyncio.TaskGroup() as group:
+        reporting = group.create_task(report())
+        crew = [
+            group.create_task(_keep_running(hub, config, listener, stopping, ready))
+            for _ in range(config.workers)
+        ]
+        await asyncio.wait(crew)
+        reporting.cancel()
+
+
+async def _keep_running(
+    hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, ready: asyncio.Event
+) -> None:
+    loop = asyncio.get_running_loop()
+    pause_s = FIRST_PAUSE_S
+    while not stopping.is_set():
+        began = loop.time()
+        status = await _run_one(hub, config, listener, stopping, ready)
+        if stopping.is_set():
+            return
+        logger.error(
+            "a worker ended (status %d): its requests were cut, and another worker takes its place", status
+        )
+        pause_s = FIRST_PAUSE_S if loop.time() - began > LIVED_S else min(2 * pause_s, LAST_PAUSE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await stopping.wait()
+
+
+async def _run_one(
+    hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, ready: asyncio.Event
+) -> int:
+    """Run one worker to its end and return its exit status."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        fds = (listener.fileno(), theirs.fileno())
+        # A session of its own: Ctrl-C in the terminal reaches only this process, which lets the workers finish.
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "burnish.proxy.workers.worker", *map(str, fds)),
+            pass_fds=fds,
+            stdin=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    worker = Worker(hub)
+    await worker.link.connect(ours)
+    worker.link.send("config", config)
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in (_stop(worker, stopping), _report_up(worker, ready))]
+        try:
+            await hub.serve(worker)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(GRACE_S):
+                    await process.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            if process.returncode is None:
+                process.kill()
+    return await process.wait()
+
+
+async def _stop(worker: Worker, stopping: asyncio.Event) -> None:
+    await stopping.wait()
+    worker.link.send("stop")
+    await asyncio.sleep(2 * GRACE_S)
+    worker.link.close()  # it did not end by itself
+
+
+async def _report_up(worker: Worker, ready: asyncio.Event) -> None:
+    await worker.up.wait()
+    ready.set()

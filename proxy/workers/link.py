@@ -53,7 +53,6 @@ class Link(asyncio.Protocol):
         """Set when the other process is gone."""
 
     async def connect(self, end: socket.socket) -> None:
-        """Take one end of a socket pair."""
         end.setblocking(False)
         await asyncio.get_running_loop().create_connection(lambda: self, sock=end)
 
@@ -75,7 +74,6 @@ class Link(asyncio.Protocol):
             self._asking.pop(number, None)
 
     def close(self) -> None:
-        """Close this end."""
         if self._transport:
             self._transport.close()
 
@@ -90,7 +88,6 @@ class Link(asyncio.Protocol):
         self._transport = cast(asyncio.WriteTransport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Handle each message that has come whole."""
         self._buffer += data
         at = 0
         while len(self._buffer) - at >= LENGTH_BYTES:

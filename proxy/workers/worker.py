@@ -1,6 +1,6 @@
 """One worker process: answers requests, and asks the hub for everything that exists only once.
 
-Started by ``crew`` as ``python -m burnish.proxy.workers.worker LISTENER LINK``, both file descriptors.
+Started by ``hub`` as ``python -m burnish.proxy.workers.worker LISTENER LINK``, both file descriptors.
 """
 
 from __future__ import annotations
@@ -38,17 +38,8 @@ from burnish.proxy.workers.link import EngineState, Link, OnMessage
 SEND_AFTER_S = 0.005
 POLL_S = 0.01
 SCOPE = (
-    "type",
-    "asgi",
-    "http_version",
-    "method",
-    "scheme",
-    "path",
-    "raw_path",
-    "query_string",
-    "root_path",
-    "headers",
-)
+    "type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path", "headers",
+)  # fmt: skip
 """Keys of a request's scope that the hub gets for our own routes."""
 
 
@@ -101,7 +92,6 @@ class _Worker:
         self._route: _Route | None = None
 
     async def stop_when_alone(self) -> None:
-        """Stop when the hub is gone."""
         await self.link.closed.wait()
         if not self.begun.is_set():
             sys.exit(1)
@@ -144,13 +134,11 @@ class _Worker:
             self.begun.set()
 
     def capture(self, entry: Completion | Passthrough) -> None:
-        """Hand a record over to the log."""
         self.link.send("capture", entry)
 
     async def messages_up_to(
         self, name: str, caller: str, session: str | None
     ) -> list[dict[str, Any]] | None:
-        """Return the messages up to a response, and the response, from the log."""
         found: list[dict[str, Any]] | None = await self.link.ask("messages_up_to", (name, caller, session))
         return found
 
