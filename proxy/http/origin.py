@@ -75,7 +75,8 @@ class Origin:
         scheme, _, authority = url.partition("://")
         if scheme not in ("http", "https") or not authority or "@" in authority:
             raise ValueError(f"{url!r} is not the http(s) address of a server")
-        host, _, port = authority.rpartition(":") if _has_port(authority) else (authority, "", "")
+        has_port = ":" in authority.rpartition("]")[2]
+        host, _, port = authority.rpartition(":") if has_port else (authority, "", "")
         self.url = url
         self.authority = authority.encode("ascii")
         self._host = host.strip("[]")
@@ -180,10 +181,6 @@ class Origin:
         """Close every connection that is not in use."""
         while self._idle:
             self._idle.pop().close()
-
-
-def _has_port(authority: str) -> bool:
-    return ":" in authority.rpartition("]")[2]
 
 
 def is_proxied(address: str) -> bool:

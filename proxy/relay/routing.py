@@ -35,8 +35,6 @@ FOR_A_LIST = (*CREDENTIALS, b"anthropic-version")
 DOWN_S = 5.0
 # A restarted engine is back within two seconds. Much longer means that something is wrong.
 ENGINE_WAIT_S = 15.0
-
-
 # llama.cpp streams Responses without members that OpenAI's SDKs insist on, and stores none to continue.
 EMBEDDED_LACKS = frozenset({"responses"})
 

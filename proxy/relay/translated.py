@@ -121,7 +121,7 @@ class Translator:
             return WholeAnswer(None, HTTPStatus.OK, orjson.dumps(translation.idle(asked, request)))
         model = target.model or request.model
         chat = ({"model": model} if model else {}) | translation.as_chat(asked, request)
-        if LIMIT in chat and _is_openai(target.url):
+        if LIMIT in chat and f".{urlsplit(target.url).hostname}".endswith(OPENAI):
             chat[NEW_LIMIT] = chat.pop(LIMIT)
         sent = append_members(orjson.dumps(chat), target.fields)
         writer = translation.writer(surface, asked, flight.id, model or "")
@@ -265,7 +265,3 @@ def _whole(body: bytes, reader: ChatReader, writer: Writer) -> tuple[int, bytes]
 
 def _kept(headers: RawHeaders) -> RawHeaders:
     return [header for header in headers if header[0].lower() not in OF_THE_BODY]
-
-
-def _is_openai(url: str) -> bool:
-    return f".{urlsplit(url).hostname}".endswith(OPENAI)

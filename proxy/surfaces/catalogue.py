@@ -45,12 +45,11 @@ def asked_for(method: str, path: str, named: str | None, *, anthropic: bool) -> 
     if path == "/api/version":
         return lambda _: {"version": OLLAMA_VERSION}
     if path == "/api/tags":
-        return lambda models: {"models": [_tag(model) for model in models]}
+        return lambda models: {"models": list(map(_tag, models))}
     if found := GOOGLE.fullmatch(path):
-        one = found["model"]
-        return (
-            _of_one(one, _googles) if one else lambda models: {"models": [_googles(each) for each in models]}
-        )
+        if one := found["model"]:
+            return _of_one(one, _googles)
+        return lambda models: {"models": list(map(_googles, models))}
     found = ONE.fullmatch(path)
     return _of_one(found["model"], _anthropics if anthropic else dict) if found else None
 

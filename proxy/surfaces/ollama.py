@@ -230,10 +230,11 @@ class _Collector:
             reason = "tool_calls"
         finish_reason = reason if isinstance(reason, str) else None
         error = self._error or damage
+        tokens = {name: self._counted[native] for native, name in TOKENS.items() if native in self._counted}
         return Reply(
             message=message,
             finish_reason=finish_reason,
-            usage=_usage(self._counted),
+            usage=tokens | self._counted or None,
             choices=_choices(self._tokens, message, finish_reason),
             ended=error is None and self._done,
             error=error,
@@ -247,11 +248,6 @@ def _joined(values: list[Any]) -> Any:
     if all(isinstance(value, list) for value in values):
         return list(chain.from_iterable(values))
     return values[-1]
-
-
-def _usage(counted: dict[str, int]) -> Json | None:
-    tokens = {name: counted[native] for native, name in TOKENS.items() if native in counted}
-    return tokens | counted or None
 
 
 def _choices(tokens: list[Any], message: Json | None, finish_reason: str | None) -> tuple[Json, ...]:
@@ -274,10 +270,8 @@ def as_message(message: Json) -> Json:
 
 def as_response(message: Json) -> Json:
     """Return a message as members of an ``/api/generate`` answer."""
-    return {
-        "response": message["content"],
-        **{key: value for key, value in message.items() if key != "content"},
-    }
+    others = {key: value for key, value in message.items() if key != "content"}
+    return {"response": message["content"], **others}
 
 
 def error_of(words: str) -> Json:

@@ -223,30 +223,26 @@ async def run_workers(
 
     ``on_ready`` is called when the first of them takes requests.
     """
-    ready = asyncio.Event()
+    up = asyncio.Event()
 
-    async def report() -> None:
-        await ready.wait()
-        on_ready()
+    def report_up() -> None:
+        if not up.is_set():
+            up.set()
+            on_ready()
 
     async with asyncio.TaskGroup() as group:
-        reporting = group.create_task(report())
-        crew = [
-            group.create_task(_keep_running(hub, config, listener, stopping, ready))
-            for _ in range(config.workers)
-        ]
-        await asyncio.wait(crew)
-        reporting.cancel()
+        for _ in range(config.workers):
+            group.create_task(_keep_running(hub, config, listener, stopping, report_up))
 
 
 async def _keep_running(
-    hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, ready: asyncio.Event
+    hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, report_up: Callable[[], None]
 ) -> None:
     loop = asyncio.get_running_loop()
     pause_s = FIRST_PAUSE_S
     while not stopping.is_set():
         began = loop.time()
-        status = await _run_one(hub, config, listener, stopping, ready)
+        status = await _run_one(hub, config, listener, stopping, report_up)
         if stopping.is_set():
             return
         logger.error(
@@ -259,7 +255,7 @@ async def _keep_running(
 
 
 async def _run_one(
-    hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, ready: asyncio.Event
+    hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, report_up: Callable[[], None]
 ) -> int:
     """Run one worker to its end and return its exit status."""
     ours, theirs = socket.socketpair()
@@ -277,7 +273,7 @@ async def _run_one(
     await worker.link.connect(ours)
     worker.link.send("config", config)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in (_stop(worker, stopping), _report_up(worker, ready))]
+        tasks = [group.create_task(each) for each in (_stop(worker, stopping), _report_up(worker, report_up))]
         try:
             await hub.serve(worker)
             with suppress(TimeoutError):
@@ -298,6 +294,6 @@ async def _stop(worker: Worker, stopping: asyncio.Event) -> None:
     worker.link.close()  # it did not end by itself
 
 
-async def _report_up(worker: Worker, ready: asyncio.Event) -> None:
+async def _report_up(worker: Worker, report_up: Callable[[], None]) -> None:
     await worker.up.wait()
-    ready.set()
+    report_up()
