@@ -121,16 +121,6 @@ def reply(
     return script
 
 
-def in_turn(*scripts: Script) -> Script:
-    """Answer the first request by the first script, the second by the second, and so on."""
-    left = iter(scripts)
-
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        await next(left)(request, writer)
-
-    return script
-
-
 def completion(text: str = "Hello!", *, response_id: str = "chatcmpl-1", model: str = "mock") -> bytes:
     """A chat completion as an OpenAI-compatible server answers it."""
     return orjson.dumps(
