@@ -71,7 +71,7 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
         (("--model", "/nowhere/model.gguf"), "not a GGUF file"),
         (("--upstream", "not a url"), "must be an http"),
         (("--host", "0.0.0.0", *UPSTREAM), "set api_key"),
-        (("--config", "/nowhere.toml"), "no configuration file"),
+        (("--config", "/nowhere.toml"), "does not exist"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(tmp_path: Path, flags: tuple[str, ...], says: str) -> None:
