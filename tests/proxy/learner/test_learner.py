@@ -236,7 +236,7 @@ async def test_a_damaged_version_does_not_go_live(open_world: Open) -> None:
 async def test_a_version_is_shown_with_its_verdict_and_its_answers(open_world: Open) -> None:
     world = await open_world()
     number = candidate(world, 1)
-    job = JobDirectory(world.data / "jobs" / "run_made")
+    job = JobDirectory(world.data / "jobs" / "run_1")
     job.path.mkdir(parents=True)
     messages = (
         {"role": "system", "content": "Be brief."},
