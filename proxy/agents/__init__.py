@@ -12,19 +12,11 @@ from burnish.proxy.agents.openclaw import OpenClaw
 from burnish.proxy.agents.opencode import OpenCode
 from burnish.proxy.agents.qwen_code import QwenCode
 
-_ALL: tuple[Agent, ...] = (
-    ClaudeCode(),
-    Codex(),
-    OpenCode(),
-    OpenClaw(),
-    QwenCode(),
-    Cline(),
-    Continue(),
-    Llm(),
-    Aider(),
-    OpenWebUI(),
+_ALL: tuple[type[Agent], ...] = (
+    *(ClaudeCode, Codex, OpenCode, OpenClaw, QwenCode, Cline),
+    *(Continue, Llm, Aider, OpenWebUI),
 )
-AGENTS: dict[str, Agent] = {agent.name: agent for agent in _ALL}
+AGENTS: dict[str, Agent] = {agent.name: agent() for agent in _ALL}
 """All agents by their names on the command line."""
 
 __all__ = ["AGENTS", "Agent", "Change", "Home", "Place", "connection", "is_own"]

@@ -69,14 +69,6 @@ def _settings(how: Format) -> Undo:
     return lambda now, before, after, units: without_entries(how, now, before, after, units)
 
 
-def _item(now: str, before: str, after: str, units: Collection[Keys]) -> str:
-    return without_item(now, before, after)
-
-
-def _nothing(now: str, before: str, after: str, units: Collection[Keys]) -> str:
-    return ""
-
-
 def _file(now: str, before: str, after: str, units: Collection[Keys]) -> str:
     raise ValueError("the file was changed since; delete it by hand if you don't need it")
 
@@ -84,8 +76,8 @@ def _file(now: str, before: str, after: str, units: Collection[Keys]) -> str:
 KINDS: Mapping[str, Undo] = {
     Json.name: _settings(Json()),
     Toml.name: _settings(Toml()),
-    YamlItem.kind: _item,
+    YamlItem.kind: lambda now, before, after, units: without_item(now, before, after),
     OwnFile.kind: _file,
-    Scratch.kind: _nothing,
+    Scratch.kind: lambda now, before, after, units: "",
 }
 """How to undo each kind of change in a file that was changed since."""

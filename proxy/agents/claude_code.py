@@ -51,9 +51,7 @@ class ClaudeCode(Agent):
         entries = [(("env", name), value) for name, value in env.items()]
         return (
             Settings(
-                folder / "settings.json",
-                Json(),
-                [*entries, (("hooks", "UserPromptExpansion", END), hook)],
+                folder / "settings.json", Json(), [*entries, (("hooks", "UserPromptExpansion", END), hook)]
             ),
             OwnFile(folder / "commands" / "rl.md", COMMAND),
         )

@@ -1,4 +1,4 @@
-"""Continue: a model in ``config.yaml``, the first of the list, which is the one that it asks."""
+"""Continue (``cn``, and editors): a model in ``config.yaml``, the first of the list, which is the one that it asks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ HEAD = "name: Local\nversion: 1.0.0\nschema: v1\n"
 
 
 class Continue(Agent):
-    """``cn``, and the extensions for editors."""
-
     name: ClassVar[str] = "continue"
     title: ClassVar[str] = "Continue"
     rating: ClassVar[str] = "/rl good"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Put burnish before its other models."""
         own = f"${{{{ secrets.{OPENAI_KEY} }}}}"
         key = own if place.own_credentials else scalar(place.key or ANY_KEY)
         # As cn itself writes them, which it does where it finds a key of Anthropic's at its first start.

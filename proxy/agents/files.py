@@ -34,11 +34,6 @@ def write(path: Path, text: str, mode: int = OWNER_ONLY) -> None:
     durable.replace(path, text, mode)
 
 
-def missing_folders(path: Path) -> list[Path]:
-    """Return the folders above a file that are not there, innermost first."""
-    return [folder for folder in path.parents if not folder.exists()]
-
-
 def remove(path: Path, folders: list[Path]) -> None:
     """Remove a file and those of some folders that are empty then, innermost first. Raises OSError."""
     path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The formats of settings: text in, text out, with everything that is not ours left as it was written."""
+"""The formats of settings: text in, text out; everything that isn't ours stays as it was written."""
 
 from __future__ import annotations
 
@@ -11,39 +11,28 @@ from burnish.proxy.agents.json_text import Path
 
 
 class Format(Protocol):
-    """How settings are written."""
-
     name: ClassVar[str]
 
     def parse(self, text: str) -> dict[str, Any]:
-        """Return what a file says; an empty one says nothing. Raises ValueError."""
+        """Parse a file; an empty one has no settings. Raises ValueError."""
         ...
 
     def put(self, text: str, path: Path, value: Any) -> str:
-        """Set a key; tables that are not there are made. Raises ValueError where something else stands there."""
+        """Set a key, and make missing tables. Raises ValueError if something else is there."""
         ...
 
     def remove(self, text: str, path: Path) -> str:
-        """Take out a key; one that is not there stays away."""
+        """Remove a key, if it is there."""
         ...
 
 
 class Json:
-    """JSON without comments."""
+    """JSON without comments. A path may end with an index, or END."""
 
     name: ClassVar[str] = "JSON"
-
-    def parse(self, text: str) -> dict[str, Any]:
-        """Return what a file says; an empty one says nothing. Raises ValueError."""
-        return json_text.parse(text)
-
-    def put(self, text: str, path: Path, value: Any) -> str:
-        """Set a key, or an element at END. Raises ValueError where something else stands there."""
-        return json_text.put(text, path, value)
-
-    def remove(self, text: str, path: Path) -> str:
-        """Take out a key or an element; one that is not there stays away."""
-        return json_text.remove(text, path)
+    parse = staticmethod(json_text.parse)
+    put = staticmethod(json_text.put)
+    remove = staticmethod(json_text.remove)
 
 
 class Toml:
@@ -52,11 +41,9 @@ class Toml:
     name: ClassVar[str] = "TOML"
 
     def parse(self, text: str) -> dict[str, Any]:
-        """Return what a file says; an empty one says nothing. Raises ValueError."""
         return tomlkit.parse(text).unwrap()
 
     def put(self, text: str, path: Path, value: Any) -> str:
-        """Set a key; tables that are not there are made. Raises ValueError where something else stands there."""
         document = tomlkit.parse(text)
         table: Any = document
         *tables, key = path
@@ -70,7 +57,6 @@ class Toml:
         return tomlkit.dumps(document)
 
     def remove(self, text: str, path: Path) -> str:
-        """Take out a key; one that is not there stays away."""
         document = tomlkit.parse(text)
         table: Any = document
         *tables, key = path

@@ -89,13 +89,10 @@ def _inserted(text: str, start: int, depth: int, value: Any, name: str | None = 
         inside = f"{newline}{unit * (depth + 1)}{dumped}{newline}{unit * depth}"
         return text[: start + 1] + (inside if _spread(text) else dumped) + text[end:]
     last = children[-1]
-    between = text[children[-2].end : last.start] if len(children) > 1 else "," + _before(text, start, last)
+    # On one line there is a space after each comma.
+    alone = "," + (text[start + 1 : last.start] or " ")
+    between = text[children[-2].end : last.start] if len(children) > 1 else alone
     return text[: last.end] + between + dumped + text[last.end :]
-
-
-def _before(text: str, start: int, first: _Child) -> str:
-    """Return the space before the first child; on one line there is one after each comma."""
-    return text[start + 1 : first.start] or " "
 
 
 def _dumped(text: str, value: Any, depth: int) -> str:

@@ -35,6 +35,5 @@ class Llm(Agent):
         return (YamlItem(home.named("LLM_USER_PATH", str(usual)) / "extra-openai-models.yaml", lines),)
 
     def by_hand(self, place: Place) -> str:
-        """Return what a person has to do besides."""
         ask = "Ask with: llm -m burnish '…', or make it the default: llm models default burnish"
         return "\n".join(filter(None, (ask, super().by_hand(place))))

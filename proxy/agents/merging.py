@@ -20,11 +20,8 @@ Entries = Sequence[tuple[Path, Any]]
 """Paths and values to set. A path that ends in END adds an element to a list."""
 
 
-class _Nothing:
-    """Marks a missing value."""
-
-
-NOTHING = _Nothing()
+NOTHING = object()
+"""Marks a missing value."""
 
 
 class Difference(NamedTuple):

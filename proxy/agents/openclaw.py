@@ -22,14 +22,11 @@ SENT = "sent.json"
 
 
 class OpenClaw(Agent):
-    """``openclaw``."""
-
     name: ClassVar[str] = "openclaw"
     title: ClassVar[str] = "OpenClaw"
     rating: ClassVar[str] = "/rl good"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """Make burnish the provider, its model the first choice, and load the plugin."""
         settings = _file(home)
         folder = settings.parent / "burnish"
         provider: dict[str, Any] = {"baseUrl": place.api, "api": "openai-completions"}

@@ -14,8 +14,6 @@ SCHEMA = "https://opencode.ai/config.json"
 
 
 class OpenCode(Agent):
-    """``opencode``."""
-
     name: ClassVar[str] = "opencode"
     title: ClassVar[str] = "opencode"
     rating: ClassVar[str] = "/rl good"

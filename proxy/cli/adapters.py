@@ -39,9 +39,8 @@ def list_(url: Url = None, as_json: Json = False) -> None:
     if as_json:
         print_json(found)
         return
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for column in ("version", "state", "from", "ratings", "why"):
-        table.add_column(column)
+    columns = ("version", "state", "from", "ratings", "why")
+    table = Table(*columns, box=None, header_style="dim", pad_edge=False)
     base = "[bold green]live[/]" if found["live"] == 0 else "[dim]available[/]"
     table.add_row("base", base, "", "", "[dim]the base model[/]")
     for each in found["adapters"]:

@@ -24,6 +24,10 @@ TIMEOUT_S = 180.0
 CONNECT_TIMEOUT_S = 10.0
 CHUNK_BYTES = 65_536
 USAGE_ERRORS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
+CONNECTIONS = {"http": HTTPConnection, "https": HTTPSConnection}
+
+Body = dict[str, Any] | None
+Headers = Mapping[str, str] | None
 
 
 def read_settings(flags: dict[str, Any] | None = None, *, file: Path | None = None) -> Config:
@@ -72,18 +76,16 @@ class Proxy:
         try:
             parts = urlsplit(self.url)
             self._host, self._port, self._prefix = parts.hostname or "", parts.port, parts.path
-        except ValueError as error:
-            raise self._invalid_url() from error
-        if parts.scheme not in ("http", "https") or not self._host:
-            raise self._invalid_url()
-        self._connection = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+            self._connection = CONNECTIONS[parts.scheme if parts.hostname else ""]
+        except (ValueError, LookupError) as error:
+            raise WrongUsage(f"{self.url!r} isn't a URL such as http://127.0.0.1:8787") from error
 
     def get(self, path: str, **params: Any) -> Any:
         """Raises NotRunning, CommandFailed."""
         query = urlencode({name: value for name, value in params.items() if value is not None})
         return self._checked("GET", f"{path}?{query}" if query else path)
 
-    def post(self, path: str, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> Any:
+    def post(self, path: str, body: dict[str, Any], headers: Headers = None) -> Any:
         """Raises NotRunning, CommandFailed, WrongUsage."""
         given = {name: value for name, value in body.items() if value is not None}
         return self._checked("POST", path, given, headers)
@@ -99,7 +101,7 @@ class Proxy:
     @contextmanager
     def stream(self, path: str, body: dict[str, Any]) -> Iterator[HTTPResponse]:
         """Post, and leave the answer to be read with ``chunks``. Raises NotRunning, CommandFailed."""
-        with self._request("POST", path, body) as response:
+        with self._request("POST", path, body, None) as response:
             if not _succeeded(response):
                 content = _object(self._body(response))
                 raise _refusal(response.status, content) or CommandFailed(_unexplained(path, response))
@@ -111,13 +113,7 @@ class Proxy:
             while chunk := response.read1(CHUNK_BYTES):
                 yield chunk
 
-    def _checked(
-        self,
-        method: str,
-        path: str,
-        body: dict[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Any:
+    def _checked(self, method: str, path: str, body: Body = None, headers: Headers = None) -> Any:
         with self._request(method, path, body, headers) as response:
             content = _object(self._body(response))
         if _succeeded(response) and content:
@@ -130,13 +126,7 @@ class Proxy:
         )
 
     @contextmanager
-    def _request(
-        self,
-        method: str,
-        path: str,
-        body: dict[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> Iterator[HTTPResponse]:
+    def _request(self, method: str, path: str, body: Body, headers: Headers) -> Iterator[HTTPResponse]:
         sent = {**self._headers, **(headers or {}), "connection": "close"}
         content = None
         if body is not None:
@@ -169,9 +159,6 @@ class Proxy:
             raise CommandFailed(
                 f"the connection to burnish at {self.url} broke off: {error or type(error).__name__}"
             ) from error
-
-    def _invalid_url(self) -> WrongUsage:
-        return WrongUsage(f"{self.url!r} isn't a URL such as http://127.0.0.1:8787")
 
     def _unauthorized(self) -> CommandFailed:
         fault = "and the one that is set here is wrong" if self._headers else "and none is set here"

@@ -42,11 +42,7 @@ def examine(url: str | None) -> Iterator[Finding]:
     yield Finding("ok", "configuration", "valid")
     own_engine = (machine.memory, machine.model, machine.engine, machine.trainer)
     upstream = (network.upstream, network.engine)
-    for check in (
-        machine.data_dir,
-        machine.disk,
-        machine.clock,
-        *(upstream if config.upstream else own_engine),
-    ):
+    engine = upstream if config.upstream else own_engine
+    for check in (machine.data_dir, machine.disk, machine.clock, *engine):
         yield check(config)
     yield from network.proxy(find(url, config), config)

@@ -18,6 +18,7 @@ from burnish.proxy.cli.terminal import Json, Url, console, print_json
 
 PAGE = 200
 """Records per request: each completion comes with its whole context."""
+User = Annotated[str, typer.Option("--user", help="Name in the header x-burnish-user; without one: local.")]
 
 
 def backup(
@@ -39,10 +40,7 @@ def export(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="The file to create, with one JSON object per line.")
     ],
-    user: Annotated[
-        str,
-        typer.Option("--user", help="Name in the header x-burnish-user; without one: local."),
-    ],
+    user: User,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -76,10 +74,7 @@ def _new_file(path: Path) -> Iterator[TextIO]:
 
 
 def forget(
-    user: Annotated[
-        str,
-        typer.Option("--user", help="Name in the header x-burnish-user; without one: local."),
-    ],
+    user: User,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask first.")] = False,
     url: Url = None,
     as_json: Json = False,

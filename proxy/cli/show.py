@@ -45,14 +45,9 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
             f"{counts['comments']} with a comment",
         ),
     ]
-    if counts["passthrough"]:
-        lines.insert(
-            -1,
-            (
-                "other",
-                f"{counts['passthrough']} other requests passed through: burnish history --passthrough",
-            ),
-        )
+    if others := counts["passthrough"]:
+        passed = f"{others} other requests passed through: burnish history --passthrough"
+        lines.insert(-1, ("other", passed))
     if ready := learner.get("ready"):
         needed = learner["needed"]
         lines.append(
@@ -95,8 +90,7 @@ def history(
     before: Annotated[str | None, typer.Option(help="Show only records older than this ID.")] = None,
     conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
     passthrough: Annotated[
-        bool,
-        typer.Option("--passthrough", help="Show other requests instead: embeddings, audio, files …"),
+        bool, typer.Option("--passthrough", help="Show other requests instead: embeddings, audio, files …")
     ] = False,
     url: Url = None,
     as_json: Json = False,
@@ -150,10 +144,7 @@ def regenerations(
         print_json(page)
         return
     for each in page["data"]:
-        kept = {
-            each["completion_id"]: "the second was kept",
-            each["instead_of"]: "the first was kept",
-        }
+        kept = {each["completion_id"]: "the second was kept", each["instead_of"]: "the first was kept"}
         console.print(f"[yellow]regenerated[/]  {kept.get(each['went_on_from'], 'neither was kept')}")
         for answer in (each["instead_of"], each["completion_id"]):
             _show(proxy.get(f"/burnish/completions/{answer}"))
@@ -175,10 +166,9 @@ def raters(url: Url = None, as_json: Json = False) -> None:
     if not found["data"]:
         console.print("[dim]no answers are rated yet[/]")
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("rater", "rated", "good", "bad", "weight"):
-        table.add_column(name, justify="left" if name == "rater" else "right")
-    table.add_column("agrees with the others", justify="right")
+    table = Table("rater", box=None, pad_edge=False)
+    for name in ("rated", "good", "bad", "weight", "agrees with the others"):
+        table.add_column(name, justify="right")
     for each in found["data"]:
         table.add_row(
             f"[bold]{escape(each['name'])}[/]",

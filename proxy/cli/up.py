@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +13,9 @@ import typer
 from rich.logging import RichHandler
 from rich.markup import escape
 
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
 from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config
@@ -38,7 +44,6 @@ def up(
     ] = False,
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
 ) -> None:
-    from burnish.proxy.cli.engines_here import choose_engine
     from burnish.proxy.serve import serve
 
     flags: dict[str, Any] = {
@@ -51,13 +56,44 @@ def up(
         "train": {"enabled": False} if no_train else None,
     }
     settings = read_settings(flags, file=config)
-    if not (settings.upstream or settings.model) and (found := choose_engine()):
+    if not (settings.upstream or settings.model) and (found := _choose_engine()):
         settings = read_settings(flags | {"upstream": found}, file=config)
     _log_to_terminal()
     what = settings.upstream or f"the embedded engine ({settings.model or 'small model'})"
     console.print(f"[dim]starting with {escape(what)} …[/]")
     serve(settings, lambda url: _welcome(url, settings))
     console.print("[dim]stopped[/]")
+
+
+def _choose_engine() -> str | None:
+    """Ask whether to use an engine that runs here; return its URL, or None for the embedded engine.
+
+    Without a terminal, print the engines and return None.
+    """
+    for url, found in asyncio.run(engines_here()):
+        what = f"{NAMES[found.kind]} with {found.model} answers at {url}"
+        if not sys.stdin.isatty():
+            console.print(f"[dim]{escape(what)}; to use it: burnish up --upstream {url}[/]")
+        elif typer.confirm(f"{what}. Use it?", default=True):
+            return url
+    return None
+
+
+async def engines_here(ports: Sequence[int] = USUAL_PORTS) -> list[tuple[str, Detected]]:
+    """Ask all ports of 127.0.0.1 at once; return the engines in which burnish can swap versions."""
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    found = await asyncio.gather(*(_look(url) for url in urls))
+    return [(url, each) for url, each in zip(urls, found, strict=True) if each and each.kind != "other"]
+
+
+async def _look(url: str) -> Detected | None:
+    api = EngineApi(url)
+    try:
+        return await detect(api)
+    except EngineError:
+        return None
+    finally:
+        await api.close()
 
 
 def _welcome(url: str, config: Config) -> None:

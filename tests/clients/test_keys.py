@@ -40,10 +40,7 @@ CLAUDE_LOGIN = {
 LOGINS = {
     "claude-code": (".claude/.credentials.json", json.dumps({"claudeAiOauth": CLAUDE_LOGIN})),
     "codex": (".codex/auth.json", json.dumps({"auth_mode": "apikey", "OPENAI_API_KEY": OWN})),
-    "opencode": (
-        ".local/share/opencode/auth.json",
-        json.dumps({"burnish": {"type": "api", "key": OWN}}),
-    ),
+    "opencode": (".local/share/opencode/auth.json", json.dumps({"burnish": {"type": "api", "key": OWN}})),
     "continue": (".continue/.env", f"OPENAI_API_KEY={OWN}"),
     "llm": (".config/io.datasette.llm/keys.json", json.dumps({"openai": OWN})),
 }

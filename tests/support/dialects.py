@@ -129,11 +129,7 @@ def _content(said: Said, parts: Parts) -> str | list[Json]:
 
 def _chat_answer(answer: Answer) -> Json:
     calls = [] if answer.call is None else [chat_wire.called("look", {"at": answer.call}, answer.call_id)]
-    return {
-        "role": "assistant",
-        "content": answer.text or None,
-        **_if(calls, tool_calls=calls),
-    }
+    return {"role": "assistant", "content": answer.text or None, **_if(calls, tool_calls=calls)}
 
 
 CHAT_PARTS: Parts = {

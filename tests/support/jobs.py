@@ -20,10 +20,7 @@ TOPICS = (
 
 
 def context(topic: str) -> tuple[dict[str, Any], ...]:
-    return (
-        {"role": "system", "content": SYSTEM},
-        {"role": "user", "content": f"What is {topic.lower()}?"},
-    )
+    return ({"role": "system", "content": SYSTEM}, {"role": "user", "content": f"What is {topic.lower()}?"})
 
 
 def sample(number: int, *, good: bool, held_out: bool = False, version: int | None = 0) -> Sample:

@@ -40,10 +40,7 @@ class NamedLoraDouble:
         self.loaded.clear()
 
     def app(self) -> Starlette:
-        routes = [
-            Route("/v1/models", self.models),
-            Route("/v1/completions", self.complete, methods=["POST"]),
-        ]
+        routes = [Route("/v1/models", self.models), Route("/v1/completions", self.complete, methods=["POST"])]
         if self.asleep is not None:
             routes += [
                 Route("/is_sleeping", self.is_sleeping),

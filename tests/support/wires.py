@@ -50,11 +50,7 @@ def _responses(said: Says, number: int, asked: dict[str, Any]) -> Wire:
         call = responses.call(said.tool, orjson.dumps(said.arguments).decode(), f"call_{number}")
         output.append(call | ({"namespace": said.namespace} if said.namespace else {}))
     whole = responses.response(*output, response_id=f"resp_{number}", model=asked.get("model", "mock"))
-    whole["usage"] |= {
-        "input_tokens": 10 + number,
-        "output_tokens": number,
-        "total_tokens": 10 + 2 * number,
-    }
+    whole["usage"] |= {"input_tokens": 10 + number, "output_tokens": number, "total_tokens": 10 + 2 * number}
     return whole, responses.events(whole, PIECE)
 
 

@@ -93,9 +93,8 @@ class User:
             base_url=url + "/v1",
             api_key="unused",
             timeout=TIMEOUT_S,
-            http_client=DefaultHttpxClient(
-                trust_env=False
-            ),  # a web proxy can't reach this machine's loopback
+            # A web proxy can't reach this machine's loopback.
+            http_client=DefaultHttpxClient(trust_env=False),
         )
 
     def __enter__(self) -> Self:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from burnish.proxy.cli.engines_here import engines_here
+from burnish.proxy.cli.up import engines_here
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.inprocess import listening
 from tests.support.llama_server import free_port
