@@ -14,7 +14,7 @@ import orjson
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log.capture import Continuation, Parsed
-from burnish.proxy.log.store import Reader, row_of, select
+from burnish.proxy.log.store import Reader, as_json, row_of, select
 from burnish.proxy.log.tree import SYSTEM_ROLES, Digest, Step, last_user_message, loaded, path, step
 from burnish.proxy.records import Completion
 from burnish.proxy.surfaces.items import completion_named, references, resolved
@@ -86,7 +86,7 @@ def answer_before(
     ]
     witnessed = [candidate for candidate in found if _same_question(connection, context, index, candidate)]
     in_session = [candidate for candidate in found if session and candidate.session == session]
-    likely = _both(witnessed, in_session) or witnessed or in_session
+    likely = [each for each in witnessed if each in in_session] or witnessed or in_session
     if not found:
         raise NotFound(
             "the last answer of this conversation is not in the log: it did not come through burnish"
@@ -127,10 +127,6 @@ def _by_identity(connection: sqlite3.Connection, reply: Step) -> list[Candidate]
     if reply.empty:
         return []
     return [Candidate(*row) for row in connection.execute(BY_IDENTITY, (reply.identity,))]
-
-
-def _both(one: Sequence[Candidate], other: Sequence[Candidate]) -> list[Candidate]:
-    return [candidate for candidate in one if candidate in other]
 
 
 def _same_reply(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list[Candidate]:
@@ -236,7 +232,7 @@ def with_answers(
     """Return messages with the answers to a caller in the place of the names of their items."""
     names = {completion_named(name) for message in messages for name in references(message)} - {None}
     where = "WHERE caller = ? AND id IN (SELECT value FROM json_each(?))"
-    rows = select(connection, where, (caller, orjson.dumps([*names]).decode())) if names else []
+    rows = select(connection, where, (caller, as_json(names))) if names else []
     found = (Reader(connection).completion(row, full=False) for row in rows)
     return resolved(messages, {each.id: each.reply for each in found if each.reply})
 
@@ -246,7 +242,7 @@ def messages_up_to(
 ) -> list[dict[str, Any]] | None:
     """Return the messages up to a response to a caller, and the response; None if the log has no such response.
 
-    ``name``: its id, or that of an item of it.
+    ``name`` is the ID of the response or of one of its items.
     """
     before = _answer(connection, name, caller, session)
     return _history(before) if before else None

@@ -14,6 +14,7 @@ from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
 from burnish.proxy.log.ratings import Effective, Place, Rater, effective, for_training
 from burnish.proxy.log.ratings import raters as rater_reports
+from burnish.proxy.log.store import as_json
 from burnish.proxy.records import Feedback, FeedbackDraft
 
 MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})
@@ -55,7 +56,7 @@ def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback,
         "created_at": feedback.created_at,
         "conversation_id": feedback.conversation_id,
         **{name: getattr(draft, name) for name in DRAFT_FIELDS},
-        "tags": orjson.dumps(draft.tags).decode(),
+        "tags": as_json(draft.tags),
         "idempotency_key": draft.idempotency_key,
     }
     statement = f"INSERT INTO feedback ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
@@ -80,12 +81,14 @@ def _same_key(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback 
 
 
 def undo(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
+    """Take feedback back. Raises NotFound."""
     one(connection, feedback_id)
     connection.execute("INSERT OR IGNORE INTO undo VALUES (?, ?)", (feedback_id, time.time()))
     return one(connection, feedback_id)
 
 
 def one(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
+    """Raises NotFound."""
     found = select(connection, "id = ?", feedback_id)
     if not found:
         raise NotFound(f"there is no feedback {feedback_id!r} in the log", param="id")
@@ -100,11 +103,12 @@ def select(connection: sqlite3.Connection, where: str, *values: object) -> list[
 
 def latest(
     connection: sqlite3.Connection,
-    completion_id: str | None,
-    conversation_id: str | None,
-    limit: int,
-    before: str | None,
+    completion_id: str | None = None,
+    conversation_id: str | None = None,
+    limit: int = 50,
+    before: str | None = None,
 ) -> list[Feedback]:
+    """Return feedback, latest first, also undone and superseded pieces; ``before`` is an ID to continue from."""
     filters = {"completion_id = ?": completion_id, "conversation_id = ?": conversation_id, "id < ?": before}
     given = {clause: value for clause, value in filters.items() if value is not None}
     where = " AND ".join(given) or "1"
@@ -139,6 +143,7 @@ def effective_ratings(
 
 
 def raters(connection: sqlite3.Connection) -> list[Rater]:
+    """Return all raters, those with most ratings first, and how far they agree."""
     return rater_reports(*_feedback_and_places(connection, None, {}))
 
 
@@ -176,8 +181,3 @@ def _feedback_and_places(
     if rater_weights is not None:
         feedback = for_training(feedback, rater_weights)
     return feedback, places_of(connection, rated, feedback)
-
-
-def as_json(values: Iterable[str]) -> str:
-    """Return ids as a JSON array, which one statement can bind however many they are."""
-    return orjson.dumps(list(values)).decode()

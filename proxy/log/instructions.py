@@ -19,6 +19,7 @@ import orjson
 
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.log import feedback
+from burnish.proxy.log.store import as_json
 from burnish.proxy.records import Feedback, Instruction
 
 MAX_INSTRUCTIONS = 8
@@ -45,6 +46,7 @@ class _ByHand(NamedTuple):
 
 
 def of(connection: sqlite3.Connection, caller: str) -> list[Instruction]:
+    """Return the instructions of a caller, latest first."""
     said: dict[str, list[Feedback]] = {}
     for each in _comments(connection, caller):
         if wording(text := one_line(each.draft.comment or "")):
@@ -80,12 +82,14 @@ def add(connection: sqlite3.Connection, caller: str, text: str) -> Instruction:
 
 
 def edit(connection: sqlite3.Connection, caller: str, name: str, text: str) -> Instruction:
+    """Change the text of an instruction. Raises NotFound, Unprocessable."""
     instruction = _one(connection, caller, name)
     _store(connection, name, caller, _checked(text), by_hand=instruction.by_hand)
     return _one(connection, caller, name)
 
 
 def remove(connection: sqlite3.Connection, caller: str, name: str) -> Instruction:
+    """Remove an instruction for good: no comment brings it back. Raises NotFound."""
     instruction = _one(connection, caller, name)
     _store(connection, name, caller, None, by_hand=False)
     return instruction
@@ -113,7 +117,7 @@ def _comments(connection: sqlite3.Connection, caller: str) -> Iterable[Feedback]
         caller,
         COMMENTS_READ,
     )
-    completions = orjson.dumps(list({each.draft.completion_id for each in comments})).decode()
+    completions = as_json({each.draft.completion_id for each in comments})
     ratings = feedback.select(
         connection,
         "completion_id IN (SELECT value FROM json_each(?)) AND rater = ? AND reward IS NOT NULL",

@@ -17,7 +17,7 @@ import orjson
 from burnish.proxy.ids import conversation_id as new_conversation_id
 from burnish.proxy.log.attribution import continuation, continued
 from burnish.proxy.log.capture import Continuation, Parsed
-from burnish.proxy.log.store import FACTS
+from burnish.proxy.log.store import FACTS, as_json
 from burnish.proxy.log.tree import Digest, Recent, begins_turn, digest, last_user_message
 from burnish.proxy.records import Asked, Passthrough
 
@@ -90,7 +90,7 @@ class Intake:
         self._flush()
 
     def _not_stored(self, batch: Sequence[Parsed]) -> list[Parsed]:
-        ids = orjson.dumps([parsed.completion.id for parsed in batch]).decode()
+        ids = as_json(parsed.completion.id for parsed in batch)
         stored = self._connection.execute(
             "SELECT id FROM completion WHERE id IN (SELECT value FROM json_each(?))", (ids,)
         )

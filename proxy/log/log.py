@@ -5,46 +5,28 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Collection, Coroutine
+from functools import partial, wraps
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
 
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
-from burnish.proxy.log import (
-    attribution,
-    feedback,
-    files,
-    instructions,
-    queries,
-    retention,
-    runs,
-    store,
-)
+from burnish.proxy.log import attribution, files, queries, retention, store
+from burnish.proxy.log import feedback as feedback_table
+from burnish.proxy.log import instructions as instruction_table
+from burnish.proxy.log import runs as run_table
 from burnish.proxy.log.batch import Stored, catching_up
 from burnish.proxy.log.files import ReadConnection
 from burnish.proxy.log.migrations import migrate
-from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Journal, Spill
 from burnish.proxy.log.tally import RatingCounts, RatingTally
 from burnish.proxy.log.writer import STOPPING, Backlog, Writer, ignore
-from burnish.proxy.records import (
-    Completion,
-    Feedback,
-    FeedbackDraft,
-    Instruction,
-    Passthrough,
-    RatedCompletion,
-    Regeneration,
-    Run,
-)
+from burnish.proxy.records import Completion, Passthrough
 
 Result = TypeVar("Result")
-EQUAL: Mapping[str, float] = MappingProxyType({})
-"""Every rater has the same weight."""
+Given = ParamSpec("Given")
 LATEST_ID = """SELECT max(
     (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM completion)),
     (SELECT coalesce(max(substr(id, -26)), '') FROM (SELECT max(id) AS id FROM feedback)),
@@ -58,6 +40,32 @@ CHECKPOINT_TRIES = 5
 SPILL = "-spill"
 """The name of the database and this suffix make the name of the folder of ``Spill``."""
 Query = Callable[[sqlite3.Connection], Result]
+Reader = Literal["lookups", "listings", "learning"]
+"""The connections that read. Look-ups are for one completion or one piece of feedback, because a person waits."""
+
+
+def _reads(
+    query: Callable[Concatenate[sqlite3.Connection, Given], Result], reader: Reader = "listings"
+) -> Callable[Concatenate[Log, Given], Coroutine[Any, Any, Result]]:
+    """Make a method of a function that reads."""
+
+    @wraps(query)
+    async def method(log: Log, /, *args: Given.args, **more: Given.kwargs) -> Result:
+        return await log._read(lambda db: query(db, *args, **more), reader)
+
+    return method
+
+
+def _writes(
+    call: Callable[Concatenate[sqlite3.Connection, Given], Result],
+) -> Callable[Concatenate[Log, Given], Coroutine[Any, Any, Result]]:
+    """Make a method of a function that writes. It raises Unavailable, too."""
+
+    @wraps(call)
+    async def method(log: Log, /, *args: Given.args, **more: Given.kwargs) -> Result:
+        return await log._write(lambda db: call(db, *args, **more))
+
+    return method
 
 
 class Log:
@@ -65,16 +73,16 @@ class Log:
 
     Coroutines wait for all earlier captures. Those that write return when the commit is on the disk; otherwise they
     raise Unavailable. Reads have connections and threads of their own, so the look-up of a rated answer waits
-    neither for a listing nor for the learner.
+    neither for a listing nor for the learner. Methods made by ``_reads`` and ``_writes`` take the arguments of the
+    function behind them, without its connection.
     """
 
     def __init__(self, writer: Writer, path: Path) -> None:
         """Open the connections that read. Raises sqlite3.Error."""
         self._writer = writer
-        self._lookups = ReadConnection(path)
-        """For one completion or one piece of feedback, because a person waits."""
-        self._listings = ReadConnection(path)
-        self._learning = ReadConnection(path)
+        self._readers: dict[Reader, ReadConnection] = {
+            name: ReadConnection(path) for name in get_args(Reader)
+        }
         self._deletions = 0
         """Increased before and after rows are deleted."""
         self._closed = False
@@ -105,8 +113,8 @@ class Log:
         if self._closed:
             return
         self._closed = True
-        for reading in (self._lookups, self._listings, self._learning):
-            reading.close_and_wait()
+        for reader in self._readers.values():
+            reader.close_and_wait()
         self._writer.close()
 
     def healthy(self) -> str | None:
@@ -119,183 +127,48 @@ class Log:
         """Queue a record; from any thread."""
         self._writer.put(entry)
 
-    # Completions
+    completion = _reads(queries.completion, "lookups")
+    completions = _reads(queries.completions)
+    passthroughs = _reads(queries.passthroughs)
+    personal_records = _reads(queries.personal_records)
+    next_turn = _reads(queries.next_turn, "lookups")
+    regenerations = _reads(queries.regenerations)
+    recent_prompts = _reads(store.recent_prompts, "learning")
+    counts = _reads(queries.counts)
+    resolve = _reads(queries.resolve, "lookups")
+    resolve_history = _reads(queries.resolve_history, "lookups")
+    messages_up_to = _writes(attribution.messages_up_to)
+    """On the writer thread, because a request waits, and reads may take long."""
 
-    async def completion(self, completion_id: str) -> Completion:
-        """Return one completion with its context, by our id or the upstream's. Raises NotFound, Conflict."""
-        return await self._read(partial(queries.completion, completion_id=completion_id), self._lookups)
-
-    async def completions(
-        self, limit: int = 50, before: str | None = None, conversation: str | None = None
-    ) -> list[Completion]:
-        """Return completions (without contexts and parameters), latest first; ``before`` is an ID to continue from."""
-        return await self._read(lambda db: queries.completions(db, limit, before, conversation))
-
-    async def passthroughs(self, limit: int = 50, before: str | None = None) -> list[Passthrough]:
-        """Return passthroughs, latest first; ``before`` is an ID to continue from."""
-        return await self._read(partial(queries.passthroughs, limit=limit, before=before))
-
-    async def personal_records(self, caller: str, after: str, limit: int) -> list[queries.PersonalRecord]:
-        """Return all records of a caller except instructions, earliest first; see ``queries.personal_records``."""
-        return await self._read(partial(queries.personal_records, caller=caller, after=after, limit=limit))
-
-    async def next_turn(self, completion_id: str) -> str | None:
-        """Return the next message of the user after a reply; None if the conversation didn't continue from it."""
-        return await self._read(partial(queries.next_turn, completion_id=completion_id), self._lookups)
-
-    async def regenerations(
-        self, limit: int = 50, before: str | None = None, conversation: str | None = None
-    ) -> list[Regeneration]:
-        """Return regenerations, latest first; ``before`` is the ID of a completion to continue from."""
-        return await self._read(lambda db: queries.regenerations(db, limit, before, conversation))
-
-    async def recent_prompts(self, limit: int) -> list[Completion]:
-        """Return the latest distinct contexts with a complete answer, with messages and parameters."""
-        return await self._read(lambda db: store.recent_prompts(db, limit), self._learning)
-
-    async def counts(self) -> dict[str, int]:
-        """Return counts: completions, conversations, passthrough, feedback, ratings, good, bad, comments, corrections.
-
-        Only effective ratings count, one per completion.
-        """
-        return await self._read(queries.counts)
-
-    async def resolve(
-        self,
-        *,
-        completion_id: str | None = None,
-        response_id: str | None = None,
-        conversation_id: str | None = None,
-        last_of: str | None = None,
-        session: str | None = None,
-    ) -> Completion:
-        """Return the completion that a target names. Exactly one of the first four arguments must be given.
-
-        ``conversation_id`` names its latest answer, ``last_of`` the latest answer to a caller,
-        in ``session`` if that is given. Raises NotFound; Conflict with ``candidates`` if several completions have the
-        response ID.
-        """
-        return await self._read(
-            partial(
-                queries.resolve,
-                completion_id=completion_id,
-                response_id=response_id,
-                conversation_id=conversation_id,
-                last_of=last_of,
-                session=session,
-            ),
-            self._lookups,
-        )
-
-    async def resolve_history(
-        self, messages: Sequence[dict[str, Any]], caller: str, session: str | None = None
-    ) -> Completion:
-        """Return the completion that is the last assistant message of a history. Raises NotFound, Conflict."""
-        return await self._read(
-            lambda db: queries.resolve_history(db, messages, caller, session), self._lookups
-        )
-
-    async def messages_up_to(
-        self, name: str, caller: str, session: str | None
-    ) -> list[dict[str, Any]] | None:
-        """Return the messages up to a response to a caller, and the response; None if the log has no such response.
-
-        ``name`` is the ID of the response or of one of its items. It runs on the writer thread because a request waits,
-        and reads may take long. Raises Unavailable.
-        """
-        return await self._write(lambda db: attribution.messages_up_to(db, name, caller, session))
-
-    # Feedback
-
-    async def add_feedback(self, draft: FeedbackDraft) -> tuple[Feedback, bool]:
-        """Store feedback. If its idempotency key was used for the same feedback before: the first record and False.
-
-        Raises NotFound, Conflict (key used for other feedback), Unavailable.
-        """
-        return await self._write(partial(feedback.add, draft=draft))
-
-    async def undo_feedback(self, feedback_id: str) -> Feedback:
-        """Take feedback back. Raises NotFound, Unavailable."""
-        return await self._write(partial(feedback.undo, feedback_id=feedback_id))
-
-    async def feedback(self, feedback_id: str) -> Feedback:
-        """Return one piece of feedback. Raises NotFound."""
-        return await self._read(partial(feedback.one, feedback_id=feedback_id), self._lookups)
-
-    async def feedbacks(
-        self,
-        completion_id: str | None = None,
-        conversation_id: str | None = None,
-        limit: int = 50,
-        before: str | None = None,
-    ) -> list[Feedback]:
-        """Return feedback, latest first, also undone and superseded pieces; ``before`` is an ID to continue from."""
-        return await self._read(lambda db: feedback.latest(db, completion_id, conversation_id, limit, before))
-
-    async def rated(
-        self, rater_weights: Mapping[str, float] = EQUAL, *, next_turns: bool = False
-    ) -> list[RatedCompletion]:
-        """Return all completions with an effective rating, earliest first, with context, parameters and reply.
-
-        Ratings are as training uses them, with the weights of their raters (``ratings.for_training``). ``next_turns``:
-        the next message of the user is the comment on a bad answer without one. Reads every rated conversation.
-        """
-        query = partial(queries.rated, rater_weights=rater_weights, next_turns=next_turns)
-        return await self._read(query, self._learning)
+    add_feedback = _writes(feedback_table.add)
+    undo_feedback = _writes(feedback_table.undo)
+    feedback = _reads(feedback_table.one, "lookups")
+    feedbacks = _reads(feedback_table.latest)
+    rated = _reads(queries.rated, "learning")
+    raters = _reads(feedback_table.raters)
 
     async def rating_counts(self, tally: RatingTally, learnt: Collection[str], since: str) -> RatingCounts:
         """Bring a tally up to date and return its counts; see ``RatingTally.counts``.
 
         It doesn't wait for captures, because a rating is stored after the answer that it rates.
         """
-        return await self._query(lambda db: tally.counts(db, self._deletions, learnt, since), self._learning)
+        return await self._query(lambda db: tally.counts(db, self._deletions, learnt, since), "learning")
 
-    async def raters(self) -> list[Rater]:
-        """Return all raters, those with most ratings first, and how far they agree."""
-        return await self._read(feedback.raters)
+    instructions = _reads(instruction_table.of)
+    instructions_at_once = _writes(instruction_table.of)
+    """On the writer thread, because a request waits, and reads may take long."""
+    add_instruction = _writes(instruction_table.add)
+    edit_instruction = _writes(instruction_table.edit)
+    remove_instruction = _writes(instruction_table.remove)
 
-    # Instructions
-
-    async def instructions(self, caller: str) -> list[Instruction]:
-        """Return the instructions of a caller, latest first."""
-        return await self._read(partial(instructions.of, caller=caller))
-
-    async def instructions_at_once(self, caller: str) -> list[Instruction]:
-        """Return the same on the writer thread, because a request waits and reads may take long. Raises Unavailable."""
-        return await self._write(partial(instructions.of, caller=caller))
-
-    async def add_instruction(self, caller: str, text: str) -> Instruction:
-        """Add an instruction by hand. Raises Unprocessable, Conflict (too many), Unavailable."""
-        return await self._write(partial(instructions.add, caller=caller, text=text))
-
-    async def edit_instruction(self, caller: str, instruction_id: str, text: str) -> Instruction:
-        """Change the text of an instruction. Raises NotFound, Unprocessable, Unavailable."""
-        return await self._write(partial(instructions.edit, caller=caller, name=instruction_id, text=text))
-
-    async def remove_instruction(self, caller: str, instruction_id: str) -> Instruction:
-        """Remove an instruction for good: no comment brings it back. Raises NotFound, Unavailable."""
-        return await self._write(partial(instructions.remove, caller=caller, name=instruction_id))
-
-    # Training runs
-
-    async def start_run(self, run: Run) -> None:
-        await self._write(partial(runs.start, run=run))
-
-    async def update_run(self, run: Run) -> None:
-        """Replace the record of a run. Raises NotFound."""
-        await self._write(partial(runs.update, run=run))
-
-    async def runs(self, limit: int = 50) -> list[Run]:
-        """Return runs, latest first."""
-        return await self._read(partial(runs.latest, limit=limit))
-
-    async def run(self, run_id: str) -> Run:
-        """Return one run. Raises NotFound."""
-        return await self._read(partial(runs.one, run_id=run_id))
+    start_run = _writes(run_table.start)
+    update_run = _writes(run_table.update)
+    runs = _reads(run_table.latest)
+    run = _reads(run_table.one)
 
     async def run_totals(self) -> list[RunTotal]:
         """Count ended runs by their result, also while nothing can be written. Raises Unavailable."""
-        return await self._query(runs.totals)
+        return await self._query(run_table.totals)
 
     # Deleting
 
@@ -346,7 +219,7 @@ class Log:
     async def _write(self, call: Query[Result]) -> Result:
         return await asyncio.wrap_future(self._writer.submit(call))
 
-    async def _read(self, query: Query[Result], connection: ReadConnection | None = None) -> Result:
+    async def _read(self, query: Query[Result], reader: Reader = "listings") -> Result:
         """Read after all earlier captures. While they can't be stored, Unavailable replaces NotFound."""
         unstored = None
         try:
@@ -356,11 +229,11 @@ class Log:
         except Unavailable as error:
             unstored = error
         try:
-            return await self._query(query, connection)
+            return await self._query(query, reader)
         except NotFound as error:
             raise (unstored or error) from error
 
-    async def _query(self, query: Query[Result], connection: ReadConnection | None = None) -> Result:
+    async def _query(self, query: Query[Result], reader: Reader = "listings") -> Result:
         if self._closed:
             raise Unavailable(STOPPING)
-        return await (connection or self._listings).run(query)
+        return await self._readers[reader].run(query)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from burnish.proxy.errors import Conflict, NotFound
@@ -28,9 +29,12 @@ MAX_SIDE_REQUESTS = 500
 TEXT_SURFACES = ("completions", "ollama_generate")
 OWN_PROMPT = ("raw", "template", "suffix", "context")
 """With these parameters of a text prompt the model sees another text than the logged messages."""
+EQUAL: Mapping[str, float] = MappingProxyType({})
+"""Every rater has the same weight."""
 
 
 def completion(connection: sqlite3.Connection, completion_id: str) -> Completion:
+    """Return one completion with its context, by our ID or the upstream's. Raises NotFound, Conflict."""
     try:
         row = row_of(connection, completion_id)
     except NotFound:
@@ -43,8 +47,12 @@ def completion(connection: sqlite3.Connection, completion_id: str) -> Completion
 
 
 def completions(
-    connection: sqlite3.Connection, limit: int, before: str | None, conversation: str | None
+    connection: sqlite3.Connection,
+    limit: int = 50,
+    before: str | None = None,
+    conversation: str | None = None,
 ) -> list[Completion]:
+    """Return completions (without contexts and parameters), latest first; ``before`` is an ID to continue from."""
     filters: dict[str, Any] = {"id < ?": before, "conversation_id = ?": conversation}
     given = {clause: value for clause, value in filters.items() if value is not None}
     where = " AND ".join(given) or "1"
@@ -58,7 +66,10 @@ def completions(
     ]
 
 
-def passthroughs(connection: sqlite3.Connection, limit: int, before: str | None) -> list[Passthrough]:
+def passthroughs(
+    connection: sqlite3.Connection, limit: int = 50, before: str | None = None
+) -> list[Passthrough]:
+    """Return passthroughs, latest first; ``before`` is an ID to continue from."""
     clauses = "WHERE ? IS NULL OR id < ? ORDER BY id DESC LIMIT ?"
     return _passthroughs(connection, clauses, (before, before, limit))
 
@@ -74,12 +85,18 @@ def _passthroughs(
 def resolve(
     connection: sqlite3.Connection,
     *,
-    completion_id: str | None,
-    response_id: str | None,
-    conversation_id: str | None,
-    last_of: str | None,
-    session: str | None,
+    completion_id: str | None = None,
+    response_id: str | None = None,
+    conversation_id: str | None = None,
+    last_of: str | None = None,
+    session: str | None = None,
 ) -> Completion:
+    """Return the completion that a target names. Exactly one of the first four arguments must be given.
+
+    ``conversation_id`` names its latest answer, ``last_of`` the latest answer to a caller,
+    in ``session`` if that is given. Raises NotFound; Conflict with ``candidates`` if several completions have the
+    response ID.
+    """
     if completion_id is not None:
         return completion(connection, completion_id)
     if response_id is not None:
@@ -100,8 +117,12 @@ def resolve(
 
 
 def resolve_history(
-    connection: sqlite3.Connection, messages: Sequence[dict[str, Any]], caller: str, session: str | None
+    connection: sqlite3.Connection,
+    messages: Sequence[dict[str, Any]],
+    caller: str,
+    session: str | None = None,
 ) -> Completion:
+    """Return the completion that is the last assistant message of a history. Raises NotFound, Conflict."""
     history = with_answers(connection, messages, caller)
     found = completion(connection, answer_before(connection, history, caller, session))
     if is_side_request(found):
@@ -113,11 +134,12 @@ def resolve_history(
 
 
 def rated(
-    connection: sqlite3.Connection, rater_weights: Mapping[str, float], *, next_turns: bool
+    connection: sqlite3.Connection, rater_weights: Mapping[str, float] = EQUAL, *, next_turns: bool = False
 ) -> list[RatedCompletion]:
-    """Return every completion with feedback, earliest first, with all that training needs, a reply or not.
+    """Return all completions with an effective rating, earliest first, with context, parameters and reply.
 
-    ``next_turns``: what the user said next is the comment on a bad answer that has none.
+    Ratings are as training uses them, with the weights of their raters (``ratings.for_training``). ``next_turns``:
+    the next message of the user is the comment on a bad answer without one. Reads every rated conversation.
     """
     ratings = feedback.effective_ratings(connection, rater_weights=rater_weights)
     reader = Reader(connection)
@@ -163,7 +185,7 @@ def fault_of(
 
 
 def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
-    """Return what the user said right after a reply, if the conversation went on from it."""
+    """Return the next message of the user after a reply; None if the conversation didn't continue from it."""
     reader = Reader(connection)
     for row in select(connection, "WHERE continues = ? AND begins_turn ORDER BY n", (completion_id,)):
         later = reader.completion(row, full=True)
@@ -182,6 +204,7 @@ def _worse(
 
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:
+    """Count completions, conversations, passthroughs and feedback. Only effective ratings count, one per completion."""
     (completions_, conversations) = connection.execute(
         "SELECT count(*), count(DISTINCT conversation_id) FROM completion"
     ).fetchone()
@@ -283,7 +306,10 @@ WENT_ON = """SELECT continues, later.id FROM completion AS later WHERE continues
 
 
 def regenerations(
-    connection: sqlite3.Connection, limit: int, before: str | None, conversation: str | None
+    connection: sqlite3.Connection,
+    limit: int = 50,
+    before: str | None = None,
+    conversation: str | None = None,
 ) -> list[Regeneration]:
     """Return requests that were made again, latest first; ``before`` is an id to continue from.
 

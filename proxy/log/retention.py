@@ -7,12 +7,11 @@ completions nor keeps old ones.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-import orjson
-
 from burnish.proxy.log import feedback
+from burnish.proxy.log.store import as_json
 
 STEP_ROWS = 32
 """Completions a step, some milliseconds: captures and ratings are committed between two steps."""
@@ -113,7 +112,7 @@ def _rated(connection: sqlite3.Connection, conversations: set[str]) -> set[str]:
         """SELECT preferred_over FROM feedback WHERE preferred_over IN (
             SELECT id FROM completion WHERE conversation_id IN (SELECT value FROM json_each(?))
         ) AND id NOT IN (SELECT feedback FROM undo)""",
-        (feedback.as_json(conversations),),
+        (as_json(conversations),),
     )
     return ratings.keys() | worse | {name for (name,) in compared}
 
@@ -132,7 +131,7 @@ UNUSED = " AND ".join(
 
 def erase(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> None:
     """Delete completions, the feedback on them, and all messages that nothing else uses."""
-    ids = _json(list(completion_ids))
+    ids = as_json(completion_ids)
     among = "IN (SELECT value FROM json_each(?))"
     columns = ", ".join(("node", "prompt", *USED_BY_COMPLETIONS))
     rows = connection.execute(f"SELECT {columns} FROM completion WHERE id {among}", (ids,)).fetchall()  # noqa: S608
@@ -143,10 +142,8 @@ def erase(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> None
     contents = {content for _, *used in rows for content in used if content is not None}
     for node in {row[0] for row in rows if row[0] is not None}:
         contents |= _prune_path(connection, node)
-    connection.execute(
-        f"DELETE FROM content WHERE id {among} AND {UNUSED}",  # noqa: S608
-        (_json(sorted(contents)),),
-    )
+    unused = f"DELETE FROM content WHERE id {among} AND {UNUSED}"  # noqa: S608
+    connection.execute(unused, (as_json(sorted(contents)),))
 
 
 def erase_feedback(connection: sqlite3.Connection, where: str, *values: object) -> int:
@@ -171,7 +168,3 @@ def _prune_path(connection: sqlite3.Connection, node: int) -> set[int]:
         node = gone[0]
         contents.add(gone[1])
     return contents
-
-
-def _json(values: Sequence[object]) -> str:
-    return orjson.dumps(values).decode()

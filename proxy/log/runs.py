@@ -25,7 +25,7 @@ def start(connection: sqlite3.Connection, run: Run) -> None:
 
 
 def update(connection: sqlite3.Connection, run: Run) -> None:
-    """Raises NotFound."""
+    """Replace the record of a run. Raises NotFound."""
     one(connection, run.id)
     connection.execute("REPLACE INTO run VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(run))
 
@@ -38,7 +38,7 @@ def one(connection: sqlite3.Connection, run_id: str) -> Run:
     return Run(*row)
 
 
-def latest(connection: sqlite3.Connection, limit: int) -> list[Run]:
+def latest(connection: sqlite3.Connection, limit: int = 50) -> list[Run]:
     rows = connection.execute(f"SELECT {COLUMNS} FROM run ORDER BY id DESC LIMIT ?", (limit,))  # noqa: S608
     return [Run(*row) for row in rows]
 

@@ -82,7 +82,7 @@ class Spill:
         if self._open is None or self._length >= SEGMENT_BYTES:
             last = int(self._segments[-1].stem) if self._segments else FIRST_NUMBER
             path = self._path(last + 1)
-            opened = self._create(path)
+            opened = _create(path)
             self.close()
             self._open = opened
             self._segments.append(path)
@@ -99,12 +99,7 @@ class Spill:
         """Put captures before all others. Raises OSError, with none of them stored."""
         assert not self._position, "nothing can go before what is half read"
         path = self._path(self._before_all())
-        with self._create(path) as segment:
-            try:
-                _write(segment, b"".join(map(packed, entries)))
-            except OSError:
-                path.unlink()
-                raise
+        _write_new(path, entries)
         self._segments.appendleft(path)
 
     def read(self, limit: int) -> list[Entry]:
@@ -157,12 +152,6 @@ class Spill:
 
     def _path(self, number: int) -> Path:
         return self._folder / f"{number:012d}{SUFFIX}"
-
-    def _create(self, path: Path) -> BinaryIO:
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        os.fchmod(descriptor, 0o600)
-        return os.fdopen(descriptor, "wb", buffering=0)
 
     def _records(self, path: Path) -> Iterator[tuple[Entry, int]]:
         """Yield captures from where reading stands, and where the record of each ends."""
@@ -239,6 +228,23 @@ def _renamed(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: facts[name] for name in Passthrough._fields}
 
 
+def _create(path: Path) -> BinaryIO:
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return os.fdopen(descriptor, "wb", buffering=0)
+
+
+def _write_new(path: Path, entries: Iterable[Entry]) -> None:
+    """Write captures into a new file. Raises OSError, with nothing left behind."""
+    with _create(path) as file:
+        try:
+            _write(file, b"".join(map(packed, entries)))
+        except OSError:
+            path.unlink()
+            raise
+
+
 def _write(file: BinaryIO, content: bytes) -> None:
     """Write all of it: a disk that is nearly full takes only a part at first."""
     view = memoryview(content)
@@ -262,17 +268,7 @@ class Journal:
     def write(self, entries: Iterable[Entry], last: int) -> None:
         """Copy captures, of which the last has this number. Raises OSError, with nothing left behind."""
         path = self._folder / f"{last:012d}{JOURNAL}"
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            content = memoryview(b"".join(map(packed, entries)))
-            while content:
-                content = content[os.write(descriptor, content) :]
-        except OSError:
-            path.unlink()
-            raise
-        finally:
-            os.close(descriptor)
+        _write_new(path, entries)
         self._files.append((last, path))
 
     def forget(self, safe: int) -> None:

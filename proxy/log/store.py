@@ -30,9 +30,9 @@ class Reader:
 
     def load(self, rows: Iterable[Sequence[Any]]) -> None:
         """Load the prompts and replies of rows of COLUMNS at once, for a listing."""
-        contents = orjson.dumps([each for *_, prompt, reply, _ in rows for each in (prompt, reply) if each])
+        contents = as_json(each for *_, prompt, reply, _ in rows for each in (prompt, reply) if each)
         found = self._connection.execute(
-            "SELECT id, body FROM content WHERE id IN (SELECT value FROM json_each(?))", (contents.decode(),)
+            "SELECT id, body FROM content WHERE id IN (SELECT value FROM json_each(?))", (contents,)
         )
         self._parsed.update({content: loaded(body) for content, body in found})
 
@@ -89,6 +89,11 @@ class Reader:
     def _body(self, content: int | None) -> bytes:
         (body,) = self._connection.execute("SELECT body FROM content WHERE id = ?", (content,)).fetchone()
         return bytes(body)
+
+
+def as_json(values: Iterable[object]) -> str:
+    """Return a JSON array, which one statement can bind however long it is."""
+    return orjson.dumps(list(values)).decode()
 
 
 def _part(kind: type[Part], values: Iterator[Any]) -> Part:

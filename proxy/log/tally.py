@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import add, sub
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from burnish.proxy.log import feedback
 from burnish.proxy.log.queries import TEXT_SURFACES, fault_of, next_turn
 from burnish.proxy.log.ratings import Effective, Habit, effective, for_training, grades_of, habits_of
-from burnish.proxy.log.store import Reader
+from burnish.proxy.log.store import Reader, as_json
 from burnish.proxy.records import Fault, Feedback
 
 
@@ -205,7 +205,7 @@ class RatingTally:
         rows = connection.execute(
             """SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions
             FROM completion WHERE id IN (SELECT value FROM json_each(?))""",
-            (feedback.as_json(ratings),),
+            (as_json(ratings),),
         ).fetchall()
         reader = Reader(connection)
         for name, conversation, outcome, status, surface, node, replied, settings, definitions in rows:
@@ -236,7 +236,7 @@ class RatingTally:
             new = self._counted[name] = counted(summaries, self._learnt, self._since)
         else:
             del self._conversations[name]
-        self._total = _plus(_minus(self._total, old), new)
+        self._total = _combined(add, _combined(sub, self._total, old), new)
 
     def _recount(self) -> None:
         """Count all that was read, from the beginning."""
@@ -246,7 +246,7 @@ class RatingTally:
             for name, each in self._conversations.items()
         }
         for counts in self._counted.values():
-            self._total = _plus(self._total, counts)
+            self._total = _combined(add, self._total, counts)
 
 
 NO_RATINGS = RatingCounts(ReadyCounts(), ReadyCounts(), {})
@@ -277,21 +277,12 @@ def _ready(rated: Sequence[RatingSummary], since: str) -> ReadyCounts:
     )
 
 
-def _plus(one: RatingCounts, another: RatingCounts) -> RatingCounts:
-    left_out = Counter(one.left_out) + Counter(another.left_out) if another.left_out else one.left_out
+def _combined(combine: Callable[[Any, Any], Any], one: RatingCounts, another: RatingCounts) -> RatingCounts:
+    """``combine`` adds or subtracts."""
     return RatingCounts(
-        ReadyCounts(*map(add, one.ready, another.ready)),
-        ReadyCounts(*map(add, one.all, another.all)),
-        left_out,
-    )
-
-
-def _minus(one: RatingCounts, another: RatingCounts) -> RatingCounts:
-    left_out = Counter(one.left_out) - Counter(another.left_out) if another.left_out else one.left_out
-    return RatingCounts(
-        ReadyCounts(*map(sub, one.ready, another.ready)),
-        ReadyCounts(*map(sub, one.all, another.all)),
-        left_out,
+        ReadyCounts(*map(combine, one.ready, another.ready)),
+        ReadyCounts(*map(combine, one.all, another.all)),
+        combine(Counter(one.left_out), Counter(another.left_out)) if another.left_out else one.left_out,
     )
 
 
@@ -300,7 +291,7 @@ def _position(connection: sqlite3.Connection, deletions: int) -> _Position:
         """SELECT coalesce((SELECT max(rowid) FROM feedback), 0), coalesce((SELECT max(rowid) FROM undo), 0),
         coalesce((SELECT max(n) FROM completion), 0)"""
     ).fetchone()
-    return _Position(latest[0], latest[1], latest[2], deletions)
+    return _Position(*latest, deletions=deletions)
 
 
 def _preferred(connection: sqlite3.Connection, reader: Reader, node: int | None, other: str | None) -> bool:
