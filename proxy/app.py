@@ -199,23 +199,19 @@ def _routes_and_relay(
     if hub:
         route = (learns.base, learns.route) if learns else (None, None)
         hub.use(Services(own, parts.answer, parts.instructions, *route))
-    return own, _relay(parts)
-
-
-def _relay(parts: _Parts) -> Relay:
     relay = Relay(
-        pool=parts.pool,
+        pool=pool,
         upstream=parts.upstream,
-        guard=parts.guard,
-        log=parts.log,
+        guard=guard,
+        log=log,
         answer=parts.answer,
         instructions=parts.instructions,
-        max_body_bytes=parts.config.max_body_bytes,
-        total_timeout_s=parts.config.total_timeout_s,
-        traced=parts.observer.traces is not None,
+        max_body_bytes=config.max_body_bytes,
+        total_timeout_s=config.total_timeout_s,
+        traced=observer.traces is not None,
     )
-    parts.observer.relays.add(relay)
-    return relay
+    observer.relays.add(relay)
+    return own, relay
 
 
 def _routes(parts: _Parts) -> list[Route]:

@@ -46,10 +46,8 @@ def default_config_file() -> Path:
 
 
 def _known_objective(name: str) -> str:
-    from burnish.training.job import (
-        OBJECTIVES,
-        known_objective,
-    )  # only if it is set: commands must start fast
+    # Only if it is set: commands must start fast.
+    from burnish.training.job import OBJECTIVES, known_objective
 
     return known_objective(name, ("auto", *OBJECTIVES))
 

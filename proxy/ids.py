@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from functools import partial
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Without I, L, O and U, which are easily misread."""
@@ -16,22 +17,6 @@ _PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
 
 _lock = threading.Lock()
 _latest = 0
-
-
-def completion_id() -> str:
-    return _new("cmpl_")
-
-
-def passthrough_id() -> str:
-    return _new("pass_")
-
-
-def feedback_id() -> str:
-    return _new("fb_")
-
-
-def run_id() -> str:
-    return _new("run_")
 
 
 def conversation_id(first_completion: str) -> str:
@@ -51,6 +36,12 @@ def continue_after(identifier: str) -> None:
 
 def _new(prefix: str) -> str:
     return prefix + _encode(_next())
+
+
+completion_id = partial(_new, "cmpl_")
+passthrough_id = partial(_new, "pass_")
+feedback_id = partial(_new, "fb_")
+run_id = partial(_new, "run_")
 
 
 def _next() -> int:

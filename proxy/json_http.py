@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -15,7 +15,14 @@ from burnish.proxy.http.headers import named_headers
 
 DEFAULT_PAGE, MAX_PAGE = 50, 1000
 
-Body = TypeVar("Body", bound=BaseModel)
+
+class Body(BaseModel):
+    """A request body: unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Valid = TypeVar("Valid", bound=Body)
 
 
 async def read_json(request: Request, max_bytes: int) -> Any:
@@ -37,7 +44,7 @@ async def read_json(request: Request, max_bytes: int) -> Any:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from error
 
 
-def validated(model: type[Body], body: Any) -> Body:
+def validated(model: type[Valid], body: Any) -> Valid:
     """Turn a body into a model. Raises Unprocessable, which names the field."""
     try:
         return model.model_validate(body)

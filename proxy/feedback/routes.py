@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -15,7 +15,7 @@ from burnish.proxy.client_headers import SESSION_HEADERS
 from burnish.proxy.errors import Unprocessable
 from burnish.proxy.feedback.commands import Answer, parse
 from burnish.proxy.feedback.targets import MAX_TEXT, draft_of, read_feedback
-from burnish.proxy.json_http import caller_of, json_response, page_limit, read_json, validated
+from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
 from burnish.proxy.log.queries import PersonalRecord
 from burnish.proxy.records import Completion, Feedback, Passthrough, Regeneration
@@ -70,10 +70,8 @@ def feedback_routes(
     ]
 
 
-class Typed(BaseModel):
+class Typed(Body):
     """The body of ``POST /burnish/command``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     text: Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT)]
 

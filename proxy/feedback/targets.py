@@ -6,17 +6,10 @@ import asyncio
 import time
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import BeforeValidator, Field, StrictBool, StringConstraints, ValidationError
 
 from burnish.proxy.errors import NotFound, Unprocessable
+from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log
 from burnish.proxy.records import Completion, FeedbackDraft, Scope, Source
 
@@ -49,10 +42,8 @@ TARGETS = ("completion_id", "response_id", "conversation_id", "last")
 STATEMENTS = ("rating", "comment", "correction", "preferred_over")
 
 
-class FeedbackRequest(BaseModel):
+class FeedbackRequest(Body):
     """The body of ``POST /v1/feedback``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     completion_id: Name | None = None
     response_id: Name | None = None
@@ -67,7 +58,7 @@ class FeedbackRequest(BaseModel):
     source: Source = "human"
     rater: Name | None = None
     weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT, strict=True)] = 1.0
-    tags: Annotated[list[Name], Field(max_length=MAX_TAGS)] = []
+    tags: Annotated[list[Name], Field(default_factory=list, max_length=MAX_TAGS)]
     idempotency_key: Name | None = None
 
     @property

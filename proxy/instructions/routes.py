@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from burnish.proxy.instructions.instructions import Instructions, addition
-from burnish.proxy.json_http import caller_of, json_response, read_json, validated
+from burnish.proxy.json_http import Body, caller_of, json_response, read_json, validated
 from burnish.proxy.log import Log
 from burnish.proxy.records import Instruction
 
@@ -22,10 +22,8 @@ Live = Callable[[], int | None]
 """Returns the live version; None if burnish doesn't swap versions."""
 
 
-class InstructionRequest(BaseModel):
+class InstructionRequest(Body):
     """``POST /burnish/instructions`` and ``PATCH /burnish/instructions/{id}``."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     text: Annotated[str, Field(min_length=1, strict=True)]
 

@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -90,29 +90,20 @@ class Ended:
     version: int
 
 
+@dataclass(eq=False, kw_only=True)
 class Cycle:
     """Plans runs and carries them out."""
 
-    def __init__(
-        self,
-        *,
-        log: Log,
-        registry: Registry,
-        swap: Swap,
-        train: TrainConfig,
-        base_weights: Path,
-        weights_cache: Path,
-        jobs: Path,
-    ) -> None:
-        """``base_weights`` is what the engine serves, ``jobs`` the folder of job directories."""
-        self.log = log
-        self.registry = registry
-        self.swap = swap
-        self.train = train
-        self._base_weights = base_weights
-        self._weights_cache = weights_cache
-        self.jobs = jobs
-        self._learnt: tuple[int, frozenset[str]] | None = None
+    log: Log
+    registry: Registry
+    swap: Swap
+    train: TrainConfig
+    base_weights: Path
+    """What the engine serves."""
+    weights_cache: Path
+    jobs: Path
+    """The folder of job directories."""
+    _learnt: tuple[int, frozenset[str]] | None = field(default=None, init=False)
 
     def job(self, run_id: str) -> JobDirectory:
         """Return a run's job directory, which may be gone already."""
@@ -184,9 +175,9 @@ class Cycle:
         """Return the job of a run: these fields, and those that are the same for all runs."""
         return JobSpec(
             base_model=self.swap.host.base_model,
-            base_weights=str(self._base_weights.absolute()),
+            base_weights=str(self.base_weights.absolute()),
             base_digest=self.swap.host.base_digest,
-            weights_cache=str(self._weights_cache.absolute()),
+            weights_cache=str(self.weights_cache.absolute()),
             size=self._size,
             seed=self.train.seed,
             threads=self.train.threads or max(1, cores() // CORES_SHARE),
@@ -197,7 +188,7 @@ class Cycle:
 
     @cached_property
     def _size(self) -> ModelSize | None:
-        return model_size(self._base_weights)  # reading a large vocabulary takes a second
+        return model_size(self.base_weights)  # reading a large vocabulary takes a second
 
     def _adapter(self, version: int) -> str | None:
         return None if version == BASE_VERSION else str(self.registry.get(version).path.absolute())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -15,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import AdapterError
+from burnish.proxy.config import TrainConfig
 from burnish.proxy.errors import BurnishError, Conflict, Unavailable
-from burnish.proxy.learner.counting import Counting
 from burnish.proxy.learner.cycle import Cycle
+from burnish.proxy.learner.export import FAULTS
 from burnish.proxy.learner.runs import Runs
-from burnish.proxy.learner.scheduler import Decision, Policy, State, decide
+from burnish.proxy.learner.scheduler import Decision, State, decide
 from burnish.proxy.learner.trainer import progress
 from burnish.proxy.learner.versions import Versions
+from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
 from burnish.proxy.records import Run
 from burnish.training.errors import JobError, TrainingError
 from burnish.training.job import JobDirectory
@@ -55,21 +58,46 @@ class _Request:
             self.started.set_exception(outcome)
 
 
+class Counting:
+    """Counts the ratings that the next run could learn from, without reading text: as of the last ``update``."""
+
+    def __init__(self, log: Log, train: TrainConfig, learnt: Callable[[], frozenset[str]]) -> None:
+        """``learnt`` returns the feedback IDs that the live version has learnt from."""
+        self.stale = True
+        """Ratings or the live version may have changed since."""
+        self._log = log
+        self._learnt = learnt
+        self._tally = RatingTally(train.rater_weights, next_turns=train.next_turn)
+        self._counts = RatingCounts(ReadyCounts(), ReadyCounts(), {})
+
+    def ready(self, *, refresh: bool = False) -> ReadyCounts:
+        """Return the counts for a run; with ``refresh`` for one on all ratings."""
+        return self._counts.all if refresh else self._counts.ready
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Rated answers that can't be learnt from, by reason."""
+        return {FAULTS[fault]: count for fault, count in self._counts.left_out.items()}
+
+    async def update(self, since: str | None) -> None:
+        """Count changes. ``since``: the ID of the last run with a verdict. Raises Unavailable."""
+        self.stale = False
+        try:
+            learnt = await asyncio.to_thread(self._learnt)
+            moment = since.partition("_")[2] if since else ""
+            self._counts = await self._log.rating_counts(self._tally, learnt, moment)
+        except BaseException:
+            self.stale = True
+            raise
+
+
 class Learner:
     """Starts runs, records them, and reports its state."""
 
     def __init__(self, cycle: Cycle) -> None:
-        train = cycle.train
         self._cycle = cycle
-        self._policy = Policy(
-            train.enabled,
-            train.min_ratings,
-            train.min_comments,
-            train.min_good,
-            train.min_bad,
-            train.schedule,
-        )
-        self._counting = Counting(cycle.log, train, cycle.learnt)
+        self._train = cycle.train
+        self._counting = Counting(cycle.log, cycle.train, cycle.learnt)
         self._versions = Versions(cycle.registry, cycle.swap)
         self._runs = Runs(cycle.log, self._versions)
         self._request: _Request | None = None
@@ -110,18 +138,18 @@ class Learner:
         run = self._runs.active
         idle = "paused" if self._pause_file.exists() else "idle"
         return {
-            "state": run.status if run else idle if self._policy.enabled else "off",
+            "state": run.status if run else idle if self._train.enabled else "off",
             "reason": run.reason if run else self._decision.reason,
             "run": self.shown(run) if run else None,
             "ready": self._counting.ready()._asdict(),
             "left_out": self._counting.left_out,
             "needed": {
-                "new": self._policy.min_ratings,
-                "good": self._policy.min_good,
-                "bad": self._policy.min_bad,
-                "comments": self._policy.min_comments,
+                "new": self._train.min_ratings,
+                "good": self._train.min_good,
+                "bad": self._train.min_bad,
+                "comments": self._train.min_comments,
             },
-            "schedule": self._policy.schedule,
+            "schedule": self._train.schedule,
             "failures": self._runs.failures,
         }
 
@@ -159,7 +187,7 @@ class Learner:
         return {
             "would_train": decision.start,
             "why": decision.reason,
-            "by_itself": decide(self._state(), self._policy, _now()).reason,
+            "by_itself": decide(self._state(), self._train, _now()).reason,
             "ready": self._counting.ready()._asdict(),
             "trains_on": {
                 "good": sum(sample.reward > 0 for sample in new),
@@ -198,7 +226,7 @@ class Learner:
         """Return a request of the user, and the decision on it by the latest counts."""
         await self._count()
         request = _Request(one_sided, refresh, asyncio.get_running_loop().create_future())
-        return request, decide(self._state(request), self._policy, _now())
+        return request, decide(self._state(request), self._train, _now())
 
     async def _work(self) -> None:
         while True:
@@ -241,7 +269,7 @@ class Learner:
         route = self._cycle.swap.route
         if any(route.in_flight(version) for version in route.resident()):
             self._busy_at = now.timestamp()
-        self._decision = decide(self._state(request), self._policy, now)
+        self._decision = decide(self._state(request), self._train, now)
         self._due_since = (self._due_since or now.timestamp()) if self._decision.due else None
         return self._decision
 
@@ -277,16 +305,12 @@ class Learner:
         await self._counting.update(self._runs.concluded)
 
     async def _prune(self) -> None:
-        await self._cycle.swap.prune(self._cycle.train.keep_versions)
+        await self._cycle.swap.prune(self._train.keep_versions)
 
     def _state(self, request: _Request | None = None) -> State:
         ready = self._counting.ready(refresh=bool(request and request.refresh))
         return State(
-            new=ready.new,
-            good=ready.good,
-            bad=ready.bad,
-            comments=ready.comments,
-            pairs=ready.pairs,
+            *(ready.new, ready.good, ready.bad, ready.comments, ready.pairs),
             active=self._runs.active.id if self._runs.active else None,
             failures=self._runs.failures,
             failed_at=self._runs.failed_at,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -18,7 +18,7 @@ from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.threads import in_one_thread
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.feedback.answering import Action
-from burnish.proxy.json_http import json_response, page_limit, read_json, validated
+from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
 from burnish.proxy.learner.evidence import last_question
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.transfer import Format, Transfer
@@ -32,11 +32,7 @@ MAX_REASON = 1000
 """Characters."""
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TrainRequest(_Body):
+class TrainRequest(Body):
     """``POST /burnish/train``."""
 
     dry_run: StrictBool = False
@@ -46,7 +42,7 @@ class TrainRequest(_Body):
     """Train from the base model on all ratings, whatever the live version has learnt."""
 
 
-class PromoteRequest(_Body):
+class PromoteRequest(Body):
     """``POST /burnish/adapters/{n}/promote``."""
 
     force: StrictBool = False
@@ -54,7 +50,7 @@ class PromoteRequest(_Body):
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "promoted by hand"
 
 
-class RollbackRequest(_Body):
+class RollbackRequest(Body):
     """``POST /burnish/adapters/rollback``."""
 
     to: Annotated[StrictInt, Field(ge=BASE_VERSION)] | None = None
@@ -62,14 +58,14 @@ class RollbackRequest(_Body):
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "rolled back by hand"
 
 
-class ImportRequest(_Body):
+class ImportRequest(Body):
     """``POST /burnish/adapters``."""
 
     path: Annotated[str, Field(min_length=1, max_length=MAX_PATH, strict=True)]
     reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "imported by hand"
 
 
-class ExportRequest(_Body):
+class ExportRequest(Body):
     """``POST /burnish/adapters/{n}/export``."""
 
     path: Annotated[str, Field(min_length=1, max_length=MAX_PATH, strict=True)]

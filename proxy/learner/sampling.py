@@ -191,32 +191,20 @@ class Side:
     async def work(self, client: httpx.AsyncClient) -> None:
         while self.waiting:
             seed, prompt = self.waiting.pop()
-            answer = await _ask(client, prompt, seed, self.endpoint)
-            if answer:
+            if answer := await _ask(client, prompt, seed, self.endpoint):
                 self.answered[prompt.id] = Rollout(
                     policy=self.policy,
                     prompt_id=prompt.id,
                     messages=prompt.messages,
                     tools=prompt.tools,
-                    reply=answer.reply,
-                    tool_calls=answer.tool_calls,
-                    finished=answer.finished,
-                    error=answer.error,
+                    **answer,
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """See Rollout."""
-
-    reply: str = ""
-    tool_calls: tuple[dict[str, Any], ...] = ()
-    finished: bool = True
-    error: str | None = None
-
-
-async def _ask(client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: Endpoint) -> _Answer | None:
-    """Return None if the prompt is refused. Raises EngineError."""
+async def _ask(
+    client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: Endpoint
+) -> dict[str, Any] | None:
+    """Return the answer as fields of a Rollout; None if the prompt is refused. Raises EngineError."""
     body = {
         **prompt.params,
         "model": endpoint.model,
@@ -241,7 +229,7 @@ async def _ask(client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: E
         return None
     if prompt.tools and status == HTTPStatus.INTERNAL_SERVER_ERROR:
         # llama.cpp, when it cannot parse the call that the model wrote: "Failed to parse input at pos 8: <tool_call>…".
-        return _Answer(error=content[:500].decode(errors="replace"))
+        return {"reply": "", "finished": True, "error": content[:500].decode(errors="replace")}
     try:
         return _read(content)
     except (ValueError, LookupError, TypeError) as error:
@@ -250,11 +238,11 @@ async def _ask(client: httpx.AsyncClient, prompt: Prompt, seed: int, endpoint: E
         ) from error
 
 
-def _read(content: bytes) -> _Answer:
+def _read(content: bytes) -> dict[str, Any]:
     """Raises ValueError, LookupError, TypeError if it isn't a completion."""
     choice = orjson.loads(content)["choices"][0]
     message = choice["message"]
     calls = tuple(dict(call) for call in message["tool_calls"] or ()) if "tool_calls" in message else ()
     # Some engines leave it out beside calls.
     text = message.get("content") if calls else message["content"]
-    return _Answer(text or "", calls, choice["finish_reason"] != "length")
+    return {"reply": text or "", "tool_calls": calls, "finished": choice["finish_reason"] != "length"}

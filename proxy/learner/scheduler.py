@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, time
 
+from burnish.proxy.config import TrainConfig
 from burnish.training.presets import MIN_COMMENTS
 
 # After a failure: a minute, two, four, … A broken set-up must neither spin nor wait for days.
@@ -15,21 +16,6 @@ QUIET_S = 3.0
 # … but under constant traffic it waits no longer than this.
 PATIENCE_S = 600.0
 PAIRS = ("correction or preference", "corrections or preferences")
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The settings of the user; see ``config.TrainConfig``."""
-
-    enabled: bool = True
-    min_ratings: int = 32
-    min_comments: int = 16
-    min_good: int = 8
-    min_bad: int = 4
-    schedule: str = "auto"
-    """"auto" | "manual" | "HH:MM-HH:MM" (local time, may pass midnight)."""
-    quiet_s: float = QUIET_S
-    patience_s: float = PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +64,30 @@ class Decision:
     """Only traffic prevents the run."""
 
 
-def decide(state: State, policy: Policy, now: datetime) -> Decision:
+def decide(state: State, train: TrainConfig, now: datetime) -> Decision:
     """Decide whether a run starts now. ``now`` is local time with its zone."""
-    if obstacle := _never(state, policy):
+    if obstacle := _never(state, train):
         return Decision(False, obstacle)
     if state.asked:
         return Decision(True, "you asked for it")
-    if obstacle := _not_yet(state, policy, now):
+    if obstacle := _not_yet(state, train, now):
         return Decision(False, obstacle)
     moment = now.timestamp()
-    quiet_in = 0.0 if state.busy_at is None else state.busy_at + policy.quiet_s - moment
+    quiet_in = 0.0 if state.busy_at is None else state.busy_at + QUIET_S - moment
     waited = 0.0 if state.due_since is None else moment - state.due_since
     reason = (
         f"{_counted(state.comments, 'comment')} and {_counted(state.pairs, *PAIRS)} ready"
         if state.paired
         else f"{_counted(state.new, 'new rating')} ({state.good} good and {state.bad} bad ready)"
     )
-    if quiet_in > 0 and waited < policy.patience_s:
+    if quiet_in > 0 and waited < PATIENCE_S:
         return Decision(False, f"{reason}; waiting for a moment without requests", due=True)
     return Decision(True, reason, due=True)
 
 
-def _never(state: State, policy: Policy) -> str | None:
+def _never(state: State, train: TrainConfig) -> str | None:
     """Return why not even the user can start a run."""
-    if not policy.enabled:
+    if not train.enabled:
         return "training is switched off (--no-train, or enabled = false under [train])"
     if state.active:
         return f"{state.active} is under way"
@@ -120,21 +106,21 @@ def _never(state: State, policy: Policy) -> str | None:
     return None
 
 
-def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
+def _not_yet(state: State, train: TrainConfig, now: datetime) -> str | None:
     """Return why a run doesn't start by itself."""
     if state.paused:
         return "training is paused: `burnish resume` goes on, `burnish train` starts one run"
-    if policy.schedule == "manual":
+    if train.schedule == "manual":
         return "the schedule is manual: start a run with `burnish train`"
     worded = min(state.new, max(state.comments, state.pairs if state.paired else 0))
-    if worded < policy.min_comments:
+    if worded < train.min_comments:
         if state.paired:
-            lack = _more(policy.min_comments - worded, *PAIRS)
+            lack = _more(train.min_comments - worded, *PAIRS)
             return f"waiting for {lack}, or for ratings"
-        if missing := _missing(state, policy):
+        if missing := _missing(state, train):
             return f"waiting for {missing}"
-    if policy.schedule != "auto" and not in_window(policy.schedule, now.time()):
-        return f"waiting for the hours in which training is allowed, {policy.schedule}"
+    if train.schedule != "auto" and not in_window(train.schedule, now.time()):
+        return f"waiting for the hours in which training is allowed, {train.schedule}"
     if (
         state.failed_at is not None
         and (wait := state.failed_at + back_off_s(state.failures) - now.timestamp()) > 0
@@ -144,13 +130,13 @@ def _not_yet(state: State, policy: Policy, now: datetime) -> str | None:
     return None
 
 
-def _missing(state: State, policy: Policy) -> str:
+def _missing(state: State, train: TrainConfig) -> str:
     """Return which ratings are missing, or ""."""
-    good, bad = max(0, policy.min_good - state.good), max(0, policy.min_bad - state.bad)
+    good, bad = max(0, train.min_good - state.good), max(0, train.min_bad - state.bad)
     kinds = [(lack, kind) for lack, kind in ((good, "good"), (bad, "bad")) if lack]
-    if policy.min_ratings - state.new > good + bad:
+    if train.min_ratings - state.new > good + bad:
         least = " and ".join(f"{lack} {kind}" for lack, kind in kinds)
-        return _more(policy.min_ratings - state.new, "rating") + (f", at least {least}" if least else "")
+        return _more(train.min_ratings - state.new, "rating") + (f", at least {least}" if least else "")
     return " and ".join(_more(lack, f"{kind} rating") for lack, kind in kinds)
 
 

@@ -62,12 +62,12 @@ class RatingSummary(NamedTuple):
 
 
 class _Position(NamedTuple):
-    """How far the log was read: the last row of each table, and how often something had been deleted."""
+    """How far the log was read: how often something had been deleted, and the last row of each table."""
 
+    deletions: int
     feedback: int
     undo: int
     completion: int
-    deletions: int
 
 
 class _Conversation(NamedTuple):
@@ -291,7 +291,7 @@ def _position(connection: sqlite3.Connection, deletions: int) -> _Position:
         """SELECT coalesce((SELECT max(rowid) FROM feedback), 0), coalesce((SELECT max(rowid) FROM undo), 0),
         coalesce((SELECT max(n) FROM completion), 0)"""
     ).fetchone()
-    return _Position(*latest, deletions=deletions)
+    return _Position(deletions, *latest)
 
 
 def _preferred(connection: sqlite3.Connection, reader: Reader, node: int | None, other: str | None) -> bool:

@@ -10,7 +10,8 @@ import logging
 import sqlite3
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, get_args
 
@@ -42,73 +43,65 @@ OUTCOMES = ("live", "candidate", "rejected", "failed", "interrupted")
 """How runs end; shown as 0 before the first one, so that an increase from none is seen as one."""
 
 
+@dataclass(eq=False, kw_only=True)
 class Gauges(Collector):
     """Metrics that are read at each scrape."""
 
-    def __init__(
-        self,
-        *,
-        log: Log,
-        in_flight: Callable[[], int],
-        learner_status: Callable[[], dict[str, Any]],
-        live: Callable[[], int | None],
-        registry: Registry | None,
-    ) -> None:
-        """``registry`` is None, and ``live`` gives None, where burnish does not swap versions."""
-        self._log = log
-        self._in_flight = in_flight
-        self._learner_status = learner_status
-        self._live = live
-        self._registry = registry
-        self._flying = 0
-        self._runs: list[RunTotal] | None = None
+    log: Log
+    in_flight: Callable[[], int]
+    learner_status: Callable[[], dict[str, Any]]
+    live: Callable[[], int | None]
+    """None, as ``registry``, if burnish doesn't swap versions."""
+    registry: Registry | None
+    _flying: int = field(default=0, init=False)
+    _runs: list[RunTotal] | None = field(default=None, init=False)
 
     async def refresh(self) -> None:
         """Read what belongs to the event loop, and the totals of runs from the log.
 
         Figures that are unavailable now are left out of the next scrape.
         """
-        self._flying, self._runs = self._in_flight(), None
+        self._flying, self._runs = self.in_flight(), None
         try:
             async with asyncio.timeout(READ_LIMIT_S):
-                self._runs = await self._log.run_totals()
+                self._runs = await self.log.run_totals()
         except (TimeoutError, Unavailable, sqlite3.Error) as error:
             logger.warning("the metrics leave out training runs: %r", error)
 
     def collect(self) -> Iterator[Metric]:
         """Read everything; blocks on the disk, so it belongs into a thread."""
-        yield _gauge(measures.BUILD, {burnish.__version__: 1})
-        yield _gauge(measures.IN_FLIGHT, self._flying)
+        yield _metric(measures.BUILD, {burnish.__version__: 1})
+        yield _metric(measures.IN_FLIGHT, self._flying)
         yield from self._queue()
-        yield _gauge(measures.TRAINING, int(self._learner_status().get("run") is not None))
+        yield _metric(measures.TRAINING, int(self.learner_status().get("run") is not None))
         if self._runs is not None:
             none = dict.fromkeys(OUTCOMES, 0.0)
-            yield _counter(measures.RUNS, none | {each.outcome: each.runs for each in self._runs})
-            yield _counter(measures.RUN_SECONDS, none | {each.outcome: each.seconds for each in self._runs})
-        if self._registry is not None:
+            yield _metric(measures.RUNS, none | {each.outcome: each.runs for each in self._runs})
+            yield _metric(measures.RUN_SECONDS, none | {each.outcome: each.seconds for each in self._runs})
+        if self.registry is not None:
             try:
-                yield from self._versions(self._registry)
+                yield from self._versions(self.registry)
             except (AdapterError, OSError) as error:
                 # A damaged registry takes its own figures with it, not those that show what else is wrong.
                 logger.warning("the metrics leave out versions: %s", error)
 
     def _queue(self) -> Iterator[Metric]:
-        backlog = self._log.backlog()
-        yield _gauge(measures.QUEUE_ENTRIES, backlog.entries)
-        yield _gauge(measures.QUEUE_BYTES, backlog.size_bytes)
-        yield _gauge(measures.LAG, backlog.lag_s)
-        yield _counter(measures.DROPPED, backlog.dropped)
+        backlog = self.log.backlog()
+        yield _metric(measures.QUEUE_ENTRIES, backlog.entries)
+        yield _metric(measures.QUEUE_BYTES, backlog.size_bytes)
+        yield _metric(measures.LAG, backlog.lag_s)
+        yield _metric(measures.DROPPED, backlog.dropped)
 
     def _versions(self, registry: Registry) -> Iterator[Metric]:
         states = Counter(version.state for version in registry.versions())
-        live, events = self._live(), registry.events()
+        live, events = self.live(), registry.events()
         if live is not None:
-            yield _gauge(measures.LIVE_VERSION, live)
-        yield _gauge(measures.VERSIONS, {state: states[state] for state in get_args(State)})
+            yield _metric(measures.LIVE_VERSION, live)
+        yield _metric(measures.VERSIONS, {state: states[state] for state in get_args(State)})
         verdicts = Counter(_verdict(event) for event in events)
-        yield _counter(measures.VERDICTS, {verdict: verdicts[verdict] for verdict in get_args(Verdict)})
+        yield _metric(measures.VERDICTS, {verdict: verdicts[verdict] for verdict in get_args(Verdict)})
         swaps = [event for event in events if event.state == "live"]
-        yield _counter(measures.SWAPS, len(swaps))
+        yield _metric(measures.SWAPS, len(swaps))
         took = [event.details["seconds"] for event in swaps if "seconds" in event.details]
         yield _histogram(measures.SWAP_DURATION, took)
 
@@ -122,24 +115,13 @@ Values = float | Mapping[str, float]
 """The value of a metric, or its values by that of its one label."""
 
 
-def _gauge(measure: Measure, values: Values) -> Metric:
-    family = GaugeMetricFamily(measure.name, measure.what, labels=measure.labels)
-    for labels, value in _samples(values):
-        family.add_metric(labels, value)
+def _metric(measure: Measure, values: Values) -> Metric:
+    kind = CounterMetricFamily if measure.kind == "counter" else GaugeMetricFamily
+    family = kind(measure.name, measure.what, labels=measure.labels)
+    by_label = values.items() if isinstance(values, Mapping) else [(None, values)]
+    for label, value in by_label:
+        family.add_metric([label] if label is not None else [], value)
     return family
-
-
-def _counter(measure: Measure, values: Values) -> Metric:
-    family = CounterMetricFamily(measure.name, measure.what, labels=measure.labels)
-    for labels, value in _samples(values):
-        family.add_metric(labels, value)
-    return family
-
-
-def _samples(values: Values) -> Iterable[tuple[list[str], float]]:
-    if isinstance(values, Mapping):
-        return (([label], value) for label, value in values.items())
-    return [([], values)]
 
 
 def _histogram(measure: Measure, seen: Sequence[float]) -> Metric:

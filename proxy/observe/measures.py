@@ -26,137 +26,116 @@ class Measure:
     """One metric family."""
 
     name: str
-    kind: Literal["counter", "gauge", "histogram"]
+    """A counter ends in ``_total``."""
     what: str
     """One sentence, for the scrape and for the documentation."""
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram, without +Inf."""
 
+    @property
+    def kind(self) -> Literal["counter", "gauge", "histogram"]:
+        if self.buckets:
+            return "histogram"
+        return "counter" if self.name.endswith("_total") else "gauge"
+
 
 REQUESTS = Measure(
     "burnish_requests_total",
-    "counter",
     "Completions by outcome (complete, cut by the upstream, cancelled by the client, failed without an answer) and by "
     "the class of the upstream's status (2xx … 5xx, none).",
     ("surface", "status", "outcome"),
 )
 DURATION = Measure(  # gen_ai.client.operation.duration
     "burnish_request_duration_seconds",
-    "histogram",
     "From the request to the last byte of its answer.",
     ("surface", "outcome"),
     DURATION_S,
 )
 FIRST_TOKEN = Measure(  # gen_ai.client.operation.time_to_first_chunk
     "burnish_time_to_first_token_seconds",
-    "histogram",
     "From the request to the first byte of an answer that is streamed.",
     ("surface",),
     FIRST_TOKEN_S,
 )
 TOKENS = Measure(  # gen_ai.client.token.usage, with its gen_ai.token.type
     "burnish_tokens_total",
-    "counter",
     "Tokens of prompts (type=input) and of answers (type=output), as the upstream's usage counts them.",
     ("surface", "type"),
 )
-REQUEST_BYTES = Measure(
-    "burnish_request_bytes_total", "counter", "Bytes of completions' request bodies.", ("surface",)
-)
+REQUEST_BYTES = Measure("burnish_request_bytes_total", "Bytes of completions' request bodies.", ("surface",))
 RESPONSE_BYTES = Measure(
     "burnish_response_bytes_total",
-    "counter",
     "Bytes of their answers' bodies as they went over the wire, up to what the log keeps of one.",
     ("surface",),
 )
 PASSTHROUGH = Measure(
     "burnish_passthrough_total",
-    "counter",
     "Other requests that were passed through and logged, by kind (embeddings, audio, images, files, batches, "
     "websocket, other), outcome and the class of the upstream's status.",
     ("kind", "status", "outcome"),
 )
 PASSTHROUGH_BYTES = Measure(
     "burnish_passthrough_bytes_total",
-    "counter",
     "Bytes of their bodies, to the upstream (direction=out) and back (direction=in).",
     ("kind", "direction"),
 )
 PASSTHROUGH_TOKENS = Measure(
     "burnish_passthrough_tokens_total",
-    "counter",
     "Their tokens (type=input, output), where the upstream's usage counts them in plain sight.",
     ("kind", "type"),
 )
 REFUSALS = Measure(
     "burnish_refusals_total",
-    "counter",
     "Requests that burnish answered with an error of its own, by HTTP status: at the guard, for a body that it cannot "
     "read, or because there is no upstream.",
     ("status",),
 )
-IN_FLIGHT = Measure("burnish_requests_in_flight", "gauge", "Completions that are being answered right now.")
-QUEUE_ENTRIES = Measure("burnish_log_queue_entries", "gauge", "What waits to be written to the log.")
-QUEUE_BYTES = Measure("burnish_log_queue_bytes", "gauge", "Memory that waiting captures take, roughly.")
+IN_FLIGHT = Measure("burnish_requests_in_flight", "Completions that are being answered right now.")
+QUEUE_ENTRIES = Measure("burnish_log_queue_entries", "What waits to be written to the log.")
+QUEUE_BYTES = Measure("burnish_log_queue_bytes", "Memory that waiting captures take, roughly.")
 LAG = Measure(
     "burnish_log_lag_seconds",
-    "gauge",
     "How long the oldest completion that is not yet on the disk has been over; 0 when all are.",
 )
 DROPPED = Measure(
-    "burnish_log_dropped_total", "counter", "Completions that the log had no room for while the disk failed."
+    "burnish_log_dropped_total", "Completions that the log had no room for while the disk failed."
 )
 RATINGS = Measure(
     "burnish_ratings_total",
-    "counter",
     "Ratings by kind (good, neutral, bad) and by who gave them (human, environment, judge, implicit).",
     ("rating", "source"),
 )
 REMARKS = Measure(
     "burnish_remarks_total",
-    "counter",
     "What feedback said besides: kind is comment, correction or preference.",
     ("kind", "source"),
 )
 LIVE_VERSION = Measure(
-    "burnish_adapter_live_version", "gauge", "The version that new requests get; 0 is the base model."
+    "burnish_adapter_live_version", "The version that new requests get; 0 is the base model."
 )
 VERSIONS = Measure(
     "burnish_adapter_versions",
-    "gauge",
     "Adapter versions by state (candidate, live, retired, rejected, pruned).",
     ("state",),
 )
-TRAINING = Measure("burnish_training_running", "gauge", "1 while a training run is under way.")
+TRAINING = Measure("burnish_training_running", "1 while a training run is under way.")
 RUNS = Measure(
     "burnish_training_runs_total",
-    "counter",
     "Training runs that have ended, by outcome (live, candidate, rejected, failed, interrupted).",
     ("outcome",),
 )
 RUN_SECONDS = Measure(
-    "burnish_training_seconds_total",
-    "counter",
-    "What they took, judging and swapping included.",
-    ("outcome",),
+    "burnish_training_seconds_total", "What they took, judging and swapping included.", ("outcome",)
 )
 VERDICTS = Measure(
-    "burnish_gate_verdicts_total",
-    "counter",
-    "What the gate said (passed, undecided, rejected).",
-    ("verdict",),
+    "burnish_gate_verdicts_total", "What the gate said (passed, undecided, rejected).", ("verdict",)
 )
-SWAPS = Measure(
-    "burnish_swaps_total", "counter", "How often another version went live, rolling back included."
-)
+SWAPS = Measure("burnish_swaps_total", "How often another version went live, rolling back included.")
 SWAP_DURATION = Measure(
-    "burnish_swap_duration_seconds",
-    "histogram",
-    "From the decision until new requests got the version.",
-    buckets=SWAP_S,
+    "burnish_swap_duration_seconds", "From the decision until new requests got the version.", buckets=SWAP_S
 )
-BUILD = Measure("burnish_build_info", "gauge", "Always 1; the label has burnish's version.", ("version",))
+BUILD = Measure("burnish_build_info", "Always 1; the label has burnish's version.", ("version",))
 
 MEASURES = (
     REQUESTS, DURATION, FIRST_TOKEN, TOKENS, REQUEST_BYTES, RESPONSE_BYTES,

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner.scheduler import (
     MAX_BACK_OFF_S,
     Decision,
-    Policy,
     State,
     back_off_s,
     decide,
@@ -23,7 +23,7 @@ ENOUGH = State(new=32, good=12, bad=20)
 
 
 def test_enough_ratings_and_quiet_start_a_run() -> None:
-    assert decide(ENOUGH, Policy(), NOON) == Decision(
+    assert decide(ENOUGH, TrainConfig(), NOON) == Decision(
         True, "32 new ratings (12 good and 20 bad ready)", due=True
     )
 
@@ -58,7 +58,7 @@ def test_enough_ratings_and_quiet_start_a_run() -> None:
     ],
 )
 def test_what_stands_in_the_way(state: State, reason: str) -> None:
-    decision = decide(state, Policy(), NOON)
+    decision = decide(state, TrainConfig(), NOON)
     assert not decision.start
     assert reason in decision.reason
 
@@ -80,25 +80,25 @@ def test_what_stands_in_the_way(state: State, reason: str) -> None:
     ],
 )
 def test_what_no_longer_stands_in_the_way(state: State) -> None:
-    assert decide(state, Policy(), NOON).start
+    assert decide(state, TrainConfig(), NOON).start
 
 
 def test_asking_skips_counts_traffic_window_and_back_off() -> None:
     some = State(1, 1, 1, asked=True, busy_at=NOW_S, failures=5, failed_at=NOW_S)
     for asked in (some, replace(some, good=0, bad=0, pairs=1)):
         for schedule in ("auto", "manual", "01:00-02:00"):
-            assert decide(asked, Policy(schedule=schedule), NOON) == Decision(True, "you asked for it")
+            assert decide(asked, TrainConfig(schedule=schedule), NOON) == Decision(True, "you asked for it")
 
 
 @pytest.mark.parametrize(("good", "bad"), [(0, 3), (3, 0)])
 def test_asking_does_not_skip_one_sidedness_unless_that_is_accepted(good: int, bad: int) -> None:
     asked = State(3, good, bad, asked=True)
-    assert not decide(asked, Policy(), NOON).start
-    assert decide(replace(asked, one_sided=True), Policy(), NOON).start
+    assert not decide(asked, TrainConfig(), NOON).start
+    assert decide(replace(asked, one_sided=True), TrainConfig(), NOON).start
 
 
 def test_switched_off_means_never() -> None:
-    off = Policy(enabled=False)
+    off = TrainConfig(enabled=False)
     for state in (ENOUGH, replace(ENOUGH, asked=True), replace(ENOUGH, asked=True, one_sided=True)):
         decision = decide(state, off, NOON)
         assert not decision.start
@@ -106,17 +106,17 @@ def test_switched_off_means_never() -> None:
 
 
 def test_nothing_to_learn_cannot_be_forced() -> None:
-    assert not decide(State(0, 0, 0, asked=True, one_sided=True), Policy(), NOON).start
+    assert not decide(State(0, 0, 0, asked=True, one_sided=True), TrainConfig(), NOON).start
 
 
 def test_manual_waits_for_the_user() -> None:
-    assert "burnish train" in decide(ENOUGH, Policy(schedule="manual"), NOON).reason
+    assert "burnish train" in decide(ENOUGH, TrainConfig(schedule="manual"), NOON).reason
 
 
 def test_due_is_what_only_waits_for_quiet() -> None:
-    assert decide(replace(ENOUGH, busy_at=NOW_S), Policy(), NOON).due
-    assert not decide(State(5, 3, 2), Policy(), NOON).due
-    assert not decide(replace(ENOUGH, failures=1, failed_at=NOW_S), Policy(), NOON).due
+    assert decide(replace(ENOUGH, busy_at=NOW_S), TrainConfig(), NOON).due
+    assert not decide(State(5, 3, 2), TrainConfig(), NOON).due
+    assert not decide(replace(ENOUGH, failures=1, failed_at=NOW_S), TrainConfig(), NOON).due
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_due_is_what_only_waits_for_quiet() -> None:
 def test_windows(window: str, clock: str, inside: bool) -> None:
     assert in_window(window, time.fromisoformat(clock)) is inside
     at = datetime.combine(NOON.date(), time.fromisoformat(clock), UTC)
-    assert decide(ENOUGH, Policy(schedule=window), at).start is inside
+    assert decide(ENOUGH, TrainConfig(schedule=window), at).start is inside
 
 
 def test_back_off_doubles_up_to_a_bound() -> None:
@@ -149,7 +149,7 @@ def test_constant_traffic_delays_a_run_by_ten_minutes_at_most() -> None:
     due_since = None
     for minute in range(30):
         now = NOON + timedelta(minutes=minute)
-        decision = decide(replace(ENOUGH, busy_at=now.timestamp(), due_since=due_since), Policy(), now)
+        decision = decide(replace(ENOUGH, busy_at=now.timestamp(), due_since=due_since), TrainConfig(), now)
         if decision.start:
             assert minute == 10
             return
@@ -176,7 +176,7 @@ states = st.builds(
 def test_never_on_one_sided_data_nor_beside_another_run_and_always_with_a_reason(
     state: State, schedule: str
 ) -> None:
-    decision = decide(state, Policy(schedule=schedule), NOON)
+    decision = decide(state, TrainConfig(schedule=schedule), NOON)
     assert decision.reason
     if decision.start:
         assert state.good
