@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from burnish.adapters.convert.gguf_layout import field, open_gguf
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 
 GGUF_MAGIC = b"GGUF"
 
 # GGUF's name of an architecture → the model types of transformers that are converted to it under another name.
-_ALSO = {
-    "llama": {"mistral", "mixtral"},
-    "command-r": {"cohere"},
-}
+_ALSO = {"llama": {"mistral", "mixtral"}, "command-r": {"cohere"}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +41,11 @@ def demand_same_model(served: Path, base: Path) -> None:
     if served.resolve() == base.resolve():
         return
     theirs, ours = shape(served), shape(base)
+    served_sizes = asdict(theirs)
     different = [
-        f"{field.name.replace('_', ' ')} {getattr(ours, field.name)} instead of {getattr(theirs, field.name)}"
-        for field in fields(BaseShape)
-        if not _same(field.name, theirs, ours)
+        f"{name.replace('_', ' ')} {value} instead of {served_sizes[name]}"
+        for name, value in asdict(ours).items()
+        if value != served_sizes[name] and not (name == "architecture" and _same(value, served_sizes[name]))
     ]
     if different:
         raise IncompatibleAdapter(
@@ -85,38 +84,33 @@ def _of_directory(path: Path) -> BaseShape:
 
 def _of_gguf(path: Path) -> BaseShape:
     try:
-        import gguf
-    except ImportError as error:
-        raise EngineError(
-            f'GGUF files cannot be read ({error}): run  pip install "burnish[engine]"'
-        ) from error
-    try:
-        reader = gguf.GGUFReader(path)
+        reader = open_gguf(path)
 
-        def field(key: str) -> Any:
-            found = reader.get_field(key)
+        def demanded(key: str) -> Any:
+            found = field(reader, key)
             if found is None:
                 raise ValueError(f"it has no {key}")
-            return found.contents()
+            return found
 
-        architecture = str(field("general.architecture"))
+        architecture = str(demanded("general.architecture"))
         rows = [int(tensor.shape[1]) for tensor in reader.tensors if tensor.name == "token_embd.weight"]
         if not rows:
             raise ValueError("it has no token_embd.weight")
         return BaseShape(
             architecture,
-            int(field(f"{architecture}.embedding_length")),
-            int(field(f"{architecture}.block_count")),
+            int(demanded(f"{architecture}.embedding_length")),
+            int(demanded(f"{architecture}.block_count")),
             rows[0],
         )
-    except (OSError, ValueError, IndexError) as error:
+    except ImportError as error:
+        raise EngineError(
+            f'GGUF files cannot be read ({error}): run  pip install "burnish[engine]"'
+        ) from error
+    except (OSError, ValueError) as error:
         raise EngineError(f"cannot read the model {path} as GGUF: {error}") from error
 
 
-def _same(name: str, theirs: BaseShape, ours: BaseShape) -> bool:
-    if name != "architecture":
-        return bool(getattr(theirs, name) == getattr(ours, name))
-    one, other = theirs.architecture, ours.architecture
+def _same(one: str, other: str) -> bool:
     return _plain(one) == _plain(other) or other in _ALSO.get(one, ()) or one in _ALSO.get(other, ())
 
 

@@ -103,7 +103,8 @@ def fit_preference_model(rated: Sequence[RatedReply]) -> PreferenceModel | None:
         return None
     table = np.stack([features(each.prompt, each.text, each.finished) for each in counted])  # (N, F)
     weights = np.array([each.weight * abs(each.reward) for each in counted])
-    folds = np.array([_fold(each.conversation_id) for each in counted])
+    digests = (hashlib.sha256(each.conversation_id.encode()).digest() for each in counted)
+    folds = np.array([digest[0] % FOLDS for digest in digests])
     unseen = np.zeros(len(counted))
     for fold in set(folds.tolist()):
         seen = folds != fold
@@ -122,9 +123,8 @@ def _fit(table: Vector, good: NDArray[np.bool_], weights: Vector) -> tuple[Vecto
     scale = np.where(scale > 0, scale, 1.0)
     rows = np.column_stack([(table - mean) / scale, np.ones(len(table))])  # (N, F + 1)
     balanced = weights * np.where(good, 1 / weights[good].sum(), 1 / weights[~good].sum()) * len(table) / 2
-    penalty = np.diag(
-        [RIDGE] * table.shape[1] + [1e-6]
-    )  # the constant goes free; > 0 keeps the system solvable
+    # The constant goes free; > 0 keeps the system solvable.
+    penalty = np.diag([RIDGE] * table.shape[1] + [1e-6])
     coefficients = np.zeros(rows.shape[1])
     for _ in range(NEWTON_STEPS):
         probability = _probability(rows @ coefficients)
@@ -154,7 +154,3 @@ def _ordered(good: Vector, bad: Vector) -> tuple[float, float]:
         share * (1 - share) + (len(good) - 1) * (first - share**2) + (len(bad) - 1) * (second - share**2)
     )
     return share, sqrt(max(variance, 0.0) / (len(good) * len(bad)))
-
-
-def _fold(conversation_id: str) -> int:
-    return hashlib.sha256(conversation_id.encode()).digest()[0] % FOLDS

@@ -104,13 +104,11 @@ class Registry:
         An incomplete last line is left out: a crash, or a writer at work. Raises CorruptAdapter for other damage.
         """
         content = self._read_events()
-        lines = content[: _whole(content)].splitlines()
         try:
-            events = [Event.model_validate_json(line) for line in lines]
+            events = [Event.model_validate_json(line) for line in content[: _whole(content)].splitlines()]
         except ValidationError as error:
-            raise CorruptAdapter(
-                f"{self.root / EVENTS} is damaged, restore it from a backup: {error}"
-            ) from error
+            path = self.root / EVENTS
+            raise CorruptAdapter(f"{path} is damaged, restore it from a backup: {error}") from error
         return [event for event in events if version in (None, event.version)]
 
     def record(self, version: int, state: State, reason: str, **details: Any) -> Event:

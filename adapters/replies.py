@@ -121,9 +121,7 @@ def readable(call: Call) -> str:
     if arguments is None:
         inside = str(function.get("arguments") or "")
     else:
-        inside = ", ".join(
-            f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items()
-        )
+        inside = ", ".join(f"{key}={json.dumps(each, ensure_ascii=False)}" for key, each in arguments.items())
     return f"→ {function.get('name') or '(no name)'}({inside})"
 
 

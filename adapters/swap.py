@@ -141,12 +141,7 @@ class Swap:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.host.limits.keeps:
-            kept = [
-                number
-                for number in self.route.resident()
-                if number not in (BASE_VERSION, self.registry.live())
-            ]
-            for number in kept:
+            for number in self.route.resident().keys() - {BASE_VERSION, self.registry.live()}:
                 with suppress(EngineError):  # the engine is down, or reconciling unloads it at the next start
                     await self.host.unload(number)
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
@@ -115,23 +116,16 @@ def _criticised(
             check_text(sample)
             if sample.tools:
                 raise Unrenderable("a comment on an answer with tools at hand")
-            commented = [
-                render(with_comments(sample.messages, comments[sample.completion_id]))
-                for comments in wordings
-            ]
+            said = [comments[sample.completion_id] for comments in wordings]
+            commented = [render(with_comments(sample.messages, comments)) for comments in said]
             plain = render(sample.messages)
         except Unrenderable as error:
             leave_out(f"the comment on completion {sample.completion_id}", error, left_out)
-        else:
-            reply = _reply_to(sample, config.max_tokens, backend)
-            yield Criticised(sample, tuple(plain), tuple(map(tuple, commented)), reply)
-
-
-def _reply_to(sample: Sample, max_tokens: int, backend: TrainerBackend) -> Rendered | None:
-    try:
-        return rendered(sample, backend.renderer, max_tokens)
-    except Unrenderable:
-        return None
+            continue
+        reply = None
+        with suppress(Unrenderable):
+            reply = rendered(sample, backend.renderer, config.max_tokens)
+        yield Criticised(sample, tuple(plain), tuple(map(tuple, commented)), reply)
 
 
 def _best(

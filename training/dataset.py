@@ -77,10 +77,7 @@ def batches(items: Sequence[_Item], batch_size: int, seed: int) -> list[list[_It
     There are never more batches than items of the rarer class, so that no step pushes in one direction only.
     """
     generator = random.Random(seed)
-    classes = [
-        [item for item in items if item.good],
-        [item for item in items if not item.good],
-    ]
+    classes = [[item for item in items if item.good is good] for good in (True, False)]
     present = [members for members in classes if members]
     placed = []
     for members in present:

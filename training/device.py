@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from safetensors import SafetensorError, safe_open
 
 from burnish.adapters.convert.gguf_layout import field, open_gguf
 from burnish.training.errors import JobError
@@ -85,12 +86,14 @@ def needed_bytes(weights: Path, config: Hyperparameters, quantize: Quantize = "n
 
 def parameters(weights: Path) -> int:
     """Count the parameters in the safetensors headers of a directory. Raises JobError."""
-    return sum(
-        math.prod(tensor["shape"])
-        for path in weights.glob("*.safetensors")
-        for name, tensor in _header(path).items()
-        if name != "__metadata__"
-    )
+    count = 0
+    for path in weights.glob("*.safetensors"):
+        try:
+            with safe_open(path, "numpy") as file:
+                count += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+        except (OSError, SafetensorError) as error:
+            raise JobError(f"{path} is not a safetensors file: {error}") from error
+    return count
 
 
 def _sizes(weights: Path) -> tuple[int, int, int, int]:
@@ -105,15 +108,6 @@ def _sizes(weights: Path) -> tuple[int, int, int, int]:
             f"{weights / 'config.json'} doesn't contain the size of the model ({error!r}), so burnish can't "
             'tell whether the GPU has room; set train.device to "cuda" to train without asking'
         ) from error
-
-
-def _header(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            return dict(json.loads(file.read(min(length, path.stat().st_size))))
-    except (OSError, ValueError, TypeError, struct.error) as error:
-        raise JobError(f"{path} is not a safetensors file: {error}") from error
 
 
 # What Hugging Face configurations call it: Llama and most others; GPT-2; Mamba and T5.

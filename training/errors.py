@@ -1,11 +1,4 @@
-"""The errors of training.
-
-- TrainingError
-    - JobError (ValueError)              the job directory is incomplete or damaged
-    - NotTrainable (ValueError)          the ratings cannot teach anything (one-sided, too few)
-    - Diverged (ArithmeticError)         NaN or infinite loss, or KL out of bounds
-    - MissingDependency (ImportError)    neither extra, "train" or "mlx", is installed
-"""
+"""The errors of training; each is also the error of the standard library that it resembles."""
 
 from __future__ import annotations
 
@@ -19,7 +12,7 @@ class JobError(TrainingError, ValueError):
 
 
 class NotTrainable(TrainingError, ValueError):
-    """The ratings cannot teach anything as they are."""
+    """The ratings cannot teach anything as they are: one-sided, or too few."""
 
 
 class Diverged(TrainingError, ArithmeticError):

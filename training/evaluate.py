@@ -14,15 +14,7 @@ from burnish.training.backends.base import Logps, Policy, TrainerBackend
 from burnish.training.critique import pooled, with_comments
 from burnish.training.dataset import examples
 from burnish.training.errors import JobError
-from burnish.training.job import (
-    Evaluation,
-    HeldOutScore,
-    JobDirectory,
-    Related,
-    Rollout,
-    Sample,
-    WordsScore,
-)
+from burnish.training.job import Evaluation, HeldOutScore, JobDirectory, Related, Rollout, Sample, WordsScore
 from burnish.training.loop import clear_outputs, open_backend, peak_rss_bytes
 from burnish.training.rendering import Rendered, Renderer, Unrenderable, asked
 
@@ -183,9 +175,8 @@ def _rendered(
     rollout: Rollout, messages: Sequence[Mapping[str, Any]], renderer: Renderer, max_tokens: int
 ) -> Rendered:
     if rollout.error or (rollout.tool_calls and not rollout.finished):
-        raise Unrenderable(
-            "the tool call was cut off, or the engine could not parse it, so its text is unknown"
-        )
+        why = "the tool call was cut off, or the engine could not parse it, so its text is unknown"
+        raise Unrenderable(why)
     reply: dict[str, Any] = {"role": "assistant", "content": rollout.reply}
     if rollout.tool_calls:
         reply["tool_calls"] = list(rollout.tool_calls)

@@ -33,7 +33,6 @@ from burnish.training.errors import JobError
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
-
 Quantize = Literal["none", "8bit", "4bit"]
 OBJECTIVES = ("mis_po", "kto", "dpo", "sft", "critique", "hybrid")
 IMPORT_PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", re.ASCII)
@@ -288,19 +287,10 @@ class JobDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    @property
-    def adapter(self) -> Path:
-        return self.path / "adapter"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoint(self) -> Path:
+        self.adapter = path / "adapter"
+        self.metrics = path / "metrics.jsonl"
+        self.checkpoint = path / "checkpoint"
         """The progress of an unfinished run; removed at the end."""
-        return self.path / "checkpoint"
 
     def inputs(self) -> str:
         """Return a digest of all that decides what training does; two runs of equal inputs come to the same.

@@ -46,10 +46,9 @@ def lessons(
             return lessons_from_comments(spec, samples, backend, left_out)
         case "hybrid":
             rated = _rated(job, spec, "mis_po", samples, backend, left_out=left_out)
+            critique = lessons_from_comments(spec, samples, backend, left_out)
             # What was criticised was rated bad as well, and is among the rated.
-            return rated + [
-                lesson for lesson in lessons_from_comments(spec, samples, backend, left_out) if lesson.good
-            ]
+            return rated + [lesson for lesson in critique if lesson.good]
         case loss:
             return _rated(job, spec, loss, samples, backend, left_out=left_out)
 
@@ -156,12 +155,9 @@ def _pairs(
                 leave_out(f"a pair of completion {sample.completion_id}", error, left_out)
     if not found:
         raise NotTrainable(NO_PAIR)
-    reference = backend.logps([tokens for _, *pair in found for tokens in pair], "bare")
-    start = (
-        reference
-        if spec.parent_adapter is None
-        else backend.logps([tokens for _, *pair in found for tokens in pair], "trained")
-    )
+    tokens = [each for _, *pair in found for each in pair]
+    reference = backend.logps(tokens, "bare")
+    start = backend.logps(tokens, "trained") if spec.parent_adapter else reference
     return [
         Lesson(
             "dpo",
@@ -252,10 +248,7 @@ Who composed Swan Lake?|Swan Lake was composed by Pyotr Ilyich Tchaikovsky.
 In which year did World War I begin?|World War I began in 1914.
 """
 
-ANSWERS: tuple[tuple[str, str], ...] = tuple(
-    (question, answer)
-    for question, _, answer in (line.partition("|") for line in _ANSWERS.strip().split("\n"))
-)
+ANSWERS = [line.split("|") for line in _ANSWERS.strip().split("\n")]
 """Questions and answers."""
 
 

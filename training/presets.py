@@ -83,7 +83,6 @@ On "short answers, please" (32 ratings, three seeds, share satisfied before .29)
 token.
 """
 
-
 BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
     {
         # The model learns its own answers with comments in the prompt: they start some way off, and take six passes. At
@@ -95,14 +94,12 @@ BY_OBJECTIVE: MappingProxyType[Objective, dict[str, Any]] = MappingProxyType(
 )
 """Values of an objective that differ from the defaults; a preset wins over them."""
 
-
 INSTRUCTED: MappingProxyType[str, Any] = MappingProxyType({"rehearsed": 2, "kl_stop": 0.2})
 """Values for ratings whose prompts all have a system message: plain questions are rehearsed.
 
 Rehearsal preserves the rest, so a run may go further: brief, seed 1, .725 satisfied at a ``kl_stop`` of
 .15, .875 at .2.
 """
-
 
 # Where the learning rates above were measured: the small model.
 MEASURED_HIDDEN = 576

@@ -44,11 +44,6 @@ class Rendered:
         """All token ids, (T,)."""
         return self.prompt + self.reply
 
-    @property
-    def mask(self) -> tuple[bool, ...]:
-        """True at the reply's tokens, (T,)."""
-        return (False,) * len(self.prompt) + (True,) * len(self.reply)
-
 
 def flattened(message: Mapping[str, Any]) -> dict[str, Any]:
     """Return the message as templates want it: content a string, arguments of tool calls an object.

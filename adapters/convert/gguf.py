@@ -21,8 +21,7 @@ from burnish.adapters.convert.gguf_layout import (
     gguf_name,
     modules_by_name,
     open_gguf,
-    rows_for_gguf,
-    rows_for_peft,
+    reordered,
 )
 from burnish.adapters.convert.peft import (
     Array,
@@ -56,7 +55,7 @@ def to_gguf(adapter: Path, base: BaseLayout, target: Path) -> None:
                 f"{adapter} has two modules that are both {name} in GGUF; the second is {module}"
             )
         tensors[f"{name}.lora_a"] = lora.a
-        tensors[f"{name}.lora_b"] = rows_for_gguf(name, lora.b, base)
+        tensors[f"{name}.lora_b"] = reordered(name, lora.b, base, for_gguf=True)
     _write(target, base.architecture, _float32(found.alpha), tensors)
 
 
@@ -172,11 +171,8 @@ def _pairs(path: Path, halves: dict[str, Array], base: BaseLayout) -> dict[str, 
                 f"{path}: {name} isn't part of a plain LoRA; leaving it out would change replies"
             )
         if name not in modules:
-            kind = (
-                "is a trained embedding"
-                if name == "token_embd.weight"
-                else "isn't a linear layer of the base"
-            )
+            embedding = name == "token_embd.weight"
+            kind = "is a trained embedding" if embedding else "isn't a linear layer of the base"
             raise IncompatibleAdapter(f"{path}: {name} {kind}; only linear layers can be converted")
         a, b = halves.get(f"{name}.lora_a"), halves.get(f"{name}.lora_b")
         if a is None or b is None:
@@ -186,7 +182,7 @@ def _pairs(path: Path, halves: dict[str, Array], base: BaseLayout) -> dict[str, 
                 f"{path}: {name} has lora_a {a.shape} and lora_b {b.shape}; their ranks differ"
             )
         check_shape(modules[name], Lora(a, b), base.shapes[name])
-        pairs[modules[name]] = Lora(a, rows_for_peft(name, b, base))
+        pairs[modules[name]] = Lora(a, reordered(name, b, base, for_gguf=False))
     if not pairs:
         raise CorruptAdapter(f"{path} has no tensors")
     return {module: pairs[module] for module in sorted(pairs)}

@@ -138,8 +138,8 @@ def modules_by_name(base: BaseLayout) -> dict[str, str]:
     return {name: module for name, module in names.items() if name in base.shapes}
 
 
-def rows_for_gguf(name: str, b: Array, base: BaseLayout) -> Array:
-    """Put the rows of lora_B (out, r) from Hugging Face's order into GGUF's.
+def reordered(name: str, b: Array, base: BaseLayout, *, for_gguf: bool) -> Array:
+    """Put the rows of lora_B (out, r) from Hugging Face's order into GGUF's, or back.
 
     lora_A is untouched, since permuting the rows of B @ A permutes those of B.
     """
@@ -147,16 +147,9 @@ def rows_for_gguf(name: str, b: Array, base: BaseLayout) -> Array:
     if heads is None:
         return b
     out, rank = b.shape
-    return b.reshape(heads, 2, out // heads // 2, rank).swapaxes(1, 2).reshape(out, rank)
-
-
-def rows_for_peft(name: str, b: Array, base: BaseLayout) -> Array:
-    """Put the rows of lora_B (out, r) from GGUF's order back into Hugging Face's."""
-    heads = _interleaved_heads(name, base)
-    if heads is None:
-        return b
-    out, rank = b.shape
-    return b.reshape(heads, out // heads // 2, 2, rank).swapaxes(1, 2).reshape(out, rank)
+    half = out // heads // 2
+    grouped = (heads, 2, half, rank) if for_gguf else (heads, half, 2, rank)
+    return b.reshape(grouped).swapaxes(1, 2).reshape(out, rank)
 
 
 def _interleaved_heads(name: str, base: BaseLayout) -> int | None:

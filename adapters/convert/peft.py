@@ -21,11 +21,9 @@ from safetensors.numpy import save
 
 from burnish.adapters import durable
 from burnish.adapters.errors import CorruptAdapter, IncompatibleAdapter
+from burnish.adapters.weights_file import CONFIG, WEIGHTS
 
 Array = NDArray[np.float32]
-
-CONFIG = "adapter_config.json"
-WEIGHTS = "adapter_model.safetensors"
 
 _PREFIX = "base_model.model."
 _TENSOR = re.compile(rf"{re.escape(_PREFIX)}(?P<module>[\w.]+)\.lora_(?P<half>[AB])\.weight")

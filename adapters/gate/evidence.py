@@ -52,9 +52,9 @@ class SampledReply:
     @property
     def call_broken(self) -> bool:
         """It calls a tool in a way that can't be run."""
-        if self.error or self._written_out or (self.calls and not self.finished):
+        if self.error or self._written_out:
             return True
-        return any(broken(call, self.tools) for call in self.calls)
+        return any(not self.finished or broken(call, self.tools) for call in self.calls)
 
     @property
     def _written_out(self) -> bool:

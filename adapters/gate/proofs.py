@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import isfinite
 
 import numpy as np
@@ -48,11 +49,8 @@ def gains(
     ``pairs`` are those that both answered in text.
     """
     if preference_model:
-        return {
-            new.prompt_id: _probability_liked(preference_model, new)
-            - _probability_liked(preference_model, old)
-            for new, old in pairs
-        }
+        liked = partial(_probability_liked, preference_model)
+        return {new.prompt_id: liked(new) - liked(old) for new, old in pairs}
     return {each.prompt_id: each.gain for each in evidence.comments if isfinite(each.gain)}
 
 
@@ -84,9 +82,8 @@ def _preference_model(
         return _proof("preference_model", text)
     if len(pairs) < limits.min_sampled:
         return _proof("preference_model", too_few_replies(len(pairs), limits))
-    scores = np.array(
-        [[_probability_liked(preference_model, reply) for reply in pair] for pair in pairs]
-    )  # (n, [new, old])
+    liked = partial(_probability_liked, preference_model)
+    scores = np.array([[liked(new), liked(old)] for new, old in pairs])  # (n, 2)
     gain = mean_gain(scores[:, 0] - scores[:, 1], limits)
     new, old = (f"{100 * share:.0f} %" for share in scores.mean(axis=0))
     text = _LIKED[gain.sign].format(new=new, old=old)
@@ -96,9 +93,8 @@ def _preference_model(
 def _comments(comments: Sequence[CommentFit], limits: Limits) -> Check:
     """Compare how likely the base model finds each version's replies when it has read the comments."""
     if not comments:
-        return _proof(
-            "words", "You haven't said in words what was wrong, so there is nothing to compare with."
-        )
+        text = "You haven't said in words what was wrong, so there is nothing to compare with."
+        return _proof("words", text)
     if len(comments) < limits.min_sampled:
         return _proof("words", too_few_replies(len(comments), limits))
     found = [each.gain for each in comments]

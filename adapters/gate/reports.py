@@ -72,9 +72,8 @@ def _length_bias(rated: Sequence[RatedReply], pairs: Sequence[Pair]) -> Check:
     """Report Pearson's r of log length and reward, and how the length of replies changed."""
     found = _correlation([each for each in rated if each.reward * each.weight != 0])
     if found is None:
-        return Check(
-            name="length_bias", kind="reported", text="Too few ratings to say whether you rate by length."
-        )
+        text = "Too few ratings to say whether you rate by length."
+        return Check(name="length_bias", kind="reported", text=text)
     finding = "Length hardly shows in your ratings"
     if abs(found) >= MIN_CORRELATION:
         finding = f"You rate {'long' if found > 0 else 'short'} answers better"
@@ -92,9 +91,7 @@ def _correlation(rated: Sequence[RatedReply]) -> float | None:
 
 
 def _length_change(pairs: Sequence[Pair]) -> str:
-    if not pairs:
-        return ""
-    new, old = _lengths(pairs)
+    new, old = _lengths(pairs) if pairs else (0, 0)
     if not old:
         return ""
     return f"; its replies are {abs(new / old - 1):.0%} {'longer' if new > old else 'shorter'}"

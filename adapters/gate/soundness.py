@@ -138,9 +138,8 @@ def _facts(known: Sequence[Known], limits: Limits) -> Check:
     passed = fall <= limits.max_forgotten or forgetting_by_chance(len(lost), gained) > limits.forgetting_error
     finding = "It still knows" if passed else "It has forgotten"
     text = f"{finding} simple facts: {old - len(lost) + gained} of {len(known)} right ({old} before).{_named(lost)}"
-    return Check(
-        name="facts", kind="sound", passed=passed, value=-fall, limit=-limits.max_forgotten, text=text
-    )
+    limit = -limits.max_forgotten
+    return Check(name="facts", kind="sound", passed=passed, value=-fall, limit=limit, text=text)
 
 
 def _named(lost: Sequence[str]) -> str:

@@ -56,14 +56,7 @@ class EngineApi:
         self.api_key = api_key
         self._client: httpx.AsyncClient | None = None
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        timeout_s: float = ASK_TIMEOUT_S,
-    ) -> Any:
+    async def ask(self, method: str, path: str, body: Any = None, *, timeout_s: float = ASK_TIMEOUT_S) -> Any:
         """Send a request; return the JSON of the answer, or its text if it isn't JSON.
 
         An asynchronous iterable of bytes is sent as it is, any other ``body`` as JSON. Raises EngineRefused when the

@@ -129,6 +129,8 @@ class _Child:
 class EmbeddedHost:
     """AdapterHost over llama.cpp children. Serves ``<base_model>`` and ``<base_model>@v<n>``."""
 
+    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT)
+
     def __init__(
         self, model_path: Path, *, base_model: str, state_dir: Path, threads: int | None = None
     ) -> None:
@@ -145,10 +147,6 @@ class EmbeddedHost:
         self._children: dict[int, _Child] = {}
         self._lock = asyncio.Lock()
         open_state(state_dir)
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT)
 
     async def check(self) -> None:
         return  # we start it ourselves, with the right options

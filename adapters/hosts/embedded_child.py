@@ -81,9 +81,8 @@ def serve(settings: Settings) -> Any:
         return xllamacpp.Server(parameters)
     except (RuntimeError, ValueError, MemoryError) as error:
         if settings.converted:
-            Path(settings.converted).unlink(
-                missing_ok=True
-            )  # if it was damaged, the next start converts again
+            # If it was damaged, the next start converts again.
+            Path(settings.converted).unlink(missing_ok=True)
         raise EngineError(f"llama.cpp cannot load {settings.model}: {error}") from error
 
 
@@ -106,9 +105,8 @@ def _parameters(xllamacpp: Any, settings: Settings) -> Any:
     parameters.cache_ram_mib = 0  # gigabytes otherwise; each slot's own prompt cache is enough
     parameters.n_threads_http = HTTP_THREADS
     parameters.use_jinja = True
-    parameters.ui = parameters.endpoint_slots = parameters.endpoint_props = parameters.endpoint_metrics = (
-        False
-    )
+    for shown in ("ui", "endpoint_slots", "endpoint_props", "endpoint_metrics"):
+        setattr(parameters, shown, False)
     parameters.verbosity = LOG_LEVEL
     return parameters
 

@@ -63,8 +63,9 @@ def downloaded(model: str) -> Path:
         found = Path(snapshot_download(model, allow_patterns=allowed))
     # Its errors depend on the HTTP client of the release, and serving must go on after any of them.
     except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]
         raise EngineError(
-            f"{model} isn't a file here, and can't be downloaded from the Hugging Face hub ({_first_line(error)}); "
+            f"{model} isn't a file here, and can't be downloaded from the Hugging Face hub ({reason}); "
             "check the name and the network (a gated model needs HF_TOKEN), or set train.base to a GGUF file or a "
             "directory on this machine"
         ) from error
@@ -84,7 +85,3 @@ def _whole(path: Path) -> bool:
         shards = set(re.findall(r'"([^"]+\.safetensors)"', index.read_text(encoding="utf-8")))
         return bool(shards) and all((path / shard).exists() for shard in shards)
     return any(path.glob("*.safetensors"))
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]

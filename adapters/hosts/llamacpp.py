@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from burnish.adapters.errors import EngineError, EngineRefused
 from burnish.adapters.hosts import llamacpp_preset
 from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
 from burnish.adapters.hosts.converted import check_base, ensure_converted
-from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost
+from burnish.adapters.hosts.user_engine import MAX_RANK, NamedModelHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 # The router's own default (--models-max).
@@ -28,11 +29,13 @@ _RUNNING = frozenset({"loading", "loaded", "sleeping"})
 _SERVING = frozenset({"loaded", "sleeping"})
 
 
-class LlamaCppHost(ConvertingHost):
+class LlamaCppHost(NamedModelHost):
     """AdapterHost over a running ``llama-server --models-preset``. Serves ``<base>`` and ``<base>@v<n>-<content>``.
 
     Other models of the server are left alone; only sections that burnish added are removed.
     """
+
+    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
 
     def __init__(self, url: str, *, preset: Path, **own: Any) -> None:
         """Send nothing yet. ``preset``: the file that the server was started with; ``base_model``: the base's section.
@@ -41,11 +44,6 @@ class LlamaCppHost(ConvertingHost):
         """
         super().__init__(url, **own)
         self._preset = preset
-        self._loaded: dict[int, str] = {}
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True)
 
     async def check(self) -> None:
         """Check that it is a router, and that its preset has the base and can be written."""
@@ -59,7 +57,7 @@ class LlamaCppHost(ConvertingHost):
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Make the router start a process for a version (None: the base model); see AdapterHost.load."""
         async with self._lock:
-            name = engine_name(version) if version else self.base_model
+            name = self.name_of(version) if version else self.base_model
             number = version.number if version else BASE_VERSION
             if version:
                 check_base(version, self.base_digest, self.base_model)
@@ -72,30 +70,11 @@ class LlamaCppHost(ConvertingHost):
             self._loaded[number] = name
             return self._endpoint(name, number)
 
-    async def unload(self, version: int) -> None:
-        """End the process of a version and remove its section; ignore unknown ones and the base."""
-        if version == BASE_VERSION:
-            return  # the user's own section, which others may use
-        async with self._lock:
-            names = {engine_name(known) for known in self._versions() if known.number == version}
-            names |= {self._loaded[version]} if version in self._loaded else set()
-            for name in sorted(names):
-                await self._drop(name)
-            self._loaded.pop(version, None)
+    def name_of(self, version: AdapterVersion) -> str:
+        return engine_name(version)
 
-    async def served(self) -> dict[int, Endpoint]:
-        """Ask the router which of our versions are loaded; none if it is down."""
-        try:
-            models = await self._models()
-        except EngineError:
-            return {}
-        names = {self.base_model: BASE_VERSION}
-        names |= {engine_name(version): version.number for version in self._versions()}
-        return {
-            number: self._endpoint(name, number)
-            for name, number in names.items()
-            if models.get(name, {}).get("value") in _SERVING
-        }
+    async def _serving(self) -> set[str]:
+        return {name for name, status in (await self._models()).items() if status.get("value") in _SERVING}
 
     async def _load_version(self, version: AdapterVersion, name: str) -> None:
         target = self._converted(version)
@@ -173,9 +152,7 @@ class LlamaCppHost(ConvertingHost):
                     raise
             await self._wait_ended(name)
         if name in models or name in llamacpp_preset.sections(self._preset):
-            await asyncio.to_thread(
-                llamacpp_preset.edit, self._preset, lambda text: llamacpp_preset.without_version(text, name)
-            )
+            await self._remove_section(name)
             await self._models(reload=True)
 
     async def _wait_ended(self, name: str) -> None:
@@ -190,14 +167,13 @@ class LlamaCppHost(ConvertingHost):
         try:
             await self._drop(name)
         except EngineError:
-            # The server is gone, so only the section is left.
-            await asyncio.to_thread(self._remove_section, name)
+            with suppress(EngineError):  # the server is gone, so only the section is left
+                await self._remove_section(name)
 
-    def _remove_section(self, name: str) -> None:
-        try:
-            llamacpp_preset.edit(self._preset, lambda text: llamacpp_preset.without_version(text, name))
-        except EngineError:
-            return  # the first error is reported already
+    async def _remove_section(self, name: str) -> None:
+        await asyncio.to_thread(
+            llamacpp_preset.edit, self._preset, lambda text: llamacpp_preset.without_version(text, name)
+        )
 
     def _how_to_start(self) -> str:
         return (

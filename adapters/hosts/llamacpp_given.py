@@ -24,14 +24,12 @@ class LlamaCppGivenHost(ConvertingHost):
     another adapter. So other clients should not use such a server directly.
     """
 
+    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
+
     def __init__(self, url: str, **own: Any) -> None:
         """Send nothing yet; the server must be able to read ``state_dir``. See ConvertingHost."""
         super().__init__(url, **own)
         self._unloaded: set[int] = set()
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     async def check(self) -> None:
         """Check that it lists its adapters; raise EngineError in any case, which recommends router mode."""
@@ -109,4 +107,6 @@ class LlamaCppGivenHost(ConvertingHost):
         """Return the options that keep our adapters and add a version; those of others aren't named."""
         ours = [str(self._converted(version)) for version in self._versions()]
         files = [path for path in given if path in ours and path != str(file)] + [str(file)]
-        return f"{' '.join(f'--lora-scaled {shlex.quote(path)}:0' for path in files)} --cache-ram 0"
+        # One list, because llama-server warns that of a repeated option only the last counts.
+        given_at_0 = ",".join(f"{path}:0" for path in files)
+        return f"--lora-scaled {shlex.quote(given_at_0)} --cache-ram 0"

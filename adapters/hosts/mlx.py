@@ -46,17 +46,15 @@ _Logprobs = list[dict[int, float]]
 class MlxHost(ConvertingHost):
     """AdapterHost over a running mlx_lm.server on this machine, which reads converted versions from ``state_dir``."""
 
+    # The base is loaded when it is asked for, and costs nothing until then.
+    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
+
     def __init__(self, url: str, *, base_path: Path, **own: Any) -> None:
         """Send nothing yet. ``base_path``: the directory that the server was started with. See ConvertingHost."""
         super().__init__(url, base_model=str(base_path), base_path=base_path, **own)
         self._of_base: _Logprobs | None = None
         for scrap in self._state.glob(".*.partial"):
             shutil.rmtree(scrap, ignore_errors=True)
-
-    @property
-    def limits(self) -> Limits:
-        # The base is loaded when it is asked for, and costs nothing until then.
-        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     async def check(self) -> None:
         """Name an adapter that can't exist, and check that the server looks for it."""

@@ -12,7 +12,7 @@ import re
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
 from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
@@ -44,16 +44,7 @@ class NamedLoraHost(UserEngineHost, ABC):
     load_route: ClassVar[str]
     unload_route: ClassVar[str]
 
-    def __init__(
-        self, url: str, *, max_rank: int = MAX_RANK, max_resident: int = MAX_RESIDENT, **own: Any
-    ) -> None:
-        """Send nothing yet. ``max_rank``: the limit that the engine was started with. See UserEngineHost."""
-        super().__init__(url, **own)
-        self._limits = Limits(max_rank=max_rank, max_resident=max_resident, base_stays=True, keeps=True)
-
-    @property
-    def limits(self) -> Limits:
-        return self._limits
+    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     async def check(self) -> None:
         """Load an adapter that can't exist, and check that the engine finds nothing else wrong."""
@@ -62,7 +53,7 @@ class NamedLoraHost(UserEngineHost, ABC):
             await self._api.ask("POST", self.load_route, {"lora_name": "burnish-check", "lora_path": NOWHERE})
         except EngineRefused as error:
             if self.disabled(error):
-                raise self.not_enabled(self._limits.max_rank) from error
+                raise self.not_enabled(self.limits.max_rank) from error
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Load a version from its directory, unless the engine has it; see AdapterHost.load."""
@@ -120,9 +111,8 @@ class NamedLoraHost(UserEngineHost, ABC):
         """Turn the engine's refusal to load into an error that says what to do."""
         if self.disabled(error):
             return self.not_enabled(rank)
-        if _RANK.search(error.detail) or (
-            error.status != HTTPStatus.NOT_FOUND and rank > self._limits.max_rank
-        ):
+        too_large = error.status != HTTPStatus.NOT_FOUND and rank > self.limits.max_rank
+        if _RANK.search(error.detail) or too_large:
             return IncompatibleAdapter(
                 f"{version.served_name} has rank {rank}, and {self.engine} refuses it ({error.detail}); "
                 f"start it with: {self.command(rank)}"
@@ -146,7 +136,8 @@ class NamedLoraHost(UserEngineHost, ABC):
                 await self._api.ask("POST", self.load_route, body, timeout_s=LOAD_TIMEOUT_S)
             except EngineRefused as error:
                 # Loaded since we looked, by another proxy or by our own request whose answer was lost.
-                if not (_already(error) and self._has(await self._listing(), version)):
+                already = error.status == HTTPStatus.BAD_REQUEST and "already" in error.detail.lower()
+                if not (already and self._has(await self._listing(), version)):
                     raise self.explained(error, version, rank) from error
             if not self._has(await self._listing(), version):
                 raise EngineError(
@@ -209,7 +200,3 @@ class NamedLoraHost(UserEngineHost, ABC):
     def _has(self, listing: dict[str, str], version: AdapterVersion) -> bool:
         """Check that a version is loaded, and from our directory."""
         return listing.get(engine_name(version)) == str(version.path.absolute())
-
-
-def _already(error: EngineRefused) -> bool:
-    return error.status == HTTPStatus.BAD_REQUEST and "already" in error.detail.lower()

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import orjson
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
 from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
 from burnish.adapters.hosts.converted import check_base, ensure_converted
-from burnish.adapters.hosts.user_engine import MAX_RANK, ConvertingHost
+from burnish.adapters.hosts.user_engine import MAX_RANK, NamedModelHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 # Ollama's own default for one processor or graphics card (OLLAMA_MAX_LOADED_MODELS).
@@ -35,20 +36,13 @@ _NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
 _NO_ADAPTERS = "adapters are no longer supported"
 
 
-class OllamaHost(ConvertingHost):
+class OllamaHost(NamedModelHost):
     """AdapterHost over a running Ollama. Serves ``<base>`` and ``<base>-burnish:v<n>-<content>``.
 
     Its other models are left alone; only models that burnish created are deleted.
     """
 
-    def __init__(self, url: str, **own: Any) -> None:
-        """Send nothing yet; converted adapters are kept until they are uploaded. See ConvertingHost."""
-        super().__init__(url, **own)
-        self._loaded: dict[int, str] = {}
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
+    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
 
     async def check(self) -> None:
         """Check that it is Ollama, that it has the base, and that the base has the expected weights."""
@@ -70,33 +64,22 @@ class OllamaHost(ConvertingHost):
             if version is None:
                 self._loaded[BASE_VERSION] = self.base_model
                 return self._endpoint(self.base_model, BASE_VERSION)
-            name = ollama_name(self.base_model, version)
+            name = self.name_of(version)
             if name not in models:
                 await self._check_weights()
                 await self._create(version, name)
             self._loaded[version.number] = name
             return self._endpoint(name, version.number)
 
-    async def unload(self, version: int) -> None:
-        """Free a version's memory and delete its model; ignore unknown ones and the base."""
-        if version == BASE_VERSION:
-            return  # the user's own model, which others may use
-        async with self._lock:
-            known = {ollama_name(self.base_model, v) for v in self._versions() if v.number == version}
-            known |= {self._loaded[version]} if version in self._loaded else set()
-            for name in sorted(known & await self._models()):
-                await self._delete(name)
-            self._loaded.pop(version, None)
+    def name_of(self, version: AdapterVersion) -> str:
+        """Return e.g. "qwen3-burnish:v7-1a2b3c4d", because names in Ollama end in a tag."""
+        content = engine_name(version).rpartition("-")[2]
+        base = _NOT_IN_NAMES.sub("-", self.base_model.removesuffix(":latest"))
+        return f"{base}-burnish:v{version.number}-{content}"
 
-    async def served(self) -> dict[int, Endpoint]:
-        """Ask Ollama which of our models it has; none if it is down."""
-        try:
-            models = await self._models()
-        except EngineError:
-            return {}
-        names = {self.base_model: BASE_VERSION}
-        names |= {ollama_name(self.base_model, version): version.number for version in self._versions()}
-        return {n: self._endpoint(name, n) for name, n in names.items() if _full(name) in models}
+    async def _serving(self) -> set[str]:
+        models = await self._models()
+        return models | ({self.base_model} if _full(self.base_model) in models else set())
 
     async def _models(self) -> set[str]:
         """Return the full names of all models. Raises EngineError."""
@@ -131,7 +114,8 @@ class OllamaHost(ConvertingHost):
                     f"Ollama says that it created {name}, but does not list it; its log says why"
                 )
         except BaseException:  # cancelled as well: nothing may stay
-            await asyncio.shield(self._delete_quietly(name))
+            with suppress(EngineError):  # the caller must see the first error
+                await asyncio.shield(self._drop(name))
             raise
         finally:
             target.unlink(missing_ok=True)  # Ollama keeps its own copy
@@ -155,12 +139,7 @@ class OllamaHost(ConvertingHost):
             raise
 
     async def _ask_to_create(self, name: str, digest: str) -> None:
-        body = {
-            "model": name,
-            "from": self.base_model,
-            "adapters": {"adapter.gguf": digest},
-            "stream": False,
-        }
+        body = {"model": name, "from": self.base_model, "adapters": {"adapter.gguf": digest}, "stream": False}
         try:
             answer = await self._api.ask("POST", "/api/create", body, timeout_s=CREATE_TIMEOUT_S)
             fault = _error_in(answer)
@@ -174,7 +153,9 @@ class OllamaHost(ConvertingHost):
         if fault:
             raise EngineError(f"Ollama could not create {name}: {fault}")
 
-    async def _delete(self, name: str) -> None:
+    async def _drop(self, name: str) -> None:
+        if name not in await self._models():
+            return
         for method, path, body in (
             # Freed first, because a deleted model would stay in memory until its time is over.
             ("POST", "/api/generate", {"model": name, "keep_alive": 0}),
@@ -185,21 +166,6 @@ class OllamaHost(ConvertingHost):
             except EngineRefused as error:
                 if error.status != HTTPStatus.NOT_FOUND:
                     raise
-
-    async def _delete_quietly(self, name: str) -> None:
-        """Clean up after an error; the caller must see that one, not another."""
-        try:
-            if name in await self._models():
-                await self._delete(name)
-        except EngineError:
-            return
-
-
-def ollama_name(base_model: str, version: AdapterVersion) -> str:
-    """Return a version's name in Ollama, where names end in a tag: "qwen3-burnish:v7-1a2b3c4d"."""
-    content = engine_name(version).rpartition("-")[2]
-    base = _NOT_IN_NAMES.sub("-", base_model.removesuffix(":latest"))
-    return f"{base}-burnish:v{version.number}-{content}"
 
 
 def _full(name: str) -> str:

@@ -56,7 +56,8 @@ class Replicas:
             if isinstance(error, BaseException) and not isinstance(error, EngineUnreachable)
         ]
         if refused or len(down) == len(results):
-            fresh = [self._hosts[url] for url, result in results.items() if _is_new(result, url, had)]
+            loaded = {url for url, result in results.items() if isinstance(result, Endpoint)}
+            fresh = [self._hosts[url] for url in loaded - had]
             await asyncio.gather(*(host.unload(number) for host in fresh), return_exceptions=True)
             raise (refused or down)[0]
         return _joined([result for result in results.values() if isinstance(result, Endpoint)])
@@ -99,10 +100,6 @@ class Replicas:
         """Do the same on every engine at once, to the end; return URL → result or error."""
         results = await asyncio.gather(*(work(host) for host in self._hosts.values()), return_exceptions=True)
         return dict(zip(self._hosts, results, strict=True))
-
-
-def _is_new(result: object, url: str, had: set[str]) -> bool:
-    return isinstance(result, Endpoint) and url not in had
 
 
 def _joined(endpoints: list[Endpoint], lacking: tuple[str, ...] = ()) -> Endpoint:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.hosts.converted import converted_path, forget_converted, open_state
-from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 
 # llama.cpp and mlx-lm have no limit; a larger adapter is as big as the layers that it changes.
 MAX_RANK = 256
@@ -69,3 +71,45 @@ class ConvertingHost(UserEngineHost):
 
     def _converted(self, version: AdapterVersion) -> Path:
         return converted_path(self._state, version, self.base_digest)
+
+
+class NamedModelHost(ConvertingHost, ABC):
+    """The common part of the hosts of engines in which each version is a model of its own beside the base."""
+
+    def __init__(self, url: str, **own: Any) -> None:
+        """Send nothing yet. See ConvertingHost."""
+        super().__init__(url, **own)
+        self._loaded: dict[int, str] = {}
+
+    async def unload(self, version: int) -> None:
+        """Free a version's memory and remove its model; ignore unknown ones and the base."""
+        if version == BASE_VERSION:
+            return  # the user's own model, which others may use
+        async with self._lock:
+            names = {self.name_of(known) for known in self._versions() if known.number == version}
+            names |= {self._loaded[version]} if version in self._loaded else set()
+            for name in sorted(names):
+                await self._drop(name)
+            self._loaded.pop(version, None)
+
+    async def served(self) -> dict[int, Endpoint]:
+        """Ask the engine which of our models it serves; none if it is down."""
+        try:
+            serving = await self._serving()
+        except EngineError:
+            return {}
+        names = {self.base_model: BASE_VERSION}
+        names |= {self.name_of(version): version.number for version in self._versions()}
+        return {number: self._endpoint(name, number) for name, number in names.items() if name in serving}
+
+    @abstractmethod
+    def name_of(self, version: AdapterVersion) -> str:
+        """Return the name of a version's model."""
+
+    @abstractmethod
+    async def _serving(self) -> set[str]:
+        """Return the names of the models that the engine serves. Raises EngineError."""
+
+    @abstractmethod
+    async def _drop(self, name: str) -> None:
+        """Remove a model, if there is one. Raises EngineError."""

@@ -35,10 +35,10 @@ class VllmHost(NamedLoraHost):
     unload_route = "/v1/unload_lora_adapter"
 
     def command(self, rank: int) -> str:
-        rank = max(rank, self._limits.max_rank)
+        rank = max(rank, self.limits.max_rank)
         allowed = next((each for each in _RANKS if each >= rank), rank)
         # By default a batch has one adapter only: new requests would wait for the last stream of an older version.
-        loras = self._limits.max_resident - 1
+        loras = self.limits.max_resident - 1
         return (
             "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve MODEL "
             f"--served-model-name {shlex.quote(self.base_model)} "
@@ -92,7 +92,7 @@ class SglangHost(NamedLoraHost):
         return (
             "python -m sglang.launch_server --model-path MODEL "
             f"--served-model-name {shlex.quote(self.base_model)} "
-            f"--enable-lora --max-lora-rank {max(rank, self._limits.max_rank)} --lora-target-modules all"
+            f"--enable-lora --max-lora-rank {max(rank, self.limits.max_rank)} --lora-target-modules all"
         )
 
     def request_model(self, name: str) -> str:

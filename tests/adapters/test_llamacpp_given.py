@@ -22,8 +22,8 @@ PROMPT = "Name three colours."
 
 class Given(Engine):
     async def start(self) -> None:
-        plain = ["-m", str(self.gguf), "--alias", "tiny", "-c", "2048", "-np", "2", "--cache-ram", "0"]
-        self.server = self.closing.enter_context(LlamaServer(plain, self.folder / "server.log"))
+        self.plain = ["-m", str(self.gguf), "--alias", "tiny", "-c", "2048", "-np", "2", "--cache-ram", "0"]
+        self.server = self.closing.enter_context(LlamaServer(self.plain, self.folder / "server.log"))
         self.url = self.server.url
 
     def host(self, **changes: Any) -> LlamaCppGivenHost:
@@ -36,14 +36,16 @@ async def engine(tmp_path: Path, tiny: Path) -> AsyncIterator[Given]:
         yield engine
 
 
-async def given(host: AdapterHost, server: LlamaServer, version: AdapterVersion) -> None:
+async def given(host: AdapterHost, engine: Given, version: AdapterVersion) -> None:
     """Do what the error says."""
     with pytest.raises(EngineError, match="takes an adapter only when it starts") as refused:
         await host.load(version)
     said = str(refused.value)
     options = shlex.split(said[said.index("--lora-scaled") : said.index(", then ask")])
-    server.arguments = [each for each in server.arguments if each not in options] + options
-    server.restart()
+    engine.server.arguments = engine.plain + options
+    engine.server.restart()
+    log = (engine.folder / "server.log").read_text()
+    assert "'--lora-scaled' specified multiple times" not in log, "only the last would count"
 
 
 async def test_a_version_is_served_once_the_server_was_started_with_it(engine: Given) -> None:
@@ -51,9 +53,9 @@ async def test_a_version_is_served_once_the_server_was_started_with_it(engine: G
     base = await host.load(None)
     untouched = await answer(base, PROMPT)
     versions = [engine.make(1), engine.make(2)]
-    await given(host, server, versions[0])
+    await given(host, engine, versions[0])
     assert await answer(base, PROMPT) == untouched, "also before the route knows that there is an adapter now"
-    await given(host, server, versions[1])
+    await given(host, engine, versions[1])
     first, second = [await host.load(version) for version in versions]
     bare = await host.load(None)
     assert await host.served() == {0: bare, 1: first, 2: second}

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
-from burnish.adapters.hosts.ollama import ollama_name
-from tests.adapters.engines import Engine, Ollama, running
+from tests.adapters.engines import Ollama, running
 
 
 @pytest.fixture
@@ -92,6 +91,7 @@ async def test_another_address_is_not_taken_for_ollama(engine: Ollama) -> None:
     ],
 )
 def test_names_are_names_in_ollama(tmp_path: Path, base: str, start: str) -> None:
-    name = ollama_name(base, Engine(tmp_path, tmp_path).make(7))
+    engine = Ollama(tmp_path, tmp_path)
+    name = engine.host(base_model=base).name_of(engine.make(7))
     assert name.startswith(start)
     assert len(name) == len(start) + 8

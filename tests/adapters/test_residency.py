@@ -18,9 +18,6 @@ from tests.support.inprocess import listening
 from tests.support.lora import write_peft
 from tests.support.vllm_double import VllmDouble
 
-# The base model and three versions.
-ROOM = 4
-
 
 @pytest.fixture
 def versions(registry: Registry, tmp_path: Path) -> list[AdapterVersion]:
@@ -32,9 +29,7 @@ def versions(registry: Registry, tmp_path: Path) -> list[AdapterVersion]:
 @pytest.fixture
 async def swap(registry: Registry, versions: list[AdapterVersion]) -> AsyncIterator[Swap]:
     async with listening(VllmDouble().app()) as url:
-        host = VllmHost(
-            url, base_model="smollm2", base_digest=DIGEST, versions=lambda: versions, max_resident=ROOM
-        )
+        host = VllmHost(url, base_model="smollm2", base_digest=DIGEST, versions=lambda: versions)
         swap = Swap(registry, host, LiveRoute())
         await swap.go_live(None, "start")
         yield swap
