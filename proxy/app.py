@@ -206,8 +206,7 @@ def _routes_and_relay(
         log=log,
         answer=parts.answer,
         instructions=parts.instructions,
-        max_body_bytes=config.max_body_bytes,
-        total_timeout_s=config.total_timeout_s,
+        config=config,
         traced=observer.traces is not None,
     )
     observer.relays.add(relay)

@@ -62,7 +62,6 @@ class Pool:
         self._connect_s = config.connect_timeout_s
         self._turn_s = config.queue_timeout_s
         self._most = config.max_connections
-        self.idle_timeout_s = config.idle_timeout_s
         self._deadlines = Deadlines(config.first_byte_timeout_s, config.idle_timeout_s)
         self._origins: dict[str, Origin] = {}
         self._config = config

@@ -6,14 +6,16 @@ its time, caller, path and sizes, never a body.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import Protocol
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError
+from burnish.proxy.http.connection import Body
 from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
@@ -40,22 +42,11 @@ class Captures(Protocol):
 class PassthroughRelay:
     """The part of the relay that does not read what it passes on."""
 
-    def __init__(
-        self,
-        outbound: Outbound,
-        upstream: Upstream,
-        log: Captures,
-        *,
-        max_body_bytes: int,
-        total_timeout_s: float | None,
-        idle_timeout_s: float,
-    ) -> None:
+    def __init__(self, outbound: Outbound, upstream: Upstream, log: Captures, config: Config) -> None:
         self._outbound = outbound
         self._upstream = upstream
         self._log = log
-        self._max_body_bytes = max_body_bytes
-        self._total_s = total_timeout_s
-        self._idle_s = idle_timeout_s
+        self._config = config
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request of any kind. Errors before the first byte are raised as BurnishError."""
@@ -72,17 +63,17 @@ class PassthroughRelay:
                 return
             exchange = self._exchange(scope, send, client, body, passthrough)
             logged = scope["method"] not in UNLOGGED
-            await self._logged(exchange, client, passthrough, self._total_s, logged=logged)
+            await self._logged(exchange, client, passthrough, self._config.total_timeout_s, logged=logged)
 
     async def naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that names a model and isn't a completion, with the upstream's name of the model."""
         passthrough = PassthroughUnderWay(scope)
-        body = await read_body(receive, named_headers(scope), self._max_body_bytes)
+        body = await read_body(receive, named_headers(scope), self._config.max_body_bytes)
         model = passthrough.model = surface.read(parse(body)).model
         passthrough.request.add(body)
         async with Client(receive) as client:
             exchange = self._exchange(scope, send, client, body, passthrough, model=model)
-            await self._logged(exchange, client, passthrough, self._total_s)
+            await self._logged(exchange, client, passthrough, self._config.total_timeout_s)
 
     async def _logged(
         self,
@@ -104,7 +95,7 @@ class PassthroughRelay:
         scope: Scope,
         send: Send,
         client: Client,
-        body: bytes | AsyncIterator[bytes] | None,
+        body: Body,
         passthrough: PassthroughUnderWay,
         *,
         model: str | None = None,
@@ -148,5 +139,5 @@ class PassthroughRelay:
             passthrough.head(response)
             client.begun = client.finished = True  # what ends from now on is the tunnel
             tunnel.agree(response.headers)
-            ended = await carry(tunnel, response.switched, self._idle_s)
+            ended = await carry(tunnel, response.switched, self._config.idle_timeout_s)
             passthrough.carried(tunnel, response.switched, ended=ended)

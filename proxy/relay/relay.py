@@ -14,6 +14,7 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.client_headers import COMPLETION_ID, SESSION_HEADERS, SUB_AGENT_HEADERS, caller_of
+from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.feedback.commands import Answer, exchanges, find_command
 from burnish.proxy.http.guard import Guard
@@ -68,27 +69,18 @@ class Relay:
         log: Log,
         answer: Answer,
         instructions: Instructions,
-        max_body_bytes: int,
-        total_timeout_s: float | None,
-        traced: bool = False,
+        config: Config,
+        traced: bool,
     ) -> None:
         self._upstream = upstream
         self._outbound = Outbound(pool, guard)
-        self._passthrough = PassthroughRelay(
-            self._outbound,
-            upstream,
-            log,
-            max_body_bytes=max_body_bytes,
-            total_timeout_s=total_timeout_s,
-            idle_timeout_s=pool.idle_timeout_s,
-        )
+        self._passthrough = PassthroughRelay(self._outbound, upstream, log, config)
         self._log = log
         self._answer = answer
         self._instructions = instructions
-        self._max_body_bytes = max_body_bytes
+        self._config = config
         self._traced = traced
         self._translator = Translator(self._outbound, guard, log.messages_up_to)
-        self._total_s = total_timeout_s
         self.in_flight = 0
         """Completions that are being answered now."""
         self.last_active = time.monotonic()
@@ -114,7 +106,7 @@ class Relay:
         started_at, clock = time.time(), time.perf_counter()
         headers = named_headers(scope)
         caller, session = caller_of(headers), first(headers, *SESSION_HEADERS)
-        body = await read_body(receive, headers, self._max_body_bytes)
+        body = await read_body(receive, headers, self._config.max_body_bytes)
         parsed = parse(body)
         request = surface.read(parsed)
         cut: set[int] = set()
@@ -149,7 +141,8 @@ class Relay:
         )
         try:
             async with Client(receive) as client:
-                await answered(self._attempt(flight, scope, send, client), client, flight, self._total_s)
+                attempt = self._attempt(flight, scope, send, client)
+                await answered(attempt, client, flight, self._config.total_timeout_s)
         except BurnishError as error:
             error.headers.append((COMPLETION_ID, flight.id.encode()))
             raise

@@ -260,7 +260,7 @@ def _whole(body: bytes, reader: ChatReader, writer: Writer) -> tuple[int, bytes]
     if reader.error or not reader.ended:
         return HTTPStatus.BAD_GATEWAY, body
     deque(writer.end(reader.finish_reason, reader.usage), maxlen=0)
-    return HTTPStatus.OK, orjson.dumps(writer.whole())
+    return HTTPStatus.OK, orjson.dumps(writer.whole)
 
 
 def _kept(headers: RawHeaders) -> RawHeaders:

@@ -224,7 +224,6 @@ class GeminiWriter(Writer):
         self._head = {"modelVersion": model, "responseId": response_id}
         self._calls = WholeCalls()
         self._parts: list[Part] = []
-        self._whole: Json = {}
         self._begun = False
 
     def take(self, piece: Piece) -> Iterator[bytes]:
@@ -239,14 +238,11 @@ class GeminiWriter(Writer):
         last = called or [{"text": ""}]
         ending = {"finishReason": FINISH_REASONS.get(finish_reason or "stop", "OTHER")}
         counts = {"usageMetadata": _counts(usage)} if usage else {}
-        self._whole = self._answer(_written(self._parts) or last, **ending) | counts
+        self.whole = self._answer(_written(self._parts) or last, **ending) | counts
         yield self._next(self._answer(last, **ending) | counts) + self._close()
 
     def fail(self, words: str) -> Iterator[bytes]:
         yield self._next(error_of(500, words)) + self._close()
-
-    def whole(self) -> Json:
-        return self._whole
 
     def _answer(self, parts: Sequence[Part], **more: Any) -> Json:
         candidate = {"content": {"parts": parts, "role": "model"}, **more, "index": 0}

@@ -131,7 +131,7 @@ class MessageWriter(Writer):
     content_type = EVENTS
 
     def __init__(self, completion_id: str, model: str) -> None:
-        self._message: Json = {
+        self.whole: Json = {
             "id": ID_PREFIX + completion_id.partition("_")[2],
             "type": "message",
             "role": "assistant",
@@ -148,7 +148,7 @@ class MessageWriter(Writer):
         self._texts: list[str] = []
 
     def begin(self) -> Iterator[bytes]:
-        yield event("message_start", message=self._message)
+        yield event("message_start", message=self.whole)
 
     def take(self, piece: Piece) -> Iterator[bytes]:
         if self._open is None or (self._open.kind, self._open.call) != (piece.kind, piece.call):
@@ -166,15 +166,12 @@ class MessageWriter(Writer):
         called = any(block["type"] == "tool_use" for block in self._blocks)
         reason = STOP_REASONS.get(finish_reason or "", "tool_use" if called else "end_turn")
         ending = {"stop_reason": reason, "stop_sequence": None}
-        self._message |= {**ending, "content": self._blocks, "usage": _counts(usage or {})}
-        yield event("message_delta", delta=ending, usage=self._message["usage"])
+        self.whole |= {**ending, "content": self._blocks, "usage": _counts(usage or {})}
+        yield event("message_delta", delta=ending, usage=self.whole["usage"])
         yield event("message_stop")
 
     def fail(self, words: str) -> Iterator[bytes]:
         yield event("error", error={"type": "api_error", "message": words})
-
-    def whole(self) -> Json:
-        return self._message
 
     def _close(self) -> Iterator[bytes]:
         if self._open is None:

@@ -292,7 +292,6 @@ class OllamaWriter(Writer):
         self._calls = WholeCalls()
         self._texts: dict[str, list[str]] = {"content": []}
         self._called: list[Json] = []
-        self._whole: Json = {}
         self._began_ns = time.perf_counter_ns()
 
     def take(self, piece: Piece) -> Iterator[bytes]:
@@ -313,14 +312,11 @@ class OllamaWriter(Writer):
         }
         message: Json = {name: "".join(texts) for name, texts in self._texts.items()}
         message |= {"tool_calls": self._called} if self._called else {}
-        self._whole = self._head() | self._members_of(message) | ending
+        self.whole = self._head() | self._members_of(message) | ending
         yield self._line({"content": ""}, **ending)
 
     def fail(self, words: str) -> Iterator[bytes]:
         yield orjson.dumps(error_of(words)) + b"\n"
-
-    def whole(self) -> Json:
-        return self._whole
 
     def _written(self, piece: Piece) -> bytes:
         if piece.call:

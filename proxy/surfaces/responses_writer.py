@@ -36,7 +36,7 @@ class ResponseWriter(Writer):
 
     def __init__(self, head: Json, completion_id: str, tools: Mapping[str, Tool] | None = None) -> None:
         """``head``: the response without output. ``tools``: those that the model knows by another name."""
-        self._response = head
+        self.whole = head
         self._token = completion_id.partition("_")[2]
         self._tools = tools or {}
         self._items: list[Json] = []
@@ -47,8 +47,8 @@ class ResponseWriter(Writer):
         self._number = 0
 
     def begin(self) -> Iterator[bytes]:
-        yield self._event("response.created", response=self._response)
-        yield self._event("response.in_progress", response=self._response)
+        yield self._event("response.created", response=self.whole)
+        yield self._event("response.in_progress", response=self.whole)
 
     def take(self, piece: Piece) -> Iterator[bytes]:
         if self._open is None or (self._open.kind, self._open.call) != (piece.kind, piece.call):
@@ -71,9 +71,6 @@ class ResponseWriter(Writer):
     def fail(self, words: str) -> Iterator[bytes]:
         yield from self._close("incomplete")
         yield self._last("failed", error={"code": "server_error", "message": words})
-
-    def whole(self) -> Json:
-        return self._response
 
     # -- one item ------------------------------------------------------------------------------------------------------
 
@@ -155,8 +152,8 @@ class ResponseWriter(Writer):
     # -- events --------------------------------------------------------------------------------------------------------
 
     def _last(self, status: str, **more: Any) -> bytes:
-        self._response = self._response | {"status": status, "output": self._items, **more}
-        return self._event(f"response.{status}", response=self._response)
+        self.whole = self.whole | {"status": status, "output": self._items, **more}
+        return self._event(f"response.{status}", response=self.whole)
 
     def _event(self, kind: str, **members: Any) -> bytes:
         number, self._number = self._number, self._number + 1

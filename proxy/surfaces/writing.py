@@ -67,6 +67,8 @@ class Writer(ABC):
 
     content_type: str
     """Of a stream."""
+    whole: Json
+    """The answer for a client that doesn't stream; valid after ``end``."""
 
     def begin(self) -> Iterator[bytes]:
         """Return the first bytes of a stream, if it needs any."""
@@ -84,17 +86,13 @@ class Writer(ABC):
     def fail(self, words: str) -> Iterator[bytes]:
         """Return the last bytes of a stream that failed."""
 
-    @abstractmethod
-    def whole(self) -> Json:
-        """Return the answer for a client that doesn't stream; valid after ``end``."""
-
 
 def local_answer(
     writer: Writer, text: str, *, stream: bool, content_type: str = "application/json"
 ) -> LocalAnswer:
     """Write an answer of burnish's own; ``content_type``: of one that isn't streamed."""
     parts = [*writer.begin(), *writer.take(Piece("text", text)), *writer.end("stop", NO_USAGE)]
-    return (writer.content_type, parts) if stream else (content_type, [orjson.dumps(writer.whole())])
+    return (writer.content_type, parts) if stream else (content_type, [orjson.dumps(writer.whole)])
 
 
 def count_in(counts: Any, name: str) -> int:

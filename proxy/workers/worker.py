@@ -123,8 +123,7 @@ class _Worker:
             log=self,
             answer=self._answer,
             instructions=self._instructions,
-            max_body_bytes=self.config.max_body_bytes,
-            total_timeout_s=self.config.total_timeout_s,
+            config=self.config,
             traced=traces_wanted(os.environ),
         )
         if self.begun.is_set():

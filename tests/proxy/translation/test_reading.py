@@ -106,7 +106,7 @@ def test_a_stream_says_in_another_format_what_it_said_in_chat(  # noqa: PLR0917
     told = written(writer, reader, parts)
     in_chat = SURFACES["chat"].reassemble([body], "text/event-stream", "")
     streamed = surface.reassemble(told, writer.content_type, "")
-    whole = surface.reassemble([orjson.dumps(writer.whole())], "application/json", "")
+    whole = surface.reassemble([orjson.dumps(writer.whole)], "application/json", "")
     expected = {"role": "assistant", **{key: value for key, value in said.items() if value}}
     if surface.name.startswith("ollama"):  # whose calls have no ids
         for call in expected.get("tool_calls", ()):
@@ -127,7 +127,7 @@ def test_a_whole_answer_is_read_as_its_stream_is(drawn: dict[str, Any], why: str
     from_whole, from_stream = writer_of("messages"), writer_of("messages")
     written(from_whole, whole, [orjson.dumps(answer)])
     written(from_stream, stream, [events(said, why, usage, 3)])
-    assert from_whole.whole() == from_stream.whole()
+    assert from_whole.whole == from_stream.whole
 
 
 @given(st.binary(max_size=200), st.sampled_from(["application/json", "text/event-stream", ""]))
@@ -159,7 +159,7 @@ def test_two_calls_are_two_whatever_a_server_makes_of_the_format(said: tuple[dic
     reader = ChatReader("text/event-stream", "")
     writer = writer_of("messages")
     written(writer, reader, [deltas(*said)])
-    first, second = writer.whole()["content"]
+    first, second = writer.whole["content"]
     assert (first["input"], second["input"]) == ({}, {})
     assert first["id"] != second["id"]
 
@@ -206,7 +206,7 @@ def test_thoughts_and_what_was_cached_count_apart_where_they_do_in_the_format() 
     told = b"".join(
         written(writer, ChatReader("text/event-stream", ""), [events(message({}), "stop", usage, 1)])
     )
-    assert writer.whole()["usageMetadata"] == {
+    assert writer.whole["usageMetadata"] == {
         "promptTokenCount": 17,
         "cachedContentTokenCount": 10,
         "candidatesTokenCount": 4,
