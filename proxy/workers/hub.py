@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from starlette.types import ASGIApp, Message
@@ -26,7 +27,6 @@ from burnish.proxy.feedback.commands import Answer
 from burnish.proxy.http.listener import GRACE_S
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
-from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.workers.link import EngineState, Link, OnMessage
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Hub:
 
     def __init__(self, log: Log, refused: Callable[[int], None]) -> None:
         """``refused`` gets the status of each error that a worker sends."""
-        self._log = log
+        self.log = log
         self.refused = refused
         self._workers: set[Worker] = set()
         self._services: Services | None = None
@@ -111,9 +111,6 @@ class Hub:
 
     # -- messages of workers -------------------------------------------------------------------------------------------
 
-    def capture(self, entry: Completion | Passthrough) -> None:
-        self._log.capture(entry)
-
     def uses(self, worker: Worker, used: Counter[int]) -> None:
         before, worker.used = worker.used, used
         if route := self._route:
@@ -156,7 +153,7 @@ class Hub:
 
     async def messages_up_to(self, asked: tuple[str, str, str | None]) -> list[dict[str, Any]] | None:
         await self._caught_up()
-        return await self._log.messages_up_to(*asked)
+        return await self.log.messages_up_to(*asked)
 
     async def addition(self, asked: tuple[str, int | None]) -> Any:
         return await self._services.instructions.addition(*asked) if self._services else None
@@ -172,31 +169,23 @@ class Hub:
 
 
 class Worker:
-    def __init__(self, hub: Hub) -> None:
-        self.up = asyncio.Event()
-        """Set when it takes requests."""
+    def __init__(self, hub: Hub, report_up: Callable[[], None]) -> None:
+        """``report_up`` is called when it takes requests."""
         self.used: Counter[int] = Counter()
         self.answering = 0
         self.confirmed = asyncio.Event()
         self._sent = 0
         on_message: dict[str, OnMessage] = {
-            "capture": hub.capture,
+            "capture": hub.log.capture,
             "refused": hub.refused,
             "uses": lambda used: hub.uses(self, used),
             "lost": lambda url: hub.lost(self, url),
             "wake": lambda _: hub.wake(),
             "confirm": self._confirm,
-            "up": lambda _: self.up.set(),
+            "up": lambda _: report_up(),
         }
-        self.link = Link(
-            on_message,
-            {
-                "own": hub.own,
-                "answer": hub.answer,
-                "messages_up_to": hub.messages_up_to,
-                "addition": hub.addition,
-            },
-        )
+        on_request = (hub.own, hub.answer, hub.messages_up_to, hub.addition)
+        self.link = Link(on_message, {answer.__name__: answer for answer in on_request})
 
     def send_state(self, state: EngineState) -> None:
         self.confirmed.clear()
@@ -223,13 +212,7 @@ async def run_workers(
 
     ``on_ready`` is called when the first of them takes requests.
     """
-    up = asyncio.Event()
-
-    def report_up() -> None:
-        if not up.is_set():
-            up.set()
-            on_ready()
-
+    report_up = cache(on_ready)  # each worker reports, and the first report counts
     async with asyncio.TaskGroup() as group:
         for _ in range(config.workers):
             group.create_task(_keep_running(hub, config, listener, stopping, report_up))
@@ -269,19 +252,18 @@ async def _run_one(
             stdin=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
-    worker = Worker(hub)
+    worker = Worker(hub, report_up)
     await worker.link.connect(ours)
     worker.link.send("config", config)
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in (_stop(worker, stopping), _report_up(worker, report_up))]
+        stop = group.create_task(_stop(worker, stopping))
         try:
             await hub.serve(worker)
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRACE_S):
                     await process.wait()
         finally:
-            for task in tasks:
-                task.cancel()
+            stop.cancel()
             if process.returncode is None:
                 process.kill()
     return await process.wait()
@@ -292,8 +274,3 @@ async def _stop(worker: Worker, stopping: asyncio.Event) -> None:
     worker.link.send("stop")
     await asyncio.sleep(2 * GRACE_S)
     worker.link.close()  # it did not end by itself
-
-
-async def _report_up(worker: Worker, report_up: Callable[[], None]) -> None:
-    await worker.up.wait()
-    report_up()
