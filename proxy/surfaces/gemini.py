@@ -35,17 +35,9 @@ PATH = re.compile(
 SSE = b"alt=sse"
 """Query of a stream of events; without it, a stream is one growing array."""
 
-SETTINGS = {
-    "temperature": "temperature",
-    "topP": "top_p",
-    "topK": "top_k",
-    "maxOutputTokens": "max_tokens",
-    "stopSequences": "stop",
-    "seed": "seed",
-    "candidateCount": "n",
-    "presencePenalty": "presence_penalty",
-    "frequencyPenalty": "frequency_penalty",
-}
+SAME_SETTINGS = ("temperature", "topP", "topK", "seed", "presencePenalty", "frequencyPenalty")
+RENAMED_SETTINGS = {"maxOutputTokens": "max_tokens", "stopSequences": "stop", "candidateCount": "n"}
+SETTINGS = {name: snake(name) for name in SAME_SETTINGS} | RENAMED_SETTINGS
 """Gemini's sampling setting → chat's."""
 FILTERED = (
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR",

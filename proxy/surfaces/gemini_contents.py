@@ -196,18 +196,14 @@ FINISH_REASONS = {
 }
 """Chat's finish reason → Gemini's; any other is OTHER."""
 STATUSES = {
-    400: "INVALID_ARGUMENT",
+    **dict.fromkeys((400, 413, 422), "INVALID_ARGUMENT"),
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
-    408: "DEADLINE_EXCEEDED",
+    **dict.fromkeys((408, 504), "DEADLINE_EXCEEDED"),
     409: "ABORTED",
-    413: "INVALID_ARGUMENT",
-    422: "INVALID_ARGUMENT",
     429: "RESOURCE_EXHAUSTED",
-    502: "UNAVAILABLE",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
+    **dict.fromkeys((502, 503), "UNAVAILABLE"),
 }
 """HTTP status → Google's; any other is INTERNAL."""
 

@@ -10,16 +10,38 @@ import orjson
 
 from burnish.proxy.surfaces.items import name_of
 from burnish.proxy.surfaces.lenient import Json
-from burnish.proxy.surfaces.writing import EVENTS, Call, Piece, Writer, count_in, event
+from burnish.proxy.surfaces.writing import EVENTS, Piece, Writer, count_in, event
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Chat's finish reason of an incomplete answer → Responses'."""
-TEXT_PARTS: Mapping[str, Json] = {
-    "text": {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
-    "refusal": {"type": "refusal", "refusal": ""},
-    "thought": {"type": "reasoning_text", "text": ""},
+UNSET = (
+    "error", "incomplete_details", "instructions", "max_output_tokens", "temperature", "top_p", "usage", "user",
+)  # fmt: skip
+"""Members of a response that are null at first."""
+
+
+class Shape(NamedTuple):
+    """How one kind of piece is written."""
+
+    prefix: str
+    """Of the item's id."""
+    events: str
+    """Name of the events that carry its text."""
+    field: str
+    """Member that holds the text."""
+    part: Json | None = None
+    """Its part of an item; None: a call."""
+
+
+SHAPES = {
+    "text": Shape(
+        "msg", "output_text", "text", {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+    ),
+    "refusal": Shape("msg", "refusal", "refusal", {"type": "refusal", "refusal": ""}),
+    "thought": Shape("rs", "reasoning_text", "text", {"type": "reasoning_text", "text": ""}),
+    "call": Shape("fc", "function_call_arguments", "arguments"),
 }
-"""Kind of a piece → its part of an item."""
+CUSTOM = Shape("ctc", "custom_tool_call_input", "input")
 
 
 class Tool(NamedTuple):
@@ -43,6 +65,9 @@ class ResponseWriter(Writer):
         """The complete ones."""
         self._open: Piece | None = None
         """First piece of the current item."""
+        self._shape = CUSTOM
+        self._name = ""
+        """Id of the current item."""
         self._texts: list[str] = []
         self._number = 0
 
@@ -53,13 +78,12 @@ class ResponseWriter(Writer):
     def take(self, piece: Piece) -> Iterator[bytes]:
         if self._open is None or (self._open.kind, self._open.call) != (piece.kind, piece.call):
             yield from self._close()
-            self._open = piece
             yield from self._start(piece)
         if piece.text:
             self._texts.append(piece.text)
             # The `input` can only be read from complete JSON.
-            if not self._is_custom(piece.call):
-                yield self._delta(piece, piece.text)
+            if self._shape is not CUSTOM:
+                yield self._text_event("delta", delta=piece.text)
 
     def end(self, finish_reason: str | None, usage: Json | None) -> Iterator[bytes]:
         why = INCOMPLETE.get(finish_reason or "")
@@ -75,79 +99,49 @@ class ResponseWriter(Writer):
     # -- one item ------------------------------------------------------------------------------------------------------
 
     def _start(self, piece: Piece) -> Iterator[bytes]:
+        self._open = piece
+        tool = self._tools.get(piece.call.name) if piece.call else None
+        self._shape = CUSTOM if tool and tool.custom else SHAPES[piece.kind]
+        self._name = name_of(self._shape.prefix, self._token, len(self._items))
         yield self._event("response.output_item.added", item=self._item(piece, None, "in_progress"))
-        if piece.call is None:
-            part = TEXT_PARTS[piece.kind]
-            yield self._event("response.content_part.added", **self._place(), content_index=0, part=part)
-
-    def _delta(self, piece: Piece, text: str) -> bytes:
-        return self._event(f"{self._event_names(piece)}.delta", **self._text_place(piece), delta=text)
+        if part := self._shape.part:
+            yield self._event("response.content_part.added", item_id=self._name, content_index=0, part=part)
 
     def _close(self, status: str = "completed") -> Iterator[bytes]:
-        piece, text = self._open, "".join(self._texts)
+        piece, shape, text = self._open, self._shape, "".join(self._texts)
         if piece is None:
             return
-        if self._is_custom(piece.call):
+        if shape is CUSTOM:
             text = _input(text)
-            yield self._delta(piece, text)
+            yield self._text_event("delta", delta=text)
+        yield self._text_event("done", **{shape.field: text})
+        if shape.part:
+            part = shape.part | {shape.field: text}
+            yield self._event("response.content_part.done", item_id=self._name, content_index=0, part=part)
         item = self._item(piece, text, status)
-        part = item.get("content", [{}])[0]
-        field = "arguments" if piece.call else "refusal" if piece.kind == "refusal" else "text"
-        done = {"input" if self._is_custom(piece.call) else field: text}
-        yield self._event(f"{self._event_names(piece)}.done", **self._text_place(piece), **done)
-        if piece.call is None:
-            yield self._event("response.content_part.done", **self._place(), content_index=0, part=part)
         yield self._event("response.output_item.done", item=item)
         self._items.append(item)
         self._open = None
         self._texts.clear()
 
-    def _event_names(self, piece: Piece) -> str:
-        """Return the names of the events that carry a text."""
-        if piece.call:
-            custom = self._is_custom(piece.call)
-            return "response.custom_tool_call_input" if custom else "response.function_call_arguments"
-        return f"response.{TEXT_PARTS[piece.kind]['type']}"
-
-    def _text_place(self, piece: Piece) -> Json:
-        if piece.call:
-            return self._place()
-        return {**self._place(), "content_index": 0} | ({"logprobs": []} if piece.kind == "text" else {})
-
-    def _place(self) -> Json:
-        return {"item_id": self._name()}
-
-    def _name(self) -> str:
-        assert self._open is not None
-        if self._open.call:
-            kind = "ctc" if self._is_custom(self._open.call) else "fc"
-        else:
-            kind = "rs" if self._open.kind == "thought" else "msg"
-        return name_of(kind, self._token, len(self._items))
+    def _text_event(self, stage: str, **members: Any) -> bytes:
+        part = self._shape.part or {}
+        place = ({"content_index": 0} if part else {}) | ({"logprobs": []} if "logprobs" in part else {})
+        return self._event(f"response.{self._shape.events}.{stage}", item_id=self._name, **place, **members)
 
     def _item(self, piece: Piece, text: str | None, status: str) -> Json:
         """Return a piece's item, with its text or empty."""
-        head = {"id": self._name()}
+        head, shape = {"id": self._name}, self._shape
         if piece.call:
-            return head | self._call(piece.call, text or "") | {"status": status}
-        part = TEXT_PARTS[piece.kind]
-        field = "refusal" if piece.kind == "refusal" else "text"
-        content = [] if text is None else [{**part, field: text}]
+            tool = self._tools.get(piece.call.name) or Tool(piece.call.name)
+            kind = "custom_tool_call" if tool.custom else "function_call"
+            named = {"type": kind, "call_id": piece.call.id, "name": tool.name}
+            space = {"namespace": tool.namespace} if tool.namespace else {}
+            return head | named | space | {shape.field: text or "", "status": status}
+        content = [] if text is None else [{**(shape.part or {}), shape.field: text}]
         if piece.kind == "thought":
             return head | {"type": "reasoning", "summary": [], "content": content, "encrypted_content": None}
         return head | {"type": "message", "status": status, "role": "assistant", "content": content}
-
-    def _call(self, call: Call, text: str) -> Json:
-        tool = self._tools.get(call.name) or Tool(call.name)
-        named = {"call_id": call.id, "name": tool.name}
-        named |= {"namespace": tool.namespace} if tool.namespace else {}
-        if tool.custom:
-            return {"type": "custom_tool_call", **named, "input": text}
-        return {"type": "function_call", **named, "arguments": text}
-
-    def _is_custom(self, call: Call | None) -> bool:
-        tool = self._tools.get(call.name) if call else None
-        return tool is not None and tool.custom
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -164,15 +158,12 @@ class ResponseWriter(Writer):
 def begun(response_id: str, model: str, previous: str | None) -> Json:
     """Return a response without output."""
     return {
+        **dict.fromkeys(UNSET),
         "id": response_id,
         "object": "response",
         "created_at": int(time.time()),
         "status": "in_progress",
         "background": False,
-        "error": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "max_output_tokens": None,
         "metadata": {},
         "model": model,
         "output": [],
@@ -181,14 +172,10 @@ def begun(response_id: str, model: str, previous: str | None) -> Json:
         "reasoning": {"effort": None, "summary": None},
         "service_tier": "default",
         "store": False,
-        "temperature": None,
         "text": {"format": {"type": "text"}},
         "tool_choice": "auto",
         "tools": [],
-        "top_p": None,
         "truncation": "disabled",
-        "usage": None,
-        "user": None,
     }
 
 
@@ -204,15 +191,12 @@ def _input(arguments: str) -> str:
 
 def _counts(usage: Json) -> Json:
     prompt, answered = count_in(usage, "prompt_tokens"), count_in(usage, "completion_tokens")
+    cached = count_in(usage.get("prompt_tokens_details"), "cached_tokens")
+    thoughts = count_in(usage.get("completion_tokens_details"), "reasoning_tokens")
     return {
         "input_tokens": prompt,
-        "input_tokens_details": {
-            "cached_tokens": count_in(usage.get("prompt_tokens_details"), "cached_tokens"),
-            "cache_write_tokens": 0,
-        },
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
         "output_tokens": answered,
-        "output_tokens_details": {
-            "reasoning_tokens": count_in(usage.get("completion_tokens_details"), "reasoning_tokens")
-        },
+        "output_tokens_details": {"reasoning_tokens": thoughts},
         "total_tokens": prompt + answered,
     }
