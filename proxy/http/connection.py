@@ -12,7 +12,7 @@ import select
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import cast
+from typing import NamedTuple, cast
 
 import httptools
 
@@ -47,6 +47,17 @@ class Deadlines:
 
     first_byte_s: float
     idle_s: float
+
+
+class Request(NamedTuple):
+    """A request as it is sent."""
+
+    method: str
+    head: bytes
+    body: Body
+    chunked: bool = False
+    switch: bool = False
+    """Whether it asks for another protocol; then 101 is an answer."""
 
 
 class State(Enum):
@@ -121,15 +132,14 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self.switched: End | None = None
         """The upstream's end of the tunnel once the protocol has been switched."""
-        self._prepare("GET", switch=False)
+        self._prepare(Request("GET", b"", None))
         self._state = CLOSED
 
     # -- one exchange --------------------------------------------------------------------------------------------------
 
-    def _prepare(self, method: str, *, switch: bool) -> None:
+    def _prepare(self, request: Request) -> None:
         self._state = WAITING
-        self._to_head = method == "HEAD"
-        self._may_switch = switch
+        self._request = request
         self.status = 0
         self.headers: RawHeaders = []
         self.answering = False
@@ -146,30 +156,20 @@ class Connection(asyncio.Protocol):
         self._sink: Sink | None = None
         self._sending: asyncio.Task[None] | None = None
 
-    async def send(
-        self,
-        method: str,
-        head: bytes,
-        body: Body,
-        deadlines: Deadlines,
-        *,
-        chunked: bool,
-        switch: bool = False,
-    ) -> None:
+    async def send(self, request: Request, deadlines: Deadlines) -> None:
         """Send a request and wait for the head of its answer: ``status``, ``headers``. Raises Broken, Silent.
 
-        With ``switch`` the request asks for another protocol, and 101 is an answer. An answer may come before the whole
-        body is sent; the rest is sent meanwhile.
+        An answer may come before the whole body is sent; the rest is sent meanwhile.
         """
         if self._state is not IDLE:
             raise Broken("it closed the connection at once")
-        self._prepare(method, switch=switch)
+        self._prepare(request)
         self._deadlines = deadlines
-        if isinstance(body, bytes) or body is None:
-            self._transport.write(head + body if body else head)
+        if isinstance(request.body, bytes) or request.body is None:
+            self._transport.write(request.head + (request.body or b""))
         else:
-            self._transport.write(head)
-            self._sending = self._loop.create_task(self._send_body(body, chunked=chunked))
+            self._transport.write(request.head)
+            self._sending = self._loop.create_task(self._send_body(request.body, chunked=request.chunked))
         self._deadline.set(deadlines.first_byte_s)
         while not self.status:
             await self._wait()
@@ -339,7 +339,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         assert self._parser is not None
         status = self._parser.get_status_code()
-        switches = status == SWITCHING_PROTOCOLS and self._may_switch and self._parser.should_upgrade()
+        switches = status == SWITCHING_PROTOCOLS and self._request.switch and self._parser.should_upgrade()
         if status not in FINAL and not switches:
             if status not in INTERIM or status == SWITCHING_PROTOCOLS:
                 raise Broken(f"it answers with status {status}, which was not asked for")
@@ -347,7 +347,7 @@ class Connection(asyncio.Protocol):
             return
         self.status = status
         self._state = BODY
-        if self._to_head:
+        if self._request.method == "HEAD":
             self._complete()
             # It would wait for a body that never comes.
             self._parser = None
@@ -370,7 +370,6 @@ class Connection(asyncio.Protocol):
         self._reusable = sent and self._parser.should_keep_alive()
 
     def _switch(self, early: bytes) -> None:
-        """Leave HTTP; ``early`` came behind the head."""
         self._state = SWITCHED
         self._deadline.cancel()
         self._parser = None

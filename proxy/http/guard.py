@@ -32,8 +32,6 @@ MANAGEMENT = (
 
 
 class Guard:
-    """Decides about a request from its path and headers alone."""
-
     def __init__(self, config: Config) -> None:
         self._hosts = {host.lower() for host in config.allowed_hosts}
         self._origins = {origin.lower().rstrip("/") for origin in config.allowed_origins}
@@ -46,7 +44,11 @@ class Guard:
         """Raise Forbidden, Unauthorized or InvalidRequest unless the request may go on."""
         manages = _manages(path)
         host = first(headers, b"host") or ""
-        self._check_host(host)
+        if not self._is_ours(host):
+            raise Forbidden(
+                f"Host {host!r} is not a name of this machine. If it is yours, add it to allowed_hosts.",
+                code="host_not_allowed",
+            )
         self._check_origin(host, headers)
         if self._key is not None:
             self._check_key(headers)
@@ -66,14 +68,6 @@ class Guard:
             for name, value in headers
             if not (name.lower() in CREDENTIALS and self._matches(_secret(name.lower(), value)))
         ]
-
-    def _check_host(self, host: str) -> None:
-        if self._is_ours(host):
-            return
-        raise Forbidden(
-            f"Host {host!r} is not a name of this machine. If it is yours, add it to allowed_hosts.",
-            code="host_not_allowed",
-        )
 
     def _names_us(self, host: str) -> bool:
         name = urlsplit(f"//{host}").hostname or ""

@@ -258,8 +258,6 @@ def _asks_for_websocket(headers: RawHeaders) -> bool:
 
 
 class _Discard(asyncio.Protocol):
-    """Drops everything that a refused client still sends."""
-
     def __init__(self, refused: ClientConnection) -> None:
         self._refused = refused
 

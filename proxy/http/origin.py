@@ -108,7 +108,13 @@ class Origin:
             if turn.done() and not turn.cancelled():  # its turn came at the same moment
                 self.leave()
             if isinstance(error, TimeoutError):
-                raise self._busy(seconds) from error
+                busy = Unavailable(
+                    f"all {self._most} connections to {self.url} are in use, and none came free within {seconds:g} s: "
+                    "try again, or raise max_connections",
+                    code="upstream_busy",
+                )
+                busy.headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+                raise busy from error
             raise
 
     def leave(self) -> None:
@@ -119,15 +125,6 @@ class Origin:
                 turn.set_result(None)
                 return
         self._in_use -= 1
-
-    def _busy(self, waited_s: float) -> Unavailable:
-        busy = Unavailable(
-            f"all {self._most} connections to {self.url} are in use, and none came free within {waited_s:g} s: "
-            "try again, or raise max_connections",
-            code="upstream_busy",
-        )
-        busy.headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
-        return busy
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -178,7 +175,6 @@ class Origin:
         return bool(self._idle)
 
     def close(self) -> None:
-        """Close every connection that is not in use."""
         while self._idle:
             self._idle.pop().close()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from burnish.proxy.http.connection import Body, Broken, Connection, Deadlines, Silent, Sink
+from burnish.proxy.http.connection import Body, Broken, Connection, Deadlines, Request, Silent, Sink
 from burnish.proxy.http.headers import RawHeaders
 from burnish.proxy.http.origin import KEEP_ALIVE_S, Origin, UpstreamCut, UpstreamResponse, is_proxied
 from burnish.proxy.http.tunnel import End
@@ -23,8 +23,6 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 class DirectResponse(UpstreamResponse):
-    """The answer on a connection of the pool."""
-
     __slots__ = ("_connection", "_origin", "_pool")
 
     def __init__(self, pool: Pool, origin: Origin, connection: Connection) -> None:
@@ -79,9 +77,12 @@ class Pool:
         address, path = _split(url)
         origin = self._origins.get(address) or self._direct(address)
         if origin is None:
-            return await self._through_proxy().send(method, url, headers, body)
-        head, chunked = _head(method, path, origin.authority, headers, body, close=not reuse)
-        return await self._exchange(origin, method, head, body, chunked=chunked, reuse=reuse)
+            from burnish.proxy.http.proxied import ProxiedUpstreams
+
+            self._proxied = self._proxied or ProxiedUpstreams(self._config)
+            return await self._proxied.send(method, url, headers, body)
+        request = _request(method, path, origin.authority, headers, body, close=not reuse)
+        return await self._exchange(origin, request, reuse=reuse)
 
     async def switch(self, url: str, headers: RawHeaders) -> DirectResponse:
         """Ask for another protocol, on a connection of its own. Raises as ``send`` does."""
@@ -92,8 +93,8 @@ class Pool:
                 f"{address} is reached through the proxy that the environment sets, and burnish opens no websockets "
                 "through one. If it needs no proxy, add it to NO_PROXY"
             )
-        head, _ = _head("GET", path, origin.authority, headers, None, close=False)
-        return await self._exchange(origin, "GET", head, None, chunked=False, reuse=False, switch=True)
+        request = _request("GET", path, origin.authority, headers, None, close=False)
+        return await self._exchange(origin, request._replace(switch=True), reuse=False)
 
     def give_back(self, origin: Origin, connection: Connection) -> None:
         """Keep a connection for the next request if it can take one, and free its place."""
@@ -118,23 +119,7 @@ class Pool:
         origin = self._origins[address] = Origin(address, self._most, lambda: self._tls)
         return origin
 
-    def _through_proxy(self) -> ProxiedUpstreams:
-        from burnish.proxy.http.proxied import ProxiedUpstreams
-
-        self._proxied = self._proxied or ProxiedUpstreams(self._config)
-        return self._proxied
-
-    async def _exchange(
-        self,
-        origin: Origin,
-        method: str,
-        head: bytes,
-        body: Body,
-        *,
-        chunked: bool,
-        reuse: bool,
-        switch: bool = False,
-    ) -> DirectResponse:
+    async def _exchange(self, origin: Origin, request: Request, *, reuse: bool) -> DirectResponse:
         """Wait for a place, send a request, and wait for the head of its answer."""
         if not origin.enter():
             await origin.wait(self._turn_s)
@@ -143,7 +128,7 @@ class Pool:
                 kept = origin.kept() if reuse else None
                 connection = kept or await origin.connect(self._connect_s)
                 try:
-                    await connection.send(method, head, body, self._deadlines, chunked=chunked, switch=switch)
+                    await connection.send(request, self._deadlines)
                     return DirectResponse(self, origin, connection)
                 except Silent as error:
                     connection.close()
@@ -152,7 +137,7 @@ class Pool:
                 except Broken as error:
                     connection.close()
                     # The upstream closed an idle connection just when the request went in.
-                    again = method in SAFE and (body is None or isinstance(body, bytes))
+                    again = request.method in SAFE and isinstance(request.body, bytes | None)
                     if kept and not connection.answering and again:
                         continue
                     raise UpstreamUnreachable(
@@ -179,15 +164,14 @@ class Pool:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """Return origin, and path with query."""
     at = url.find("/", url.find("://") + 3)
     return (url[:at], url[at:]) if at > 0 else (url, "/")
 
 
-def _head(
+def _request(
     method: str, path: str, authority: bytes, headers: RawHeaders, body: Body, *, close: bool
-) -> tuple[bytes, bool]:
-    """Return the head of a request, and whether its body goes in chunks. Raises ValueError."""
+) -> Request:
+    """Write the head of a request. Raises ValueError."""
     parts = [f"{method} {path} HTTP/1.1\r\nhost: ".encode("latin-1"), authority, b"\r\n"]
     announced = False
     for name, value in headers:
@@ -207,4 +191,4 @@ def _head(
     words = head.count(b" ", 0, head.find(b"\r")) + 1
     if head.count(b"\n") != lines or head.count(b"\r") != lines or words != REQUEST_LINE_WORDS:
         raise ValueError("a header or the path holds a line break or a space")
-    return head, chunked
+    return Request(method, head, body, chunked)

@@ -19,8 +19,6 @@ from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamRespon
 
 
 class ProxiedUpstreams:
-    """Sends requests like the pool."""
-
     def __init__(self, config: Config) -> None:
         self._first_byte_s = config.first_byte_timeout_s
         self._idle_s = config.idle_timeout_s

@@ -44,7 +44,6 @@ class Client:
         self.leave()
 
     def leave(self) -> None:
-        """Cancel the block, unless the answer is complete."""
         if not self.finished:
             self.gone = True
             self._task.cancel()
@@ -88,7 +87,6 @@ def _too_large(limit: int) -> BodyTooLarge:
 
 
 async def _body_part(receive: Receive) -> tuple[bytes, bool]:
-    """Return the next part of a body, and True if there are more."""
     message = await receive()
     if message["type"] == "http.disconnect":
         raise InvalidRequest("the client left before its request was complete")

@@ -237,9 +237,6 @@ class PassthroughUnderWay(Ending):
 
 
 def _first_count(usage: dict[str, Any], names: tuple[str, ...]) -> int | None:
-    return next((usage[name] for name in names if _is_count(usage.get(name))), None)
-
-
-def _is_count(value: Any) -> bool:
-    """True for a number of tokens that the log can hold."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
+    """Return the first number of tokens that the log can hold."""
+    counts = (usage.get(name) for name in names)
+    return next((count for count in counts if type(count) is int and 0 <= count < 2**63), None)

@@ -42,7 +42,6 @@ class Outbound:
         return await self._pool.send(scope["method"], url, headers, body, reuse=target.reuse_connections)
 
     async def switch(self, scope: Scope, target: Target) -> DirectResponse:
-        """Ask for a websocket and wait for the head of the answer. Raises what the pool raises."""
         headers, url = self._addressed(scope, target, scope["raw_path"])
         return await self._pool.switch(url, headers + SWITCH)
 
@@ -67,7 +66,6 @@ class Outbound:
 
 
 def naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """Return path and body with the model's name at the target."""
     if target.model is not None:
         named = surface.path_naming(path.decode("latin-1"), target.model)
         if named is None:
@@ -113,7 +111,9 @@ def splice_model(body: bytes, model: str) -> bytes:
     value = orjson.dumps(model)
     spans = list(_top_level_values(body))
     if not spans:
-        return _with_key(body, value)
+        brace = body.index(b"{") + 1
+        comma = b"" if _END.match(body, brace) else b","
+        return body[:brace] + b'"model":' + value + comma + body[brace:]
     parts: list[bytes] = []
     end = 0
     for start, stop in spans:
@@ -153,8 +153,3 @@ def _top_level_values(body: bytes) -> list[tuple[int, int]]:
 
 def _spells_model(token: bytes) -> bool:
     return token == b'"model"' or (b"\\" in token and json.loads(token) == "model")
-
-
-def _with_key(body: bytes, value: bytes) -> bytes:
-    brace = body.index(b"{") + 1
-    return body[:brace] + b'"model":' + value + (b"" if _END.match(body, brace) else b",") + body[brace:]

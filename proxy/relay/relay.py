@@ -40,8 +40,6 @@ REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStat
 
 
 class Log(Captures, Protocol):
-    """Stores completions, and finds them by response."""
-
     async def messages_up_to(
         self, name: str, caller: str, session: str | None
     ) -> list[dict[str, Any]] | None:
@@ -49,8 +47,6 @@ class Log(Captures, Protocol):
 
 
 class Instructions(Protocol):
-    """Finds the instructions of a caller."""
-
     on: bool
 
     async def addition(self, caller: str, version: int | None) -> Addition | None:

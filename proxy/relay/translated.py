@@ -52,8 +52,6 @@ MessagesUpTo = Callable[[str, str, str | None], Awaitable[list[dict[str, Any]] |
 
 
 class Translator:
-    """Translates requests into chat for upstreams that lack their format."""
-
     def __init__(self, outbound: Outbound, guard: Guard, messages_up_to: MessagesUpTo) -> None:
         self._outbound = outbound
         self._guard = guard
@@ -63,7 +61,6 @@ class Translator:
         self._has: dict[tuple[str, str], float] = {}
 
     def needed(self, target: Target, surface: str) -> bool:
-        """Check whether a target is known to lack a format."""
         if surface in target.lacks:
             return True
         return bool(self._lacking) and self._lacking.get((target.url, surface), 0.0) > time.monotonic()

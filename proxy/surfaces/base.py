@@ -96,7 +96,6 @@ class Surface(ABC):
         """Return an answer with this text, streamed if the request asks for it."""
 
     def error(self, error: BurnishError) -> Json:
-        """Return an error body for clients of this format."""
         return error.envelope()
 
     def path_naming(self, path: str, model: str) -> str | None:
@@ -110,7 +109,6 @@ def unread(body: bytes) -> Reply:
 
 
 def wrong_type(name: str, expected: str, value: Any) -> InvalidRequest:
-    """Return the error for a member that has another type than expected."""
     given = "nothing" if value is None else type(value).__name__
     return InvalidRequest(f"{name} must be {expected}, not {given}", param=name)
 

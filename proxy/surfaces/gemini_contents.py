@@ -63,7 +63,6 @@ def turns(contents: Iterable[Json]) -> Iterator[Turn]:
 
 
 def parts_of(content: Any) -> list[Part]:
-    """Return the readable parts of a content."""
     return objects(content.get("parts")) if isinstance(content, dict) else []
 
 
@@ -148,7 +147,6 @@ def _image(url: Any) -> Json:
 
 
 def _joined(parts: Iterable[Json]) -> list[Json]:
-    """Join consecutive texts."""
     joined: list[Json] = []
     for kind, several in groupby(parts, lambda part: part["type"]):
         if kind == "text":

@@ -217,7 +217,6 @@ def refers_to_command(item: Mapping[str, Any]) -> bool:
 
 
 def references(message: Message) -> Iterator[str]:
-    """Return the item ids that a message refers to."""
     return (str(item.get("id")) for item in objects(message.get("items")) if item.get("type") == TYPE)
 
 

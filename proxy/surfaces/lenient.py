@@ -109,7 +109,6 @@ class Damage:
         self._first = ""
 
     def unread(self, part: str) -> None:
-        """Count a part that isn't JSON."""
         self._unread += 1
         self._first = self._first or part
 

@@ -51,14 +51,14 @@ class _Ollama(Surface):
         """Return the message in a part of an answer, in the form of /api/chat; {} if there is none."""
 
     @abstractmethod
-    def _members_of(self, given: Json) -> Json:
+    def members_of(self, message: Json) -> Json:
         """Return the members of an answer for a message in the form of /api/chat."""
 
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return _Collector(self._message_in).read(body)
 
     def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
-        writer = OllamaWriter(model, self._members_of)
+        writer = OllamaWriter(model, self.members_of)
         return local_answer(
             writer, text, stream=request.stream, content_type="application/json; charset=utf-8"
         )
@@ -84,8 +84,8 @@ class OllamaChat(_Ollama):
         message = part.get("message")
         return message if isinstance(message, dict) else {}
 
-    def _members_of(self, given: Json) -> Json:
-        return as_message(given)
+    def members_of(self, message: Json) -> Json:
+        return {"message": {"role": "assistant", **message}}
 
 
 class OllamaGenerate(_Ollama):
@@ -115,8 +115,9 @@ class OllamaGenerate(_Ollama):
         more: Json = {key: part[key] for key in ("thinking", "tool_calls", "image") if key in part}
         return {"content": part["response"], **more}
 
-    def _members_of(self, given: Json) -> Json:
-        return as_response(given)
+    def members_of(self, message: Json) -> Json:
+        others = {key: value for key, value in message.items() if key != "content"}
+        return {"response": message["content"], **others}
 
 
 def _text(body: Json, name: str) -> str:
@@ -251,7 +252,6 @@ def _joined(values: list[Any]) -> Any:
 
 
 def _choices(tokens: list[Any], message: Json | None, finish_reason: str | None) -> tuple[Json, ...]:
-    """Return the choice if it has log-probabilities."""
     if not tokens or message is None:
         return ()
     choice = {"index": 0, "message": message, "finish_reason": finish_reason}
@@ -263,19 +263,7 @@ CALLS = ("tool_calls", "function_call")
 DURATIONS = ("total_duration", "eval_duration")
 
 
-def as_message(message: Json) -> Json:
-    """Return a message as members of an ``/api/chat`` answer."""
-    return {"message": {"role": "assistant", **message}}
-
-
-def as_response(message: Json) -> Json:
-    """Return a message as members of an ``/api/generate`` answer."""
-    others = {key: value for key, value in message.items() if key != "content"}
-    return {"response": message["content"], **others}
-
-
 def error_of(words: str) -> Json:
-    """Return the body, or the line, of an error."""
     return {"error": words}
 
 

@@ -7,7 +7,6 @@ the upstream doesn't know it. Our id holds the upstream's, so burnish needs no s
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Set
 from dataclasses import replace
 from typing import ClassVar
@@ -183,5 +182,5 @@ def previous_of(our_id: str) -> str | None:
     token = our_id.removeprefix(OURS).partition("_")[2]
     try:
         return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode() or None
-    except (binascii.Error, UnicodeDecodeError, ValueError):
+    except ValueError:
         return None

@@ -52,7 +52,6 @@ class Streamed(NamedTuple):
 
 
 def streamed(body: bytes) -> Streamed:
-    """Read a stream, which may be truncated."""
     response = _from_last_event(body)
     return Streamed(response, ended=True, error=None) if response else _from_events(body)
 

@@ -126,8 +126,9 @@ class ResponseWriter(Writer):
 
     def _text_event(self, stage: str, **members: Any) -> bytes:
         part = self._shape.part or {}
-        place = ({"content_index": 0} if part else {}) | ({"logprobs": []} if "logprobs" in part else {})
-        return self._event(f"response.{self._shape.events}.{stage}", item_id=self._name, **place, **members)
+        place: Json = {"item_id": self._name} | ({"content_index": 0} if part else {})
+        place |= {"logprobs": []} if "logprobs" in part else {}
+        return self._event(f"response.{self._shape.events}.{stage}", **place, **members)
 
     def _item(self, piece: Piece, text: str | None, status: str) -> Json:
         """Return a piece's item, with its text or empty."""
@@ -156,7 +157,6 @@ class ResponseWriter(Writer):
 
 
 def begun(response_id: str, model: str, previous: str | None) -> Json:
-    """Return a response without output."""
     return {
         **dict.fromkeys(UNSET),
         "id": response_id,

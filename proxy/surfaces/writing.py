@@ -55,7 +55,6 @@ class WholeCalls:
             yield piece
 
     def close(self) -> Iterator[Piece]:
-        """Return the last pieces."""
         if self._call is not None:
             yield Piece("call", "".join(self._arguments), self._call)
         self._call = None
@@ -63,8 +62,6 @@ class WholeCalls:
 
 
 class Writer(ABC):
-    """Writes one answer in one format."""
-
     content_type: str
     """Of a stream."""
     whole: Json

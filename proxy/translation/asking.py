@@ -37,7 +37,6 @@ def ask(messages: Sequence[Json], params: Json, *, stream: bool, **more: Any) ->
 
 
 def json_schema(schema: Any, **more: Any) -> Json:
-    """Return a ``response_format`` for a JSON schema."""
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, **more}}
 
 
@@ -116,7 +115,6 @@ def _text(content: Any) -> str:
 
 
 def _split(parts: Iterable[Json]) -> tuple[list[str], list[Json]]:
-    """Split parts into texts and others."""
     texts, others = [], []
     for part in parts:
         if part["type"] == "text":

@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.errors import InvalidRequest
-from burnish.proxy.surfaces import ChatRequest, Gemini, Surface, gemini_contents, ollama
+from burnish.proxy.surfaces import (
+    ChatRequest,
+    Gemini,
+    OllamaChat,
+    OllamaGenerate,
+    Surface,
+    gemini_contents,
+    ollama,
+)
 from burnish.proxy.surfaces.gemini_contents import GeminiWriter, member, schema_of
 from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects
 from burnish.proxy.surfaces.messages import error_of
@@ -42,7 +50,6 @@ class Translation(NamedTuple):
 
 
 def with_history(request: ChatRequest, history: list[Json]) -> ChatRequest:
-    """Return a request with the history that it only referred to."""
     first = 1 if request.params.get("instructions") is True else 0
     messages = request.messages
     return replace(request, messages=[*messages[:first], *history, *messages[first:]], previous=None)
@@ -172,7 +179,6 @@ def _gemini_as_chat(body: Json, request: ChatRequest) -> Json:
 
 
 def _tools(config: Any, tools: list[Json]) -> Json:
-    """Return the allowed functions and the tool choice."""
     allowed, mode = member(config, "allowedFunctionNames"), member(config, "mode")
     if isinstance(allowed, list) and allowed:
         tools = [tool for tool in tools if tool["function"].get("name") in allowed]
@@ -187,7 +193,6 @@ def _gemini_format(config: Any) -> Json | None:
 
 
 def _gemini_message(message: Json) -> Json:
-    """Convert the files and audio in a message to chat's."""
     content = message.get("content")
     return {**message, "content": list(map(_gemini_part, content))} if isinstance(content, list) else message
 
@@ -216,8 +221,8 @@ TRANSLATIONS = {
         lambda surface, body, name, model: responses.writer(body, name, model),
         lambda status, body: body,
     ),
-    "ollama_chat": _of_ollama(ollama.as_message),
-    "ollama_generate": _of_ollama(ollama.as_response),
+    "ollama_chat": _of_ollama(OllamaChat().members_of),
+    "ollama_generate": _of_ollama(OllamaGenerate().members_of),
     "gemini": Translation(
         _gemini_as_chat,
         lambda surface, body, name, model: GeminiWriter(

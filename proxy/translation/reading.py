@@ -25,8 +25,6 @@ THOUGHTS = ("reasoning_content", "reasoning")
 
 
 class ChatReader:
-    """Reads one answer, streamed or whole."""
-
     def __init__(self, content_type: str, content_encoding: str) -> None:
         self._parser = SseParser()
         self._content_type = content_type

@@ -12,10 +12,10 @@ import logging
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from starlette.types import ASGIApp, Message
@@ -70,18 +70,12 @@ class Hub:
             await worker.link.closed.wait()
         finally:
             self._workers.discard(worker)
-            self._release(worker)
+            worker.confirmed.set()
+            self.uses(worker, Counter())
 
     @property
     def _route(self) -> LiveRoute | None:
         return self._services.route if self._services else None
-
-    def _release(self, worker: Worker) -> None:
-        used, worker.used = worker.used, Counter()
-        worker.confirmed.set()
-        if route := self._route:
-            for version in used:
-                route.check_drained(version)
 
     # -- called by the route -------------------------------------------------------------------------------------------
 
@@ -212,20 +206,19 @@ async def run_workers(
 
     ``on_ready`` is called when the first of them takes requests.
     """
-    report_up = cache(on_ready)  # each worker reports, and the first report counts
+    # Each worker reports that it is up, and the first report counts.
+    run_one = partial(_run_one, hub, config, listener, stopping, cache(on_ready))
     async with asyncio.TaskGroup() as group:
         for _ in range(config.workers):
-            group.create_task(_keep_running(hub, config, listener, stopping, report_up))
+            group.create_task(_keep_running(run_one, stopping))
 
 
-async def _keep_running(
-    hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, report_up: Callable[[], None]
-) -> None:
+async def _keep_running(run_one: Callable[[], Awaitable[int]], stopping: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
     pause_s = FIRST_PAUSE_S
     while not stopping.is_set():
         began = loop.time()
-        status = await _run_one(hub, config, listener, stopping, report_up)
+        status = await run_one()
         if stopping.is_set():
             return
         logger.error(
@@ -240,7 +233,6 @@ async def _keep_running(
 async def _run_one(
     hub: Hub, config: Config, listener: socket.socket, stopping: asyncio.Event, report_up: Callable[[], None]
 ) -> int:
-    """Run one worker to its end and return its exit status."""
     ours, theirs = socket.socketpair()
     with theirs:
         fds = (listener.fileno(), theirs.fileno())
