@@ -63,15 +63,12 @@ class OtherProcesses(Protocol):
 
     def changed(self) -> None:
         """Send them the route, which has changed."""
-        ...
 
     def in_flight(self, version: int) -> int:
         """Return the number of their leases on a version."""
-        ...
 
     async def seen(self) -> None:
         """Return when all of them have received the present route."""
-        ...
 
 
 class _NoOtherProcesses:

@@ -6,9 +6,9 @@ import asyncio
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import TypeVar, TypeVarTuple
 
-_Arguments = ParamSpec("_Arguments")
+_Arguments = TypeVarTuple("_Arguments")
 _Result = TypeVar("_Result")
 
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="adapters")
@@ -19,12 +19,10 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-async def in_one_thread(
-    work: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
-) -> _Result:
+async def in_one_thread(work: Callable[[*_Arguments], _Result], *args: *_Arguments) -> _Result:
     """Call ``work`` in the one thread for work that holds whole adapters in memory; calls wait for each other.
 
     The C library keeps memory for each thread that ever needed much (glibc's arenas). In the threads of
     ``asyncio.to_thread``, each of them would keep an adapter's size or two.
     """
-    return await asyncio.wrap_future(_THREAD.submit(work, *args, **kwargs))
+    return await asyncio.wrap_future(_THREAD.submit(work, *args))

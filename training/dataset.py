@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, TypeVar
 
+from burnish.training.backends.base import Lesson
 from burnish.training.job import Sample
 from burnish.training.rendering import Rendered, Renderer, Unrenderable, all_text, flattened
 
@@ -26,16 +26,6 @@ class Example:
 
     sample: Sample
     tokens: Rendered
-
-
-class HasClass(Protocol):
-    @property
-    def good(self) -> bool:
-        """True: the step makes it likelier."""
-        ...
-
-
-_Item = TypeVar("_Item", bound=HasClass)
 
 
 def rendered(sample: Sample, renderer: Renderer, max_tokens: int) -> Rendered:
@@ -71,8 +61,8 @@ def leave_out(what: str, error: Unrenderable, left_out: Counter[str] | None) -> 
         left_out[error.why] += 1
 
 
-def batches(items: Sequence[_Item], batch_size: int, seed: int) -> list[list[_Item]]:
-    """Shuffle items into batches of about ``batch_size`` that each hold both classes in proportion.
+def batches(items: Sequence[Lesson], batch_size: int, seed: int) -> list[list[Lesson]]:
+    """Shuffle lessons into batches of about ``batch_size`` that each hold both classes in proportion.
 
     There are never more batches than items of the rarer class, so that no step pushes in one direction only.
     """

@@ -9,12 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from burnish.adapters.gate.evidence import CommentFit
 from burnish.adapters.replies import on_topic, topics
 from burnish.training.backends.base import Logps, Policy, TrainerBackend
 from burnish.training.critique import pooled, with_comments
 from burnish.training.dataset import examples
 from burnish.training.errors import JobError
-from burnish.training.job import Evaluation, HeldOutScore, JobDirectory, Related, Rollout, Sample, WordsScore
+from burnish.training.job import Evaluation, HeldOutScore, JobDirectory, Related, Rollout, Sample
 from burnish.training.loop import clear_outputs, open_backend, peak_rss_bytes
 from burnish.training.rendering import Rendered, Renderer, Unrenderable, asked
 
@@ -100,7 +101,7 @@ def _held_out(
 
 def _words(
     bare: _Bare, samples: Sequence[Sample], rollouts: Sequence[Rollout], max_tokens: int
-) -> tuple[WordsScore, ...]:
+) -> tuple[CommentFit, ...]:
     """Score each pair of replies by a comment: its own prompt's, else one of the others in turn."""
     own = pooled(samples, seed=0)
     comments = list(own.values())
@@ -121,7 +122,7 @@ def _words(
         with_it, without = bare.logps([informed, plain])
         found.setdefault(rollout.prompt_id, {})[rollout.policy] = _mean([with_it]) - _mean([without])
     return tuple(
-        WordsScore(prompt_id=prompt, candidate_pmi=pair["candidate"], incumbent_pmi=pair["incumbent"])
+        CommentFit(prompt, pair["candidate"], pair["incumbent"])
         for prompt, pair in found.items()
         if len(pair) == len(_POLICIES)
     )

@@ -28,6 +28,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from burnish.adapters import durable
+from burnish.adapters.gate.evidence import CommentFit
 from burnish.adapters.replies import left_in_text
 from burnish.training.errors import JobError
 
@@ -236,18 +237,6 @@ class HeldOutScore(_Record):
     reference_logp: float
 
 
-class WordsScore(_Record):
-    """How well the replies of both policies to one prompt fit the comments.
-
-    Pointwise mutual information of reply and comment by the bare model, mean per token (nats):
-    log π_ref(y | prompt, comment) − log π_ref(y | prompt).
-    """
-
-    prompt_id: str
-    candidate_pmi: float
-    incumbent_pmi: float
-
-
 class Related(_Record):
     """How much a sampled reply has to do with its own question, by the bare model.
 
@@ -265,7 +254,7 @@ class Evaluation(_Record):
 
     run_id: str
     held_out: tuple[HeldOutScore, ...]
-    words: tuple[WordsScore, ...] = ()
+    words: tuple[CommentFit, ...] = ()
     """Empty without comments."""
     related: tuple[Related, ...] = ()
     kl_per_token: float | None

@@ -65,7 +65,8 @@ class SampledReply:
 class CommentFit:
     """How well the two replies to one prompt fit the users' comments (nats per token).
 
-    Pointwise mutual information: how much likelier the base model finds the reply once it has read the comments.
+    Pointwise mutual information: how much likelier the base model finds the reply once it has read the comments,
+    log π_ref(y | prompt, comments) − log π_ref(y | prompt).
     """
 
     prompt_id: str

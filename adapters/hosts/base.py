@@ -74,34 +74,27 @@ class AdapterHost(Protocol):
 
     async def check(self) -> None:
         """Raise EngineError, with the right command line, if the engine was started so that it can't take versions."""
-        ...
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Make a version (None: the base model) available under its own name; idempotent.
 
         Raises IncompatibleAdapter, CorruptAdapter, EngineError. On an error nothing stays loaded.
         """
-        ...
 
     async def unload(self, version: int) -> None:
         """Free a version that no request uses any more; unknown ones are ignored."""
-        ...
 
     async def forget(self, version: AdapterVersion) -> None:
         """Delete the files of a version that won't be loaded again, except its own directory."""
-        ...
 
     async def served(self) -> dict[int, Endpoint]:
         """Ask the engine which versions it serves now."""
-        ...
 
     async def probe(self, endpoint: Endpoint) -> None:
         """Generate a few tokens for real. Raises ProbeFailed."""
-        ...
 
     async def close(self) -> None:
         """Stop what this host started."""
-        ...
 
 
 @runtime_checkable
@@ -110,12 +103,9 @@ class Sleeps(Protocol):
 
     async def sleeping(self) -> bool | None:
         """Ask whether the engine sleeps; None if it can't."""
-        ...
 
     async def sleep(self) -> None:
         """Wait for running requests, then free the memory; the engine answers nothing until it is woken."""
-        ...
 
     async def wake(self) -> None:
         """Take the memory again and answer."""
-        ...

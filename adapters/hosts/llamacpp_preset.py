@@ -86,12 +86,13 @@ def without_version(text: str, name: str) -> str:
 def edit(preset: Path, change: Callable[[str], str]) -> None:
     """Change a preset atomically, one editor at a time on this machine. Raises EngineError."""
     try:
-        with _lock_file(preset).open("w") as lock:
+        target = preset.resolve()
+        # A file beside the preset, because every edit replaces the preset itself.
+        with target.with_name(f".{target.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two proxies may share one router; released with the file
             before = preset.read_bytes().decode()
             after = change(before)
             if after != before:
-                target = preset.resolve()
                 durable.replace(target, after, stat.S_IMODE(target.stat().st_mode))
     except EngineError as error:
         raise EngineError(f"{preset}: {error}") from error
@@ -112,9 +113,3 @@ def sections(preset: Path) -> Sequence[str]:
 def _name(line: str) -> str | None:
     header = _HEADER.match(line)
     return header["name"].strip() if header else None
-
-
-def _lock_file(preset: Path) -> Path:
-    """Return a file beside the preset, because every edit replaces the preset itself."""
-    preset = preset.resolve()
-    return preset.with_name(f".{preset.name}.lock")

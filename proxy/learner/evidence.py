@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from burnish.adapters.gate import CommentFit, Evidence, HeldOutReply, Known, SampledReply
+from burnish.adapters.gate import Evidence, HeldOutReply, Known, SampledReply
 from burnish.adapters.preference_model import RatedReply
 from burnish.proxy.records import RatedCompletion
 from burnish.training.job import Evaluation, Rollout
@@ -45,9 +45,7 @@ def evidence(
     return Evidence(
         held_out=held_out,
         rated=tuple(rated),
-        comments=tuple(
-            CommentFit(each.prompt_id, each.candidate_pmi, each.incumbent_pmi) for each in evaluation.words
-        ),
+        comments=evaluation.words,
         known=tuple(known),
         candidate=sampled["candidate"],
         incumbent=sampled["incumbent"],

@@ -97,14 +97,12 @@ class TrainerBackend(Protocol):
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
         """Score replies without learning. Raises JobError when the adapter can't be loaded."""
-        ...
 
     def distributions(self, sequences: Sequence[Rendered], policy: Policy) -> list[Distribution]:
         """Return a policy's next-token probabilities along the replies, ``LIKELIEST`` tokens each.
 
         Raises JobError as ``logps``.
         """
-        ...
 
     def similarity(self, sequences: Sequence[Rendered]) -> NDArray[np.float64]:
         """Return the cosines between the gradients of the replies' mean log-probability, (N, N).
@@ -112,13 +110,11 @@ class TrainerBackend(Protocol):
         By the policy under training, with respect to the B matrices of its adapter. Of many replies the gradients are
         projected at random so that they fit into ``GRADIENT_BYTES``.
         """
-        ...
 
     def sample(
         self, prompts: Sequence[tuple[int, ...]], policy: Policy, max_tokens: int, seed: int
     ) -> list[Sampled]:
         """Draw one reply to each prompt, with ``TEMPERATURE`` and ``TOP_P``."""
-        ...
 
     def step(self, batch: Sequence[Lesson], config: Hyperparameters, point: float) -> dict[str, float]:
         """Make one optimiser step over the batch and return its metrics, ``loss`` and ``grad_norm`` among them.
@@ -126,23 +122,18 @@ class TrainerBackend(Protocol):
         All other metrics cover rated replies only, not rehearsed ones. ``point`` is ``Batch.point``. Raises Diverged
         when loss or gradient is not finite; the adapter is then unchanged.
         """
-        ...
 
     def weight_change(self, adapter: Path) -> float:
         """Return ‖ΔW‖ / ‖W‖ (Frobenius) over all matrices that an adapter changes. Raises JobError as ``logps``."""
-        ...
 
     def checkpoint(self, path: Path) -> None:
         """Write a file from which ``restore`` goes on: adapter and optimiser."""
-        ...
 
     def restore(self, path: Path) -> None:
         """Go on where another process, of the same job, wrote this. Raises JobError when it is damaged."""
-        ...
 
     def save(self, directory: Path, base_model: str) -> None:
         """Write the adapter under training in PEFT layout (safetensors) into an existing directory."""
-        ...
 
 
 def micro_batches(sequences: Sequence[Rendered], tokens: int) -> list[list[int]]:

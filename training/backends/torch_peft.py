@@ -221,7 +221,6 @@ class TorchPeftBackend:
         return math.sqrt(changed / total)
 
     def checkpoint(self, path: Path) -> None:
-        """Write adapter and optimiser; see TrainerBackend."""
         torch.save({"trained": self._trained, "optimizer": self._optimizer.state_dict()}, path)
 
     def restore(self, path: Path) -> None:

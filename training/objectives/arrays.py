@@ -23,17 +23,14 @@ class Functions(Protocol):
 
     def log_sigmoid(self, x: Array, /) -> Array:
         """Return log(1 / (1 + e^−x)), also where x is far below 0."""
-        ...
 
     def where(self, condition: Array, x: Array, other: float, /) -> Array:
         """Return x where the condition holds, and the other without a gradient elsewhere."""
-        ...
 
     def clip(self, x: Array, low: float | None, high: float | None, /) -> Array: ...
 
     def constant(self, x: Array, /) -> Array:
         """Return x without its gradient."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
