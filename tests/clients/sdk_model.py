@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from tests.support.scripted_model import on_a_thread
-from tests.support.upstream import Received, Script, reply, stream
-from tests.support.wires import FORMATS, Says
+from tests.support.upstream import Received, Script, reply
+from tests.support.wires import Says, answering, format_at
 
 RETRY_AFTER = "7"
 ERRORS = {404: "model_not_found", 429: "rate_limit_exceeded", 500: "server_error"}
@@ -49,12 +49,11 @@ def sdk_model(*, only: str = "") -> Iterator[SdkModel]:
 
 def _script(model: SdkModel, only: str) -> Script:
     numbers = itertools.count(1)
-    formats = {only: FORMATS[only]} if only else FORMATS
 
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         path = request.target.partition("?")[0]
-        wire = next((each for end, each in formats.items() if path.endswith(end)), None)
-        if wire is None:
+        form = format_at(path)
+        if not form or only not in ("", form):
             found = path == "/v1/models"
             listed = reply(orjson.dumps({"object": "list", "data": [{"id": "mock"}]}))
             await (listed if found else reply(b"{}", status="404 Not Found"))(request, writer)
@@ -66,10 +65,8 @@ def _script(model: SdkModel, only: str) -> Script:
         if isinstance(said, Fails):
             await _refusal(said.status, path)(request, writer)
             return
-        whole, parts = wire(said, next(numbers), asked)
-        streamed = asked.get("stream", path == "/api/chat") or path.endswith(":streamGenerateContent")
-        lines = "application/x-ndjson" if path == "/api/chat" else "text/event-stream"
-        answer = stream(parts, content_type=lines) if streamed else reply(orjson.dumps(whole))
+        number = next(numbers)
+        answer = answering(form, asked, said.message(number), number=number, model=asked.get("model", "mock"))
         await answer(request, writer)
 
     return script

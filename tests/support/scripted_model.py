@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from tests.support.upstream import Received, Script, Upstream, reply, stream, upstream
-from tests.support.wires import FORMATS, Says
+from tests.support.upstream import Received, Script, Upstream, reply, upstream
+from tests.support.wires import Says, answering
 
 AGENTS_FORMATS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 
@@ -104,9 +104,9 @@ def _script(model: ScriptedModel, only: str, key: str | None) -> Script:
             return
         asked = _read(path, body)
         model.asked.append(asked)
-        whole, events = FORMATS[path](model.decide(asked), next(numbers), body)
-        answer = stream(events) if body.get("stream") else reply(orjson.dumps(whole))
-        await answer(request, writer)
+        number = next(numbers)
+        said = model.decide(asked).message(number)
+        await answering(path, body, said, number=number, model=body.get("model", "mock"))(request, writer)
 
     return script
 

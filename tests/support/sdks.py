@@ -21,17 +21,13 @@ import orjson
 from google import genai
 from google.genai import errors, types
 
-from tests.support import anthropic_wire, chat_wire, responses
-from tests.support.chat_wire import called, chunks, cut
+from tests.support import wires
+from tests.support.chat_wire import called
 from tests.support.inprocess import serving
-from tests.support.upstream import Received, Script, Upstream, reply, stream, upstream
+from tests.support.upstream import Received, Script, Upstream, reply, upstream
+from tests.support.wires import CHAT
 
 Json = dict[str, Any]
-
-CHAT = "/v1/chat/completions"
-USAGE = {"prompt_tokens": 17, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 10}}
-Written = tuple[bytes, list[bytes]]
-"""An answer at once, and as the parts of a stream."""
 
 
 class Failed(Exception):
@@ -51,99 +47,6 @@ class Format:
     """Of such an error."""
     finished: tuple[str, str]
     """Finish reasons of an answer that calls tools, and of one that is too long."""
-    write: Callable[[Json, str], Written]
-    """A message and its finish reason in this format."""
-    content_type: str = "text/event-stream"
-    """Of a stream."""
-
-
-def calls_of(message: Json) -> list[tuple[str, Json, str]]:
-    """Name, arguments and ID of each call."""
-    calls = [(call["function"], call["id"]) for call in message.get("tool_calls", ())]
-    return [(function["name"], orjson.loads(function["arguments"]), call_id) for function, call_id in calls]
-
-
-def write_messages(said: Json, why: str) -> Written:
-    blocks = [anthropic_wire.thinking(said["reasoning_content"])] if "reasoning_content" in said else []
-    blocks += [anthropic_wire.text(said["content"])] if "content" in said else []
-    blocks += [anthropic_wire.tool_use(*call) for call in calls_of(said)]
-    stop = {"tool_calls": "tool_use", "length": "max_tokens"}.get(why, "end_turn")
-    return (
-        orjson.dumps(anthropic_wire.message(*blocks, stop_reason=stop)),
-        anthropic_wire.message_events(*blocks, stop_reason=stop),
-    )
-
-
-def write_responses(said: Json, why: str) -> Written:
-    items = [responses.reasoning(said["reasoning_content"])] if "reasoning_content" in said else []
-    items += [responses.message(said["content"])] if "content" in said else []
-    items += [
-        responses.call(call["function"]["name"], call["function"]["arguments"], call["id"])
-        for call in said.get("tool_calls", ())
-    ]
-    usage = {
-        "input_tokens": 17,
-        "input_tokens_details": {"cached_tokens": 10},
-        "output_tokens": 7,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 24,
-    }
-    short = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
-    made = responses.response(*items, usage=usage, **(short if why == "length" else {}))
-    return orjson.dumps(made), responses.events(made, 5)
-
-
-def write_ollama(said: Json, why: str) -> Written:
-    head = {"model": "theirs", "created_at": "2026-01-01T00:00:00Z"}
-    reason = "length" if why == "length" else "stop"
-    end = {"done": True, "done_reason": reason, "prompt_eval_count": 17, "eval_count": 7}
-    calls = [{"function": {"name": name, "arguments": given}} for name, given, _ in calls_of(said)]
-
-    def line(done: Json, content: str | None = "", **more: Any) -> bytes:
-        return orjson.dumps(
-            {
-                **head,
-                "message": {"role": "assistant", "content": content or "", **more},
-                "done": False,
-                **done,
-            }
-        )
-
-    more: Json = {"tool_calls": calls} if calls else {}
-    thought = said.get("reasoning_content")
-    whole = line(end, said.get("content"), **({"thinking": thought} if thought else {}), **more)
-    lines = [line({}, thinking=piece) for piece in cut(thought or "", 5)]
-    lines += [line({}, piece) for piece in cut(said.get("content") or "", 5)]
-    lines += [line({}, **more)] if calls else []
-    return whole, [each + b"\n" for each in (*lines, line(end))]
-
-
-def write_google(said: Json, why: str) -> Written:
-    usage = {"promptTokenCount": 17, "candidatesTokenCount": 7, "cachedContentTokenCount": 10}
-    reason = "MAX_TOKENS" if why == "length" else "STOP"
-
-    def answer(parts: list[Json], finish: str | None = None) -> bytes:
-        candidate = {"content": {"role": "model", "parts": parts}, "index": 0, "finishReason": finish}
-        return orjson.dumps(
-            {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "theirs", "responseId": "r1"}
-        )
-
-    def thoughts(text: str) -> Json:
-        return {"text": text, "thought": True}
-
-    thought, text = said.get("reasoning_content"), said.get("content")
-    calls = [
-        {"functionCall": {"id": call_id, "name": name, "args": given}, "thoughtSignature": "c2ln"}
-        for name, given, call_id in calls_of(said)
-    ]
-    whole = [*([thoughts(thought)] if thought else []), *([{"text": text}] if text else []), *calls]
-    spoken = [
-        *([thoughts(piece)] for piece in cut(thought or "", 5)),
-        *([{"text": piece}] for piece in cut(text or "", 5)),
-    ]
-    *parts, last = [*spoken, *([calls] if calls else [])]
-    events = [*map(answer, parts), answer(last, reason)]
-    return answer(whole, reason), [b"data: " + event + b"\r\n\r\n" for event in events]
 
 
 def status_code(error: Any) -> int:
@@ -153,37 +56,15 @@ def status_code(error: Any) -> int:
 GEMINI = "/v1beta/models/mock:"
 FORMATS = {
     "messages": Format(
-        "messages",
-        "/v1/messages",
-        anthropic.APIStatusError,
-        status_code,
-        ("tool_use", "max_tokens"),
-        write_messages,
+        "messages", "/v1/messages", anthropic.APIStatusError, status_code, ("tool_use", "max_tokens")
     ),
     "responses": Format(
-        "responses",
-        "/v1/responses",
-        openai.APIStatusError,
-        status_code,
-        ("completed", "max_output_tokens"),
-        write_responses,
+        "responses", "/v1/responses", openai.APIStatusError, status_code, ("completed", "max_output_tokens")
     ),
-    "ollama": Format(
-        "ollama_chat",
-        "/api/chat",
-        ollama.ResponseError,
-        status_code,
-        ("stop", "length"),
-        write_ollama,
-        "application/x-ndjson",
-    ),
+    "ollama": Format("ollama_chat", "/api/chat", ollama.ResponseError, status_code, ("stop", "length")),
     "google": Format(
-        "gemini",
-        GEMINI + "generateContent",
-        errors.APIError,
-        lambda error: int(error.code),
-        ("STOP", "MAX_TOKENS"),
-        write_google,
+        *("gemini", GEMINI + "generateContent", errors.APIError, lambda error: int(error.code)),
+        finished=("STOP", "MAX_TOKENS"),
     ),
 }
 
@@ -231,19 +112,11 @@ OUT_OF_MEMORY = b'data: {"error":{"message":"out of memory"}}\n\n'
 
 
 def whole(message: Json, finish_reason: str) -> Json:
-    return chat_wire.whole(message, finish_reason, model="theirs", usage=USAGE)
+    return wires.write(CHAT, message, finish_reason)[0]
 
 
 def streamed(message: Json, finish_reason: str) -> list[bytes]:
-    return chunks(whole(message, finish_reason))
-
-
-def spoken_at(target: str) -> Format | None:
-    """The format of a path, whichever model is in it; None: chat, or no format."""
-    path = target.partition("?")[0]
-    if path.endswith((":generateContent", ":streamGenerateContent")):
-        return FORMATS["google"]
-    return next((form for form in FORMATS.values() if form.path == path), None)
+    return wires.write(CHAT, message, finish_reason)[1]
 
 
 @dataclass
@@ -296,18 +169,12 @@ class World:
             await script(request, writer)
 
     def _known(self, request: Received) -> bool:
-        return request.target == CHAT or (self.native and spoken_at(request.target) is not None)
+        return request.target == CHAT or (self.native and wires.format_at(request.target) != "")
 
     @staticmethod
     def _script(message: Json, request: Received) -> Script:
-        why = message.pop("finish_reason", "tool_calls" if message.get("tool_calls") else "stop")
-        form = spoken_at(request.target)
-        once, parts = (
-            form.write(message, why) if form else (orjson.dumps(whole(message, why)), streamed(message, why))
-        )
-        if request.json().get("stream") or "streamGenerateContent" in request.target:
-            return stream(parts, content_type=form.content_type if form else "text/event-stream")
-        return reply(once)
+        finish = message.pop("finish_reason", "")
+        return wires.answering(wires.format_at(request.target), request.json(), message, finish)
 
     async def ask(self, name: str, history: Any, stream: bool = False, **more: Any) -> Answer:
         """Ask by a format's client. ``history``: messages with texts only, or in the client's own form."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from tests.support import chat_wire
+
 
 @dataclass
 class Received:
@@ -123,39 +125,20 @@ def reply(
 
 def completion(text: str = "Hello!", *, response_id: str = "chatcmpl-1", model: str = "mock") -> bytes:
     """A chat completion as an OpenAI-compatible server answers it."""
-    return orjson.dumps(
-        {
-            "id": response_id,
-            "object": "chat.completion",
-            "created": 1,
-            "model": model,
-            "choices": [
-                {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-            ],
-            "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7},
-        }
-    )
+    return orjson.dumps(chat_wire.whole({"content": text}, id=response_id, model=model))
 
 
 def events(text: str, *, response_id: str = "chatcmpl-1", done: bool = True) -> list[bytes]:
     """The SSE events of a streamed chat completion, a word each."""
 
-    def event(delta: dict, finish: str | None = None) -> bytes:
-        chunk = {
-            "id": response_id,
-            "object": "chat.completion.chunk",
-            "created": 1,
-            "model": "mock",
-            "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
-        }
-        return b"data: " + orjson.dumps(chunk) + b"\n\n"
-
-    words = text.split(" ")
-    parts = [event({"role": "assistant", "content": ""})]
-    parts += [event({"content": word if i == 0 else " " + word}) for i, word in enumerate(words)]
-    if done:
-        parts += [event({}, "stop"), b"data: [DONE]\n\n"]
-    return parts
+    first, *words = text.split(" ")
+    deltas = [
+        {"role": "assistant", "content": ""},
+        {"content": first},
+        *({"content": f" {word}"} for word in words),
+    ]
+    parts = [chat_wire.chunk(delta, id=response_id) for delta in deltas]
+    return [*parts, chat_wire.chunk({}, "stop", id=response_id), chat_wire.DONE] if done else parts
 
 
 def stream(

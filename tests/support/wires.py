@@ -1,7 +1,11 @@
-"""One answer of a model in each format that burnish knows: whole, and as a server streams it."""
+"""One answer of a model in each format that burnish knows: whole, and as a server streams it.
+
+An answer is written as a message of chat.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +13,16 @@ import orjson
 
 from tests.support import anthropic_wire, chat_wire, responses
 from tests.support.chat_wire import cut
+from tests.support.upstream import Script, reply, stream
 
-Wire = tuple[dict[str, Any], list[bytes]]
+Json = dict[str, Any]
+Wire = tuple[Json, list[bytes]]
 """A whole answer, and the same streamed."""
+CHAT, OLLAMA = "/v1/chat/completions", "/api/chat"
 PIECE = 5
 """Characters of a delta."""
+USAGE = {"prompt_tokens": 17, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 10}}
+"""In every format."""
 
 
 @dataclass(frozen=True)
@@ -21,103 +30,162 @@ class Says:
     """One answer: a text, or the call of a tool."""
 
     text: str = ""
-    arguments: dict[str, Any] | None = None
+    arguments: Json | None = None
     thought: str = ""
     tool: str = "look_up"
     namespace: str = ""
     """Of the tool; only Responses know such."""
 
-
-def _chat(said: Says, number: int, asked: dict[str, Any]) -> Wire:
-    usage = {"prompt_tokens": 10 + number, "completion_tokens": number, "total_tokens": 10 + 2 * number}
-    message: dict[str, Any] = {"content": said.text or None}
-    if said.thought:
-        message["reasoning_content"] = said.thought
-    if said.arguments is not None:
-        message["tool_calls"] = [chat_wire.called(said.tool, said.arguments, f"call_{number}")]
-    model = asked.get("model", "mock")
-    whole = chat_wire.whole(message, id=f"chatcmpl-{number}", model=model, usage=usage)
-    events = chat_wire.chunks(whole, PIECE)
-    if not (asked.get("stream_options") or {}).get("include_usage"):
-        del events[-2]
-    return whole, events
+    def message(self, number: int) -> Json:
+        """The message of chat, which is the answer of this number."""
+        thought = {"reasoning_content": self.thought} if self.thought else {}
+        if self.arguments is None:
+            return {**thought, "content": self.text}
+        call = chat_wire.called(self.tool, self.arguments, f"call_{number}")
+        call |= {"namespace": self.namespace} if self.namespace else {}
+        return {**thought, "content": self.text or None, "tool_calls": [call]}
 
 
-def _responses(said: Says, number: int, asked: dict[str, Any]) -> Wire:
-    output = [responses.reasoning(said.thought, name=f"rs_{number}")] if said.thought else []
-    output += [responses.message(said.text, name=f"msg_{number}")] if said.text else []
-    if said.arguments is not None:
-        call = responses.call(said.tool, orjson.dumps(said.arguments).decode(), f"call_{number}")
-        output.append(call | ({"namespace": said.namespace} if said.namespace else {}))
-    whole = responses.response(*output, response_id=f"resp_{number}", model=asked.get("model", "mock"))
-    whole["usage"] |= {"input_tokens": 10 + number, "output_tokens": number, "total_tokens": 10 + 2 * number}
-    return whole, responses.events(whole, PIECE)
+@dataclass(frozen=True)
+class _Answer:
+    """A message, and what is beside it."""
+
+    said: Json
+    finish: str
+    number: int
+    model: str
+    size: int
+
+    @property
+    def thought(self) -> str:
+        return self.said.get("reasoning_content") or ""
+
+    @property
+    def text(self) -> str:
+        return self.said.get("content") or ""
+
+    @property
+    def calls(self) -> list[tuple[str, Json, str]]:
+        """Name, arguments and ID of each call."""
+        calls = [(call["function"], call["id"]) for call in self.said.get("tool_calls", ())]
+        return [(made["name"], orjson.loads(made["arguments"]), call_id) for made, call_id in calls]
+
+    def pieces(self, text: str) -> list[str]:
+        return cut(text, self.size)
 
 
-def _messages(said: Says, number: int, asked: dict[str, Any]) -> Wire:
-    blocks = [anthropic_wire.thinking(said.thought)] if said.thought else []
-    blocks += [anthropic_wire.text(said.text)] if said.text else []
-    more: Any = {"id": f"msg_{number}", "stop_reason": "end_turn", "model": asked.get("model", "mock")}
-    if said.arguments is not None:
-        blocks.append(anthropic_wire.tool_use(said.tool, said.arguments, f"toolu_{number}"))
-        more["stop_reason"] = "tool_use"
-    whole = anthropic_wire.message(*blocks, **more)
-    return whole, anthropic_wire.message_events(*blocks, **more, size=PIECE)
+def _chat(answer: _Answer) -> Wire:
+    more = {"id": f"chatcmpl-{answer.number}", "model": answer.model, "usage": USAGE}
+    whole = chat_wire.whole(answer.said, answer.finish, **more)
+    return whole, chat_wire.chunks(whole, answer.size)
 
 
-def _ollama(said: Says, number: int, asked: dict[str, Any]) -> Wire:
-    head = {"model": "mock", "created_at": "2026-01-01T00:00:00Z"}
-    last = {"done": True, "done_reason": "stop", "prompt_eval_count": 10 + number, "eval_count": number}
-    whole: dict[str, Any] = {"role": "assistant", "content": said.text}
-    messages: list[dict[str, Any]] = []
-    if said.thought:
-        whole["thinking"] = said.thought
-        messages += [{"content": "", "thinking": piece} for piece in cut(said.thought, PIECE)]
-    messages += [{"content": piece} for piece in cut(said.text, PIECE)]
-    if said.arguments is not None:
-        whole["tool_calls"] = [{"function": {"name": said.tool, "arguments": said.arguments}}]
-        messages.append({"content": "", "tool_calls": whole["tool_calls"]})
-    lines = [{**head, "message": {"role": "assistant", **each}, "done": False} for each in messages]
-    lines.append({**head, "message": {"role": "assistant", "content": ""}, **last})
-    return {**head, "message": whole, **last}, [orjson.dumps(line) + b"\n" for line in lines]
-
-
-def _gemini(said: Says, number: int, asked: dict[str, Any]) -> Wire:
+def _responses(answer: _Answer) -> Wire:
+    number = answer.number
+    items = [responses.reasoning(answer.thought, name=f"rs_{number}")] if answer.thought else []
+    items += [responses.message(answer.text, name=f"msg_{number}")] if answer.text else []
+    for call in answer.said.get("tool_calls", ()):
+        made = responses.call(call["function"]["name"], call["function"]["arguments"], call["id"])
+        items.append(made | ({"namespace": call["namespace"]} if "namespace" in call else {}))
     usage = {
-        "promptTokenCount": 10 + number,
-        "candidatesTokenCount": number,
-        "totalTokenCount": 10 + 2 * number,
+        **{"input_tokens": 17, "input_tokens_details": {"cached_tokens": 10}, "total_tokens": 24},
+        **{"output_tokens": 7, "output_tokens_details": {"reasoning_tokens": 0}},
     }
-    thoughts = [{"text": piece, "thought": True} for piece in cut(said.thought, PIECE)]
-    texts: list[dict[str, Any]] = [{"text": piece} for piece in cut(said.text, PIECE)]
-    calls = []
-    if said.arguments is not None:
-        calls = [{"functionCall": {"id": f"call_{number}", "name": said.tool, "args": said.arguments}}]
-
-    def answer(parts: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-        candidate = {"index": 0, "content": {"role": "model", "parts": parts}, **more}
-        return {
-            "candidates": [candidate],
-            "usageMetadata": usage,
-            "modelVersion": "mock",
-            "responseId": f"r{number}",
-        }
-
-    whole = [{"text": said.thought, "thought": True}] if said.thought else []
-    whole += [{"text": said.text}] if said.text else []
-    pieces = [*thoughts, *texts, *calls]
-    chunks = [answer([piece]) for piece in pieces[:-1]] + [answer(pieces[-1:], finishReason="STOP")]
-    return (
-        answer([*whole, *calls], finishReason="STOP"),
-        [b"data: " + orjson.dumps(chunk) + b"\r\n\r\n" for chunk in chunks],
-    )
+    short = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+    more = {"model": answer.model, "usage": usage, **(short if answer.finish == "length" else {})}
+    whole = responses.response(*items, response_id=f"resp_{number}", **more)
+    return whole, responses.events(whole, answer.size)
 
 
-FORMATS = {
-    "/v1/chat/completions": _chat,
+def _messages(answer: _Answer) -> Wire:
+    blocks = [anthropic_wire.thinking(answer.thought)] if answer.thought else []
+    blocks += [anthropic_wire.text(answer.text)] if answer.text else []
+    blocks += [anthropic_wire.tool_use(*call) for call in answer.calls]
+    stop = {"tool_calls": "tool_use", "length": "max_tokens"}.get(answer.finish, "end_turn")
+    more: Any = {"id": f"msg_{answer.number}", "stop_reason": stop, "model": answer.model}
+    events = anthropic_wire.message_events(*blocks, **more, size=answer.size)
+    return anthropic_wire.message(*blocks, **more), events
+
+
+def _ollama(answer: _Answer) -> Wire:
+    reason = "length" if answer.finish == "length" else "stop"
+    end = {"done": True, "done_reason": reason, "prompt_eval_count": 17, "eval_count": 7}
+    calls = [{"function": {"name": name, "arguments": given}} for name, given, _ in answer.calls]
+    called: Json = {"tool_calls": calls} if calls else {}
+    thought = {"thinking": answer.thought} if answer.thought else {}
+
+    def line(done: Json, **message: Any) -> Json:
+        head = {"model": answer.model, "created_at": "2026-01-01T00:00:00Z", "done": False}
+        return {**head, "message": {"role": "assistant", "content": "", **message}, **done}
+
+    lines = [line({}, thinking=piece) for piece in answer.pieces(answer.thought)]
+    lines += [line({}, content=piece) for piece in answer.pieces(answer.text)]
+    lines += [line({}, **called)] if calls else []
+    whole = line(end, content=answer.text, **thought, **called)
+    return whole, [orjson.dumps(each) + b"\n" for each in (*lines, line(end))]
+
+
+def _gemini(answer: _Answer) -> Wire:
+    usage = {"promptTokenCount": 17, "candidatesTokenCount": 7, "cachedContentTokenCount": 10}
+    reason = "MAX_TOKENS" if answer.finish == "length" else "STOP"
+
+    def whole(parts: list[Json], finish: str | None = None) -> Json:
+        candidate = {"content": {"role": "model", "parts": parts}, "index": 0, "finishReason": finish}
+        head = {"usageMetadata": usage, "modelVersion": answer.model, "responseId": f"r{answer.number}"}
+        return {"candidates": [candidate], **head}
+
+    def thoughts(text: str) -> Json:
+        return {"text": text, "thought": True}
+
+    thought = [thoughts(answer.thought)] if answer.thought else []
+    text = [{"text": answer.text}] if answer.text else []
+    calls = [
+        {"functionCall": {"id": call_id, "name": name, "args": given}, "thoughtSignature": "c2ln"}
+        for name, given, call_id in answer.calls
+    ]
+    spoken = [[thoughts(piece)] for piece in answer.pieces(answer.thought)]
+    spoken += [[{"text": piece}] for piece in answer.pieces(answer.text)]
+    *parts, last = [*spoken, *([calls] if calls else [])]
+    events = [*map(whole, parts), whole(last, reason)]
+    streamed = [b"data: " + orjson.dumps(event) + b"\r\n\r\n" for event in events]
+    return whole([*thought, *text, *calls], reason), streamed
+
+
+FORMATS: dict[str, Callable[[_Answer], Wire]] = {
+    CHAT: _chat,
     "/v1/responses": _responses,
     "/v1/messages": _messages,
-    "/api/chat": _ollama,
+    OLLAMA: _ollama,
     ":generateContent": _gemini,
     ":streamGenerateContent": _gemini,
 }
+"""By the ends of their paths."""
+
+
+def format_at(target: str) -> str:
+    """The format of a path, whichever model is in it; "" if there is none."""
+    path = target.partition("?")[0]
+    return next((end for end in FORMATS if path.endswith(end)), "")
+
+
+def write(
+    form: str, said: Json, finish: str = "", *, number: int = 1, model: str = "theirs", size: int = PIECE
+) -> Wire:
+    """A message of chat in a format; without ``finish`` the message decides why it ends."""
+    finish = finish or ("tool_calls" if said.get("tool_calls") else "stop")
+    return FORMATS[form](_Answer(said, finish, number, model, size))
+
+
+def answering(form: str, asked: Json, said: Json, finish: str = "", **more: Any) -> Script:
+    """Answer a request by a message, streamed or whole as it asks; ``more``: as of ``write``."""
+    whole, parts = write(form, said, finish, **more)
+    if form == CHAT and not (asked.get("stream_options") or {}).get("include_usage"):
+        del parts[-2]
+    if form == ":streamGenerateContent" or asked.get("stream", form == OLLAMA):
+        return stream(parts, content_type=content_type(form))
+    return reply(orjson.dumps(whole))
+
+
+def content_type(form: str) -> str:
+    """Of a stream."""
+    return "application/x-ndjson" if form == OLLAMA else "text/event-stream"

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import orjson
 import pytest
 
+from tests.support import wires
 from tests.support.sdks import (
     FORMATS,
     FULL,
@@ -230,10 +231,10 @@ async def test_an_error_in_the_middle_of_a_stream_is_reported(tmp_path: Path, na
 async def test_a_stream_that_ends_too_early_is_logged_as_cut(
     tmp_path: Path, native: bool, name: str, cut: bool
 ) -> None:
-    form = FORMATS[name]
-    parts = form.write(RAIN_IS, "stop")[1] if native else streamed(RAIN_IS, "stop")
+    form = wires.format_at(FORMATS[name].path) if native else wires.CHAT
+    parts = wires.write(form, RAIN_IS)[1]
     half = parts[: 1 + next(place for place, part in enumerate(parts) if b"Rain " in part)]
-    script = stream(half, cut=cut, content_type=form.content_type if native else SSE)
+    script = stream(half, cut=cut, content_type=wires.content_type(form))
     async with world(tmp_path, script, native=native) as here:
         # Some clients do not notice that their own format's stream has no end.
         with suppress(Exception) if native and not cut else pytest.raises(Exception, match=ENDED):
