@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -178,13 +177,6 @@ def until(found: Callable[[], Found]) -> Found:
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.2)
     return value
-
-
-def free_port() -> int:
-    """Return a port that nobody listens at."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _found(command: Sequence[str]) -> list[str]:

@@ -13,8 +13,9 @@ from typing import Any
 
 import httpx
 
-from tests.clients.agent import Agent, free_port, until
+from tests.clients.agent import Agent, until
 from tests.clients.test_agents import CODEX
+from tests.support.llama_server import free_port
 
 Command = tuple[str, ...]
 ANSWER_S = 60.0

@@ -6,18 +6,21 @@ import json
 import os
 import shutil
 import subprocess
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx
 
 from tests.clients.agent import CLIENTS
-from tests.clients.sdk_model import Fails, SdkModel
 from tests.support.burnish import Burnish
-from tests.support.wires import Says
+from tests.support.scripted_model import Fails, scripted_model
+from tests.support.upstream import Received
+from tests.support.wires import FORMATS, Says
 
 PROGRAMS = Path(__file__).parent / "sdks"
 QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_AGENTS_DISABLE_TRACING": "1", "DO_NOT_TRACK": "1"}
@@ -75,6 +78,24 @@ class Turn:
     answer: dict[str, Any]
     number: int
     """Which of all answers of the model this is; of ours the last one before it."""
+
+
+@dataclass
+class SdkModel:
+    """A running model that says what a test tells it to, in the format in which it is asked."""
+
+    url: str = ""
+    says: deque[Says | Fails] = field(default_factory=deque)
+    """What it is about to say."""
+    requests: list[Received] = field(default_factory=list)
+
+
+@contextmanager
+def sdk_model(*, only: str = "") -> Iterator[SdkModel]:
+    """Run it until the block is left; ``only``: the one format that it knows, by its path."""
+    says: deque[Says | Fails] = deque()
+    with scripted_model(lambda asked: says.popleft(), formats=[only] if only else [*FORMATS]) as model:
+        yield SdkModel(model.url, says, model.requests)
 
 
 class Program:
@@ -157,7 +178,7 @@ class Talk:
         """Type a command as a message of the user's: the model is not asked."""
         return self._turn([], of=history, user=command)
 
-    def fail(self, history: list[int], question: str, status: int) -> dict[str, Any]:
+    def fail(self, history: list[int], question: str, status: HTTPStatus) -> dict[str, Any]:
         """Ask something that is refused; return the SDK's error."""
         self.model.says.append(Fails(status))
         return self.program.turn(of=history, user=question, stream=self.streamed)["error"]

@@ -99,7 +99,7 @@ def headless(request: pytest.FixtureRequest) -> Headless:
 def chat_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Burnish, ScriptedModel]]:
     data = tmp_path_factory.mktemp("burnish") / "data"
     with (
-        scripted_model(decide, only="/v1/chat/completions") as model,
+        scripted_model(decide, formats=["/v1/chat/completions"]) as model,
         running(data, "--no-train", "--upstream", model.url) as up,
     ):
         yield up, model

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.clients.agent import Agent, free_port, until
+from tests.clients.agent import Agent, until
 from tests.clients.script import OPENCLAW_CONTEXT, question
 from tests.clients.telegram import TOKEN, Telegram, telegram
 from tests.clients.test_agents import said
 from tests.support.burnish import Burnish
+from tests.support.llama_server import free_port
 from tests.support.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.xdist_group("channel")  # with -n 2 --dist loadgroup, one gateway for all

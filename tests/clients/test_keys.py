@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.agent import Agent, free_port
+from tests.clients.agent import Agent
 from tests.clients.script import decide, question
 from tests.clients.telegram import telegram
 from tests.clients.test_agents import AGENTS, Headless, said
 from tests.clients.test_by_hand import PLAIN
 from tests.clients.test_channel import ANN, react, settings
 from tests.support.burnish import Burnish, running
+from tests.support.llama_server import free_port
 from tests.support.scripted_model import ScriptedModel, keys_of, scripted_model
 
 KEY = "sk-of-burnish"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.sdk import Program, Sdk, Talk, running_sdk
-from tests.clients.sdk_model import ERRORS, RETRY_AFTER, SdkModel, sdk_model
+from tests.clients.sdk import Program, Sdk, SdkModel, Talk, running_sdk, sdk_model
 from tests.support.burnish import Burnish, running
+from tests.support.scripted_model import ERRORS, RETRY_AFTER
 from tests.support.wires import Says
 
 PYTHON = ("sdks/bin/python", "programs.py")

@@ -11,7 +11,8 @@ from typing import Any
 
 import orjson
 
-from tests.support import anthropic_wire, responses
+from tests.support import anthropic_wire, responses, wires
+from tests.support.chat_wire import DONE, HEAD, called, chunk, cut, data
 from tests.support.formats import NDJSON, OLLAMA, OLLAMA_END, SSE, USAGE
 
 Json = dict[str, Any]
@@ -19,8 +20,10 @@ THOUGHT, TEXT = "They want rain.", "Grüße: 雨 😀 in Köln, “quoted”\n"
 HALVES = (b"\xf0\x9f\x98\x80", b"\\ud83d", b"\\ude00")
 """An emoji, and its two escapes."""
 ARGUMENTS = {"city": "Köln", "days": [1, 2], "note": 'a "b"'}
-CHUNK = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "mock", "choices": []}
-SERVER_ERROR = {"error": {"message": "out of memory", "type": "server_error", "code": 500}}
+SERVER_ERROR = data({"error": {"message": "out of memory", "type": "server_error", "code": 500}})
+SAID = {"reasoning_content": THOUGHT, "content": TEXT}
+CALLS = {"tool_calls": [called("look", ARGUMENTS), called("look", {}, "call_2")]}
+SIZE = 7
 
 
 @dataclass(frozen=True)
@@ -38,133 +41,67 @@ class Recorded:
         return b"".join(self.parts)
 
 
-def _pieces(text: str, size: int = 7) -> list[str]:
-    return [text[start : start + size] for start in range(0, len(text), size)]
+def _written(form: str) -> list[bytes]:
+    return wires.write(form, SAID | CALLS, size=SIZE)[1]
 
 
-def _data(*events: Json) -> tuple[bytes, ...]:
-    return tuple(b"data: " + orjson.dumps(event) + b"\n\n" for event in events)
-
-
-def _chunks(choices: Iterable[Json]) -> tuple[bytes, ...]:
-    return _data(*(CHUNK | {"choices": [{"index": 0, "finish_reason": None} | choice]} for choice in choices))
-
-
-def _halved(events: tuple[bytes, ...]) -> tuple[bytes, ...]:
+def _halved(events: Iterable[bytes]) -> tuple[bytes, ...]:
     """Cut the first event that holds an emoji into two, with half of it each."""
     whole, first, second = HALVES
+    events = list(events)
     at = next(index for index, event in enumerate(events) if whole in event)
     before, after = events[at].split(whole)
     text = before.rpartition(b'"')[2]
     end = after.partition(b'"')
-    return (
-        *events[:at],
-        before + first + b"".join(end[1:]),
-        before.removesuffix(text) + second + after,
-        *events[at + 1 :],
+    halves = (before + first + b"".join(end[1:]), before.removesuffix(text) + second + after)
+    return (*events[:at], *halves, *events[at + 1 :])
+
+
+def _chat_calls() -> list[bytes]:
+    """The calls as some servers stream them: side by side, a piece of each in one event."""
+    begun = [
+        {**call, "index": index, "function": {"name": "look", "arguments": ""}}
+        for index, call in enumerate(CALLS["tool_calls"])
+    ]
+    pieces = (
+        [{"index": index, "function": {"arguments": piece}} for index in range(2)]
+        for piece in cut(orjson.dumps(ARGUMENTS).decode(), SIZE)
     )
-
-
-def _call(index: int, **function: Any) -> Json:
-    return {"index": index, "function": function}
-
-
-WRITTEN = orjson.dumps(ARGUMENTS).decode()
-CHAT = (
-    *_chunks({"delta": {"role": "assistant", "content": ""}} for _ in range(1)),
-    *_chunks({"delta": {"reasoning_content": piece}} for piece in _pieces(THOUGHT)),
-    *_halved(_chunks({"delta": {"content": piece}} for piece in _pieces(TEXT))),
-)
-CALLS = (
-    *_chunks(
-        {
-            "delta": {
-                "tool_calls": [
-                    {"id": f"call_{index}", "type": "function", **_call(index, name="look", arguments="")}
-                ]
-            }
-        }
-        for index in range(2)
-    ),
-    *_chunks(
-        {"delta": {"tool_calls": [_call(index, arguments=piece) for index in range(2)]}}
-        for piece in _pieces(WRITTEN)
-    ),
-)
-DONE = (*_data(CHUNK | {"usage": USAGE}), b"data: [DONE]\n\n")
-ENDED = _chunks([{"delta": {}, "finish_reason": "tool_calls"}])
-PROMPTED = _halved(_chunks({"text": piece} for piece in _pieces(TEXT)))
-RESPONSE = responses.response(
-    responses.reasoning(THOUGHT),
-    responses.message(TEXT),
-    responses.call("look", WRITTEN),
-    responses.call("look", "{}", "call_2"),
-)
-BLOCKS = (
-    anthropic_wire.thinking(THOUGHT),
-    anthropic_wire.text(TEXT),
-    anthropic_wire.tool_use("look", ARGUMENTS),
-    anthropic_wire.tool_use("look", {}, "toolu_2"),
-)
-MESSAGE = _halved(tuple(anthropic_wire.message_events(*BLOCKS, stop_reason="tool_use", size=7)))
-RESPONSES = tuple(responses.events(RESPONSE, piece=7))
+    return [chunk({"tool_calls": each}) for each in (*([call] for call in begun), *pieces)]
 
 
 def _lines(*parts: Json) -> tuple[bytes, ...]:
     return tuple(orjson.dumps(OLLAMA | part) + b"\n" for part in parts)
 
 
-def _said(**message: Any) -> Json:
-    return {"message": {"role": "assistant", "content": ""} | message}
+def _prompted(text: str, finish: str | None = None) -> bytes:
+    return data(HEAD | {"choices": [{"index": 0, "text": text, "finish_reason": finish}]})
 
 
-OLLAMA_CHAT = (
-    *_lines(*(_said(thinking=piece) for piece in _pieces(THOUGHT))),
-    *_halved(_lines(*(_said(content=piece) for piece in _pieces(TEXT)))),
-    *_lines(
-        *(_said(tool_calls=[{"function": {"name": "look", "arguments": given}}]) for given in (ARGUMENTS, {}))
-    ),
-)
+*CHAT, _, _, _ = _halved(wires.write(wires.CHAT, SAID, size=SIZE)[1])
+COUNTED = (data(HEAD | {"choices": [], "usage": USAGE}), DONE)
+PROMPTED = _halved(_prompted(piece) for piece in cut(TEXT, SIZE))
+RESPONSES = _written("/v1/responses")
+MESSAGE = _halved(_written("/v1/messages"))
+OLLAMA_CHAT = _halved(_written("/api/chat"))
 GENERATED = (
-    *_lines(*({"response": "", "thinking": piece} for piece in _pieces(THOUGHT))),
-    *_halved(_lines(*({"response": piece} for piece in _pieces(TEXT)))),
+    *_lines(*({"response": "", "thinking": piece} for piece in cut(THOUGHT, SIZE))),
+    *_halved(_lines(*({"response": piece} for piece in cut(TEXT, SIZE)))),
 )
-
-
-def _candidate(*parts: Json, **more: Any) -> Json:
-    content = {"role": "model", "parts": list(parts)}
-    counted = {"promptTokenCount": 5, "candidatesTokenCount": 2, "totalTokenCount": 7}
-    return {
-        "candidates": [{"content": content, "index": 0} | more],
-        "usageMetadata": counted,
-        "responseId": "r1",
-    }
-
-
-GEMINI = _halved(
-    _data(
-        *(_candidate({"text": piece, "thought": True}) for piece in _pieces(THOUGHT)),
-        *(_candidate({"text": piece}) for piece in _pieces(TEXT)),
-        _candidate(
-            {"functionCall": {"name": "look", "args": ARGUMENTS}},
-            {"functionCall": {"name": "look", "args": {}}},
-        ),
-        _candidate({"text": ""}, finishReason="STOP"),
-    )
-)
+GEMINI = _halved(_written(":streamGenerateContent"))
 GEMINI_PATH = "/v1beta/models/m:streamGenerateContent"
 GROWING = b"[" + b"\n,\r\n".join(part.removeprefix(b"data: ").strip() for part in GEMINI) + b"\n]"
 
 RECORDED = {
-    "chat": Recorded("chat", "/v1/chat/completions", (*CHAT, *CALLS, *ENDED, *DONE)),
-    "chat, an error midway": Recorded("chat", "/v1/chat/completions", (*CHAT, *_data(SERVER_ERROR)), fails=True),
+    "chat": Recorded("chat", "/v1/chat/completions", (*CHAT, *_chat_calls(), chunk({}, "tool_calls"), *COUNTED)),
+    "chat, an error midway": Recorded("chat", "/v1/chat/completions", (*CHAT, SERVER_ERROR), fails=True),
     "completions": Recorded(
-        "completions", "/v1/completions", (*PROMPTED, *_chunks([{"text": "", "finish_reason": "length"}]), *DONE)
+        "completions", "/v1/completions", (*PROMPTED, _prompted("", "length"), *COUNTED)
     ),
     "completions, an error midway": Recorded(
-        "completions", "/v1/completions", (*PROMPTED, *_data(SERVER_ERROR)), fails=True
+        "completions", "/v1/completions", (*PROMPTED, SERVER_ERROR), fails=True
     ),
-    "responses": Recorded("responses", "/v1/responses", RESPONSES),
+    "responses": Recorded("responses", "/v1/responses", tuple(RESPONSES)),
     "responses, an error midway": Recorded(
         "responses", "/v1/responses",
         (*RESPONSES[:-5], responses.sse("error", {"message": "out of memory", "code": "server_error"})), fails=True,
@@ -175,11 +112,9 @@ RECORDED = {
         (*MESSAGE[:-2], anthropic_wire.event("error", error={"type": "api_error", "message": "out of memory"})),
         fails=True,
     ),
-    "ollama_chat": Recorded(
-        "ollama_chat", "/api/chat", (*OLLAMA_CHAT, *_lines(_said() | OLLAMA_END)), NDJSON
-    ),
+    "ollama_chat": Recorded("ollama_chat", "/api/chat", OLLAMA_CHAT, NDJSON),
     "ollama_chat, an error midway": Recorded(
-        "ollama_chat", "/api/chat", (*OLLAMA_CHAT, b'{"error":"out of memory"}\n'), NDJSON, fails=True
+        "ollama_chat", "/api/chat", (*OLLAMA_CHAT[:-1], b'{"error":"out of memory"}\n'), NDJSON, fails=True
     ),
     "ollama_generate": Recorded(
         "ollama_generate", "/api/generate", (*GENERATED, *_lines({"response": ""} | OLLAMA_END)), NDJSON
@@ -187,6 +122,6 @@ RECORDED = {
     "gemini": Recorded("gemini", f"{GEMINI_PATH}?alt=sse", GEMINI),
     "gemini, an array": Recorded("gemini", GEMINI_PATH, (GROWING,), "application/json"),
     "gemini, an error midway": Recorded(
-        "gemini", f"{GEMINI_PATH}?alt=sse", (*GEMINI[:-1], *_data(SERVER_ERROR)), fails=True
+        "gemini", f"{GEMINI_PATH}?alt=sse", (*GEMINI[:-1], SERVER_ERROR), fails=True
     ),
 }  # fmt: skip

@@ -1,22 +1,36 @@
-"""A model by script that speaks what agents speak: chat completions, Messages and Responses, streamed or whole."""
+"""A model by script that speaks what its clients speak, streamed or whole."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
 from tests.support.upstream import Received, Script, Upstream, reply, upstream
-from tests.support.wires import Says, answering
+from tests.support.wires import Says, answering, format_at
 
 AGENTS_FORMATS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
+RETRY_AFTER = "7"
+ERRORS = {
+    HTTPStatus.NOT_FOUND: "model_not_found",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_exceeded",
+    HTTPStatus.INTERNAL_SERVER_ERROR: "server_error",
+}
+
+
+@dataclass(frozen=True)
+class Fails:
+    """One refusal."""
+
+    status: HTTPStatus
 
 
 @dataclass(frozen=True)
@@ -35,7 +49,7 @@ class Asked:
     """The tools on offer: their parameters' JSON schemas by name."""
 
 
-Decide = Callable[[Asked], Says]
+Decide = Callable[[Asked], Says | Fails]
 
 
 @dataclass
@@ -49,13 +63,15 @@ class ScriptedModel:
 
 
 @contextmanager
-def scripted_model(decide: Decide, *, only: str = "", key: str | None = None) -> Iterator[ScriptedModel]:
+def scripted_model(
+    decide: Decide, *, formats: Sequence[str] = AGENTS_FORMATS, key: str | None = None
+) -> Iterator[ScriptedModel]:
     """Run it on a thread of its own, so that a test may wait for programs that ask it.
 
-    ``only``: the one format that it knows, by its path. ``key``: without this one it refuses whatever it is asked.
+    ``formats``: those that it knows. ``key``: without this one it refuses whatever it is asked.
     """
     model = ScriptedModel("", decide)
-    with on_a_thread(_script(model, only, key)) as server:
+    with on_a_thread(_script(model, formats, key)) as server:
         model.url, model.requests = server.url, server.requests
         yield model
 
@@ -84,16 +100,16 @@ def on_a_thread(script: Script) -> Iterator[Upstream]:
         loop.close()
 
 
-def _script(model: ScriptedModel, only: str, key: str | None) -> Script:
+def _script(model: ScriptedModel, formats: Sequence[str], key: str | None) -> Script:
     numbers = itertools.count(1)
-    formats = (only,) if only else AGENTS_FORMATS
 
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         path = urlsplit(request.target).path  # of a proxy's client the target is a whole URL
         if key is not None and keys_of(request) != {key}:
             await reply(b'{"error": {"message": "a wrong key"}}', status="401 Unauthorized")(request, writer)
             return
-        if path not in formats:
+        form = format_at(path)
+        if form not in formats:
             await _other(request.method, path)(request, writer)
             return
         body = request.json()
@@ -104,9 +120,12 @@ def _script(model: ScriptedModel, only: str, key: str | None) -> Script:
             return
         asked = _read(path, body)
         model.asked.append(asked)
-        number = next(numbers)
-        said = model.decide(asked).message(number)
-        await answering(path, body, said, number=number, model=body.get("model", "mock"))(request, writer)
+        said, number = model.decide(asked), next(numbers)
+        if isinstance(said, Fails):
+            await _refusal(said.status, path)(request, writer)
+            return
+        message, name = said.message(number), body.get("model", "mock")
+        await answering(form, body, message, number=number, model=name)(request, writer)
 
     return script
 
@@ -130,12 +149,25 @@ def _other(method: str, path: str) -> Script:
     return reply(b'{"error": {"message": "no such path"}}', status="404 Not Found")
 
 
+def _refusal(status: HTTPStatus, path: str) -> Script:
+    message, kind = f"refused with {status}", ERRORS[status]
+    error: dict[str, Any] = {"error": {"message": message, "type": kind, "code": kind, "param": None}}
+    if path == "/api/chat":
+        error = {"error": message}
+    elif path == "/v1/messages":
+        error = {"type": "error", "error": {"type": kind, "message": message}}
+    elif path.startswith("/v1beta"):
+        error = {"error": {"code": status, "message": message, "status": kind.upper()}}
+    headers = f"content-type: application/json\r\nretry-after: {RETRY_AFTER}\r\n"
+    return reply(orjson.dumps(error), status=f"{status} {status.phrase}", headers=headers)
+
+
 def _read(path: str, body: dict[str, Any]) -> Asked:
     system = _text(body.get("system") or body.get("instructions") or "")
     said: list[str] = []
     results: list[str] = []
-    items = body.get("input") if path == "/v1/responses" else body["messages"]
-    for item in items if isinstance(items, list) else [{"role": "user", "content": items}]:
+    items = body.get("input") if path == "/v1/responses" else body.get("messages")
+    for item in items if isinstance(items, list) else [{"role": "user", "content": items or []}]:
         kind, role = item.get("type", "message"), item.get("role")
         if role == "assistant" or kind in ("function_call", "custom_tool_call"):
             said, results = [], []

@@ -22,9 +22,9 @@ from google import genai
 from google.genai import errors, types
 
 from tests.support import wires
+from tests.support.behind import behind, logged
 from tests.support.chat_wire import called
-from tests.support.inprocess import serving
-from tests.support.upstream import Received, Script, Upstream, reply, upstream
+from tests.support.upstream import Received, Script, Upstream, reply
 from tests.support.wires import CHAT
 
 Json = dict[str, Any]
@@ -281,10 +281,7 @@ class World:
 
     async def logged(self) -> list[Json]:
         """All completions in the log, oldest first."""
-        listed = (await self.http.get("/burnish/completions")).json()["data"]
-        return [
-            (await self.http.get(f"/burnish/completions/{each['id']}")).json() for each in reversed(listed)
-        ]
+        return await logged(self.http)
 
     def asked(self) -> list[Json]:
         """The bodies that the upstream was asked with in a format that it knows."""
@@ -299,11 +296,6 @@ async def world(
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         await here.answer(request, writer)
 
-    async with (
-        upstream(script) as server,
-        serving(tmp_path, **{"upstream": server.url} | flags) as (url, _),
-        httpx.AsyncClient(base_url=url) as client,
-        AsyncExitStack() as clients,
-    ):
-        here = World(server, client, url, clients, list(says), native=native)
+    async with behind(tmp_path, script, **flags) as (client, server), AsyncExitStack() as clients:
+        here = World(server, client, str(client.base_url).rstrip("/"), clients, list(says), native=native)
         yield here
