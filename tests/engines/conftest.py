@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
+from burnish.adapters.manifest import AdapterVersion
 from burnish.training.weights import prepared_weights
+from tests.support.lora import random_lora, version_of, write_peft
 from tests.support.real_engines import mlx_base
 
 
@@ -21,6 +23,24 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     path = mlx_base(weights, tmp_path_factory.mktemp("mlx") / "base")
     yield path
     shutil.rmtree(path)  # half a gigabyte
+
+
+@pytest.fixture
+def versions() -> list[AdapterVersion]:
+    return []
+
+
+@pytest.fixture
+def make(tmp_path: Path, digest: str, versions: list[AdapterVersion]) -> Callable[..., AdapterVersion]:
+    """One more version of random weights; ``digest``: of the model that the engine serves."""
+
+    def made(seed: int, rank: int = 4, only: str = "", **config: object) -> AdapterVersion:
+        tensors = {name: each for name, each in random_lora(seed, rank, strength=0.1).items() if only in name}
+        path = write_peft(tmp_path / f"v{seed}", tensors, rank, **config)
+        versions.append(version_of(path, seed, digest))
+        return versions[-1]
+
+    return made
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

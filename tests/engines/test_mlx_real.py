@@ -59,24 +59,6 @@ def server(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 
 @pytest.fixture
-def versions() -> list[AdapterVersion]:
-    return []
-
-
-@pytest.fixture
-def make(tmp_path: Path, digest: str, versions: list[AdapterVersion]) -> Make:
-    """One more version of random weights."""
-
-    def made(seed: int, rank: int = 4, only: str = "", **config: object) -> AdapterVersion:
-        tensors = {name: each for name, each in random_lora(seed, rank, strength=0.1).items() if only in name}
-        path = write_peft(tmp_path / f"v{seed}", tensors, rank, **config)
-        versions.append(version_of(path, seed, digest))
-        return versions[-1]
-
-    return made
-
-
-@pytest.fixture
 def open_again(
     server: str, base: Path, digest: str, tmp_path: Path, versions: list[AdapterVersion]
 ) -> Callable[[], MlxHost]:

@@ -21,7 +21,7 @@ from burnish.adapters.hosts.vllm import VllmHost
 from burnish.adapters.manifest import AdapterVersion
 from burnish.training.weights import prepared_weights
 from tests.support.engine import deltas
-from tests.support.lora import random_lora, version_of, write_peft
+from tests.support.lora import version_of
 from tests.support.openings import OPENINGS
 from tests.support.real_engines import VLLM_PYTHON, vllm_server
 
@@ -59,23 +59,6 @@ def weights(digest: str) -> Path:
 def server(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with vllm_server(weights, "smollm2", MAX_RANK, tmp_path_factory.mktemp("vllm") / "log") as url:
         yield url
-
-
-@pytest.fixture
-def versions() -> list[AdapterVersion]:
-    return []
-
-
-@pytest.fixture
-def make(tmp_path: Path, digest: str, versions: list[AdapterVersion]) -> Make:
-    """One more version of random weights."""
-
-    def made(seed: int, rank: int = 4, **config: object) -> AdapterVersion:
-        path = write_peft(tmp_path / f"v{seed}", random_lora(seed, rank, strength=0.1), rank, **config)
-        versions.append(version_of(path, seed, digest))
-        return versions[-1]
-
-    return made
 
 
 @pytest.fixture
