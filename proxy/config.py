@@ -175,8 +175,7 @@ class LogConfig(BaseModel):
         None, ge=1, description="Delete the oldest completions if there are more. Unset: never."
     )
     keep_rated: bool = Field(
-        True,
-        description="Keep completions with feedback, however old: training uses them.",
+        True, description="Keep completions with feedback, however old: training uses them."
     )
 
 
@@ -205,8 +204,7 @@ class Config(BaseModel):
         "never.",
     )
     models_preset: Path | None = Field(
-        None,
-        description="llama.cpp as upstream: the file passed to llama-server with --models-preset.",
+        None, description="llama.cpp as upstream: the file passed to llama-server with --models-preset."
     )
     workers: int = Field(
         1,
@@ -234,14 +232,10 @@ class Config(BaseModel):
     first_byte_timeout_s: float = Field(600, gt=0, description="Time limit for the first byte of an answer.")
     idle_timeout_s: float = Field(300, gt=0, description="Longest pause within an answer.")
     total_timeout_s: float | None = Field(
-        None,
-        gt=0,
-        description="Time limit for the whole request. Unset: no limit.",
+        None, gt=0, description="Time limit for the whole request. Unset: no limit."
     )
     max_connections: int = Field(
-        10_000,
-        ge=1,
-        description="Requests that one upstream server gets at a time; others wait in a queue.",
+        10_000, ge=1, description="Requests that one upstream server gets at a time; others wait in a queue."
     )
     queue_timeout_s: float = Field(60, gt=0, description="Longest wait in that queue.")
     request_timeout_s: float = Field(

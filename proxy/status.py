@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -18,30 +19,33 @@ from burnish.proxy.relay.routing import Upstream
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, listed
 
 
+@dataclass(frozen=True, slots=True)
 class Engine:
     """The state of an engine that takes versions."""
 
-    def __init__(self, swap: Swap, reconciler: Reconciler) -> None:
-        self._swap = swap
-        self._reconciler = reconciler
+    swap: Swap
+    reconciler: Reconciler
 
     def live(self) -> dict[str, Any]:
         """Return the live version according to the route."""
-        endpoint = self._swap.route.live
+        endpoint = self.swap.route.live
         return {
-            "version": endpoint.version if endpoint else self._swap.registry.live(),
+            "version": endpoint.version if endpoint else self.swap.registry.live(),
             "name": endpoint.model if endpoint else None,
             "served_by": list(endpoint.urls) if endpoint else [],
-            "resident": sorted(self._swap.route.resident()),
+            "resident": sorted(self.swap.route.resident()),
         }
 
     def trouble(self) -> str | None:
         """Return why the engine doesn't serve the right versions; None if it does."""
-        return self._reconciler.last.fault or self._reconciler.degraded
+        return self.reconciler.last.fault or self.reconciler.degraded
 
     @property
     def serving(self) -> bool:
-        return self._swap.route.live is not None
+        return self.swap.route.live is not None
+
+
+NO_ENGINE: dict[str, Any] = {"version": None, "name": None, "served_by": [], "resident": []}
 
 
 def status_routes(
@@ -75,9 +79,7 @@ def status_routes(
                 "version": burnish.__version__,
                 "upstream": upstream.name,
                 "upstream_api_key": has_key,
-                "live": engine.live()
-                if engine
-                else {"version": None, "name": None, "served_by": [], "resident": []},
+                "live": engine.live() if engine else NO_ENGINE,
                 "engine": {"trouble": engine.trouble() if engine else None},
                 "log": {"healthy": log.healthy() is None, "trouble": log.healthy()},
                 "counts": await log.counts(),
@@ -86,11 +88,7 @@ def status_routes(
             }
         )
 
-    return [
-        Route("/healthz", healthz),
-        Route("/v1/models", models),
-        Route("/burnish/status", status),
-    ]
+    return [Route("/healthz", healthz), Route("/v1/models", models), Route("/burnish/status", status)]
 
 
 def summary(

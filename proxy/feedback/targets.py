@@ -158,8 +158,7 @@ async def _target(request: FeedbackRequest, log: Log, caller: str, session: str 
                 raise
             if time.monotonic() > deadline:
                 raise NotFound(
-                    f"{error.message}; an answer can be rated once it has ended",
-                    param=error.param,
+                    f"{error.message}; an answer can be rated once it has ended", param=error.param
                 ) from error
         await asyncio.sleep(POLL_S)
 

@@ -157,7 +157,7 @@ class Cycle:
             notes=tuple(notes),
             left_out=export.left_out(rated, learnt),
         )
-        usable = tuple(each for each in rated if not export.unusable(each))
+        usable = tuple(each for each in rated if not each.fault)
         return Plan(run_id, parent, incumbent, tuple(samples), spec, usable)
 
     def _samples(

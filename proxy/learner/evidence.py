@@ -58,19 +58,18 @@ def evidence(
 
 def rated_replies(rated: Iterable[RatedCompletion]) -> list[RatedReply]:
     """Return the rated text replies. Tool calls are left out: the preference model judges length and form."""
-    return [_rated_reply(each) for each in rated if not (each.completion.reply or {}).get("tool_calls")]
-
-
-def _rated_reply(rated: RatedCompletion) -> RatedReply:
-    completion = rated.completion
-    return RatedReply(
-        conversation_id=completion.conversation_id,
-        prompt=last_question(completion.messages),
-        text=_text((completion.reply or {}).get("content")),
-        finished=completion.ended.finish_reason != "length",
-        reward=rated.reward,
-        weight=rated.weight,
-    )
+    return [
+        RatedReply(
+            conversation_id=each.completion.conversation_id,
+            prompt=last_question(each.completion.messages),
+            text=_text(reply.get("content")),
+            finished=each.completion.ended.finish_reason != "length",
+            reward=each.reward,
+            weight=each.weight,
+        )
+        for each in rated
+        if not (reply := each.completion.reply or {}).get("tool_calls")
+    ]
 
 
 def last_question(messages: Sequence[dict[str, Any]]) -> str:

@@ -53,14 +53,9 @@ FAULTS: Mapping[Fault, str] = {
 }
 
 
-def unusable(rated: RatedCompletion) -> str | None:
-    """Return why an answer can't be learnt from; None if it can."""
-    return FAULTS[rated.fault] if rated.fault else None
-
-
 def left_out(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> dict[str, int]:
     """Count the rated answers that can't be learnt from and never were, by reason."""
-    return dict(Counter(why for each in rated if each.rating_id not in learnt and (why := unusable(each))))
+    return dict(Counter(FAULTS[each.fault] for each in rated if each.fault and each.rating_id not in learnt))
 
 
 def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]:
@@ -72,19 +67,15 @@ def learnt_by(version: int, manifests: Mapping[int, Manifest]) -> frozenset[str]
     return frozenset(learnt)
 
 
-def ready(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> list[RatedCompletion]:
-    """Return the usable ratings that weren't learnt yet."""
-    return [each for each in rated if not unusable(each) and each.rating_id not in learnt]
-
-
 def samples(rated: Sequence[RatedCompletion], learnt: Collection[str], policies: Policies) -> list[Sample]:
     """Turn the ready ones of all effective ratings into samples, some of them held out.
 
     ``learnt``: the feedback IDs that the live version has learnt. Their conversations are no longer held out.
     """
-    chosen = ready(rated, learnt)
+    usable = [each for each in rated if not each.fault]
+    chosen = [each for each in usable if each.rating_id not in learnt]
     seen = {each.completion.conversation_id for each in rated if each.rating_id in learnt}
-    preference_model = fit_preference_model(rated_replies(each for each in rated if not unusable(each)))
+    preference_model = fit_preference_model(rated_replies(usable))
     held_out = hold_out(
         [each for each in chosen if each.completion.conversation_id not in seen],
         learnable=preference_model is not None,
@@ -103,7 +94,7 @@ def replayed(
 
     Good and bad ones alternate while there are both.
     """
-    old = [each for each in rated if each.rating_id in learnt and not unusable(each)]
+    old = [each for each in rated if each.rating_id in learnt and not each.fault]
     latest = sorted(old, key=lambda each: each.completion.id, reverse=True)
     again = [_sample(each, policies, held_out=False, replayed=True) for each in latest]
     useful = [sample for sample in again if teaches(sample, objective)]
@@ -138,7 +129,7 @@ def hold_out(rated: Sequence[RatedCompletion], *, learnable: bool = False) -> fr
     }
     taken = dict.fromkeys(totals, 0)
     chosen = set()
-    for conversation in sorted(classes, key=_hash):
+    for conversation in sorted(classes, key=lambda name: hashlib.sha256(name.encode()).digest()):
         kinds = classes[conversation]
         useful = any(taken[kind] < wanted[kind] for kind in kinds)
         if useful and all(taken[kind] < most[kind] for kind in kinds):
@@ -148,13 +139,9 @@ def hold_out(rated: Sequence[RatedCompletion], *, learnable: bool = False) -> fr
     return frozenset(chosen)
 
 
-def _hash(conversation_id: str) -> bytes:
-    return hashlib.sha256(conversation_id.encode()).digest()
-
-
 def _sample(rated: RatedCompletion, policies: Policies, *, held_out: bool, replayed: bool = False) -> Sample:
     completion = rated.completion
-    assert completion.reply is not None  # unusable() says so otherwise
+    assert completion.reply is not None  # otherwise it has a fault
     return Sample(
         completion_id=completion.id,
         conversation_id=completion.conversation_id,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import cycle, takewhile
@@ -82,7 +82,10 @@ def prompts(
     holds everything that a version may have learnt from, held-out ratings included.
     """
     learnt = {_key(each.messages) for each in rated}
-    first, latest = ([_prompt(each) for each in some if each.messages] for some in (held_out, recent))
+    first, latest = (
+        [Prompt(each.id, each.messages, bounded(each.params)) for each in some if each.messages]
+        for some in (held_out, recent)
+    )
     new = [each for each in latest if _key(each.messages) not in learnt]
     with_tools = [each for each in latest if each.tools]
     found: dict[bytes, Prompt] = {}
@@ -98,7 +101,9 @@ def prompts(
 def ordinary(own: Iterable[Prompt]) -> list[Prompt]:
     """Return ordinary questions, with the system prompts and parameters of prompts in ``own`` without tools."""
     manners = [
-        (tuple(takewhile(_instructs, prompt.messages)), prompt.params) for prompt in own if not prompt.tools
+        (tuple(takewhile(lambda each: each.get("role") in SYSTEM_ROLES, prompt.messages)), prompt.params)
+        for prompt in own
+        if not prompt.tools
     ]
     return [
         Prompt(f"{_ORDINARY}{place}", (*instructions, {"role": "user", "content": question}), params)
@@ -106,14 +111,6 @@ def ordinary(own: Iterable[Prompt]) -> list[Prompt]:
             zip(questions.QUESTIONS, cycle(manners or [((), bounded({}))]), strict=False)
         )
     ]
-
-
-def _prompt(completion: Completion) -> Prompt:
-    return Prompt(completion.id, completion.messages, bounded(completion.params))
-
-
-def _instructs(message: Mapping[str, Any]) -> bool:
-    return message.get("role") in SYSTEM_ROLES
 
 
 def _key(messages: Sequence[dict[str, Any]]) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -21,17 +22,15 @@ Format = Literal["peft", "gguf", "mlx"]
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 
+@dataclass(frozen=True, slots=True)
 class Transfer:
     """Imports and exports for one base model. Its methods block: call them in a thread."""
 
-    def __init__(
-        self, registry: Registry, base_model: str, base_digest: str, base_weights: Path, weights_cache: Path
-    ) -> None:
-        self._registry = registry
-        self._base_model = base_model
-        self._base_digest = base_digest
-        self._weights = base_weights
-        self._cache = weights_cache
+    registry: Registry
+    base_model: str
+    base_digest: str
+    base_weights: Path
+    weights_cache: Path
 
     def import_adapter(self, path: Path, reason: str) -> AdapterVersion:
         """Register an adapter, in any of the three formats, as a candidate.
@@ -43,10 +42,10 @@ class Transfer:
             raise NotFound(f"there is no {path} on the machine where burnish runs", param="path")
         try:
             with tempfile.TemporaryDirectory(prefix="burnish-import-") as folder:
-                version = self._registry.register(
+                version = self.registry.register(
                     self._as_peft(path, Path(folder) / "adapter"),
-                    base_model=self._base_model,
-                    base_digest=self._base_digest,
+                    base_model=self.base_model,
+                    base_digest=self.base_digest,
                     parent=BASE_VERSION,
                     run_id="import",
                     feedback_ids=[],
@@ -57,8 +56,8 @@ class Transfer:
         except AdapterError as error:
             raise Unprocessable(f"{path} cannot be imported: {error}", param="path") from error
         # A person vouches for it, not the gate, so the next start must not reject it.
-        self._registry.record(version.number, "candidate", reason, awaits="promotion")
-        return self._registry.get(version.number)
+        self.registry.record(version.number, "candidate", reason, awaits="promotion")
+        return self.registry.get(version.number)
 
     def export_version(self, number: int, form: Format, target: Path) -> None:
         """Write a version as a new file (gguf) or directory (peft, mlx).
@@ -70,8 +69,8 @@ class Transfer:
         if not target.parent.is_dir():
             raise NotFound(f"there is no directory {target.parent}", param="path")
         try:
-            version = self._registry.get(number)
-            self._registry.verify(number)
+            version = self.registry.get(number)
+            self.registry.verify(number)
             self._write(version, form, target)
         except UnknownVersion as error:
             raise NotFound(str(error), code="unknown_version") from error
@@ -84,9 +83,9 @@ class Transfer:
 
     def _as_peft(self, path: Path, target: Path) -> Path:
         if path.is_file():
-            gguf.from_gguf(path, gguf_layout.read_base(self._gguf()), target, self._base_model)
+            gguf.from_gguf(path, gguf_layout.read_base(self._gguf()), target, self.base_model)
         elif (path / mlx.WEIGHTS).is_file():
-            write_peft(mlx.from_mlx(path), target, self._base_model)
+            write_peft(mlx.from_mlx(path), target, self.base_model)
         else:
             read_peft(path)
             target.mkdir()
@@ -98,10 +97,10 @@ class Transfer:
     def _check_fitting(self, adapter: Path) -> None:
         """Convert it for the base, only to find wrong shapes before an engine does."""
         with tempfile.TemporaryDirectory(prefix="burnish-import-") as folder:
-            if self._weights.is_file():
-                gguf.to_gguf(adapter, gguf_layout.read_base(self._weights), Path(folder) / "adapter.gguf")
+            if self.base_weights.is_file():
+                gguf.to_gguf(adapter, gguf_layout.read_base(self.base_weights), Path(folder) / "adapter.gguf")
             else:
-                mlx.to_mlx(adapter, mlx.read_base(self._weights), Path(folder) / "adapter")
+                mlx.to_mlx(adapter, mlx.read_base(self.base_weights), Path(folder) / "adapter")
 
     def _write(self, version: AdapterVersion, form: Format, target: Path) -> None:
         if form == "gguf":
@@ -112,24 +111,24 @@ class Transfer:
             write_peft(read_peft(version.path), target, version.manifest.base_model)
 
     def _gguf(self) -> Path:
-        if self._weights.is_file():
-            return self._weights
+        if self.base_weights.is_file():
+            return self.base_weights
         raise Conflict(
-            f"a GGUF adapter needs a GGUF base model, and {self._weights} is not a GGUF file: "
+            f"a GGUF adapter needs a GGUF base model, and {self.base_weights} is not a GGUF file: "
             "set train.base to one",
             code="no_gguf_base",
         )
 
     def _directory(self) -> Path:
         """Return the base model as a Hugging Face directory: itself, or the one that training made from the GGUF."""
-        if self._weights.is_dir():
-            return self._weights
-        named = _DIGEST.fullmatch(self._base_digest)
-        dequantised = self._cache / (named[1] if named else "none")
+        if self.base_weights.is_dir():
+            return self.base_weights
+        named = _DIGEST.fullmatch(self.base_digest)
+        dequantised = self.weights_cache / (named[1] if named else "none")
         if dequantised.is_dir():
             return dequantised
         raise Conflict(
-            f"an MLX adapter needs the base model as a Hugging Face directory, and {self._weights} is a GGUF file: "
+            f"an MLX adapter needs the base model as a Hugging Face directory, and {self.base_weights} is a GGUF file: "
             "train once (that makes the directory), or set train.base to one",
             code="no_directory_base",
         )

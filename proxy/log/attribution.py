@@ -221,8 +221,7 @@ def continued(connection: sqlite3.Connection, parsed: Parsed) -> Parsed:
         return parsed
     context, message = tuple(path(messages)), parsed.message
     return parsed._replace(
-        context=context,
-        reply=step(message, context[-1] if context else None) if message else None,
+        context=context, reply=step(message, context[-1] if context else None) if message else None
     )
 
 

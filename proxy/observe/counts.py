@@ -78,11 +78,7 @@ class Counts(Collector):
         if said.reward is not None:
             rating = "good" if said.reward > 0 else "bad" if said.reward < 0 else "neutral"
             self._ratings.labels(rating, said.source).inc()
-        remarks = {
-            "comment": said.comment,
-            "correction": said.correction,
-            "preference": said.preferred_over,
-        }
+        remarks = {"comment": said.comment, "correction": said.correction, "preference": said.preferred_over}
         for kind, remark in remarks.items():
             if remark is not None:
                 self._remarks.labels(kind, said.source).inc()

@@ -72,7 +72,11 @@ class Gauges(Collector):
         """Read everything; blocks on the disk, so it belongs into a thread."""
         yield _metric(measures.BUILD, {burnish.__version__: 1})
         yield _metric(measures.IN_FLIGHT, self._flying)
-        yield from self._queue()
+        backlog = self.log.backlog()
+        yield _metric(measures.QUEUE_ENTRIES, backlog.entries)
+        yield _metric(measures.QUEUE_BYTES, backlog.size_bytes)
+        yield _metric(measures.LAG, backlog.lag_s)
+        yield _metric(measures.DROPPED, backlog.dropped)
         yield _metric(measures.TRAINING, int(self.learner_status().get("run") is not None))
         if self._runs is not None:
             none = dict.fromkeys(OUTCOMES, 0.0)
@@ -84,13 +88,6 @@ class Gauges(Collector):
             except (AdapterError, OSError) as error:
                 # A damaged registry takes its own figures with it, not those that show what else is wrong.
                 logger.warning("the metrics leave out versions: %s", error)
-
-    def _queue(self) -> Iterator[Metric]:
-        backlog = self.log.backlog()
-        yield _metric(measures.QUEUE_ENTRIES, backlog.entries)
-        yield _metric(measures.QUEUE_BYTES, backlog.size_bytes)
-        yield _metric(measures.LAG, backlog.lag_s)
-        yield _metric(measures.DROPPED, backlog.dropped)
 
     def _versions(self, registry: Registry) -> Iterator[Metric]:
         states = Counter(version.state for version in registry.versions())

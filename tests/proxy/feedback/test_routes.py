@@ -208,12 +208,7 @@ async def test_wrong_values_name_the_field_and_what_is_allowed(
 
 async def test_unknown_targets_are_not_found(burnish: Service):
     made = capture(burnish.log, [user("hi")], caller="ann")
-    for target in (
-        {"completion_id": "x"},
-        {"response_id": "x"},
-        {"conversation_id": "x"},
-        {"last": True},
-    ):
+    for target in ({"completion_id": "x"}, {"response_id": "x"}, {"conversation_id": "x"}, {"last": True}):
         answer = await burnish.post({**target, "rating": "good"})
         refused(answer, 404, next(iter(target)))
     answer = await burnish.post({"completion_id": made, "preferred_over": "x"})

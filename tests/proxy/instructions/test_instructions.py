@@ -415,10 +415,7 @@ def test_two_instructions_that_came_to_say_the_same_are_added_once() -> None:
 
 INSTRUCTIONS = st.lists(
     st.builds(
-        instruction,
-        st.text("abc", min_size=1, max_size=3),
-        by_hand=st.booleans(),
-        at=st.floats(0, 100),
+        instruction, st.text("abc", min_size=1, max_size=3), by_hand=st.booleans(), at=st.floats(0, 100)
     ),
     max_size=20,
     unique_by=lambda each: each.id,

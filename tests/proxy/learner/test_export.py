@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -8,15 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.adapters.manifest import Manifest
-from burnish.proxy.learner.export import (
-    FAULTS,
-    Policies,
-    hold_out,
-    learnt_by,
-    left_out,
-    ready,
-    samples,
-)
+from burnish.proxy.learner.export import FAULTS, Policies, hold_out, learnt_by, left_out, samples
 from burnish.proxy.records import Fault, RatedCompletion
 from tests.support import records
 from tests.support.records import changed
@@ -43,49 +36,38 @@ def many(good: int, bad: int) -> list[RatedCompletion]:
     return [rated(f"g{i}", 1.0) for i in range(good)] + [rated(f"b{i}", -1.0) for i in range(bad)]
 
 
-def manifest(version: int, parent: int, feedback_ids: tuple[str, ...]) -> Manifest:
-    return Manifest(
-        version=version,
-        base_model="m",
-        base_digest="d",
-        parent=parent,
-        run_id="run_1",
-        created_at="",
-        feedback_ids=feedback_ids,
-        objective="mis_po",
-        hyperparameters={},
-        metrics={},
-        checksums={},
-    )
+def learnt_from(rated: list[RatedCompletion], learnt: Collection[str] = ()) -> list[str]:
+    return [sample.feedback_ids[0] for sample in samples(rated, learnt, POLICIES)]
+
+
+def manifest(parent: int, *feedback_ids: str) -> Manifest:
+    return Manifest.model_construct(parent=parent, feedback_ids=feedback_ids)
 
 
 @pytest.mark.parametrize(
-    ("good", "bad", "held_good", "held_bad"),
+    ("good", "bad", "held_good", "held_bad", "learnable"),
     [
-        (0, 0, 0, 0),
-        (1, 1, 0, 0),
-        (2, 2, 0, 0),
-        (8, 5, 0, 0),
-        (6, 6, 3, 3),
-        (8, 24, 3, 6),
-        (16, 24, 4, 6),
-        (13, 27, 3, 7),
-        (40, 0, 0, 0),
-        (100, 100, 25, 25),
+        (0, 0, 0, 0, False),
+        (1, 1, 0, 0, False),
+        (2, 2, 0, 0, False),
+        (8, 5, 0, 0, False),
+        (6, 6, 3, 3, False),
+        (8, 24, 3, 6, False),
+        (16, 24, 4, 6, False),
+        (13, 27, 3, 7, False),
+        (40, 0, 0, 0, False),
+        (100, 100, 25, 25, False),
+        # Where new replies can be judged, a rare class is spared.
+        (7, 25, 0, 6, True),
+        (12, 20, 3, 5, True),
+        (25, 7, 6, 0, True),
+        (5, 6, 0, 0, True),
     ],
 )
-def test_how_many_conversations_are_held_out(good: int, bad: int, held_good: int, held_bad: int) -> None:
-    chosen = hold_out(many(good, bad))
-    assert (sum(c[0] == "g" for c in chosen), sum(c[0] == "b" for c in chosen)) == (held_good, held_bad)
-
-
-@pytest.mark.parametrize(
-    ("good", "bad", "held_good", "held_bad"), [(7, 25, 0, 6), (12, 20, 3, 5), (25, 7, 6, 0), (5, 6, 0, 0)]
-)
-def test_where_new_replies_can_be_judged_a_rare_class_is_spared(
-    good: int, bad: int, held_good: int, held_bad: int
+def test_how_many_conversations_are_held_out(
+    good: int, bad: int, held_good: int, held_bad: int, learnable: bool
 ) -> None:
-    chosen = hold_out(many(good, bad), learnable=True)
+    chosen = hold_out(many(good, bad), learnable=learnable)
     assert (sum(c[0] == "g" for c in chosen), sum(c[0] == "b" for c in chosen)) == (held_good, held_bad)
 
 
@@ -136,7 +118,7 @@ def test_conversations_are_held_out_whole() -> None:
 @pytest.mark.parametrize("fault", list(FAULTS))
 def test_answers_with_a_fault_are_not_learnt_from_and_counted(fault: Fault) -> None:
     found = [replace(rated("c", 1.0), fault=fault), rated("d", 1.0)]
-    assert [each.completion.conversation_id for each in ready(found, ())] == ["d"]
+    assert learnt_from(found) == ["fb_d_0"]
     assert left_out(found, ()) == {FAULTS[fault]: 1}
     assert left_out(found, ("fb_c_0",)) == {}
 
@@ -181,23 +163,18 @@ def test_a_reply_under_another_prompt_than_the_clients_is_off_policy() -> None:
 
 
 def test_what_the_chain_of_the_live_version_learnt_is_not_learnt_again() -> None:
-    manifests = {
-        1: manifest(1, 0, ("fb_a_0",)),
-        2: manifest(2, 1, ("fb_b_0",)),
-        3: manifest(3, 1, ("fb_c_0",)),
-    }
+    manifests = {1: manifest(0, "fb_a_0"), 2: manifest(1, "fb_b_0"), 3: manifest(1, "fb_c_0")}
     assert learnt_by(2, manifests) == {"fb_a_0", "fb_b_0"}
     assert learnt_by(0, manifests) == frozenset()
     assert learnt_by(9, manifests) == frozenset()
-    everything = [rated(c, 1.0) for c in "abc"]
-    assert [each.completion.conversation_id for each in ready(everything, learnt_by(2, manifests))] == ["c"]
+    assert learnt_from([rated(c, 1.0) for c in "abc"], learnt_by(2, manifests)) == ["fb_c_0"]
 
 
 def test_a_changed_rating_is_ready_again_and_a_later_comment_is_not() -> None:
     commented = replace(rated("c", 1.0), feedback_ids=("fb_c_0", "fb_comment"))
     changed = replace(rated("c", -1.0), feedback_ids=("fb_c_1",))
-    assert ready([commented], {"fb_c_0"}) == []
-    assert ready([changed], {"fb_c_0"}) == [changed]
+    assert learnt_from([commented], {"fb_c_0"}) == []
+    assert learnt_from([changed], {"fb_c_0"}) == ["fb_c_1"]
 
 
 def test_a_conversation_that_was_learnt_from_is_never_held_out() -> None:

@@ -126,11 +126,7 @@ async def test_a_run_that_fails_says_why_and_leaves_everything_as_it_was(
     open_world: Open, tmp_path: Path
 ) -> None:
     world = await open_world(
-        schedule="auto",
-        min_ratings=4,
-        min_good=2,
-        min_bad=2,
-        base_weights=tmp_path / "gone.gguf",
+        schedule="auto", min_ratings=4, min_good=2, min_bad=2, base_weights=tmp_path / "gone.gguf"
     )
     await world.rated(1.0, 1.0, -1.0, -1.0)
     run = await world.run_when(lambda run: run.ended_at is not None, 60)

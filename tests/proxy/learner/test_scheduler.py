@@ -8,14 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.proxy.config import TrainConfig
-from burnish.proxy.learner.scheduler import (
-    MAX_BACK_OFF_S,
-    Decision,
-    State,
-    back_off_s,
-    decide,
-    in_window,
-)
+from burnish.proxy.learner.scheduler import MAX_BACK_OFF_S, Decision, State, back_off_s, decide, in_window
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_S = NOON.timestamp()

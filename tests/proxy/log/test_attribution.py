@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,160 +21,144 @@ async def conversation(log: Log, completion_id: str) -> str:
     return (await log.completion(completion_id)).conversation_id
 
 
-async def test_turns_of_a_history_are_one_conversation_and_others_are_not(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first = capture(log, [system("s"), user("a")], "one")
-        title = capture(log, [system("write a title"), user("a")], "Title", session="same")
-        second = capture(log, [system("s"), user("a"), assistant("one"), user("b")], "two")
-        tool = capture(
-            log, [system("s"), user("a"), assistant("one"), user("b"), assistant("two"), user("c")], "three"
-        )
-        assert len({await conversation(log, each) for each in (first, second, tool)}) == 1
-        assert await conversation(log, title) != await conversation(log, first)
+async def test_turns_of_a_history_are_one_conversation_and_others_are_not(log: Log):
+    first = capture(log, [system("s"), user("a")], "one")
+    title = capture(log, [system("write a title"), user("a")], "Title", session="same")
+    second = capture(log, [system("s"), user("a"), assistant("one"), user("b")], "two")
+    tool = capture(
+        log, [system("s"), user("a"), assistant("one"), user("b"), assistant("two"), user("c")], "three"
+    )
+    assert len({await conversation(log, each) for each in (first, second, tool)}) == 1
+    assert await conversation(log, title) != await conversation(log, first)
 
 
-async def test_a_tool_loop_is_one_conversation(tmp_path: Path):
+async def test_a_tool_loop_is_one_conversation(log: Log):
     call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"path": "."}'}}
     asks: Message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    async with opened(tmp_path) as log:
-        first = capture(log, [user("what is here?")], asks)
-        result: Message = {"role": "tool", "tool_call_id": "c1", "content": "a b"}
-        second = capture(log, [user("what is here?"), asks, result], "a and b")
-        assert await conversation(log, first) == await conversation(log, second)
-        history = [user("what is here?"), asks, result, assistant("a and b")]
-        assert (await log.resolve_history(history, "local")).id == second
-        assert (await log.resolve_history(history[:2], "local")).id == first
+    first = capture(log, [user("what is here?")], asks)
+    result: Message = {"role": "tool", "tool_call_id": "c1", "content": "a b"}
+    second = capture(log, [user("what is here?"), asks, result], "a and b")
+    assert await conversation(log, first) == await conversation(log, second)
+    history = [user("what is here?"), asks, result, assistant("a and b")]
+    assert (await log.resolve_history(history, "local")).id == second
+    assert (await log.resolve_history(history[:2], "local")).id == first
 
 
-async def test_fakes_and_summaries_that_never_came_through_are_no_answers(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        capture(log, [user("shot"), assistant("fake"), user("real?")], "real")
-        with pytest.raises(NotFound, match="not in the log"):
-            await log.resolve_history([user("shot"), assistant("fake")], "local")
-        with pytest.raises(NotFound, match="no answer"):
-            await log.resolve_history([user("hi")], "local")
+async def test_fakes_and_summaries_that_never_came_through_are_no_answers(log: Log):
+    capture(log, [user("shot"), assistant("fake"), user("real?")], "real")
+    with pytest.raises(NotFound, match="not in the log"):
+        await log.resolve_history([user("shot"), assistant("fake")], "local")
+    with pytest.raises(NotFound, match="no answer"):
+        await log.resolve_history([user("hi")], "local")
 
 
-async def test_a_changed_system_prompt_does_not_lose_the_conversation(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first = capture(log, [system("it is 10:00"), user("hi")], "OK.")
-        second = capture(log, [system("it is 10:01"), user("hi"), assistant("OK."), user("more")], "yes")
-        assert await conversation(log, first) == await conversation(log, second)
-        found = await log.resolve_history([system("it is 10:02"), user("hi"), assistant("OK.")], "local")
-        assert found.id == first
+async def test_a_changed_system_prompt_does_not_lose_the_conversation(log: Log):
+    first = capture(log, [system("it is 10:00"), user("hi")], "OK.")
+    second = capture(log, [system("it is 10:01"), user("hi"), assistant("OK."), user("more")], "yes")
+    assert await conversation(log, first) == await conversation(log, second)
+    found = await log.resolve_history([system("it is 10:02"), user("hi"), assistant("OK.")], "local")
+    assert found.id == first
 
 
-async def test_a_compacted_history_is_known_by_a_telling_reply_only(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first = capture(log, [user("capital?")], LONG)
-        other = capture(log, [user("fine?")], "OK.")
-        after = capture(log, [user("summary of all"), assistant(LONG), user("go on")], "well")
-        short = capture(log, [user("another summary"), assistant("OK."), user("go on")], "well")
-        assert await conversation(log, after) == await conversation(log, first)
-        assert await conversation(log, short) != await conversation(log, other)
+async def test_a_compacted_history_is_known_by_a_telling_reply_only(log: Log):
+    first = capture(log, [user("capital?")], LONG)
+    other = capture(log, [user("fine?")], "OK.")
+    after = capture(log, [user("summary of all"), assistant(LONG), user("go on")], "well")
+    short = capture(log, [user("another summary"), assistant("OK."), user("go on")], "well")
+    assert await conversation(log, after) == await conversation(log, first)
+    assert await conversation(log, short) != await conversation(log, other)
 
 
-async def test_another_callers_words_never_join_conversations(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first = capture(log, [system("1"), user("q")], LONG, caller="ann")
-        second = capture(log, [system("2"), user("q"), assistant(LONG), user("more")], caller="bob")
-        assert await conversation(log, first) != await conversation(log, second)
+async def test_another_callers_words_never_join_conversations(log: Log):
+    first = capture(log, [system("1"), user("q")], LONG, caller="ann")
+    second = capture(log, [system("2"), user("q"), assistant(LONG), user("more")], caller="bob")
+    assert await conversation(log, first) != await conversation(log, second)
 
 
-async def test_equal_answers_in_equal_contexts_are_told_apart_by_session_caller_and_time(tmp_path: Path):
+async def test_equal_answers_in_equal_contexts_are_told_apart_by_session_caller_and_time(log: Log):
     asked = [user("hi")]
-    async with opened(tmp_path) as log:
-        mine = capture(log, asked, "Hello!", session="s1", caller="ann")
-        capture(log, asked, "Hello!", session="s2", caller="bob")
-        bobs = capture(log, asked, "Hello!", session="s3", caller="bob")
-        latest = capture(log, asked, "Hello!", caller="eve")
-        history = [*asked, assistant("Hello!")]
-        assert (await log.resolve_history(history, "bob", "s1")).id == mine
-        assert (await log.resolve_history(history, "bob")).id == bobs
-        assert (await log.resolve_history(history, "stranger")).id == latest
+    mine = capture(log, asked, "Hello!", session="s1", caller="ann")
+    capture(log, asked, "Hello!", session="s2", caller="bob")
+    bobs = capture(log, asked, "Hello!", session="s3", caller="bob")
+    latest = capture(log, asked, "Hello!", caller="eve")
+    history = [*asked, assistant("Hello!")]
+    assert (await log.resolve_history(history, "bob", "s1")).id == mine
+    assert (await log.resolve_history(history, "bob")).id == bobs
+    assert (await log.resolve_history(history, "stranger")).id == latest
 
 
-async def test_equal_answers_in_rewritten_contexts_are_told_apart_by_the_question(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        capture(log, [system("10:00"), user("is it wet?")], "Yes.")
-        meant = capture(log, [system("10:01"), user("is it cold?")], "Yes.")
-        capture(log, [system("10:02"), user("is it dark?")], "Yes.")
-        found = await log.resolve_history([system("10:03"), user("is it cold?"), assistant("Yes.")], "local")
-        assert found.id == meant
+async def test_equal_answers_in_rewritten_contexts_are_told_apart_by_the_question(log: Log):
+    capture(log, [system("10:00"), user("is it wet?")], "Yes.")
+    meant = capture(log, [system("10:01"), user("is it cold?")], "Yes.")
+    capture(log, [system("10:02"), user("is it dark?")], "Yes.")
+    found = await log.resolve_history([system("10:03"), user("is it cold?"), assistant("Yes.")], "local")
+    assert found.id == meant
 
 
-async def test_when_nothing_chooses_the_candidates_are_listed(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        one = capture(log, [user("is it wet?")], "Yes.", session="s1")
-        other = capture(log, [user("is it cold?")], "Yes.", session="s2")
-        history = [user("a summary"), assistant("Yes.")]
-        with pytest.raises(Conflict) as caught:
-            await log.resolve_history(history, "local")
-        assert {each["completion_id"] for each in caught.value.details["candidates"]} == {one, other}
-        assert (await log.resolve_history(history, "local", "s1")).id == one
+async def test_when_nothing_chooses_the_candidates_are_listed(log: Log):
+    one = capture(log, [user("is it wet?")], "Yes.", session="s1")
+    other = capture(log, [user("is it cold?")], "Yes.", session="s2")
+    history = [user("a summary"), assistant("Yes.")]
+    with pytest.raises(Conflict) as caught:
+        await log.resolve_history(history, "local")
+    assert {each["completion_id"] for each in caught.value.details["candidates"]} == {one, other}
+    assert (await log.resolve_history(history, "local", "s1")).id == one
 
 
-async def test_the_same_said_twice_is_told_apart_by_all_before(tmp_path: Path):
+async def test_the_same_said_twice_is_told_apart_by_all_before(log: Log):
     """The user goes back to where the same was said for the first time, and the client changes its system prompt."""
     on, done = user("go on"), assistant("OK.")
-    async with opened(tmp_path) as log:
-        first = capture(
-            log, [system("1"), user("build it"), assistant("Begun, as you instruction."), on], "OK."
-        )
-        history = [user("build it"), assistant("Begun, as you instruction."), on, done]
-        second = capture(log, [system("2"), *history, on], "OK.")
-        assert (await log.resolve_history([system("3"), *history], "local")).id == first
-        assert (await log.resolve_history([system("3"), *history, on, done], "local")).id == second
-        with pytest.raises(Conflict) as caught:
-            await log.resolve_history([system("3"), on, done], "local")
-        assert {each["completion_id"] for each in caught.value.details["candidates"]} == {first, second}
+    first = capture(log, [system("1"), user("build it"), assistant("Begun, as you instruction."), on], "OK.")
+    history = [user("build it"), assistant("Begun, as you instruction."), on, done]
+    second = capture(log, [system("2"), *history, on], "OK.")
+    assert (await log.resolve_history([system("3"), *history], "local")).id == first
+    assert (await log.resolve_history([system("3"), *history, on, done], "local")).id == second
+    with pytest.raises(Conflict) as caught:
+        await log.resolve_history([system("3"), on, done], "local")
+    assert {each["completion_id"] for each in caught.value.details["candidates"]} == {first, second}
 
 
-async def test_a_short_answer_of_another_conversation_is_not_taken_for_this_one(tmp_path: Path):
+async def test_a_short_answer_of_another_conversation_is_not_taken_for_this_one(log: Log):
     """An answer that never came through burnish reads like one that did."""
-    async with opened(tmp_path) as log:
-        other = capture(log, [user("is it wet?")], "Yes.")
-        with pytest.raises(Conflict) as caught:
-            await log.resolve_history([user("is it cold?"), assistant("Yes.")], "local")
-        assert [each["completion_id"] for each in caught.value.details["candidates"]] == [other]
-        with pytest.raises(NotFound, match="not in the log"):
-            await log.resolve_history([system("s"), user("is it wet?"), assistant("Yes.")], "bob")
+    other = capture(log, [user("is it wet?")], "Yes.")
+    with pytest.raises(Conflict) as caught:
+        await log.resolve_history([user("is it cold?"), assistant("Yes.")], "local")
+    assert [each["completion_id"] for each in caught.value.details["candidates"]] == [other]
+    with pytest.raises(NotFound, match="not in the log"):
+        await log.resolve_history([system("s"), user("is it wet?"), assistant("Yes.")], "bob")
 
 
-async def test_a_retry_joins_its_first_attempt(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first = capture(log, [user("hi")], chunks=(), outcome="failed", status=None)
-        retry = capture(log, [user("hi")], retry=1)
-        fresh = capture(log, [user("hi")])
-        assert await conversation(log, retry) == await conversation(log, first)
-        assert await conversation(log, fresh) != await conversation(log, first)
+async def test_a_retry_joins_its_first_attempt(log: Log):
+    first = capture(log, [user("hi")], chunks=(), outcome="failed", status=None)
+    retry = capture(log, [user("hi")], retry=1)
+    fresh = capture(log, [user("hi")])
+    assert await conversation(log, retry) == await conversation(log, first)
+    assert await conversation(log, fresh) != await conversation(log, first)
 
 
-async def test_targets(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first = capture(log, [user("a")], "one", response_id="r1", caller="ann", session="s1")
-        second = capture(log, [user("b")], "two", response_id="r2", caller="ann", session="s2")
-        capture(log, [user("c")], response_id="r3", caller="bob")
-        failed = {"chunks": (), "outcome": "failed", "status": None}
-        capture(log, [user("d")], caller="ann", **failed)
-        unanswered = capture(log, [user("b"), assistant("two"), user("more")], **failed)
-        assert (await log.resolve(conversation_id=await conversation(log, unanswered))).id == second
-        assert (await log.resolve(completion_id=first)).id == first
-        assert (await log.resolve(response_id="r1")).id == first
-        assert (await log.resolve(completion_id="r1")).id == first
-        assert (await log.resolve(last_of="ann")).id == second
-        assert (await log.resolve(last_of="ann", session="s1")).id == first
-        for name in ("completion_id", "response_id", "conversation_id", "last_of"):
-            with pytest.raises(NotFound, match="x"):
-                await log.resolve(**{name: "x"})
+async def test_targets(log: Log):
+    first = capture(log, [user("a")], "one", response_id="r1", caller="ann", session="s1")
+    second = capture(log, [user("b")], "two", response_id="r2", caller="ann", session="s2")
+    capture(log, [user("c")], response_id="r3", caller="bob")
+    failed = {"chunks": (), "outcome": "failed", "status": None}
+    capture(log, [user("d")], caller="ann", **failed)
+    unanswered = capture(log, [user("b"), assistant("two"), user("more")], **failed)
+    assert (await log.resolve(conversation_id=await conversation(log, unanswered))).id == second
+    assert (await log.resolve(completion_id=first)).id == first
+    assert (await log.resolve(response_id="r1")).id == first
+    assert (await log.resolve(completion_id="r1")).id == first
+    assert (await log.resolve(last_of="ann")).id == second
+    assert (await log.resolve(last_of="ann", session="s1")).id == first
+    for name in ("completion_id", "response_id", "conversation_id", "last_of"):
+        with pytest.raises(NotFound, match="x"):
+            await log.resolve(**{name: "x"})
 
 
-async def test_a_response_id_that_repeats_lists_its_candidates(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = {capture(log, [user(f"q{n}")], response_id="chatcmpl-7") for n in range(2)}
-        with pytest.raises(Conflict) as caught:
-            await log.resolve(response_id="chatcmpl-7")
-        assert {each["completion_id"] for each in caught.value.details["candidates"]} == made
+async def test_a_response_id_that_repeats_lists_its_candidates(log: Log):
+    made = {capture(log, [user(f"q{n}")], response_id="chatcmpl-7") for n in range(2)}
+    with pytest.raises(Conflict) as caught:
+        await log.resolve(response_id="chatcmpl-7")
+    assert {each["completion_id"] for each in caught.value.details["candidates"]} == made
 
 
 def in_parts(said: Message, **more: Any) -> Message:

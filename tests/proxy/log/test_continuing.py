@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,7 +12,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.log.capture import parsed
 from burnish.proxy.log.intake import Intake
 from burnish.proxy.records import Completion
-from tests.proxy.log.exchanges import exchange, opened
+from tests.proxy.log.exchanges import exchange
 from tests.proxy.log.test_intake import content_of, database
 from tests.support.records import changed
 from tests.support.responses import message, response
@@ -32,70 +31,65 @@ async def contents(log: Log, made: Completion) -> list[Any]:
     return [each["content"] for each in (await log.completion(made.id)).messages]
 
 
-async def test_in_one_batch_and_in_several_it_stands_on_all_before(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        turns = [asked("Hi", "Hello.", "r1"), asked("More", "Sure.", "r2", previous="r1")]
-        for turn in turns:
-            log.capture(turn)
-        assert await contents(log, turns[1]) == ["Hi", "Hello.", "More"]
-        last = asked("And?", "No.", "r3", previous="r2")
-        log.capture(last)
-        assert await contents(log, last) == ["Hi", "Hello.", "More", "Sure.", "And?"]
-        found = [await log.completion(turn.id) for turn in (*turns, last)]
-        assert len({each.conversation_id for each in found}) == 1
+async def test_in_one_batch_and_in_several_it_stands_on_all_before(log: Log):
+    turns = [asked("Hi", "Hello.", "r1"), asked("More", "Sure.", "r2", previous="r1")]
+    for turn in turns:
+        log.capture(turn)
+    assert await contents(log, turns[1]) == ["Hi", "Hello.", "More"]
+    last = asked("And?", "No.", "r3", previous="r2")
+    log.capture(last)
+    assert await contents(log, last) == ["Hi", "Hello.", "More", "Sure.", "And?"]
+    found = [await log.completion(turn.id) for turn in (*turns, last)]
+    assert len({each.conversation_id for each in found}) == 1
 
 
-async def test_instructions_hold_for_one_request_and_system_items_for_all(tmp_path: Path):
+async def test_instructions_hold_for_one_request_and_system_items_for_all(log: Log):
     start = [{"role": "system", "content": "Count."}, {"role": "user", "content": "Hi"}]
-    async with opened(tmp_path) as log:
-        turns = [
-            asked(start, "One.", "r1", instructions="Be kind."),
-            asked("More", "Two.", "r2", previous="r1", instructions="Be brief."),
-            asked("More", "Three.", "r3", previous="r2"),
-        ]
-        for turn in turns:
-            log.capture(turn)
-        assert await contents(log, turns[0]) == ["Be kind.", "Count.", "Hi"]
-        assert await contents(log, turns[1]) == ["Be brief.", "Count.", "Hi", "One.", "More"]
-        assert await contents(log, turns[2]) == ["Count.", "Hi", "One.", "More", "Two.", "More"]
+    turns = [
+        asked(start, "One.", "r1", instructions="Be kind."),
+        asked("More", "Two.", "r2", previous="r1", instructions="Be brief."),
+        asked("More", "Three.", "r3", previous="r2"),
+    ]
+    for turn in turns:
+        log.capture(turn)
+    assert await contents(log, turns[0]) == ["Be kind.", "Count.", "Hi"]
+    assert await contents(log, turns[1]) == ["Be brief.", "Count.", "Hi", "One.", "More"]
+    assert await contents(log, turns[2]) == ["Count.", "Hi", "One.", "More", "Two.", "More"]
 
 
-async def test_of_equal_ids_the_sessions_own_is_meant_and_never_another_callers(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        for session, text in (("s1", "One"), ("s2", "Two")):
-            log.capture(asked(text, "Yes.", "r1", session=session))
-        log.capture(asked("Secret", "Yes.", "r1", caller="bob"))
-        mine = asked("More", "No.", "r2", previous="r1", session="s1")
-        latest = asked("More", "No.", "r2", previous="r1")
-        theirs = asked("More", "No.", "r2", previous="r1", caller="eve")
-        for each in (mine, latest, theirs):
-            log.capture(each)
-        assert await contents(log, mine) == ["One", "Yes.", "More"]
-        assert await contents(log, latest) == ["Two", "Yes.", "More"]
-        assert await contents(log, theirs) == ["More"]
+async def test_of_equal_ids_the_sessions_own_is_meant_and_never_another_callers(log: Log):
+    for session, text in (("s1", "One"), ("s2", "Two")):
+        log.capture(asked(text, "Yes.", "r1", session=session))
+    log.capture(asked("Secret", "Yes.", "r1", caller="bob"))
+    mine = asked("More", "No.", "r2", previous="r1", session="s1")
+    latest = asked("More", "No.", "r2", previous="r1")
+    theirs = asked("More", "No.", "r2", previous="r1", caller="eve")
+    for each in (mine, latest, theirs):
+        log.capture(each)
+    assert await contents(log, mine) == ["One", "Yes.", "More"]
+    assert await contents(log, latest) == ["Two", "Yes.", "More"]
+    assert await contents(log, theirs) == ["More"]
 
 
-async def test_what_failed_before_is_gone_on_from_without_a_reply(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        failed = asked("Hi", "", "r1")
-        body = response(status="failed", error={"message": "oops"}, response_id="r1")
-        log.capture(changed(failed, chunks=(orjson.dumps(body),)))
-        again = asked("Again", "Yes.", "r2", previous="r1")
-        log.capture(again)
-        assert await contents(log, again) == ["Hi", "Again"]
+async def test_what_failed_before_is_gone_on_from_without_a_reply(log: Log):
+    failed = asked("Hi", "", "r1")
+    body = response(status="failed", error={"message": "oops"}, response_id="r1")
+    log.capture(changed(failed, chunks=(orjson.dumps(body),)))
+    again = asked("Again", "Yes.", "r2", previous="r1")
+    log.capture(again)
+    assert await contents(log, again) == ["Hi", "Again"]
 
 
 @pytest.mark.parametrize("held", [False, True], ids=["resent", "held by the server"])
-async def test_what_the_user_says_next_is_known_of_a_rated_answer(tmp_path: Path, held: bool):
-    async with opened(tmp_path) as log:
-        first = asked("Hi", "Hello.", "r1", instructions="Greet.")
-        resent = [{"role": "user", "content": "Hi"}, message("Hello."), {"role": "user", "content": "Why?"}]
-        text, previous = ("Why?", "r1") if held else (resent, None)
-        second = asked(text, "Because.", "r2", previous, instructions="Greet.")
-        for each in (first, second):
-            log.capture(each)
-        assert await log.next_turn(first.id) == "Why?"
-        assert (await log.completion(second.id)).continues == first.id
+async def test_what_the_user_says_next_is_known_of_a_rated_answer(log: Log, held: bool):
+    first = asked("Hi", "Hello.", "r1", instructions="Greet.")
+    resent = [{"role": "user", "content": "Hi"}, message("Hello."), {"role": "user", "content": "Why?"}]
+    text, previous = ("Why?", "r1") if held else (resent, None)
+    second = asked(text, "Because.", "r2", previous, instructions="Greet.")
+    for each in (first, second):
+        log.capture(each)
+    assert await log.next_turn(first.id) == "Why?"
+    assert (await log.completion(second.id)).continues == first.id
 
 
 def talks(seed: int, *, held: bool) -> list[Completion]:

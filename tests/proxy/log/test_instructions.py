@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 from burnish.proxy.log import Log
 from burnish.proxy.log.instructions import MAX_CHARACTERS, MAX_INSTRUCTIONS, one_line, wording
 from burnish.proxy.records import FeedbackDraft, Instruction
-from tests.proxy.log.exchanges import capture, opened, user
+from tests.proxy.log.exchanges import capture, user
 
 
 @dataclass
@@ -42,141 +41,131 @@ class Person:
         return [instruction.text for instruction in await self.instructions()]
 
 
-async def test_a_comment_on_an_answer_that_was_not_good_is_an_instruction(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        person = Person(log)
-        said = await person.say("too long")
-        await person.say("in between", 0.0)
-        await person.say("only said", None)
-        await person.say("lovely", 1.0)
-        await person.say("four of five", 0.5)
-        await person.say(None)
-        await person.say("!?! … 👎🏽")
-        await person.say("a test failed", source="environment")
-        assert await person.texts() == ["only said", "in between", "too long"]
-        instruction = (await person.instructions())[-1]
-        assert (instruction.comment, instruction.by_hand) == ("too long", False)
-        assert instruction.feedback_ids == (said,)
-        assert instruction.id.startswith("inst_")
+async def test_a_comment_on_an_answer_that_was_not_good_is_an_instruction(log: Log) -> None:
+    person = Person(log)
+    said = await person.say("too long")
+    await person.say("in between", 0.0)
+    await person.say("only said", None)
+    await person.say("lovely", 1.0)
+    await person.say("four of five", 0.5)
+    await person.say(None)
+    await person.say("!?! … 👎🏽")
+    await person.say("a test failed", source="environment")
+    assert await person.texts() == ["only said", "in between", "too long"]
+    instruction = (await person.instructions())[-1]
+    assert (instruction.comment, instruction.by_hand) == ("too long", False)
+    assert instruction.feedback_ids == (said,)
+    assert instruction.id.startswith("inst_")
 
 
-async def test_a_comment_beside_a_good_rating_of_the_same_person_is_praise(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        person, other = Person(log), Person(log, "other")
-        answer = capture(log, [user("Hi?")])
-        good = await person.say(None, 1.0, about=answer)
-        await person.say("short and clear", None, about=answer)
-        await other.say("too short", None, about=answer)
-        assert await person.texts() == []
-        assert await other.texts() == ["too short"]
-        await log.undo_feedback(good)
-        assert await person.texts() == ["short and clear"]
+async def test_a_comment_beside_a_good_rating_of_the_same_person_is_praise(log: Log) -> None:
+    person, other = Person(log), Person(log, "other")
+    answer = capture(log, [user("Hi?")])
+    good = await person.say(None, 1.0, about=answer)
+    await person.say("short and clear", None, about=answer)
+    await other.say("too short", None, about=answer)
+    assert await person.texts() == []
+    assert await other.texts() == ["too short"]
+    await log.undo_feedback(good)
+    assert await person.texts() == ["short and clear"]
 
 
-async def test_the_same_words_are_one_instruction_and_the_latest_wording_counts(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        person = Person(log)
-        first = await person.say("Too long.")
-        await person.say("no lists")
-        again = await person.say("too  LONG!")
-        instructions = await person.instructions()
-        assert [instruction.text for instruction in instructions] == ["too LONG!", "no lists"]
-        assert instructions[0].feedback_ids == (first, again)
-        assert instructions[0].first_at < instructions[1].first_at < instructions[0].latest_at
-        await log.undo_feedback(again)
-        assert await person.texts() == ["no lists", "Too long."]
+async def test_the_same_words_are_one_instruction_and_the_latest_wording_counts(log: Log) -> None:
+    person = Person(log)
+    first = await person.say("Too long.")
+    await person.say("no lists")
+    again = await person.say("too  LONG!")
+    instructions = await person.instructions()
+    assert [instruction.text for instruction in instructions] == ["too LONG!", "no lists"]
+    assert instructions[0].feedback_ids == (first, again)
+    assert instructions[0].first_at < instructions[1].first_at < instructions[0].latest_at
+    await log.undo_feedback(again)
+    assert await person.texts() == ["no lists", "Too long."]
 
 
-async def test_feedback_taken_back_or_replaced_is_no_instruction(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        person = Person(log)
-        answer = capture(log, [user("Hi?")])
-        said = await person.say("too long", about=answer)
+async def test_feedback_taken_back_or_replaced_is_no_instruction(log: Log) -> None:
+    person = Person(log)
+    answer = capture(log, [user("Hi?")])
+    said = await person.say("too long", about=answer)
+    await log.undo_feedback(said)
+    assert await person.texts() == []
+    await person.say("too formal", about=answer)
+    await person.say("too loud", about=answer)
+    assert await person.texts() == ["too loud"]
+    await person.say(None, 1.0, about=answer)
+    assert await person.texts() == []
+
+
+async def test_what_was_removed_by_hand_stays_away_until_it_is_added_by_hand(log: Log) -> None:
+    person = Person(log)
+    await person.say("too long")
+    (instruction,) = await person.instructions()
+    assert (await log.remove_instruction("local", instruction.id)).text == "too long"
+    assert await person.texts() == []
+    await person.say("Too long!")
+    assert await person.texts() == []
+    with pytest.raises(NotFound, match=instruction.id):
+        await log.edit_instruction("local", instruction.id, "shorter")
+    assert (await log.add_instruction("local", "too long")).id == instruction.id
+    assert [(each.text, each.by_hand) for each in await person.instructions()] == [("too long", True)]
+
+
+async def test_an_edit_wins_over_the_comment_and_over_its_repetition(log: Log) -> None:
+    person = Person(log)
+    first = await person.say("too long")
+    (instruction,) = await person.instructions()
+    edited = await log.edit_instruction("local", instruction.id, " three sentences\nat most ")
+    assert (edited.text, edited.comment) == ("three sentences at most", "too long")
+    assert edited.id == instruction.id
+    second = await person.say("TOO LONG")
+    assert await person.texts() == ["three sentences at most"]
+    for said in (first, second):
         await log.undo_feedback(said)
-        assert await person.texts() == []
-        await person.say("too formal", about=answer)
-        await person.say("too loud", about=answer)
-        assert await person.texts() == ["too loud"]
-        await person.say(None, 1.0, about=answer)
-        assert await person.texts() == []
+    assert await person.texts() == []
 
 
-async def test_what_was_removed_by_hand_stays_away_until_it_is_added_by_hand(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        person = Person(log)
-        await person.say("too long")
-        (instruction,) = await person.instructions()
-        assert (await log.remove_instruction("local", instruction.id)).text == "too long"
-        assert await person.texts() == []
-        await person.say("Too long!")
-        assert await person.texts() == []
-        with pytest.raises(NotFound, match=instruction.id):
-            await log.edit_instruction("local", instruction.id, "shorter")
-        assert (await log.add_instruction("local", "too long")).id == instruction.id
-        assert [(each.text, each.by_hand) for each in await person.instructions()] == [("too long", True)]
+async def test_an_instruction_added_by_hand_needs_no_comment_and_outlives_it(log: Log) -> None:
+    person = Person(log)
+    added = await log.add_instruction("local", "answer in German")
+    assert (added.by_hand, added.comment, added.feedback_ids) == (True, None, ())
+    said = await person.say("Answer in German!")
+    (instruction,) = await person.instructions()
+    assert (instruction.by_hand, instruction.text) == (True, "answer in German")
+    assert instruction.feedback_ids == (said,)
+    await log.undo_feedback(said)
+    assert await person.texts() == ["answer in German"]
+    await log.remove_instruction("local", added.id)
+    assert await person.texts() == []
 
 
-async def test_an_edit_wins_over_the_comment_and_over_its_repetition(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        person = Person(log)
-        first = await person.say("too long")
-        (instruction,) = await person.instructions()
-        edited = await log.edit_instruction("local", instruction.id, " three sentences\nat most ")
-        assert (edited.text, edited.comment) == ("three sentences at most", "too long")
-        assert edited.id == instruction.id
-        second = await person.say("TOO LONG")
-        assert await person.texts() == ["three sentences at most"]
-        for said in (first, second):
-            await log.undo_feedback(said)
-        assert await person.texts() == []
-
-
-async def test_an_instruction_added_by_hand_needs_no_comment_and_outlives_it(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        person = Person(log)
-        added = await log.add_instruction("local", "answer in German")
-        assert (added.by_hand, added.comment, added.feedback_ids) == (True, None, ())
-        said = await person.say("Answer in German!")
-        (instruction,) = await person.instructions()
-        assert (instruction.by_hand, instruction.text) == (True, "answer in German")
-        assert instruction.feedback_ids == (said,)
-        await log.undo_feedback(said)
-        assert await person.texts() == ["answer in German"]
-        await log.remove_instruction("local", added.id)
-        assert await person.texts() == []
-
-
-async def test_every_caller_has_a_list_of_their_own(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        ann, ben = Person(log, "ann"), Person(log, "ben")
-        await ann.say("too long")
-        await ben.say("too long")
-        await ben.say("no lists")
-        (instruction,) = await ann.instructions()
-        with pytest.raises(NotFound):
-            await log.remove_instruction("ben", instruction.id)
-        await log.remove_instruction("ann", instruction.id)
-        assert await ann.texts() == []
-        assert await ben.texts() == ["no lists", "too long"]
+async def test_every_caller_has_a_list_of_their_own(log: Log) -> None:
+    ann, ben = Person(log, "ann"), Person(log, "ben")
+    await ann.say("too long")
+    await ben.say("too long")
+    await ben.say("no lists")
+    (instruction,) = await ann.instructions()
+    with pytest.raises(NotFound):
+        await log.remove_instruction("ben", instruction.id)
+    await log.remove_instruction("ann", instruction.id)
+    assert await ann.texts() == []
+    assert await ben.texts() == ["no lists", "too long"]
 
 
 @pytest.mark.parametrize("text", ["", " \n", "…!", "x" * (MAX_CHARACTERS + 1)])
-async def test_an_instruction_by_hand_must_be_one(tmp_path: Path, text: str) -> None:
-    async with opened(tmp_path) as log:
-        with pytest.raises(Unprocessable) as refused:
-            await log.add_instruction("local", text)
-        assert refused.value.param == "text"
-        assert await log.instructions("local") == []
+async def test_an_instruction_by_hand_must_be_one(log: Log, text: str) -> None:
+    with pytest.raises(Unprocessable) as refused:
+        await log.add_instruction("local", text)
+    assert refused.value.param == "text"
+    assert await log.instructions("local") == []
 
 
-async def test_there_are_only_so_many_by_hand(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        for number in range(MAX_INSTRUCTIONS):
-            await log.add_instruction("local", f"instruction {number}")
-        with pytest.raises(Conflict, match="remove one first"):
-            await log.add_instruction("local", "one more")
-        again = await log.add_instruction("local", "Instruction 0!")
-        assert (again.text, len(await log.instructions("local"))) == ("Instruction 0!", MAX_INSTRUCTIONS)
+async def test_there_are_only_so_many_by_hand(log: Log) -> None:
+    for number in range(MAX_INSTRUCTIONS):
+        await log.add_instruction("local", f"instruction {number}")
+    with pytest.raises(Conflict, match="remove one first"):
+        await log.add_instruction("local", "one more")
+    again = await log.add_instruction("local", "Instruction 0!")
+    assert (again.text, len(await log.instructions("local"))) == ("Instruction 0!", MAX_INSTRUCTIONS)
 
 
 @pytest.mark.parametrize(

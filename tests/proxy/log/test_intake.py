@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from burnish.proxy.log import Log
 from burnish.proxy.log.capture import parsed
 from burnish.proxy.log.intake import Intake
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.records import Completion
-from tests.proxy.log.exchanges import assistant, capture, exchange, opened, system, user
+from tests.proxy.log.exchanges import assistant, capture, exchange, system, user
 
 
 def database() -> sqlite3.Connection:
@@ -111,15 +112,14 @@ def test_what_is_stored_already_stays_as_it_is():
     connection.close()
 
 
-async def test_a_row_that_sqlite_cannot_hold_harms_no_other_of_its_batch(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        before = capture(log, [user("before")])
-        bad = capture(log, [user("x")], caller="\udcff")
-        worse = capture(log, [user("x")], retry=2**70)
-        after = capture(log, [user("after")])
-        found = {each.id for each in await log.completions()}
-        assert {before, after} <= found
-        assert not {bad, worse} & found
-        again = capture(log, [user("before"), assistant("Hello!"), user("more")])
-        conversations = {each.id: each.conversation_id for each in await log.completions()}
-        assert conversations[again] == conversations[before], "what is remembered is what is stored"
+async def test_a_row_that_sqlite_cannot_hold_harms_no_other_of_its_batch(log: Log):
+    before = capture(log, [user("before")])
+    bad = capture(log, [user("x")], caller="\udcff")
+    worse = capture(log, [user("x")], retry=2**70)
+    after = capture(log, [user("after")])
+    found = {each.id for each in await log.completions()}
+    assert {before, after} <= found
+    assert not {bad, worse} & found
+    again = capture(log, [user("before"), assistant("Hello!"), user("more")])
+    conversations = {each.id: each.conversation_id for each in await log.completions()}
+    assert conversations[again] == conversations[before], "what is remembered is what is stored"

@@ -27,15 +27,14 @@ STREAM = {"chunks": tuple(events("one two", done=False)), "content_type": "text/
 PACKED = gzip.compress(answered(assistant("packed")))
 
 
-async def test_a_completion_comes_back_as_it_was(tmp_path: Path):
+async def test_a_completion_comes_back_as_it_was(log: Log):
     asked = Asked(5.0, "chat", "smollm2", "ann", session="s", retry=1, sub_agent=True)
     served = Served("http://127.0.0.1:1", "smollm2@v1", 1, "sha256:0")
     params = {"temperature": 0.7, "tools": TOOLS}
     made = exchange([system("Be brief."), user("Name a color.")], "Blue.", params=params, error="warned")
     made = made._replace(asked=asked, served=served, instructions="more words")
-    async with opened(tmp_path) as log:
-        log.capture(made)
-        found = await log.completion(made.id)
+    log.capture(made)
+    found = await log.completion(made.id)
     answered = made.ended._replace(
         response_id="chatcmpl-1", finish_reason="stop", prompt_tokens=5, completion_tokens=2
     )
@@ -63,16 +62,15 @@ async def test_it_is_still_there_after_reopening(tmp_path: Path):
         assert (await log.completion(made)).prompt == "hi"
 
 
-async def test_reasoning_that_a_client_sends_is_kept_in_its_context(tmp_path: Path):
+async def test_reasoning_that_a_client_sends_is_kept_in_its_context(log: Log):
     thinking = {"role": "assistant", "content": "42", "reasoning_content": "let me see"}
-    async with opened(tmp_path) as log:
-        first = capture(log, [user("q")], thinking)
-        plain = capture(log, [user("q"), assistant("42"), user("why?")])
-        full = capture(log, [user("q"), thinking, user("why?")])
-        assert (await log.completion(first)).reply == thinking
-        assert (await log.completion(plain)).messages[1] == assistant("42")
-        assert (await log.completion(full)).messages[1] == thinking
-        assert len({each.conversation_id for each in await log.completions()}) == 1
+    first = capture(log, [user("q")], thinking)
+    plain = capture(log, [user("q"), assistant("42"), user("why?")])
+    full = capture(log, [user("q"), thinking, user("why?")])
+    assert (await log.completion(first)).reply == thinking
+    assert (await log.completion(plain)).messages[1] == assistant("42")
+    assert (await log.completion(full)).messages[1] == thinking
+    assert len({each.conversation_id for each in await log.completions()}) == 1
 
 
 async def test_what_is_resent_each_turn_is_stored_once(tmp_path: Path):
@@ -110,91 +108,78 @@ async def test_what_is_resent_each_turn_is_stored_once(tmp_path: Path):
     ],
 )
 async def test_an_answer_is_read_however_it_ended(
-    tmp_path: Path, changes: dict[str, Any], outcome: str, error: str | None, reply: str | None
+    log: Log, changes: dict[str, Any], outcome: str, error: str | None, reply: str | None
 ):
-    async with opened(tmp_path) as log:
-        found = await log.completion(capture(log, [user("a")], **changes))
+    found = await log.completion(capture(log, [user("a")], **changes))
     assert (found.ended.outcome, found.ended.error) == (outcome, error)
     assert found.reply == (assistant(reply) if reply else None)
 
 
-async def test_pages_go_back_in_time_without_gap(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = [capture(log, [user(f"q{number}")]) for number in range(7)]
-        first = await log.completions(limit=3)
-        second = await log.completions(limit=10, before=first[-1].id)
-        assert [each.id for each in first + second] == made[::-1]
-        assert all(each.messages == () and each.params == {} for each in first)
-        assert first[0].prompt == "q6"
-        assert [each.id for each in await log.completions(conversation=first[0].conversation_id)] == [
-            made[-1]
-        ]
+async def test_pages_go_back_in_time_without_gap(log: Log):
+    made = [capture(log, [user(f"q{number}")]) for number in range(7)]
+    first = await log.completions(limit=3)
+    second = await log.completions(limit=10, before=first[-1].id)
+    assert [each.id for each in first + second] == made[::-1]
+    assert all(each.messages == () and each.params == {} for each in first)
+    assert first[0].prompt == "q6"
+    assert [each.id for each in await log.completions(conversation=first[0].conversation_id)] == [made[-1]]
 
 
-async def test_recent_prompts_are_distinct_and_answered(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        capture(log, [user("a")], params={"temperature": 0.1})
-        capture(log, [user("b")])
-        again = capture(log, [user("a")], params={"temperature": 0.9})
-        capture(log, [user("c")], status=500, chunks=(b'{"error":"x"}',))
-        capture(log, [user("d")], chunks=(), outcome="cancelled")
-        found = await log.recent_prompts(10)
-        assert [(each.messages[0]["content"], each.id == again) for each in found] == [
-            ("a", True),
-            ("b", False),
-        ]
-        assert found[0].params == {"temperature": 0.9}
-        assert len(await log.recent_prompts(1)) == 1
+async def test_recent_prompts_are_distinct_and_answered(log: Log):
+    capture(log, [user("a")], params={"temperature": 0.1})
+    capture(log, [user("b")])
+    again = capture(log, [user("a")], params={"temperature": 0.9})
+    capture(log, [user("c")], status=500, chunks=(b'{"error":"x"}',))
+    capture(log, [user("d")], chunks=(), outcome="cancelled")
+    found = await log.recent_prompts(10)
+    assert [(each.messages[0]["content"], each.id == again) for each in found] == [("a", True), ("b", False)]
+    assert found[0].params == {"temperature": 0.9}
+    assert len(await log.recent_prompts(1)) == 1
 
 
-async def test_counts(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = [capture(log, [user(f"q{number}")]) for number in range(4)]
-        for completion_id, reward in zip(made, (1.0, -1.0, 0.0), strict=False):
-            await log.add_feedback(
-                FeedbackDraft(completion_id, "completion_id", reward=reward, comment="so so")
-            )
-        await log.add_feedback(FeedbackDraft(made[3], "completion_id", correction="better"))
-        assert await log.counts() == {
-            "completions": 4,
-            "conversations": 4,
-            "passthrough": 0,
-            "feedback": 4,
-            "ratings": 3,
-            "good": 1,
-            "bad": 1,
-            "comments": 3,
-            "corrections": 1,
-        }
+async def test_counts(log: Log):
+    made = [capture(log, [user(f"q{number}")]) for number in range(4)]
+    for completion_id, reward in zip(made, (1.0, -1.0, 0.0), strict=False):
+        await log.add_feedback(FeedbackDraft(completion_id, "completion_id", reward=reward, comment="so so"))
+    await log.add_feedback(FeedbackDraft(made[3], "completion_id", correction="better"))
+    assert await log.counts() == {
+        "completions": 4,
+        "conversations": 4,
+        "passthrough": 0,
+        "feedback": 4,
+        "ratings": 3,
+        "good": 1,
+        "bad": 1,
+        "comments": 3,
+        "corrections": 1,
+    }
 
 
-async def test_runs(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first = Run(run_id(), 1.0, None, "training", "32 new ratings", None, 32)
-        second = Run(run_id(), 2.0, None, "training", "asked for", None, 40)
-        await log.start_run(first)
-        await log.start_run(second)
-        live = Run(first.id, 1.0, 9.0, "live", "better", 3, 32)
-        await log.update_run(live)
-        assert await log.runs() == [second, live]
-        assert await log.runs(limit=1) == [second]
-        assert await log.run(first.id) == live
-        with pytest.raises(NotFound, match="run_nobody"):
-            await log.run("run_nobody")
-        with pytest.raises(NotFound):
-            await log.update_run(Run("run_nobody", 0.0, None, "failed", "", None, 0))
+async def test_runs(log: Log):
+    first = Run(run_id(), 1.0, None, "training", "32 new ratings", None, 32)
+    second = Run(run_id(), 2.0, None, "training", "asked for", None, 40)
+    await log.start_run(first)
+    await log.start_run(second)
+    live = Run(first.id, 1.0, 9.0, "live", "better", 3, 32)
+    await log.update_run(live)
+    assert await log.runs() == [second, live]
+    assert await log.runs(limit=1) == [second]
+    assert await log.run(first.id) == live
+    with pytest.raises(NotFound, match="run_nobody"):
+        await log.run("run_nobody")
+    with pytest.raises(NotFound):
+        await log.update_run(Run("run_nobody", 0.0, None, "failed", "", None, 0))
 
 
-async def test_unknown_ids_are_not_found(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        with pytest.raises(NotFound, match="cmpl_nobody"):
-            await log.completion("cmpl_nobody")
-        with pytest.raises(NotFound):
-            await log.feedback("fb_nobody")
-        with pytest.raises(NotFound):
-            await log.undo_feedback("fb_nobody")
-        with pytest.raises(NotFound):
-            await log.add_feedback(FeedbackDraft("cmpl_nobody", "completion_id", reward=1.0))
+async def test_unknown_ids_are_not_found(log: Log):
+    with pytest.raises(NotFound, match="cmpl_nobody"):
+        await log.completion("cmpl_nobody")
+    with pytest.raises(NotFound):
+        await log.feedback("fb_nobody")
+    with pytest.raises(NotFound):
+        await log.undo_feedback("fb_nobody")
+    with pytest.raises(NotFound):
+        await log.add_feedback(FeedbackDraft("cmpl_nobody", "completion_id", reward=1.0))
 
 
 # The file
@@ -241,13 +226,12 @@ async def test_after_closing_nothing_is_pretended(tmp_path: Path):
     assert "1 requests were not logged" in (log.healthy() or "")
 
 
-async def test_capturing_costs_the_event_loop_little(tmp_path: Path):
+async def test_capturing_costs_the_event_loop_little(log: Log):
     made = [exchange([user("x" * 2000)]) for _ in range(500)]
-    async with opened(tmp_path) as log:
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        for each in made:
-            log.capture(each)
-        each_s = (clock() - started) / len(made)
-        assert (await log.counts())["completions"] == 500
+    clock = asyncio.get_running_loop().time
+    started = clock()
+    for each in made:
+        log.capture(each)
+    each_s = (clock() - started) / len(made)
+    assert (await log.counts())["completions"] == 500
     assert each_s < 0.002  # a queue put takes some 30 µs; the rest is for a busy machine

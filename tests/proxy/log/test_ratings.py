@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from burnish.proxy.errors import Conflict
 from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import Effective, Place, effective, for_training
 from burnish.proxy.records import Feedback, FeedbackDraft, RatedCompletion
-from tests.proxy.log.exchanges import Message, assistant, capture, opened, system, user
+from tests.proxy.log.exchanges import Message, assistant, capture, system, user
 
 
 async def rate(log: Log, completion_id: str, reward: float | None, **more: Any) -> Feedback:
@@ -29,11 +28,10 @@ async def rewards(log: Log) -> dict[str, float]:
     return {each.completion.id: each.reward for each in await log.rated()}
 
 
-async def test_a_rated_completion_has_all_that_training_needs(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = capture(log, [user("hi")], "Hello!", params={"temperature": 0.5})
-        feedback = await rate(log, made, 0.5, comment="nice", weight=2.0)
-        (rated,) = await log.rated()
+async def test_a_rated_completion_has_all_that_training_needs(log: Log):
+    made = capture(log, [user("hi")], "Hello!", params={"temperature": 0.5})
+    feedback = await rate(log, made, 0.5, comment="nice", weight=2.0)
+    (rated,) = await log.rated()
     assert rated == RatedCompletion(rated.completion, 0.5, 2.0, (feedback.id,), "nice", None)
     assert rated.completion.messages == (user("hi"),)
     assert rated.completion.reply == assistant("Hello!")
@@ -41,34 +39,32 @@ async def test_a_rated_completion_has_all_that_training_needs(tmp_path: Path):
     assert rated.completion.rating == 0.5
 
 
-async def test_of_the_same_rater_the_latest_rating_counts_that_was_not_undone(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = capture(log, [user("hi")])
-        first = await rate(log, made, 1.0, comment="fine")
-        second = await rate(log, made, -1.0)
-        (rated,) = await log.rated()
-        assert (rated.reward, rated.feedback_ids, rated.comment) == (-1.0, (second.id,), None)
-        assert (await log.feedback(first.id)).superseded_by == second.id
-        assert (await log.completions())[0].rating == -1.0
-        undone = await log.undo_feedback(second.id)
-        assert undone.undone_at is not None
-        assert await log.undo_feedback(second.id) == undone
-        assert await rewards(log) == {made: 1.0}
-        assert (await log.feedback(first.id)).superseded_by is None
-        await log.undo_feedback(first.id)
-        assert await log.rated() == []
-        assert (await log.completion(made)).rating is None
-        assert [each.id for each in await log.feedbacks()] == [second.id, first.id]
+async def test_of_the_same_rater_the_latest_rating_counts_that_was_not_undone(log: Log):
+    made = capture(log, [user("hi")])
+    first = await rate(log, made, 1.0, comment="fine")
+    second = await rate(log, made, -1.0)
+    (rated,) = await log.rated()
+    assert (rated.reward, rated.feedback_ids, rated.comment) == (-1.0, (second.id,), None)
+    assert (await log.feedback(first.id)).superseded_by == second.id
+    assert (await log.completions())[0].rating == -1.0
+    undone = await log.undo_feedback(second.id)
+    assert undone.undone_at is not None
+    assert await log.undo_feedback(second.id) == undone
+    assert await rewards(log) == {made: 1.0}
+    assert (await log.feedback(first.id)).superseded_by is None
+    await log.undo_feedback(first.id)
+    assert await log.rated() == []
+    assert (await log.completion(made)).rating is None
+    assert [each.id for each in await log.feedbacks()] == [second.id, first.id]
 
 
-async def test_words_without_a_rating_are_kept_beside_the_rating(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        commented, rated_id = capture(log, [user("a")]), capture(log, [user("b")])
-        await rate(log, commented, None, comment="hm")
-        await rate(log, rated_id, -1.0)
-        await rate(log, rated_id, None, comment="too long")
-        await rate(log, rated_id, None, correction="short")
-        said, rated = await log.rated()
+async def test_words_without_a_rating_are_kept_beside_the_rating(log: Log):
+    commented, rated_id = capture(log, [user("a")]), capture(log, [user("b")])
+    await rate(log, commented, None, comment="hm")
+    await rate(log, rated_id, -1.0)
+    await rate(log, rated_id, None, comment="too long")
+    await rate(log, rated_id, None, correction="short")
+    said, rated = await log.rated()
     assert (said.completion.id, said.reward, said.weight, said.comment) == (commented, 0.0, 1.0, "hm")
     assert rated.completion.id == rated_id
     assert (rated.comment, rated.correction, len(rated.feedback_ids)) == ("too long", "short", 3)
@@ -87,130 +83,120 @@ async def tool_turn(log: Log) -> list[str]:
     return [*made, capture(log, history, "welcome")]
 
 
-async def test_a_turn_is_all_work_on_one_request(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        call, result, thanks = await tool_turn(log)
-        await rate(log, result, 1.0, scope="turn")
-        assert await rewards(log) == {call: 1.0, result: 1.0}
-        await rate(log, call, -1.0)
-        assert await rewards(log) == {call: -1.0, result: 1.0}
-        await rate(log, thanks, 0.5, scope="conversation")
-        assert await rewards(log) == {call: -1.0, result: 1.0, thanks: 0.5}
+async def test_a_turn_is_all_work_on_one_request(log: Log):
+    call, result, thanks = await tool_turn(log)
+    await rate(log, result, 1.0, scope="turn")
+    assert await rewards(log) == {call: 1.0, result: 1.0}
+    await rate(log, call, -1.0)
+    assert await rewards(log) == {call: -1.0, result: 1.0}
+    await rate(log, thanks, 0.5, scope="conversation")
+    assert await rewards(log) == {call: -1.0, result: 1.0, thanks: 0.5}
 
 
-async def test_a_conversation_is_rated_as_far_as_it_went(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first = capture(log, [user("a")], "one")
-        await rate(log, first, -1.0, scope="conversation")
-        later = capture(log, [user("a"), assistant("one"), user("b")], "two")
-        unanswered = capture(
-            log, [user("a"), assistant("one"), user("c")], chunks=(), outcome="failed", status=None
-        )
-        assert await rewards(log) == {first: -1.0}
-        await rate(log, later, 1.0, scope="conversation")
-        assert await rewards(log) == {first: 1.0, later: 1.0}
-        assert unanswered not in await rewards(log)
+async def test_a_conversation_is_rated_as_far_as_it_went(log: Log):
+    first = capture(log, [user("a")], "one")
+    await rate(log, first, -1.0, scope="conversation")
+    later = capture(log, [user("a"), assistant("one"), user("b")], "two")
+    unanswered = capture(
+        log, [user("a"), assistant("one"), user("c")], chunks=(), outcome="failed", status=None
+    )
+    assert await rewards(log) == {first: -1.0}
+    await rate(log, later, 1.0, scope="conversation")
+    assert await rewards(log) == {first: 1.0, later: 1.0}
+    assert unanswered not in await rewards(log)
 
 
-async def test_a_rating_of_a_turn_is_one_and_its_words_are_of_the_answer_that_it_was_given_to(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        call, result, _ = await tool_turn(log)
-        said = await rate(log, result, -1.0, scope="turn", comment="too long", weight=3.0)
-        first, second = await log.rated()
-        assert [(each.completion.id, each.weight, each.comment) for each in (first, second)] == [
-            (call, 1.5, None),
-            (result, 1.5, "too long"),
-        ]
-        assert [each.feedback_ids for each in (first, second)] == [(said.id,), (said.id,)]
-        counts = await log.counts()
-        assert (counts["ratings"], counts["bad"], counts["comments"]) == (1, 1, 1)
-        await log.undo_feedback(said.id)
-        assert await log.rated() == []
+async def test_a_rating_of_a_turn_is_one_and_its_words_are_of_the_answer_that_it_was_given_to(log: Log):
+    call, result, _ = await tool_turn(log)
+    said = await rate(log, result, -1.0, scope="turn", comment="too long", weight=3.0)
+    first, second = await log.rated()
+    assert [(each.completion.id, each.weight, each.comment) for each in (first, second)] == [
+        (call, 1.5, None),
+        (result, 1.5, "too long"),
+    ]
+    assert [each.feedback_ids for each in (first, second)] == [(said.id,), (said.id,)]
+    counts = await log.counts()
+    assert (counts["ratings"], counts["bad"], counts["comments"]) == (1, 1, 1)
+    await log.undo_feedback(said.id)
+    assert await log.rated() == []
 
 
-async def test_a_later_rating_replaces_one_of_the_same_rater_that_is_about_no_more(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        call, result, _ = await tool_turn(log)
-        narrow = await rate(log, result, -1.0)
-        wide = await rate(log, result, 1.0, scope="turn")
-        assert (await log.feedback(narrow.id)).superseded_by == wide.id
-        assert await rewards(log) == {call: 1.0, result: 1.0}
-        await rate(log, result, -0.5)
-        assert (await log.feedback(wide.id)).superseded_by is None
-        assert await rewards(log) == {call: 1.0, result: -0.5}
-        await rate(log, call, 0.5, scope="turn")  # the turn again, at another of its answers
-        assert await rewards(log) == {call: 0.5, result: -0.5}
-        await rate(log, result, 1.0, scope="turn")
-        assert await rewards(log) == {call: 1.0, result: 1.0}
+async def test_a_later_rating_replaces_one_of_the_same_rater_that_is_about_no_more(log: Log):
+    call, result, _ = await tool_turn(log)
+    narrow = await rate(log, result, -1.0)
+    wide = await rate(log, result, 1.0, scope="turn")
+    assert (await log.feedback(narrow.id)).superseded_by == wide.id
+    assert await rewards(log) == {call: 1.0, result: 1.0}
+    await rate(log, result, -0.5)
+    assert (await log.feedback(wide.id)).superseded_by is None
+    assert await rewards(log) == {call: 1.0, result: -0.5}
+    await rate(log, call, 0.5, scope="turn")  # the turn again, at another of its answers
+    assert await rewards(log) == {call: 0.5, result: -0.5}
+    await rate(log, result, 1.0, scope="turn")
+    assert await rewards(log) == {call: 1.0, result: 1.0}
 
 
-async def test_a_rating_stays_on_its_branch(tmp_path: Path):
+async def test_a_rating_stays_on_its_branch(log: Log):
     """Of a turn asked again, and of a conversation gone on with otherwise, only the branch that is meant is rated."""
     start: list[Message] = [user("hi"), assistant("Hello!")]
-    async with opened(tmp_path) as log:
-        hello = capture(log, start[:1], "Hello!")
-        left = capture(log, [*start, user("one")], "1")
-        again = capture(log, [*start, user("one")], "first")
-        edited = capture(log, [*start, user("two")], "2")
-        for target, scope, covered in (
-            (again, "turn", {again}),
-            (edited, "conversation", {hello, edited}),
-            (left, "conversation", {hello, left}),
-            (hello, "conversation", {hello}),  # which branch would be meant is not said
-        ):
-            given_ = await rate(log, target, 1.0, scope=scope)
-            assert set(await rewards(log)) == covered
-            await log.undo_feedback(given_.id)
-        on = capture(log, [*start, user("two"), assistant("2"), user("three")], "3")
-        await rate(log, hello, 1.0, scope="conversation")
-        assert set(await rewards(log)) == {hello, edited, on}  # the one that was gone on with
+    hello = capture(log, start[:1], "Hello!")
+    left = capture(log, [*start, user("one")], "1")
+    again = capture(log, [*start, user("one")], "first")
+    edited = capture(log, [*start, user("two")], "2")
+    for target, scope, covered in (
+        (again, "turn", {again}),
+        (edited, "conversation", {hello, edited}),
+        (left, "conversation", {hello, left}),
+        (hello, "conversation", {hello}),  # which branch would be meant is not said
+    ):
+        given_ = await rate(log, target, 1.0, scope=scope)
+        assert set(await rewards(log)) == covered
+        await log.undo_feedback(given_.id)
+    on = capture(log, [*start, user("two"), assistant("2"), user("three")], "3")
+    await rate(log, hello, 1.0, scope="conversation")
+    assert set(await rewards(log)) == {hello, edited, on}  # the one that was gone on with
 
 
-async def test_an_idempotency_key_stores_once(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made, other = capture(log, [user("a")]), capture(log, [user("b")])
-        draft = FeedbackDraft(made, "completion_id", reward=1.0, idempotency_key="k")
-        first, created = await log.add_feedback(draft)
-        assert created
-        assert await log.add_feedback(draft) == (first, False)
-        assert await log.add_feedback(replace(draft, target="response_id")) == (first, False)
-        for changed in (
-            replace(draft, reward=-1.0),
-            replace(draft, completion_id=other),
-            replace(draft, comment="x"),
-        ):
-            with pytest.raises(Conflict) as caught:
-                await log.add_feedback(changed)
-            assert caught.value.details["feedback_id"] == first.id
-        _, created = await log.add_feedback(replace(draft, rater="bob"))
-        assert created
-        assert len(await log.feedbacks()) == 2
+async def test_an_idempotency_key_stores_once(log: Log):
+    made, other = capture(log, [user("a")]), capture(log, [user("b")])
+    draft = FeedbackDraft(made, "completion_id", reward=1.0, idempotency_key="k")
+    first, created = await log.add_feedback(draft)
+    assert created
+    assert await log.add_feedback(draft) == (first, False)
+    assert await log.add_feedback(replace(draft, target="response_id")) == (first, False)
+    for changed in (
+        replace(draft, reward=-1.0),
+        replace(draft, completion_id=other),
+        replace(draft, comment="x"),
+    ):
+        with pytest.raises(Conflict) as caught:
+            await log.add_feedback(changed)
+        assert caught.value.details["feedback_id"] == first.id
+    _, created = await log.add_feedback(replace(draft, rater="bob"))
+    assert created
+    assert len(await log.feedbacks()) == 2
 
 
-async def test_last_answered_again_is_the_same_even_after_another_answer(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = capture(log, [user("a")])
-        draft = FeedbackDraft(made, "last", reward=1.0, idempotency_key="k")
-        first, _ = await log.add_feedback(draft)
-        newer = capture(log, [user("b")])
-        assert await log.add_feedback(replace(draft, completion_id=newer)) == (first, False)
+async def test_last_answered_again_is_the_same_even_after_another_answer(log: Log):
+    made = capture(log, [user("a")])
+    draft = FeedbackDraft(made, "last", reward=1.0, idempotency_key="k")
+    first, _ = await log.add_feedback(draft)
+    newer = capture(log, [user("b")])
+    assert await log.add_feedback(replace(draft, completion_id=newer)) == (first, False)
 
 
-async def test_feedback_is_listed_by_completion_and_conversation_in_pages(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        one, other = capture(log, [user("a")]), capture(log, [user("b")])
-        given_ = [
-            await rate(log, completion_id, 1.0, rater=str(n))
-            for n in range(3)
-            for completion_id in (one, other)
-        ]
-        assert await log.feedbacks(limit=100) == given_[::-1]
-        assert [each.id for each in await log.feedbacks(completion_id=one)] == [
-            each.id for each in given_[::-1][1::2]
-        ]
-        of_other = await log.feedbacks(conversation_id=given_[1].conversation_id)
-        assert {each.draft.completion_id for each in of_other} == {other}
-        assert await log.feedbacks(limit=2, before=given_[4].id) == [given_[3], given_[2]]
+async def test_feedback_is_listed_by_completion_and_conversation_in_pages(log: Log):
+    one, other = capture(log, [user("a")]), capture(log, [user("b")])
+    given_ = [
+        await rate(log, completion_id, 1.0, rater=str(n)) for n in range(3) for completion_id in (one, other)
+    ]
+    assert await log.feedbacks(limit=100) == given_[::-1]
+    assert [each.id for each in await log.feedbacks(completion_id=one)] == [
+        each.id for each in given_[::-1][1::2]
+    ]
+    of_other = await log.feedbacks(conversation_id=given_[1].conversation_id)
+    assert {each.draft.completion_id for each in of_other} == {other}
+    assert await log.feedbacks(limit=2, before=given_[4].id) == [given_[3], given_[2]]
 
 
 # The pure rules
@@ -278,60 +264,56 @@ def test_nothing_is_rated_outside_the_conversation():
     assert found == {f"c{n}": Effective(1.0, 0.25, ("fb_1",), None, None, None) for n in range(4)}
 
 
-async def test_a_preference_brings_the_worse_reply_where_the_context_is_the_same(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first, second = (capture(log, [user("a")], reply=text) for text in ("one", "two"))
-        elsewhere = capture(log, [user("b")], reply="three")
-        await log.add_feedback(FeedbackDraft(second, "completion_id", preferred_over=first))
-        await log.add_feedback(FeedbackDraft(elsewhere, "completion_id", preferred_over=first))
-        found = {each.completion.id: each.worse for each in await log.rated()}
-        assert found == {second: {"role": "assistant", "content": "one"}, elsewhere: None}
+async def test_a_preference_brings_the_worse_reply_where_the_context_is_the_same(log: Log):
+    first, second = (capture(log, [user("a")], reply=text) for text in ("one", "two"))
+    elsewhere = capture(log, [user("b")], reply="three")
+    await log.add_feedback(FeedbackDraft(second, "completion_id", preferred_over=first))
+    await log.add_feedback(FeedbackDraft(elsewhere, "completion_id", preferred_over=first))
+    found = {each.completion.id: each.worse for each in await log.rated()}
+    assert found == {second: {"role": "assistant", "content": "one"}, elsewhere: None}
 
 
-async def test_what_the_user_wrote_next_is_found(tmp_path: Path):
+async def test_what_the_user_wrote_next_is_found(log: Log):
     shorter = {
         "role": "user",
         "content": [{"type": "text", "text": "shorter "}, {"type": "text", "text": "please"}],
     }
-    async with opened(tmp_path) as log:
-        call, result, thanks = await tool_turn(log)
-        alone = capture(log, [user("hi")], "Hello there!")
-        asked_again = [user("hi"), assistant("Hello there!"), shorter]
-        capture(log, asked_again, "Hello!")
-        # The same conversation from its beginning: another branch.
-        branch = capture(log, [user("hi"), assistant("Hello there!"), user("thank you")], "Welcome!")
-        for each in (call, result, thanks, alone, branch):
-            await rate(log, each, -1.0)
-        found = {each.completion.id: each.comment for each in await log.rated(next_turns=True)}
-        assert found == {call: None, result: "thanks", thanks: None, alone: "shorter please", branch: None}
-        assert {each.comment for each in await log.rated()} == {None}, "only when it is switched on"
-        await rate(log, alone, -1.0, comment="wrong")
-        await rate(log, result, 1.0)
-        kept = {each.completion.id: each.comment for each in await log.rated(next_turns=True)}
+    call, result, thanks = await tool_turn(log)
+    alone = capture(log, [user("hi")], "Hello there!")
+    asked_again = [user("hi"), assistant("Hello there!"), shorter]
+    capture(log, asked_again, "Hello!")
+    # The same conversation from its beginning: another branch.
+    branch = capture(log, [user("hi"), assistant("Hello there!"), user("thank you")], "Welcome!")
+    for each in (call, result, thanks, alone, branch):
+        await rate(log, each, -1.0)
+    found = {each.completion.id: each.comment for each in await log.rated(next_turns=True)}
+    assert found == {call: None, result: "thanks", thanks: None, alone: "shorter please", branch: None}
+    assert {each.comment for each in await log.rated()} == {None}, "only when it is switched on"
+    await rate(log, alone, -1.0, comment="wrong")
+    await rate(log, result, 1.0)
+    kept = {each.completion.id: each.comment for each in await log.rated(next_turns=True)}
     assert (kept[alone], kept[result]) == ("wrong", None), "only on bad answers without a comment"
 
 
-async def test_what_clients_and_agents_say_is_not_what_the_user_said_next(tmp_path: Path):
+async def test_what_clients_and_agents_say_is_not_what_the_user_said_next(log: Log):
     reminder = user("<system-reminder>\nIt is Monday.\n</system-reminder>")
     compaction = user("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nSummarise.")
     memory = system("You are now acting as the managed memory extraction subagent for an agent.")
     talk: list[Message] = [user("hi"), assistant("Hello there!")]
-    async with opened(tmp_path) as log:
-        made = capture(log, talk[:1], "Hello there!")
-        capture(log, [*talk, compaction], "A summary.")
-        capture(log, [memory, *talk, user("What is to be kept?")], "Nothing.")
-        capture(log, [*talk, reminder], "Well?")
-        assert await log.next_turn(made) is None
-        capture(log, [*talk, reminder, user("shorter"), reminder], "Hello!")
-        capture(log, [*talk, user("thank you")], "Welcome!")
-        assert await log.next_turn(made) == "shorter"
+    made = capture(log, talk[:1], "Hello there!")
+    capture(log, [*talk, compaction], "A summary.")
+    capture(log, [memory, *talk, user("What is to be kept?")], "Nothing.")
+    capture(log, [*talk, reminder], "Well?")
+    assert await log.next_turn(made) is None
+    capture(log, [*talk, reminder, user("shorter"), reminder], "Hello!")
+    capture(log, [*talk, user("thank you")], "Welcome!")
+    assert await log.next_turn(made) == "shorter"
 
 
-async def test_what_the_user_said_next_is_found_where_the_client_rewrote_the_history(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = capture(log, [system("10:00"), user("hi")], "Hello there!")
-        capture(log, [system("10:01"), user("hi"), assistant("Hello there!"), user("shorter")], "Hello!")
-        assert await log.next_turn(made) == "shorter"
+async def test_what_the_user_said_next_is_found_where_the_client_rewrote_the_history(log: Log):
+    made = capture(log, [system("10:00"), user("hi")], "Hello there!")
+    capture(log, [system("10:01"), user("hi"), assistant("Hello there!"), user("shorter")], "Hello!")
+    assert await log.next_turn(made) == "shorter"
 
 
 # As training hears it
@@ -395,14 +377,13 @@ def test_weights_of_rating_rater_and_source_are_multiplied():
     assert for_training(graded(1.0), {"ann": 0.0}) == []
 
 
-async def test_training_hears_raters_by_their_weights_and_the_log_shows_what_was_given(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = capture(log, [user("hi")])
-        await rate(log, made, 1.0, rater="ann")
-        await rate(log, made, -1.0, rater="bob")
-        (rated,) = await log.rated({"ann": 3.0})
-        assert (rated.reward, rated.weight) == (0.5, 4.0)
-        assert (await log.completion(made)).rating == 0
-        (only,) = await log.rated({"bob": 0})
-        assert (only.reward, only.weight) == (1.0, 1.0)
-        assert await log.rated({"ann": 0, "bob": 0}) == []
+async def test_training_hears_raters_by_their_weights_and_the_log_shows_what_was_given(log: Log):
+    made = capture(log, [user("hi")])
+    await rate(log, made, 1.0, rater="ann")
+    await rate(log, made, -1.0, rater="bob")
+    (rated,) = await log.rated({"ann": 3.0})
+    assert (rated.reward, rated.weight) == (0.5, 4.0)
+    assert (await log.completion(made)).rating == 0
+    (only,) = await log.rated({"bob": 0})
+    assert (only.reward, only.weight) == (1.0, 1.0)
+    assert await log.rated({"ann": 0, "bob": 0}) == []

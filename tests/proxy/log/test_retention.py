@@ -35,45 +35,42 @@ def content(tmp_path: Path) -> list[bytes]:
     return bodies
 
 
-async def test_the_latest_are_kept(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = [capture(log, [user(f"q{number}")]) for number in range(100)]
-        assert await log.prune(Keep(completions=30)) == 70
-        assert await left(log) == made[70:]
-        assert await log.prune(Keep(completions=30)) == 0
-        assert await log.prune(Keep(completions=1000)) == 0
+async def test_the_latest_are_kept(log: Log):
+    made = [capture(log, [user(f"q{number}")]) for number in range(100)]
+    assert await log.prune(Keep(completions=30)) == 70
+    assert await left(log) == made[70:]
+    assert await log.prune(Keep(completions=30)) == 0
+    assert await log.prune(Keep(completions=1000)) == 0
 
 
-async def test_what_is_old_goes_unless_it_is_rated(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        old = [capture(log, [user(f"o{n}")], created_at=time.time() - 40 * DAY_S) for n in range(6)]
-        new = capture(log, [user("new")])
-        await rate(log, old[1])
-        await rate(log, old[2], reward=None, comment="too long")
-        await rate(log, old[3], preferred_over=old[4])
-        taken_back = await rate(log, old[5])
-        await log.undo_feedback(taken_back)
-        assert await log.prune(Keep(days=30)) == 2
-        assert await left(log) == [*old[1:5], new]
-        with pytest.raises(NotFound):
-            await log.feedback(taken_back)
-        assert {each.completion.id for each in await log.rated()} == {old[1], old[2], old[3]}
-        assert await log.prune(Keep(days=30, rated=False)) == 4
-        assert await left(log) == [new]
-        assert await log.feedbacks() == []
+async def test_what_is_old_goes_unless_it_is_rated(log: Log):
+    old = [capture(log, [user(f"o{n}")], created_at=time.time() - 40 * DAY_S) for n in range(6)]
+    new = capture(log, [user("new")])
+    await rate(log, old[1])
+    await rate(log, old[2], reward=None, comment="too long")
+    await rate(log, old[3], preferred_over=old[4])
+    taken_back = await rate(log, old[5])
+    await log.undo_feedback(taken_back)
+    assert await log.prune(Keep(days=30)) == 2
+    assert await left(log) == [*old[1:5], new]
+    with pytest.raises(NotFound):
+        await log.feedback(taken_back)
+    assert {each.completion.id for each in await log.rated()} == {old[1], old[2], old[3]}
+    assert await log.prune(Keep(days=30, rated=False)) == 4
+    assert await left(log) == [new]
+    assert await log.feedbacks() == []
 
 
-async def test_a_rating_of_a_conversation_keeps_all_of_it(tmp_path: Path):
+async def test_a_rating_of_a_conversation_keeps_all_of_it(log: Log):
     long_ago = time.time() - 40 * DAY_S
-    async with opened(tmp_path) as log:
-        first = capture(log, [user("q")], "a reply that names its conversation", created_at=long_ago)
-        history = [user("q"), assistant("a reply that names its conversation"), user("more")]
-        second = capture(log, history, created_at=long_ago)
-        other = capture(log, [user("something else")], created_at=long_ago)
-        await rate(log, second, scope="conversation")
-        await log.prune(Keep(days=30))
-        assert await left(log) == [first, second]
-        assert other not in await left(log)
+    first = capture(log, [user("q")], "a reply that names its conversation", created_at=long_ago)
+    history = [user("q"), assistant("a reply that names its conversation"), user("more")]
+    second = capture(log, history, created_at=long_ago)
+    other = capture(log, [user("something else")], created_at=long_ago)
+    await rate(log, second, scope="conversation")
+    await log.prune(Keep(days=30))
+    assert await left(log) == [first, second]
+    assert other not in await left(log)
 
 
 async def test_shared_messages_stay_while_something_uses_them(tmp_path: Path):
@@ -95,55 +92,51 @@ async def test_shared_messages_stay_while_something_uses_them(tmp_path: Path):
         assert (await log.completion(again)).messages == (shared, user("first"))
 
 
-async def test_the_middle_of_a_conversation_goes_and_the_rest_is_whole(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        history, made = [], []
-        for turn in range(6):
-            history.append(user(f"q{turn}"))
-            made.append(capture(log, list(history), f"a{turn}"))
-            history.append(assistant(f"a{turn}"))
-        await log.prune(Keep(completions=2))
-        assert await left(log) == made[4:]
-        assert list((await log.completion(made[5])).messages) == history[:-1]
+async def test_the_middle_of_a_conversation_goes_and_the_rest_is_whole(log: Log):
+    history, made = [], []
+    for turn in range(6):
+        history.append(user(f"q{turn}"))
+        made.append(capture(log, list(history), f"a{turn}"))
+        history.append(assistant(f"a{turn}"))
+    await log.prune(Keep(completions=2))
+    assert await left(log) == made[4:]
+    assert list((await log.completion(made[5])).messages) == history[:-1]
 
 
-async def test_a_clock_that_was_set_back_lets_nothing_new_go(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first = capture(log, [user("today")])
-        set_back = capture(log, [user("today, by a clock that stands at 1970")], created_at=1000.0)
-        last = capture(log, [user("today again")])
-        assert await log.prune(Keep(days=1)) == 0
-        assert await left(log) == [first, set_back, last]
+async def test_a_clock_that_was_set_back_lets_nothing_new_go(log: Log):
+    first = capture(log, [user("today")])
+    set_back = capture(log, [user("today, by a clock that stands at 1970")], created_at=1000.0)
+    last = capture(log, [user("today again")])
+    assert await log.prune(Keep(days=1)) == 0
+    assert await left(log) == [first, set_back, last]
 
 
-async def test_a_clock_that_was_ahead_for_a_while_keeps_nothing_for_ever(tmp_path: Path):
+async def test_a_clock_that_was_ahead_for_a_while_keeps_nothing_for_ever(log: Log):
     old, ahead = time.time() - 40 * DAY_S, time.time() + 1000 * DAY_S
-    async with opened(tmp_path) as log:
-        capture(log, [user("old")], created_at=old)
-        capture(log, [user("old, by a clock that was ahead")], created_at=ahead)
-        capture(log, [user("old as well")], created_at=old)
-        ambiguous = capture(log, [user("old or new")], created_at=ahead)
-        new = capture(log, [user("new")])
-        assert await log.prune(Keep(days=30)) == 3
-        assert await left(log) == [ambiguous, new]
+    capture(log, [user("old")], created_at=old)
+    capture(log, [user("old, by a clock that was ahead")], created_at=ahead)
+    capture(log, [user("old as well")], created_at=old)
+    ambiguous = capture(log, [user("old or new")], created_at=ahead)
+    new = capture(log, [user("new")])
+    assert await log.prune(Keep(days=30)) == 3
+    assert await left(log) == [ambiguous, new]
 
 
-async def test_captures_and_ratings_do_not_wait_while_much_is_taken_out(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        for number in range(2000):
-            capture(log, [user(f"q{number}")])
-        rated = capture(log, [user("rated")])
-        await log.counts()
-        pruning = asyncio.ensure_future(log.prune(Keep(completions=1)))
-        slowest_s, ratings = 0.0, 0
-        while not pruning.done():
-            started = time.perf_counter()
-            await rate(log, rated, rater=str(ratings))
-            slowest_s = max(slowest_s, time.perf_counter() - started)
-            ratings += 1
-        assert await pruning == 2000
-        assert ratings > 5
-        assert slowest_s < 2.0  # some 10 ms; the rest is for a busy machine
+async def test_captures_and_ratings_do_not_wait_while_much_is_taken_out(log: Log):
+    for number in range(2000):
+        capture(log, [user(f"q{number}")])
+    rated = capture(log, [user("rated")])
+    await log.counts()
+    pruning = asyncio.ensure_future(log.prune(Keep(completions=1)))
+    slowest_s, ratings = 0.0, 0
+    while not pruning.done():
+        started = time.perf_counter()
+        await rate(log, rated, rater=str(ratings))
+        slowest_s = max(slowest_s, time.perf_counter() - started)
+        ratings += 1
+    assert await pruning == 2000
+    assert ratings > 5
+    assert slowest_s < 2.0  # some 10 ms; the rest is for a busy machine
 
 
 # Forgetting

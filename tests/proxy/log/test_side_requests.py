@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from burnish.proxy.errors import NotFound
 from burnish.proxy.log import Log
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.records import Completion, FeedbackDraft
-from tests.proxy.log.exchanges import assistant, capture, opened, system, user
+from tests.proxy.log.exchanges import assistant, capture, system, user
 from tests.support.records import PLAIN, changed
 
 CLAUDE = "You are Claude Code, Anthropic's official CLI for Claude."
@@ -102,32 +101,29 @@ def test_whatever_else_is_a_turn_of_the_person(messages: list[dict[str, Any]], p
     assert not is_side_request(completion(messages, params))
 
 
-async def test_the_last_answer_is_the_last_one_that_the_person_was_given(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        turn = [system(OPENCODE), user("Why is the sky blue?")]
-        meant = capture(log, turn, "Rayleigh.", session="s1")
-        capture(log, [system(OPENCODE_TITLE), user('"Why is the sky blue?"')], "Sky", session="s1")
-        conversation = (await log.completion(meant)).conversation_id
-        assert (await log.resolve(last_of="local")).id == meant
-        assert (await log.resolve(last_of="local", session="s1")).id == meant
-        assert (await log.resolve(conversation_id=conversation)).id == meant
+async def test_the_last_answer_is_the_last_one_that_the_person_was_given(log: Log):
+    turn = [system(OPENCODE), user("Why is the sky blue?")]
+    meant = capture(log, turn, "Rayleigh.", session="s1")
+    capture(log, [system(OPENCODE_TITLE), user('"Why is the sky blue?"')], "Sky", session="s1")
+    conversation = (await log.completion(meant)).conversation_id
+    assert (await log.resolve(last_of="local")).id == meant
+    assert (await log.resolve(last_of="local", session="s1")).id == meant
+    assert (await log.resolve(conversation_id=conversation)).id == meant
 
 
-async def test_a_side_request_alone_is_no_answer_to_anybody(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        title = capture(log, [system(OPENCODE_TITLE), user("Hi")], "Greeting")
-        with pytest.raises(NotFound):
-            await log.resolve(last_of="local")
-        assert (await log.resolve(completion_id=title)).id == title
+async def test_a_side_request_alone_is_no_answer_to_anybody(log: Log):
+    title = capture(log, [system(OPENCODE_TITLE), user("Hi")], "Greeting")
+    with pytest.raises(NotFound):
+        await log.resolve(last_of="local")
+    assert (await log.resolve(completion_id=title)).id == title
 
 
-async def test_a_summary_that_a_history_begins_with_is_not_what_a_rating_means(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        summary = capture(log, [system(OPENCODE_COMPACTION), user("Here is …")], "They asked for the sky.")
-        history = [user("What did we do so far?"), assistant("They asked for the sky.")]
-        with pytest.raises(NotFound, match="summary"):
-            await log.resolve_history(history, "local", None)
-        assert (await log.resolve(completion_id=summary)).id == summary
+async def test_a_summary_that_a_history_begins_with_is_not_what_a_rating_means(log: Log):
+    summary = capture(log, [system(OPENCODE_COMPACTION), user("Here is …")], "They asked for the sky.")
+    history = [user("What did we do so far?"), assistant("They asked for the sky.")]
+    with pytest.raises(NotFound, match="summary"):
+        await log.resolve_history(history, "local", None)
+    assert (await log.resolve(completion_id=summary)).id == summary
 
 
 LOOKED_UP = "The keys are in the drawer, where they were put yesterday."
@@ -151,39 +147,36 @@ async def delegated(log: Log) -> tuple[str, str, str]:
     return called, answered, later
 
 
-async def test_what_a_sub_agent_says_is_said_to_nobody(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        _, answered, later = await delegated(log)
-        assert (await log.resolve(last_of="local")).id == answered
-        assert (await log.resolve(last_of="local", session="s1")).id == answered
-        found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
-        history = [*KEYS, TASK, found, assistant(LOOKED_UP)]
-        assert (await log.resolve_history(history, "local", None)).id == answered
-        assert (await log.completion(later)).asked.sub_agent is True
-        assert (await log.completion(answered)).asked.sub_agent is False
-        assert [each.asked.sub_agent for each in await log.completions()] == [True, False, True, True, False]
+async def test_what_a_sub_agent_says_is_said_to_nobody(log: Log):
+    _, answered, later = await delegated(log)
+    assert (await log.resolve(last_of="local")).id == answered
+    assert (await log.resolve(last_of="local", session="s1")).id == answered
+    found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
+    history = [*KEYS, TASK, found, assistant(LOOKED_UP)]
+    assert (await log.resolve_history(history, "local", None)).id == answered
+    assert (await log.completion(later)).asked.sub_agent is True
+    assert (await log.completion(answered)).asked.sub_agent is False
+    assert [each.asked.sub_agent for each in await log.completions()] == [True, False, True, True, False]
 
 
-async def test_a_rating_of_a_turn_is_about_no_sub_agent(tmp_path: Path):
+async def test_a_rating_of_a_turn_is_about_no_sub_agent(log: Log):
     """Its requests are a conversation of their own."""
-    async with opened(tmp_path) as log:
-        called, answered, _ = await delegated(log)
-        await log.add_feedback(FeedbackDraft(answered, "completion_id", reward=-1.0, scope="turn"))
-        assert [each.completion.id for each in await log.rated()] == [called, answered]
+    called, answered, _ = await delegated(log)
+    await log.add_feedback(FeedbackDraft(answered, "completion_id", reward=-1.0, scope="turn"))
+    assert [each.completion.id for each in await log.rated()] == [called, answered]
 
 
-async def test_a_sub_agent_that_goes_on_from_the_history_is_a_branch_of_its_own(tmp_path: Path):
+async def test_a_sub_agent_that_goes_on_from_the_history_is_a_branch_of_its_own(log: Log):
     """A fork begins with what the agent said and heard until then; its order is neither a turn nor what came next."""
-    async with opened(tmp_path) as log:
-        called = capture(log, KEYS, TASK)
-        forked = {"role": "tool", "tool_call_id": "c", "content": "Fork started."}
-        fork = capture(
-            log, [*KEYS, TASK, forked, user("You are a fork. Find the keys.")], LOOKED_UP, sub_agent=True
-        )
-        found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
-        answered = capture(log, [*KEYS, TASK, found], "In the drawer.")
-        assert (await log.completion(fork)).conversation_id == (await log.completion(called)).conversation_id
-        await log.add_feedback(FeedbackDraft(answered, "completion_id", reward=1.0, scope="turn"))
-        rated = await log.rated()
-        assert [each.completion.id for each in rated] == [called, answered]
-        assert [await log.next_turn(each.completion.id) for each in rated] == [None, None]
+    called = capture(log, KEYS, TASK)
+    forked = {"role": "tool", "tool_call_id": "c", "content": "Fork started."}
+    fork = capture(
+        log, [*KEYS, TASK, forked, user("You are a fork. Find the keys.")], LOOKED_UP, sub_agent=True
+    )
+    found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
+    answered = capture(log, [*KEYS, TASK, found], "In the drawer.")
+    assert (await log.completion(fork)).conversation_id == (await log.completion(called)).conversation_id
+    await log.add_feedback(FeedbackDraft(answered, "completion_id", reward=1.0, scope="turn"))
+    rated = await log.rated()
+    assert [each.completion.id for each in rated] == [called, answered]
+    assert [await log.next_turn(each.completion.id) for each in rated] == [None, None]

@@ -139,16 +139,15 @@ async def test_a_tally_counts_what_a_full_read_counts(tmp_path: Path, seed: int,
         assert await log.rating_counts(again, learnt, since) == expected
 
 
-async def test_a_grade_moves_others_of_its_rater_between_good_and_bad(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        tally = RatingTally({}, next_turns=False)
-        for number, grade in enumerate((0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.75)):
-            made = capture(log, [user(str(number))])
-            await log.add_feedback(FeedbackDraft(made, "completion_id", reward=grade, scale="likert"))
-        assert (await log.rating_counts(tally, (), "")).ready == ReadyCounts(new=7, good=7)
-        made = capture(log, [user("last")])
-        await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0, scale="likert"))
-        assert (await log.rating_counts(tally, (), "")).ready == ReadyCounts(new=8, good=2, bad=6)
+async def test_a_grade_moves_others_of_its_rater_between_good_and_bad(log: Log):
+    tally = RatingTally({}, next_turns=False)
+    for number, grade in enumerate((0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.75)):
+        made = capture(log, [user(str(number))])
+        await log.add_feedback(FeedbackDraft(made, "completion_id", reward=grade, scale="likert"))
+    assert (await log.rating_counts(tally, (), "")).ready == ReadyCounts(new=7, good=7)
+    made = capture(log, [user("last")])
+    await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0, scale="likert"))
+    assert (await log.rating_counts(tally, (), "")).ready == ReadyCounts(new=8, good=2, bad=6)
 
 
 def summary(*feedback_ids: str, sign: int = 1) -> RatingSummary:
@@ -172,16 +171,15 @@ def test_answers_with_a_fault_are_left_out_until_they_are_learnt():
     assert counted([cut], {"fb_1"}, "").left_out == {}
 
 
-async def test_a_read_that_fails_is_made_good_by_the_next(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        tally = RatingTally({}, next_turns=False)
-        made = capture(log, [user("Hi")], chunks=(answered(assistant("Hello.")),))
-        await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+async def test_a_read_that_fails_is_made_good_by_the_next(log: Log):
+    tally = RatingTally({}, next_turns=False)
+    made = capture(log, [user("Hi")], chunks=(answered(assistant("Hello.")),))
+    await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
 
-        class Broken(frozenset[str]):
-            def __contains__(self, each: object) -> bool:
-                raise LookupError
+    class Broken(frozenset[str]):
+        def __contains__(self, each: object) -> bool:
+            raise LookupError
 
-        with pytest.raises(LookupError):
-            await log.rating_counts(tally, Broken({"fb_1"}), "")
-        assert (await log.rating_counts(tally, (), "")).ready == ReadyCounts(new=1, good=1)
+    with pytest.raises(LookupError):
+        await log.rating_counts(tally, Broken({"fb_1"}), "")
+    assert (await log.rating_counts(tally, (), "")).ready == ReadyCounts(new=1, good=1)

@@ -80,44 +80,41 @@ async def test_a_body_that_cannot_be_read_is_kept_raw_and_harms_no_other(tmp_pat
     assert kept == body
 
 
-async def test_the_same_id_twice_harms_no_other(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = exchange([user("once")])
-        log.capture(made)
-        log.capture(made)
-        after = capture(log, [user("after")])
-        assert [each.id for each in await log.completions()] == [after, made.id]
+async def test_the_same_id_twice_harms_no_other(log: Log):
+    made = exchange([user("once")])
+    log.capture(made)
+    log.capture(made)
+    after = capture(log, [user("after")])
+    assert [each.id for each in await log.completions()] == [after, made.id]
 
 
-async def test_four_threads_capture_at_once(tmp_path: Path):
-    async with opened(tmp_path) as log:
+async def test_four_threads_capture_at_once(log: Log):
 
-        def work(name: int) -> None:
-            for number in range(200):
-                capture(log, [user(f"{name} {number}")], caller=str(name))
+    def work(name: int) -> None:
+        for number in range(200):
+            capture(log, [user(f"{name} {number}")], caller=str(name))
 
-        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-        for thread in threads:
-            thread.start()
-        await asyncio.gather(*(asyncio.to_thread(thread.join) for thread in threads))
-        assert (await log.counts())["completions"] == 800
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    await asyncio.gather(*(asyncio.to_thread(thread.join) for thread in threads))
+    assert (await log.counts())["completions"] == 800
 
 
-async def test_a_waiter_that_gives_up_harms_no_other(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = capture(log, [user("hi")])
-        tasks = [
-            asyncio.ensure_future(
-                log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0, rater=str(n)))
-            )
-            for n in range(20)
-        ]
-        await asyncio.sleep(0)
-        for task in tasks[::2]:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        raters = {each.draft.rater for each in await log.feedbacks()}
-        assert raters >= {str(n) for n in range(1, 20, 2)}
+async def test_a_waiter_that_gives_up_harms_no_other(log: Log):
+    made = capture(log, [user("hi")])
+    tasks = [
+        asyncio.ensure_future(
+            log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0, rater=str(n)))
+        )
+        for n in range(20)
+    ]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    raters = {each.draft.rater for each in await log.feedbacks()}
+    assert raters >= {str(n) for n in range(1, 20, 2)}
 
 
 async def test_a_locked_file_is_reported_and_caught_up_with(tmp_path: Path):
