@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import pytest
 from hypothesis import assume, given
@@ -17,8 +16,7 @@ from burnish.proxy.feedback.commands import (
     parse,
     without_command,
 )
-
-Message = dict[str, Any]
+from tests.proxy.log.exchanges import Message, assistant, user
 
 
 def good(comment: str = "") -> Command:
@@ -33,66 +31,36 @@ def likert(stars: int, comment: str = "") -> Command:
     return Command("rate", comment, (stars - 3) / 2, "likert")
 
 
-def user(content: Any) -> Message:
-    return {"role": "user", "content": content}
-
-
-def assistant(text: str) -> Message:
-    return {"role": "assistant", "content": text}
-
-
 def text(value: str) -> Message:
     return {"type": "text", "text": value}
 
 
-@pytest.mark.parametrize(
-    ("typed", "command"),
-    [
-        ("/rl good", good()),
-        (" /rl good ", good()),
-        ("/rl   Good\n", good()),
-        ("/rl good!", good()),
-        ("/rl 👍", good()),
-        ("/rl 👍🏽", good()),
-        ("/rl 👍\ufe0f.", good()),
-        ("/rl +1", good()),
-        ("/rl yes", good()),
-        ("/rl up", good()),
-        ("/rl good, very clear", good("very clear")),
-        ("/rl good – very clear", good("very clear")),
-        ("/rl good 👍🏽 thanks", good("👍🏽 thanks")),
-        ("/rl bad", bad()),
-        ("/rl 👎🏿", bad()),
-        ("/rl -1", bad()),
-        ("/rl −1", bad()),
-        ("/rl no.", bad()),
-        ("/rl down", bad()),
-        ("/rl bad: too long", bad("too long")),
-        ("/rl bad too long, and wrong", bad("too long, and wrong")),
-        ("/rl 1", likert(1)),
-        ("/rl 3", likert(3)),
-        ("/rl 5!", likert(5)),
-        ("/rl 4 nearly there", likert(4, "nearly there")),
-        ("/rl fix Paris.", Command("fix", "Paris.")),
-        ("/rl fix Paris.\n\nIt is big.", Command("fix", "Paris.\n\nIt is big.")),
-        ("/rl fix\nParis.", Command("fix", "Paris.")),
-        ("/rl fix", Command("fix")),
-        ("/rl fix   ", Command("fix")),
-        ("/rl undo", Command("undo")),
-        ("/rl status", Command("status")),
-        ("/rl help", Command("help")),
-        ("/rl", Command("help")),
-        ("/rl ", Command("help")),
-        ("/rl train", Command("train")),
-        ("/rl rollback", Command("rollback")),
-        ("/rl rollback base", Command("rollback", "base")),
-        ("/rl rollback v3", Command("rollback", "v3")),
-        ("/rl on", Command("on")),
-        ("/rl off", Command("off")),
-    ],
-)
-def test_commands(typed: str, command: Command):
-    assert parse(typed) == command
+COMMANDS = [
+    (good(), ["good", "  Good\n", "good!", "👍", "👍🏽", "👍\ufe0f.", "+1", "yes", "up"]),
+    (good("very clear"), ["good, very clear", "good – very clear"]),
+    (good("👍🏽 thanks"), ["good 👍🏽 thanks"]),
+    (bad(), ["bad", "👎🏿", "-1", "−1", "no.", "down"]),
+    (bad("too long"), ["bad: too long"]),
+    (bad("too long, and wrong"), ["bad too long, and wrong"]),
+    (likert(1), ["1"]),
+    (likert(3), ["3"]),
+    (likert(5), ["5!"]),
+    (likert(4, "nearly there"), ["4 nearly there"]),
+    (Command("fix", "Paris."), ["fix Paris.", "fix\nParis."]),
+    (Command("fix", "Paris.\n\nIt is big."), ["fix Paris.\n\nIt is big."]),
+    (Command("fix"), ["fix", "fix   "]),
+    (Command("help"), ["", " ", "help"]),
+    (Command("rollback"), ["rollback"]),
+    (Command("rollback", "base"), ["rollback base"]),
+    (Command("rollback", "v3"), ["rollback v3"]),
+    *((Command(name), [name]) for name in ("undo", "status", "train", "on", "off")),
+]
+
+
+@pytest.mark.parametrize(("command", "typed"), [(each, text) for each, texts in COMMANDS for text in texts])
+def test_commands(command: Command, typed: str):
+    for written in (f"/rl {typed}", f" /rl {typed} ", f"/rl {typed}".strip()):
+        assert parse(written) == command
 
 
 UNKNOWN = [
@@ -167,10 +135,8 @@ def test_what_aider_lets_both_say_after_an_answer_is_no_part_of_the_history():
     notes = [user("I updated the files."), assistant("Ok.")]
     ran = [user("I ran this command:\n\nls\n\nAnd got this output:\n\n"), assistant("Ok.")]
     assert without_command([*BEFORE, *notes, *ran, user(" /rl good")]) == BEFORE
-    assert without_command([user("fine?"), assistant("Ok."), user("/rl good")]) == [
-        user("fine?"),
-        assistant("Ok."),
-    ]
+    fine = [user("fine?"), assistant("Ok.")]
+    assert without_command([*fine, user("/rl good")]) == fine
 
 
 POISON = {  # and all that test_poison.py sends in every format

@@ -22,8 +22,8 @@ from tests.support.records import PLAIN, changed
 Message = dict[str, Any]
 
 
-def user(text: str) -> Message:
-    return {"role": "user", "content": text}
+def user(content: Any) -> Message:
+    return {"role": "user", "content": content}
 
 
 def assistant(text: str) -> Message:

@@ -154,13 +154,6 @@ async def test_targets(log: Log):
             await log.resolve(**{name: "x"})
 
 
-async def test_a_response_id_that_repeats_lists_its_candidates(log: Log):
-    made = {capture(log, [user(f"q{n}")], response_id="chatcmpl-7") for n in range(2)}
-    with pytest.raises(Conflict) as caught:
-        await log.resolve(response_id="chatcmpl-7")
-    assert {each["completion_id"] for each in caught.value.details["candidates"]} == made
-
-
 def in_parts(said: Message, **more: Any) -> Message:
     text = said["content"]
     return said | ({"content": [{"type": "text", "text": text, **more}]} if text else {})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.errors import Conflict, NotFound, Unprocessable
+from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log import Log
 from burnish.proxy.log.instructions import MAX_CHARACTERS, MAX_INSTRUCTIONS, one_line, wording
 from burnish.proxy.records import FeedbackDraft, Instruction
@@ -136,27 +136,6 @@ async def test_an_instruction_added_by_hand_needs_no_comment_and_outlives_it(log
     assert await person.texts() == ["answer in German"]
     await log.remove_instruction("local", added.id)
     assert await person.texts() == []
-
-
-async def test_every_caller_has_a_list_of_their_own(log: Log) -> None:
-    ann, ben = Person(log, "ann"), Person(log, "ben")
-    await ann.say("too long")
-    await ben.say("too long")
-    await ben.say("no lists")
-    (instruction,) = await ann.instructions()
-    with pytest.raises(NotFound):
-        await log.remove_instruction("ben", instruction.id)
-    await log.remove_instruction("ann", instruction.id)
-    assert await ann.texts() == []
-    assert await ben.texts() == ["no lists", "too long"]
-
-
-@pytest.mark.parametrize("text", ["", " \n", "…!", "x" * (MAX_CHARACTERS + 1)])
-async def test_an_instruction_by_hand_must_be_one(log: Log, text: str) -> None:
-    with pytest.raises(Unprocessable) as refused:
-        await log.add_instruction("local", text)
-    assert refused.value.param == "text"
-    assert await log.instructions("local") == []
 
 
 async def test_there_are_only_so_many_by_hand(log: Log) -> None:

@@ -115,6 +115,7 @@ async def test_a_rating_of_a_turn_is_one_and_its_words_are_of_the_answer_that_it
         (result, 1.5, "too long"),
     ]
     assert [each.feedback_ids for each in (first, second)] == [(said.id,), (said.id,)]
+    assert [(await log.completion(each)).rating for each in (call, result)] == [-1.0, -1.0]
     counts = await log.counts()
     assert (counts["ratings"], counts["bad"], counts["comments"]) == (1, 1, 1)
     await log.undo_feedback(said.id)
