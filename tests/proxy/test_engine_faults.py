@@ -21,11 +21,10 @@ from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
-from tests.proxy.test_foreign_engine import Engine, ask
 from tests.support.adapters import register
-from tests.support.inprocess import Switched, serving
+from tests.support.inprocess import Switched, calling
 from tests.support.lora import random_lora, write_peft
-from tests.support.vllm_double import error
+from tests.support.vllm_double import Engine, ask, error
 
 
 @dataclass
@@ -114,10 +113,8 @@ async def opened(
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Switched]]:
     switched = Switched(engine)
     await switched.on()
-    async with (
-        serving(tmp_path, upstream=switched.url, engine="auto", train={"base": str(weights)}) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
-    ):
+    train = {"base": str(weights)}
+    async with calling(tmp_path, upstream=switched.url, engine="auto", train=train) as http:
         yield http, switched
     await switched.off()
 
@@ -126,31 +123,28 @@ LOAD = "/v1/load_lora_adapter"
 PROBE = "/v1/completions"
 
 
+def dead(model: str) -> Response | None:
+    return error(500, "EngineDeadError", "InternalServerError") if "@v2" in model else None
+
+
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("route", "said", "words"),
     [
-        (lambda _: error(500, "CUDA out of memory.", "InternalServerError"), "CUDA out of memory"),
-        (lambda _: error(500, "EngineDeadError", "InternalServerError"), "EngineDeadError"),
-        (lambda _: Response("<html>Bad Gateway</html>", 502, media_type="text/html"), "502"),
-        (lambda _: error(400, "LoRA rank 4 is greater than max_lora_rank 2.", "BadRequestError"), "rank"),
-        (lambda _: JSONResponse({"detail": "Not Found"}, 404), "VLLM_ALLOW_RUNTIME_LORA_UPDATING"),
-        (lambda _: Response("Success, but not really"), "does not list it"),
+        (LOAD, lambda _: error(500, "CUDA out of memory.", "InternalServerError"), "CUDA out of memory"),
+        (LOAD, dead, "EngineDeadError"),
+        (LOAD, lambda _: Response("<html>Bad Gateway</html>", 502, media_type="text/html"), "502"),
+        (LOAD, lambda _: error(400, "LoRA rank 4 is greater than max_lora_rank 2.", "BadRequestError"), "rank"),
+        (LOAD, lambda _: JSONResponse({"detail": "Not Found"}, 404), "VLLM_ALLOW_RUNTIME_LORA_UPDATING"),
+        (LOAD, lambda _: Response("Success, but not really"), "does not list it"),
+        (PROBE, dead, "test generation failed: EngineDeadError"),
     ],
-    ids=["out of memory", "dead inside", "a proxy's page", "rank", "routes off", "a lie"],
+    ids=["out of memory", "dead inside", "a proxy's page", "rank", "routes off", "a lie", "dies after the load"],
 )  # fmt: skip
-async def test_a_load_that_fails(world: World, said: Callable[[str], Response], words: str) -> None:
-    world.engine.broken[LOAD] = said
-    await world.refused(words)
-    world.engine.broken.clear()
-    await world.goes_live()
-
-
-async def test_an_engine_that_dies_between_load_and_flip(world: World) -> None:
-    name = engine_name(world.second)
-    world.engine.broken[PROBE] = lambda model: (
-        error(500, "EngineDeadError", "InternalServerError") if model == name else None
-    )
-    await world.refused("test generation failed", "EngineDeadError")
+async def test_a_load_that_fails(
+    world: World, route: str, said: Callable[[str], Response | None], words: str
+) -> None:
+    world.engine.broken[route] = said
+    await world.refused(*words.split(": "))
     world.engine.broken.clear()
     await world.goes_live()
 

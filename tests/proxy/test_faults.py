@@ -6,13 +6,11 @@ Every test is a row of docs/faults.md. On uvloop, as the product runs.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -21,8 +19,8 @@ from burnish.proxy.http.connection import HIGH_WATER_BYTES
 from burnish.proxy.http.listener import HEAD_LIMIT_BYTES
 from tests.support.behind import logged
 from tests.support.certificates import authority, server_context
-from tests.support.inprocess import serving
-from tests.support.raw_server import Answer, Server, says, server
+from tests.support.inprocess import calling
+from tests.support.raw_server import Answer, Serve, Server, dialled, says, server, speaking
 from tests.support.upstream import completion
 
 PATH = "/v1/chat/completions"
@@ -74,28 +72,15 @@ async def world(tmp_path: Path, fault: Answer | dict[str, Answer], **flags: Any)
             )
         return await fault(request, writer)
 
-    async with (
-        server(answer) as upstream,
-        serving(tmp_path, upstream=upstream.url, **flags) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
-    ):
+    async with server(answer) as upstream, calling(tmp_path, upstream=upstream.url, **flags) as http:
         yield World(http, upstream)
-
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
 async def before(tmp_path: Path, serve: Serve, **flags: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A burnish before an upstream that reads as it likes."""
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**16)
-    upstream = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with (
-        serving(tmp_path, upstream=upstream, **flags) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as http,
-    ):
+    async with speaking(serve) as upstream, calling(tmp_path, upstream=upstream, **flags) as http:
         yield http
-    listening.close()
 
 
 async def meanwhile(world: World, under_way: Awaitable[Any]) -> Any:
@@ -248,8 +233,7 @@ async def test_an_upstream_whose_certificate_nobody_vouches_for(tmp_path: Path) 
     authority(tmp_path)
     async with (
         server(says(answer_of(b"200 OK", FINE)), server_context(tmp_path)) as upstream,
-        serving(tmp_path, upstream=upstream.url) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+        calling(tmp_path, upstream=upstream.url) as http,
     ):
         answer = await http.post(PATH, json={"model": "mock", "messages": []})
         assert answer.status_code == 502
@@ -257,19 +241,6 @@ async def test_an_upstream_whose_certificate_nobody_vouches_for(tmp_path: Path) 
 
 
 # -- the client --------------------------------------------------------------------------------------------------------
-
-
-@asynccontextmanager
-async def connection(
-    http: httpx.AsyncClient,
-) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """A client that sends what it likes."""
-    address = urlsplit(str(http.base_url))
-    reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**16)
-    try:
-        yield reader, writer
-    finally:
-        writer.close()
 
 
 def request(content: bytes, path: str = PATH, length: int | None = None) -> bytes:
@@ -293,7 +264,7 @@ async def test_a_client_that_does_not_read_holds_up_only_its_own_stream(tmp_path
         return False
 
     async with world(tmp_path, answer, idle_timeout_s=0.5) as here:
-        async with connection(here.http) as (_, writer):
+        async with dialled(str(here.http.base_url)) as (_, writer):
             writer.write(request(FAULT))
             before = -1
             while sent > before:  # until nobody takes any more
@@ -313,34 +284,6 @@ async def until_logged(here: World, outcome: str) -> None:
             await asyncio.sleep(0.02)
 
 
-@pytest.mark.parametrize("path", [PATH, "/v1/audio"])
-async def test_a_client_that_leaves_takes_the_upstreams_work_with_it(tmp_path: Path, path: str) -> None:
-    gone = asyncio.Event()
-
-    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
-        writer.write(STREAM + CHUNK)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            gone.set()
-        return False
-
-    async with world(tmp_path, answer) as here:
-        took: list[float] = []
-        for _ in range(10):
-            gone.clear()
-            async with connection(here.http) as (reader, writer):
-                writer.write(request(FAULT, path))
-                await reader.readuntil(CHUNK)
-                left = time.perf_counter()
-            async with asyncio.timeout(5):
-                await gone.wait()
-            took.append(time.perf_counter() - left)
-        assert max(took) < 1  # 10 ms on two busy cores
-        if path == PATH:
-            await until_logged(here, "cancelled")
-
-
 async def test_a_client_that_leaves_in_the_middle_of_an_upload(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -354,7 +297,7 @@ async def test_a_client_that_leaves_in_the_middle_of_an_upload(
         writer.close()
 
     async with before(tmp_path, serve) as http:
-        async with connection(http) as (_, writer):
+        async with dialled(str(http.base_url)) as (_, writer):
             writer.write(
                 b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"
             )
@@ -367,7 +310,7 @@ async def test_a_client_that_leaves_in_the_middle_of_an_upload(
 
 async def dribble(here: World, opening: bytes, piece: bytes, pause_s: float = 0.02) -> bytes:
     """Send a beginning, then piece after piece until the other side has had enough; return what it says."""
-    async with connection(here.http) as (reader, writer):
+    async with dialled(str(here.http.base_url)) as (reader, writer):
         writer.write(opening)
         said = asyncio.ensure_future(reader.read(-1))
         async with asyncio.timeout(20):
@@ -397,7 +340,7 @@ async def test_clients_that_dribble_are_sent_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize("after", [b"", request(b"healthy", "/v1/any")], ids=["at first", "later"])
 async def test_a_client_that_says_nothing_is_sent_away(tmp_path: Path, after: bytes) -> None:
     async with world(tmp_path, silent(), request_timeout_s=0.5) as here:
-        async with connection(here.http) as (reader, writer):
+        async with dialled(str(here.http.base_url)) as (reader, writer):
             writer.write(after)
             async with asyncio.timeout(10):
                 said = await reader.read(-1)
@@ -408,7 +351,7 @@ async def test_a_client_that_is_slow_but_gets_on_is_served(tmp_path: Path) -> No
     content = b'{"model":"mock","messages":[{"role":"user","content":"healthy"}]}'
     content += b" " * 6000
     async with world(tmp_path, silent(), request_timeout_s=0.5) as here:
-        async with connection(here.http) as (reader, writer):
+        async with dialled(str(here.http.base_url)) as (reader, writer):
             writer.write(request(b"", length=len(content)))
             for at in range(0, len(content), 600):  # a second in all
                 await asyncio.sleep(0.1)
@@ -436,7 +379,7 @@ HEADS = {"one header": b"x: " + b"y" * 8 * HEAD_LIMIT_BYTES, "many": b"x: y\r\n"
 async def test_headers_that_are_too_large(tmp_path: Path, pieces: int) -> None:
     async with world(tmp_path, silent()) as here:
         for name, content in HEADS.items():
-            async with connection(here.http) as (reader, writer):
+            async with dialled(str(here.http.base_url)) as (reader, writer):
                 writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n")
                 size = len(content) // pieces
                 for at in range(0, len(content), size):

@@ -17,10 +17,10 @@ import orjson
 import pytest
 import zstandard
 
+from tests.support.behind import behind
 from tests.support.dialects import DIALECTS, user
-from tests.support.inprocess import serving
 from tests.support.recorded import RECORDED, Recorded
-from tests.support.upstream import Received, reply, stream, upstream
+from tests.support.upstream import Received, reply, stream
 
 STREAMS = {name: recorded for name, recorded in RECORDED.items() if not recorded.fails}
 every_stream = pytest.mark.parametrize("recorded", STREAMS.values(), ids=STREAMS)
@@ -66,11 +66,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         await here.answer(request, writer)
 
-    async with (
-        upstream(script) as server,
-        serving(tmp_path, upstream=server.url) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
-    ):
+    async with behind(tmp_path, script) as (http, _):
         here = World(http)
         yield here
 
@@ -196,11 +192,7 @@ async def test_half_an_emoji_in_a_request_is_the_upstreams_to_judge(tmp_path: Pa
         got.append(request.body)
         await stream(list(RECORDED["chat"].parts))(request, writer)
 
-    async with (
-        upstream(script) as server,
-        serving(tmp_path, upstream=server.url, model="theirs") as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as http,
-    ):
+    async with behind(tmp_path, script, model="theirs") as (http, _):
         answer = await http.post("/v1/chat/completions", content=body)
         name = answer.headers["x-burnish-completion-id"]
         record = (await http.get(f"/burnish/completions/{name}")).json()

@@ -14,8 +14,8 @@ import pytest
 
 from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
-from tests.proxy.test_foreign_engine import Engine, ask, live_version
-from tests.support.inprocess import Switched, serving
+from tests.support.inprocess import Switched, calling
+from tests.support.vllm_double import Engine, ask, live_version
 
 
 class Rack:
@@ -49,15 +49,21 @@ async def rack() -> AsyncIterator[Rack]:
 
 @asynccontextmanager
 async def before(tmp_path: Path, rack: Rack, weights: Path | None) -> AsyncIterator[httpx.AsyncClient]:
-    settings: dict[str, Any] = {"train": {"base": str(weights)}} if weights else {}
-    async with (
-        serving(tmp_path, upstream=",".join(rack.urls), engine="auto" if weights else "none", **settings) as (
-            url,
-            _,
-        ),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
-    ):
+    settings: dict[str, Any] = {"engine": "auto", "train": {"base": str(weights)}} if weights else {}
+    async with calling(tmp_path, upstream=",".join(rack.urls), **settings) as http:
         yield http
+
+
+@pytest.fixture
+def name(tmp_path: Path, weights: Path) -> str:
+    """Name of the live version in the engines."""
+    return engine_name(live_version(tmp_path, weights_digest(weights)))
+
+
+@pytest.fixture
+async def http(tmp_path: Path, weights: Path, rack: Rack, name: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with before(tmp_path, rack, weights) as client:
+        yield client
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -71,47 +77,40 @@ def chats(rack: Rack) -> list[int]:
 
 
 async def test_a_version_goes_live_on_all_and_requests_are_shared_out(
-    tmp_path: Path, weights: Path, rack: Rack
+    http: httpx.AsyncClient, rack: Rack, name: str
 ) -> None:
-    name = engine_name(live_version(tmp_path, weights_digest(weights)))
-    async with before(tmp_path, rack, weights) as http:
-        assert [list(engine.loaded) for engine in rack.engines] == [[name], [name]]
-        assert {await ask(http, "default") for _ in range(8)} == {name}
-        assert chats(rack) == [4, 4]
-        status = (await http.get("/burnish/status")).json()
-        assert status["live"]["served_by"] == rack.urls
-        await http.post("/burnish/adapters/rollback", json={"to": 0})
-        assert {await ask(http, "default") for _ in range(4)} == {"smollm2"}
+    assert [list(engine.loaded) for engine in rack.engines] == [[name], [name]]
+    assert {await ask(http, "default") for _ in range(8)} == {name}
+    assert chats(rack) == [4, 4]
+    status = (await http.get("/burnish/status")).json()
+    assert status["live"]["served_by"] == rack.urls
+    await http.post("/burnish/adapters/rollback", json={"to": 0})
+    assert {await ask(http, "default") for _ in range(4)} == {"smollm2"}
 
 
 async def test_one_that_goes_away_costs_no_request_and_gets_the_version_when_it_is_back(
-    tmp_path: Path, weights: Path, rack: Rack
+    http: httpx.AsyncClient, rack: Rack, name: str
 ) -> None:
-    name = engine_name(live_version(tmp_path, weights_digest(weights)))
-    async with before(tmp_path, rack, weights) as http:
-        await rack.stop(0)
-        assert {await ask(http, "default") for _ in range(6)} == {name}
-        await rack.start(0)
-        await until(lambda: name in rack.engines[0].loaded)
-        seen = chats(rack)[0]
-        async with asyncio.timeout(15):
-            while chats(rack)[0] == seen:
-                assert await ask(http, "default") == name
+    await rack.stop(0)
+    assert {await ask(http, "default") for _ in range(6)} == {name}
+    await rack.start(0)
+    await until(lambda: name in rack.engines[0].loaded)
+    seen = chats(rack)[0]
+    async with asyncio.timeout(15):
+        while chats(rack)[0] == seen:
+            assert await ask(http, "default") == name
 
 
 async def test_one_that_restarts_and_forgets_is_given_the_version_again(
-    tmp_path: Path, weights: Path, rack: Rack
+    http: httpx.AsyncClient, rack: Rack, name: str
 ) -> None:
-    name = engine_name(live_version(tmp_path, weights_digest(weights)))
-    async with before(tmp_path, rack, weights) as http:
-        for _ in range(3):
-            rack.engines[1].restart()
-            assert set(await asyncio.gather(*(ask(http, "default") for _ in range(6)))) == {name}
-        await until(lambda: name in rack.engines[1].loaded)
+    for _ in range(3):
+        rack.engines[1].restart()
+        assert set(await asyncio.gather(*(ask(http, "default") for _ in range(6)))) == {name}
+    await until(lambda: name in rack.engines[1].loaded)
 
 
-async def test_burnish_starts_while_one_is_down(tmp_path: Path, weights: Path, rack: Rack) -> None:
-    name = engine_name(live_version(tmp_path, weights_digest(weights)))
+async def test_burnish_starts_while_one_is_down(tmp_path: Path, weights: Path, rack: Rack, name: str) -> None:
     await rack.stop(1)
     async with before(tmp_path, rack, weights) as http:
         assert {await ask(http, "default") for _ in range(3)} == {name}
@@ -120,37 +119,33 @@ async def test_burnish_starts_while_one_is_down(tmp_path: Path, weights: Path, r
 
 
 async def test_one_that_refuses_the_version_keeps_the_old_one_live_everywhere(
-    tmp_path: Path, weights: Path, rack: Rack
+    http: httpx.AsyncClient, rack: Rack
 ) -> None:
-    version = live_version(tmp_path, weights_digest(weights))
-    async with before(tmp_path, rack, weights) as http:
-        await http.post("/burnish/adapters/rollback", json={"to": 0})
-        for engine in rack.engines:
-            engine.restart()
-        rack.engines[1].max_rank = 1
-        refused = await http.post(f"/burnish/adapters/{version.number}/promote", json={})
-        assert refused.status_code >= 400
-        assert "rank" in refused.json()["error"]["message"]
-        assert {await ask(http, "default") for _ in range(4)} == {"smollm2"}
-        assert [engine.loaded for engine in rack.engines] == [{}, {}], "the other one has been undone"
-        rack.engines[1].max_rank = 16
-        assert (await http.post(f"/burnish/adapters/{version.number}/promote", json={})).status_code == 200
+    await http.post("/burnish/adapters/rollback", json={"to": 0})
+    for engine in rack.engines:
+        engine.restart()
+    rack.engines[1].max_rank = 1
+    refused = await http.post("/burnish/adapters/1/promote", json={})
+    assert refused.status_code >= 400
+    assert "rank" in refused.json()["error"]["message"]
+    assert {await ask(http, "default") for _ in range(4)} == {"smollm2"}
+    assert [engine.loaded for engine in rack.engines] == [{}, {}], "the other one has been undone"
+    rack.engines[1].max_rank = 16
+    assert (await http.post("/burnish/adapters/1/promote", json={})).status_code == 200
 
 
 async def test_one_that_cannot_be_repaired_is_left_out_and_named(
-    tmp_path: Path, weights: Path, rack: Rack
+    http: httpx.AsyncClient, rack: Rack, name: str
 ) -> None:
-    name = engine_name(live_version(tmp_path, weights_digest(weights)))
-    async with before(tmp_path, rack, weights) as http:
-        rack.engines[1].max_rank = 1
-        rack.engines[1].restart()
-        await until(lambda: ("/v1/load_lora_adapter") in [path for path, _ in rack.engines[1].asked[-3:]])
-        assert {await ask(http, "default") for _ in range(6)} == {name}
-        async with asyncio.timeout(15):
-            while not (trouble := (await http.get("/burnish/status")).json()["engine"]["trouble"]):
-                await asyncio.sleep(0.05)
-        assert rack.urls[1] in trouble
-        assert "rank" in trouble
+    rack.engines[1].max_rank = 1
+    rack.engines[1].restart()
+    await until(lambda: "/v1/load_lora_adapter" in [path for path, _ in rack.engines[1].asked[-3:]])
+    assert {await ask(http, "default") for _ in range(6)} == {name}
+    async with asyncio.timeout(15):
+        while not (trouble := (await http.get("/burnish/status")).json()["engine"]["trouble"]):
+            await asyncio.sleep(0.05)
+    assert rack.urls[1] in trouble
+    assert "rank" in trouble
 
 
 async def test_replicas_of_different_models_are_refused(tmp_path: Path, weights: Path, rack: Rack) -> None:
@@ -180,9 +175,8 @@ async def test_without_versions_requests_are_shared_out_too_and_skip_one_that_is
 
 
 async def test_an_engine_that_comes_up_after_burnish_is_found(
-    tmp_path: Path, weights: Path, rack: Rack
+    tmp_path: Path, weights: Path, rack: Rack, name: str
 ) -> None:
-    name = engine_name(live_version(tmp_path, weights_digest(weights)))
     for place in (0, 1):
         await rack.stop(place)
     async with before(tmp_path, rack, weights) as http:

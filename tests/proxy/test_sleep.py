@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
 from burnish.adapters.errors import EngineError
@@ -15,8 +14,8 @@ from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.hosts.vllm import VllmHost
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.sleep import Disturbed, while_asleep
-from tests.proxy.test_foreign_engine import Engine, ask, live_version
-from tests.support.inprocess import listening, serving
+from tests.support.inprocess import calling, listening
+from tests.support.vllm_double import Engine, ask, live_version
 
 Lend = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
 
@@ -114,40 +113,30 @@ async def test_one_without_sleep_mode_stays_awake(host: VllmHost, route: LiveRou
 
 
 async def test_an_engine_that_a_killed_burnish_left_asleep_is_woken_before_it_serves(
-    tmp_path: Path, engine: Engine
+    tmp_path: Path, weights: Path, engine: Engine
 ) -> None:
-    weights = tmp_path / "weights"
-    weights.mkdir()
-    (weights / "model.safetensors").write_bytes(b"the base")
     version = live_version(tmp_path, weights_digest(weights))
     engine.asleep = True
     async with (
         listening(engine.app()) as upstream,
-        serving(tmp_path, upstream=upstream, engine="auto", train={"base": str(weights)}) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+        calling(tmp_path, upstream=upstream, engine="auto", train={"base": str(weights)}) as http,
     ):
         assert await ask(http, "default") == engine_name(version)
 
 
 async def test_a_run_on_a_shared_gpu_puts_the_engine_to_sleep_and_wakes_it_whatever_happens(
-    tmp_path: Path, engine: Engine
+    tmp_path: Path, weights: Path, engine: Engine
 ) -> None:
-    weights = tmp_path / "weights"
-    weights.mkdir()
-    (weights / "model.safetensors").write_bytes(b"no weights that could be trained")
     train = {"base": str(weights), "device": "shared", "schedule": "manual"}
     async with (
         listening(engine.app()) as upstream,
-        serving(tmp_path, upstream=upstream, engine="auto", train=train) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+        calling(tmp_path, upstream=upstream, engine="auto", train=train) as http,
     ):
         for number in range(8):
             body = {"model": "default", "messages": [{"role": "user", "content": f"Question {number}?"}]}
             answered = await http.post("/v1/chat/completions", json=body)
-            rating = {
-                "completion_id": answered.headers["x-burnish-completion-id"],
-                "rating": 1 if number % 2 else -1,
-            }
+            named = answered.headers["x-burnish-completion-id"]
+            rating = {"completion_id": named, "rating": 1 if number % 2 else -1}
             assert (await http.post("/v1/feedback", json=rating)).status_code == 201
         started = await http.post("/burnish/train", json={})
         run_id = started.json()["run_id"]

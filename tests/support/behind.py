@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.inprocess import serving
+from tests.support.inprocess import calling
 from tests.support.upstream import Script, Upstream, upstream
 
 
@@ -20,8 +20,7 @@ async def behind(
     """Run burnish before an upstream; gives a client of burnish, and the upstream."""
     async with (
         upstream(script) as server,
-        serving(tmp_path, **{"upstream": server.url} | flags) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as client,
+        calling(tmp_path, **{"upstream": server.url} | flags) as client,
     ):
         yield client, server
 

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import uvicorn
 from starlette.types import ASGIApp
 
@@ -28,6 +29,16 @@ async def serving(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[str, App]
     config = load_config({"data_dir": tmp_path / "data", "engine": "none", **flags})
     async with running(config) as (app, _), run(server_of(app, config, error_at)) as url:
         yield url, app
+
+
+@asynccontextmanager
+async def calling(tmp_path: Path, **flags: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """Run the whole of burnish with these settings; gives a client of it."""
+    async with (
+        serving(tmp_path, **flags) as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client,
+    ):
+        yield client
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from burnish.proxy.config import Config
 from burnish.proxy.http.pool import Pool
@@ -14,6 +15,8 @@ from burnish.proxy.http.pool import Pool
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nright"
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[bool]]
 """Answers a request, given whole; returns whether the connection stays. Cancelled when the other side hangs up."""
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Server:
@@ -38,8 +41,33 @@ async def _next(reader: asyncio.StreamReader) -> bytes:
 
 
 @asynccontextmanager
+async def speaking(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """Run a server that reads and writes as it likes; gives its URL. ``tls``: as https://localhost."""
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20, ssl=tls)
+    address = "https://localhost" if tls else "http://127.0.0.1"
+    try:
+        yield f"{address}:{listening.sockets[0].getsockname()[1]}"
+    finally:
+        listening.close()
+
+
+@asynccontextmanager
+async def dialled(
+    url: str, said: bytes = b""
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Connect to a server as a client that sends what it likes: first these bytes."""
+    address = urlsplit(url)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(said)
+    try:
+        async with asyncio.timeout(60):
+            yield reader, writer
+    finally:
+        writer.close()
+
+
+@asynccontextmanager
 async def server(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-    """Run it; ``tls``: as https://localhost."""
     state = Server()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,13 +99,8 @@ async def server(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIter
                 await writer.wait_closed()
             state.closed.put_nowait(None)
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**20, ssl=tls)
-    address = "https://localhost" if tls else "http://127.0.0.1"
-    state.url = f"{address}:{listening.sockets[0].getsockname()[1]}"
-    try:
+    async with speaking(serve, tls) as state.url:
         yield state
-    finally:
-        listening.close()
 
 
 def says(*answers: Sequence[bytes] | bytes, stays: bool = True) -> Answer:

@@ -7,10 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import httpx
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+
+from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.registry import Registry
+from tests.support.adapters import register
+from tests.support.lora import random_lora, write_peft
 
 
 @dataclass
@@ -206,3 +212,46 @@ class SglangDouble(NamedLoraDouble):
 def error(status: int, message: str, kind: str) -> Response:
     """vLLM's envelope of an error."""
     return JSONResponse({"error": {"message": message, "type": kind, "param": None, "code": status}}, status)
+
+
+class Engine(VllmDouble):
+    """The double, which also chats: every answer is the name that was asked for."""
+
+    root = "/models/base"
+
+    def app(self) -> Starlette:
+        app = super().app()
+        app.router.routes.insert(0, Route("/v1/models", self.cards))
+        app.router.routes.insert(0, Route("/v1/chat/completions", self.chat, methods=["POST"]))
+        return app
+
+    async def cards(self, request: Request) -> Response:
+        named = {self.base: self.root, "other": "/models/other", **self.loaded}
+        cards = [
+            {"id": name, "owned_by": "vllm", "root": root, "parent": self.base if "@" in name else None}
+            for name, root in named.items()
+        ]
+        return JSONResponse({"object": "list", "data": cards})
+
+    async def chat(self, request: Request) -> Response:
+        assert not self.asleep, "a sleeping vLLM must not be asked"
+        model = (await self.asked_for(request))["model"]
+        if model != "other" and not self.knows(model):
+            return error(404, f"The model `{model}` does not exist.", "NotFoundError")
+        message = {"role": "assistant", "content": model}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return JSONResponse({"id": "chatcmpl-1", "model": model, "choices": [choice]})
+
+
+def live_version(tmp_path: Path, digest: str) -> AdapterVersion:
+    registry = Registry(tmp_path / "data" / "adapters")
+    made = register(registry, write_peft(tmp_path / "made", random_lora(1)), digest)
+    registry.record(made.number, "live", "for the test", replaced=0)
+    return made
+
+
+async def ask(http: httpx.AsyncClient, model: str) -> str:
+    body = {"model": model, "messages": [{"role": "user", "content": "Who are you?"}]}
+    answer = await http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["choices"][0]["message"]["content"])

@@ -14,7 +14,7 @@ import pytest
 from burnish.proxy.errors import UpstreamUnreachable
 from burnish.proxy.http.connection import HEAD_LIMIT_BYTES
 from burnish.proxy.http.origin import UpstreamCut
-from tests.support.raw_server import OK, Answer, get, pool, says, server
+from tests.support.raw_server import OK, Answer, get, pool, says, server, speaking
 
 CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfour\r\n"
 
@@ -165,13 +165,10 @@ async def test_after_an_early_answer_nothing_of_that_request_meets_the_next() ->
         await ended.wait()
         writer.close()
 
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0, limit=2**16)
-    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with pool() as opened:
+    async with speaking(serve) as url, pool() as opened:
         assert await get(opened, url, "POST", body) == (200, b"right")
         assert await get(opened, url) == (200, b"right")
         ended.set()
-    listening.close()
     assert [head.split(b" ")[0] for head in heads] == [b"POST", b"GET"], "each on its own connection"
 
 

@@ -16,6 +16,7 @@ from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.http.tunnel import TUNNEL
 from tests.support.exchanging import Asked, Planned, Stage, read_chunk, read_head, request_bytes, stage
 from tests.support.inprocess import run, serving
+from tests.support.raw_server import dialled
 from tests.support.upstream import completion, reply, upstream
 
 CHAT = "/v1/chat/completions"
@@ -147,19 +148,19 @@ async def test_a_request_that_offers_another_protocol_is_one_like_any(
     framed = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body
     length = b"Transfer-Encoding: chunked\r\n" if chunked else b"Content-Length: %d\r\n" % len(body)
     one = b"POST %b HTTP/1.1\r\nHost: localhost\r\n%b%b\r\n%b" % (CHAT.encode(), OTHER, length, framed)
-    async with upstream(reply(completion())) as server, serving(tmp_path, upstream=server.url) as (url, _):
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    async with (
+        upstream(reply(completion())) as server,
+        serving(tmp_path, upstream=server.url) as (url, _),
+        dialled(url) as (reader, writer),
+    ):
         said = 3 * one  # two of them sent ahead
         for at in range(0, len(said), len(said) // pieces + 1):
             writer.write(said[at : at + len(said) // pieces + 1])
             await asyncio.sleep(0.01)
-        async with asyncio.timeout(10):
-            for _ in range(3):
-                head = await reader.readuntil(b"\r\n\r\n")
-                assert head.startswith(b"HTTP/1.1 200 ")
-                assert await reader.readexactly(len(completion())) == completion()
-        writer.close()
+        for _ in range(3):
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert await reader.readexactly(len(completion())) == completion()
     assert [each.body for each in server.requests] == [body] * 3
     names = {name.lower() for each in server.requests for name, _ in each.headers}
     assert not names & {"upgrade", "http2-settings"}
@@ -170,21 +171,19 @@ async def test_a_request_that_offers_another_protocol_is_one_like_any(
 async def test_an_offer_that_cannot_be_read_is_refused(
     tmp_path: Path, protocol: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(tmp_path, upstream="http://127.0.0.1:9") as (url, _):
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        writer.write(b"GET /\xff HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % protocol)
+    offer = b"GET /\xff HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n" % protocol
+    async with (
+        serving(tmp_path, upstream="http://127.0.0.1:9") as (url, _),
+        dialled(url, offer) as (reader, _),
+    ):
         assert (await reader.read(-1)).startswith(b"HTTP/1.1 400 ")
-        writer.close()
     assert not caplog.records
 
 
 async def test_a_thousand_offers_at_once_are_answered(tmp_path: Path) -> None:
+    offers = 1000 * (b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % OTHER)
     async with upstream(reply(b"fine")) as server, serving(tmp_path, upstream=server.url) as (url, _):
-        address = urlsplit(url)
-        reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        writer.write(1000 * (b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % OTHER))
-        for _ in range(1000):
-            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
-            await reader.readexactly(4)
-        writer.close()
+        async with dialled(url, offers) as (reader, _):
+            for _ in range(1000):
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+                await reader.readexactly(4)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.origin import KEEP_ALIVE_S, UpstreamCut, UpstreamResponse
-from tests.support.raw_server import OK, get, pool, says, server
+from tests.support.raw_server import OK, get, pool, says, server, speaking
 
 # -- what is well-formed -----------------------------------------------------------------------------------------------
 
@@ -328,13 +328,10 @@ async def test_a_streamed_body(announced: bool) -> None:
         writer.close()
 
     received: list[bytes] = []
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with pool() as opened:
+    async with speaking(serve) as url, pool() as opened:
         with await opened.send("POST", url, headers, streamed(b"ab", b"", b"cde")) as response:
             assert await response.whole() == b"right"
-    whole.set()
-    listening.close()
+        whole.set()
     sent = received[0].partition(b"\r\n\r\n")[2]
     assert sent == (b"abcde" if announced else b"2\r\nab\r\n3\r\ncde\r\n0\r\n\r\n")
 

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -23,11 +22,12 @@ from websockets.typing import Subprotocol
 
 from tests.support.certificates import authority, server_context
 from tests.support.inprocess import serving
+from tests.support.raw_server import Serve, dialled, speaking
 
 PATH = "/v1/realtime?model=gpt-realtime"
 HANDSHAKE = (
     b"GET %b HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA==\r\n\r\n"
 ) % PATH.encode()
 AGREED = (
     b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -208,11 +208,9 @@ async def test_stopping_burnish_does_not_wait_for_a_websocket(tmp_path: Path) ->
 
 # -- raw ends ----------------------------------------------------------------------------------------------------------
 
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
 
 @asynccontextmanager
-async def raw(tmp_path: Path, talk: Talk, **flags: Any) -> AsyncIterator[str]:
+async def raw(tmp_path: Path, talk: Serve, **flags: Any) -> AsyncIterator[str]:
     """Burnish before a server that reads a handshake and then does as it likes."""
     talks: set[asyncio.Task[None]] = set()
 
@@ -224,27 +222,15 @@ async def raw(tmp_path: Path, talk: Talk, **flags: Any) -> AsyncIterator[str]:
         finally:
             writer.close()
 
-    listening = await asyncio.start_server(serve_one, "127.0.0.1", 0)
-    upstream = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
     try:
-        async with serving(tmp_path, upstream=upstream, **flags) as (url, _):
+        async with (
+            speaking(serve_one) as upstream,
+            serving(tmp_path, upstream=upstream, **flags) as (url, _),
+        ):
             yield url
     finally:
-        listening.close()
         for task in talks:
             task.cancel()
-
-
-@asynccontextmanager
-async def dialled(url: str, said: bytes = HANDSHAKE + b"\r\n") -> AsyncIterator[Any]:
-    address = urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
-    writer.write(said)
-    try:
-        async with asyncio.timeout(20):
-            yield reader, writer
-    finally:
-        writer.close()
 
 
 async def test_its_agreement_comes_as_it_is_and_what_came_early_is_not_lost(tmp_path: Path) -> None:
@@ -252,7 +238,7 @@ async def test_its_agreement_comes_as_it_is_and_what_came_early_is_not_lost(tmp_
         writer.write(AGREED + b"early")
         writer.write(await reader.readexactly(9))
 
-    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE + b"\r\nas") as (reader, writer):
+    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE + b"as") as (reader, writer):
         writer.write(b" early ")
         assert await reader.read(-1) == AGREED + b"early" + b"as early "
         writer.close()
@@ -278,7 +264,7 @@ async def test_every_byte_arrives_however_it_is_said(tmp_path: Path) -> None:
         assert await reader.readexactly(len(lots["client"])) == lots["client"]
         await saying
 
-    async with raw(tmp_path, talk) as url, dialled(url) as (reader, writer):
+    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE) as (reader, writer):
         saying = asyncio.ensure_future(say(writer, "client"))
         assert await reader.readexactly(len(AGREED)) == AGREED
         assert await reader.readexactly(len(lots["upstream"])) == lots["upstream"]
@@ -306,7 +292,7 @@ async def test_a_side_that_has_sent_everything_still_receives(tmp_path: Path, cl
         writer.write(AGREED)
         await (close_first if closes == "upstream" else answer)(reader, writer)
 
-    async with raw(tmp_path, talk) as url, dialled(url) as (reader, writer):
+    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE) as (reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         await (close_first if closes == "client" else answer)(reader, writer)
         assert await asyncio.wait_for(received, 5) == b"you sent all"
@@ -327,7 +313,7 @@ async def test_who_does_not_read_holds_up_the_other(tmp_path: Path, slow: str) -
         writer.write(AGREED)
         await (pour(writer) if slow == "client" else done.wait())
 
-    async with raw(tmp_path, talk) as url, dialled(url) as (reader, writer):
+    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE) as (reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         pouring = asyncio.ensure_future(pour(writer) if slow == "upstream" else done.wait())
         before = -1
@@ -345,7 +331,7 @@ async def test_another_answer_is_passed_on(tmp_path: Path) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(REFUSAL)
 
-    async with raw(tmp_path, talk) as url, dialled(url) as (reader, _):
+    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE) as (reader, _):
         head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
         (record,) = await passed(url)
     assert head.startswith(b"HTTP/1.1 401 ")
@@ -364,7 +350,7 @@ async def test_no_answer_at_all_is_an_error_of_burnish(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     async with serving(tmp_path, upstream=upstream) as (url, _):
-        async with dialled(url) as (reader, _):
+        async with dialled(url, HANDSHAKE) as (reader, _):
             said = await reader.read(-1)
         (record,) = await passed(url)
     assert said.startswith(b"HTTP/1.1 502 ")
@@ -399,7 +385,7 @@ async def test_a_side_that_breaks_off_ends_it(tmp_path: Path, breaks: str) -> No
         await end(breaks == "upstream", reader, writer)
 
     async with raw(tmp_path, talk) as url:
-        async with dialled(url) as (reader, writer):
+        async with dialled(url, HANDSHAKE) as (reader, writer):
             await reader.readuntil(b"\r\n\r\n")
             await end(breaks == "client", reader, writer)
             assert await asyncio.wait_for(ends.get(), 2) == b""
@@ -417,7 +403,7 @@ async def test_one_on_which_nobody_says_anything_is_closed(tmp_path: Path) -> No
 
     async with raw(tmp_path, talk, idle_timeout_s=0.6) as url:
         began = time.perf_counter()
-        async with dialled(url) as (reader, _):
+        async with dialled(url, HANDSHAKE) as (reader, _):
             said = await reader.read(-1)
         assert 1.2 < time.perf_counter() - began < 5
         (record,) = await passed(url)
@@ -432,12 +418,12 @@ async def test_it_is_one_of_the_connections_that_an_upstream_is_given(tmp_path: 
 
     flags = {"max_connections": 1, "queue_timeout_s": 0.2}
     async with raw(tmp_path, talk, **flags) as url, httpx.AsyncClient(base_url=url) as http:
-        async with dialled(url) as (reader, _):
+        async with dialled(url, HANDSHAKE) as (reader, _):
             await reader.readuntil(b"\r\n\r\n")
             assert (await http.get("/v1/any")).status_code == 503
-            async with dialled(url) as (refused, _):
+            async with dialled(url, HANDSHAKE) as (refused, _):
                 assert (await refused.readline()).startswith(b"HTTP/1.1 503 ")
-        async with dialled(url) as (reader, _):
+        async with dialled(url, HANDSHAKE) as (reader, _):
             assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
 
 
@@ -449,8 +435,8 @@ async def test_one_that_waits_behind_another_request(tmp_path: Path, pieces: int
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nfirst")
 
     async with raw(tmp_path, talk) as url:
-        ahead = b"GET /v1/first HTTP/1.1\r\nHost: localhost\r\n\r\n" + HANDSHAKE + b"\r\n"
-        async with dialled(url, b"") as (reader, writer):
+        ahead = b"GET /v1/first HTTP/1.1\r\nHost: localhost\r\n\r\n" + HANDSHAKE
+        async with dialled(url) as (reader, writer):
             for at in range(0, len(ahead), len(ahead) // pieces + 1):
                 writer.write(ahead[at : at + len(ahead) // pieces + 1])
                 await asyncio.sleep(0.01)

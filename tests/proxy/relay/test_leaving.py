@@ -8,11 +8,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from tests.support.inprocess import serving
+from tests.support.raw_server import dialled, speaking
 
 CASES = 50
 MEDIAN_S = 0.1
@@ -50,9 +50,7 @@ class Upstream:
 @asynccontextmanager
 async def upstream(says: bytes) -> AsyncIterator[Upstream]:
     made = Upstream(says)
-    listening = await asyncio.start_server(made.serve, "127.0.0.1", 0)
-    made.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    async with listening:
+    async with speaking(made.serve) as made.url:
         yield made
 
 
@@ -90,19 +88,15 @@ LEAVE: list[Callable[[asyncio.StreamWriter], None]] = [
 async def test_the_upstream_is_let_go(tmp_path: Path, said: bytes, answered: bytes, seen: bytes) -> None:
     took = []
     async with upstream(answered) as server, serving(tmp_path, upstream=server.url) as (url, _):
-        address = urlsplit(url)
         for case in range(CASES):
             server.began.clear()
-            reader, writer = await asyncio.open_connection(address.hostname, address.port)
-            writer.write(said)
-            async with asyncio.timeout(10):
+            async with dialled(url, said) as (reader, writer):
                 await server.began.wait()
                 if seen:
                     await reader.readuntil(seen.lower()[-4:])
                 left = time.perf_counter()
                 LEAVE[case % len(LEAVE)](writer)
                 took.append(await server.gone.get() - left)
-            writer.close()
         assert server.gone.empty()
     assert statistics.median(took) <= MEDIAN_S
     assert max(took) <= WORST_S
