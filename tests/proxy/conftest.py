@@ -1,17 +1,26 @@
-"""Tests run on uvloop, as the product does; and weights for doubles."""
+"""Tests run on uvloop, as the product does; a log; and weights for doubles."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
 import uvloop
 
+from burnish.proxy.log import Log
+from tests.proxy.log.exchanges import opened
+
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture
+async def log(tmp_path: Path) -> AsyncIterator[Log]:
+    async with opened(tmp_path) as log:
+        yield log
 
 
 @pytest.fixture

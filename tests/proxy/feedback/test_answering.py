@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from burnish.proxy.feedback import answer_command, find_command
 from burnish.proxy.feedback.answering import Action
 from burnish.proxy.log import Log
 from burnish.proxy.records import Feedback, FeedbackDraft
-from tests.proxy.log.exchanges import assistant, capture, opened, system, user
+from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, system, user
 
 PARIS = [user("capital of France?"), assistant("The capital of France is Paris.")]
 
@@ -48,12 +47,6 @@ class Chat:
         )
         self.history = [*self.history, assistant(answer)]
         return answer
-
-
-@pytest.fixture
-async def log(tmp_path: Path) -> AsyncIterator[Log]:
-    async with opened(tmp_path) as opened_log:
-        yield opened_log
 
 
 @pytest.mark.parametrize(
@@ -93,10 +86,8 @@ async def test_undo_takes_the_last_own_rating_back(log: Log):
 
 
 async def test_a_turn_of_many_calls_is_rated_whole_and_a_correction_is_of_its_answer(log: Log):
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
-    history = [user("do it"), asks, {"role": "tool", "tool_call_id": "c", "content": "done"}]
-    made = [capture(log, history[:1], asks), capture(log, history, "Done.")]
+    history = [user("do it"), CALL, RESULT]
+    made = [capture(log, history[:1], CALL), capture(log, history, "Done.")]
     chat = Chat(log, [*history, assistant("Done.")])
     assert "“Done.”" in await chat.type("/rl good")
     assert [each.completion.id for each in await log.rated()] == made
@@ -119,13 +110,10 @@ async def test_the_conversation_goes_on_as_if_nothing_was_typed(log: Log):
 
 
 async def test_long_answers_and_tool_calls_are_quoted_shortly(log: Log):
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    asks = {"role": "assistant", "content": None, "tool_calls": [call]}
     capture(log, [user("a")], "word\n" * 100)
     assert "word word…” (" in await Chat(log, [user("a"), assistant("word\n" * 100)]).type("/rl good")
-    capture(log, [user("b")], asks)
-    result = {"role": "tool", "tool_call_id": "c", "content": "x"}
-    assert "a tool call" in await Chat(log, [user("b"), asks, result]).type("/rl good")
+    capture(log, [user("b")], CALL)
+    assert "a tool call" in await Chat(log, [user("b"), CALL, RESULT]).type("/rl good")
 
 
 @pytest.mark.parametrize(

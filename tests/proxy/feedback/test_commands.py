@@ -17,6 +17,7 @@ from burnish.proxy.feedback.commands import (
     without_command,
 )
 from tests.proxy.log.exchanges import Message, assistant, user
+from tests.proxy.log.test_tree import anything
 
 
 def good(comment: str = "") -> Command:
@@ -192,16 +193,6 @@ def test_a_command_in_old_history_is_never_honoured_again(command: str, later: s
     history = [*BEFORE, user(command), assistant(ANSWER_PREFIX + "rated good"), user(later + " x")]
     assert find_command(history) is None
     assert cut_exchanges(history) == [*BEFORE, history[-1]]
-
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["type", "text", "a"]), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
 
 
 @given(

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
+from burnish.proxy.asgi import on_burnish_error
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.feedback import completion_routes, feedback_routes
 from burnish.proxy.log import Log
 from burnish.proxy.records import Feedback
-from tests.proxy.log.exchanges import assistant, capture, opened, user
+from tests.proxy.log.exchanges import assistant, capture, user
 
 
 @dataclass
@@ -33,21 +31,14 @@ class Service:
         return await self.http.post("/v1/feedback", json=body, headers=headers)
 
 
-async def on_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, BurnishError)
-    return JSONResponse(error.envelope(), error.status)
-
-
 @pytest.fixture
-async def burnish(tmp_path: Path) -> AsyncIterator[Service]:
-    async with opened(tmp_path) as log:
-        forgotten: list[str] = []
-        told: list[Feedback] = []
-        routes = feedback_routes(log, told.append, {"bob": 0.5}) + completion_routes(log, forgotten.append)
-        app = Starlette(routes=routes, exception_handlers={BurnishError: on_error})
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://burnish") as http:
-            yield Service(log, http, told, forgotten)
+async def burnish(log: Log) -> AsyncIterator[Service]:
+    forgotten: list[str] = []
+    told: list[Feedback] = []
+    routes = feedback_routes(log, told.append, {"bob": 0.5}) + completion_routes(log, forgotten.append)
+    app = Starlette(routes=routes, exception_handlers={BurnishError: on_burnish_error})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish") as http:
+        yield Service(log, http, told, forgotten)
 
 
 def refused(answer: httpx.Response, status: int, param: str | None = None) -> str:
@@ -228,7 +219,8 @@ async def test_undo_takes_back_and_stays_in_the_list(burnish: Service):
     assert [each.undone_at for each in burnish.told] == [None, undone.json()["undone_at"]]
     assert (await burnish.http.get("/v1/feedback")).json()["data"] == [undone.json()]
     assert (await burnish.http.get(f"/burnish/completions/{made}")).json()["rating"] is None
-    refused(await burnish.http.delete("/v1/feedback/fb_nobody"), 404)
+    for method in ("GET", "DELETE"):
+        refused(await burnish.http.request(method, "/v1/feedback/fb_nobody"), 404)
 
 
 async def test_lists_come_in_pages(burnish: Service):
@@ -239,8 +231,12 @@ async def test_lists_come_in_pages(burnish: Service):
         assert ([each["id"] for each in page["data"]], page["has_more"]) == (expected[:2], True)
         rest = (await burnish.http.get(path, params={"before": expected[1]})).json()
         assert ([each["id"] for each in rest["data"]], rest["has_more"]) == (expected[2:], False)
-    one = (await burnish.http.get("/v1/feedback", params={"completion_id": made[1]})).json()
-    assert [each["id"] for each in one["data"]] == [ids[1]]
+    listed = (await burnish.http.get("/burnish/completions", params={"limit": 1})).json()["data"][0]
+    assert (listed["prompt"], listed["rating"], listed["messages"], listed["params"]) == ("q2", 1.0, [], {})
+    conversation = {"conversation_id": listed["conversation_id"]}
+    for wanted, expected in (({"completion_id": made[1]}, ids[1]), (conversation, ids[2])):
+        one = (await burnish.http.get("/v1/feedback", params=wanted)).json()
+        assert [each["id"] for each in one["data"]] == [expected]
 
 
 async def test_the_next_turn_and_what_was_asked_again_are_shown(burnish: Service):

@@ -93,10 +93,7 @@ async def test_what_was_said_is_in_the_next_request_its_header_and_the_log(here:
     await here.say("too long", first)
     second = await here.ask()
     assert second.headers["x-burnish-instructions"] == "1"
-    assert here.engine.requests[-1].json() == {
-        "model": "mock",
-        "messages": [system("too long"), *QUESTION],
-    }
+    assert here.engine.requests[-1].json() == {"model": "mock", "messages": [system("too long"), *QUESTION]}
     assert (await here.logged(first))["instructions"] is None
     record = await here.logged(second)
     assert record["instructions"] == text("too long")

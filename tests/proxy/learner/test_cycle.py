@@ -57,12 +57,17 @@ async def rate_answers(
             group.create_task(work())
 
 
-async def run_by_itself(world: World, ratings: int) -> Run:
-    """The run that these ratings start, when it has ended."""
+async def check_run(world: World, ratings: int) -> None:
+    """Ratings of the first questions start a run by themselves, and its version goes live, if need be by hand."""
     run = await world.run_when(lambda _: True, 60)
     assert f"{ratings} new ratings" in run.reason, "it started by itself"
     assert world.learner.status()["state"] == "training"
-    return await world.ended(run.id, 800)
+    run = await world.ended(run.id, 800)
+    await check_verdict(world, run, PROMPTS[:ratings])
+    # Sampled answers differ from run to run: forty ratings nearly always prove it, but not always.
+    if run.status != "live":
+        await world.learner.promote(1, "the user believes in it", force=True)
+    await check_live(world, run)
 
 
 async def check_verdict(world: World, run: Run, questions: Sequence[str]) -> None:
@@ -109,11 +114,7 @@ async def test_ratings_become_a_version_and_the_gate_decides_on_it(
     await rate_answers(world, PROMPTS[:16], every_second)
     counts = await world.log.counts()
     assert (counts["ratings"], counts["good"], counts["bad"]) == (16, 8, 8)
-    run = await run_by_itself(world, 16)
-    await check_verdict(world, run, PROMPTS[:16])
-    if run.status != "live":
-        await world.learner.promote(1, "the user believes in it", force=True)
-    await check_live(world, run)
+    await check_run(world, 16)
     await world.learner.rollback(None, "to compare")
     assert world.registry.live() == 0
 
@@ -127,12 +128,7 @@ async def test_ratings_become_a_live_version_that_answers_as_the_user_likes(open
     await rate_answers(world, PROMPTS[:40], brief, max_tokens=64)
     counts = await world.log.counts()
     assert counts["good"] >= 8 <= counts["bad"], "the questions must divide the answers"
-    # Sampled answers differ from run to run: forty ratings nearly always prove it, but not always.
-    run = await run_by_itself(world, 40)
-    await check_verdict(world, run, PROMPTS[:40])
-    if run.status != "live":
-        await world.learner.promote(1, "the user believes in it", force=True)
-    await check_live(world, run)
+    await check_run(world, 40)
     after = await brief_answers(world)
     await world.learner.rollback(None, "to compare")
     assert after > await brief_answers(world)

@@ -79,14 +79,19 @@ async def rated(tmp_path: Path, weights: Path, **train: Any) -> AsyncIterator[Ra
         yield Rated(http, tmp_path / "data", weights_digest(weights))
 
 
-async def test_what_was_learnt_is_gone_over_again_beside_what_is_new(tmp_path: Path, weights: Path) -> None:
+@pytest.fixture
+async def burnish(tmp_path: Path, weights: Path) -> AsyncIterator[Rated]:
     async with rated(tmp_path, weights) as burnish:
-        old = await burnish.rate(*["good", "bad", "bad", "bad"] * 2)
-        await burnish.version(0, old)
-        await burnish.rate("good", "bad", "bad", "bad")
-        plan = await burnish.plan()
-        assert (plan["parent"], plan["trains_on"], plan["replayed"]) == (1, {"good": 1, "bad": 3}, 2)
-        samples = (await burnish.job()).samples()
+        yield burnish
+
+
+async def test_what_was_learnt_is_gone_over_again_beside_what_is_new(burnish: Rated) -> None:
+    old = await burnish.rate(*["good", "bad", "bad", "bad"] * 2)
+    await burnish.version(0, old)
+    await burnish.rate("good", "bad", "bad", "bad")
+    plan = await burnish.plan()
+    assert (plan["parent"], plan["trains_on"], plan["replayed"]) == (1, {"good": 1, "bad": 3}, 2)
+    samples = (await burnish.job()).samples()
     again = [sample for sample in samples if sample.replayed]
     assert sorted(sample.reward for sample in again) == [-1, 1], (
         "balanced, though bad ones are in the majority"
@@ -124,21 +129,18 @@ async def test_old_versions_lose_their_weights_and_nothing_else(tmp_path: Path, 
             assert "v1 no longer has weights: only the latest 1" in refused.json()["error"]["message"]
 
 
-async def test_a_refresh_learns_everything_anew_and_is_compared_with_what_is_live(
-    tmp_path: Path, weights: Path
-) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        await burnish.version(0, await burnish.rate("good", "bad", "bad"))
-        await burnish.version(1, await burnish.rate("good"))
-        nothing = await burnish.http.post("/burnish/train", json={})
-        assert nothing.status_code == 409
-        assert "no rating is ready" in nothing.json()["error"]["message"]
-        plan = await burnish.plan(refresh=True)
-        assert (plan["would_train"], plan["parent"], plan["replayed"]) == (True, 0, 0)
-        assert plan["trains_on"] == {"good": 2, "bad": 2}
-        assert "all ratings again" in plan["note"]
-        job = await burnish.job(refresh=True)
-        spec, samples = job.spec(), job.samples()
+async def test_a_refresh_learns_everything_anew_and_is_compared_with_what_is_live(burnish: Rated) -> None:
+    await burnish.version(0, await burnish.rate("good", "bad", "bad"))
+    await burnish.version(1, await burnish.rate("good"))
+    nothing = await burnish.http.post("/burnish/train", json={})
+    assert nothing.status_code == 409
+    assert "no rating is ready" in nothing.json()["error"]["message"]
+    plan = await burnish.plan(refresh=True)
+    assert (plan["would_train"], plan["parent"], plan["replayed"]) == (True, 0, 0)
+    assert plan["trains_on"] == {"good": 2, "bad": 2}
+    assert "all ratings again" in plan["note"]
+    job = await burnish.job(refresh=True)
+    spec, samples = job.spec(), job.samples()
     assert spec.parent_adapter is None
     assert spec.incumbent_adapter == str((burnish.data / "adapters" / "v0002").absolute())
     assert [sample.behaviour_version for sample in samples] == [0, 0, 0, 1]
@@ -171,33 +173,31 @@ async def test_the_learning_rate_follows_the_width_that_the_model_says_and_the_u
 
 
 async def test_ratings_of_what_was_no_answer_are_counted_in_the_plan_and_in_the_status(
-    tmp_path: Path, weights: Path
+    burnish: Rated,
 ) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        await burnish.rate("good", "bad")
-        body = {"model": "smollm2@v9", "messages": [{"role": "user", "content": "Hi?"}]}
-        refused = await burnish.http.post("/v1/chat/completions", json=body)
-        target = {"completion_id": refused.headers["x-burnish-completion-id"], "rating": "bad"}
-        assert (await burnish.http.post("/v1/feedback", json=target)).status_code == 201
-        expected = {"the answer was cut off or never came": 1}
-        assert (await burnish.plan())["left_out"] == expected
-        status = (await burnish.http.get("/burnish/status")).json()
-        assert status["learner"]["left_out"] == expected
-        assert (await burnish.job()).spec().left_out == expected
+    await burnish.rate("good", "bad")
+    body = {"model": "smollm2@v9", "messages": [{"role": "user", "content": "Hi?"}]}
+    refused = await burnish.http.post("/v1/chat/completions", json=body)
+    target = {"completion_id": refused.headers["x-burnish-completion-id"], "rating": "bad"}
+    assert (await burnish.http.post("/v1/feedback", json=target)).status_code == 201
+    expected = {"the answer was cut off or never came": 1}
+    assert (await burnish.plan())["left_out"] == expected
+    status = (await burnish.http.get("/burnish/status")).json()
+    assert status["learner"]["left_out"] == expected
+    assert (await burnish.job()).spec().left_out == expected
 
 
-async def test_a_run_goes_on_where_one_stopped_that_was_to_do_the_same(tmp_path: Path, weights: Path) -> None:
-    async with rated(tmp_path, weights) as burnish:
-        await burnish.rate("good", "bad")
-        first = await burnish.job()
-        first.checkpoint.mkdir()
-        (first.checkpoint / "progress.json").write_text("{}")
-        second = await burnish.job()
-        assert second.inputs() == first.inputs()
-        assert (second.checkpoint / "progress.json").exists()
-        assert not first.checkpoint.exists()
-        await burnish.rate("good")
-        third = await burnish.job()
-        assert third.inputs() != second.inputs()
-        assert not third.checkpoint.exists()
-        assert second.checkpoint.exists()
+async def test_a_run_goes_on_where_one_stopped_that_was_to_do_the_same(burnish: Rated) -> None:
+    await burnish.rate("good", "bad")
+    first = await burnish.job()
+    first.checkpoint.mkdir()
+    (first.checkpoint / "progress.json").write_text("{}")
+    second = await burnish.job()
+    assert second.inputs() == first.inputs()
+    assert (second.checkpoint / "progress.json").exists()
+    assert not first.checkpoint.exists()
+    await burnish.rate("good")
+    third = await burnish.job()
+    assert third.inputs() != second.inputs()
+    assert not third.checkpoint.exists()
+    assert second.checkpoint.exists()

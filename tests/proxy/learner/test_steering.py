@@ -35,13 +35,16 @@ async def typed(burnish: Rated, text: str, who: str | None = "ann") -> str:
 
 
 async def test_an_owner_rolls_back_and_trains_from_the_chat(tmp_path: Path, weights: Path) -> None:
-    async with steered(tmp_path, weights, "ann") as burnish:
+    async with steered(tmp_path, weights, "ann", "local") as burnish:
         assert (await typed(burnish, "/rl off")).startswith("burnish: training no longer starts by itself")
         for parent in (0, 1):
             await burnish.version(parent, [])
         assert await typed(burnish, "/rl rollback") == "burnish: v1 is live again"
         assert await typed(burnish, "/rl rollback base") == "burnish: the base model is live again"
         assert "burnish: the base model is live" in await typed(burnish, "/rl rollback")
+        assert await typed(burnish, "/rl rollback v1", None) == "burnish: v1 is live again", (
+            "who sends no name"
+        )
         assert await typed(burnish, "/rl rollback v2") == "burnish: v2 is live again"
         assert "burnish: there is no version 7" in await typed(burnish, "/rl rollback 7")
         assert "burnish: no run was started: no rating is ready" in await typed(burnish, "/rl train")
@@ -63,12 +66,6 @@ async def test_others_do_not(tmp_path: Path, weights: Path, owners: tuple[str, .
         status = (await burnish.http.get("/burnish/status")).json()
         assert (status["live"]["version"], status["learner"]["state"]) == (1, "idle")
         assert (await burnish.http.get("/burnish/runs")).json()["runs"] == []
-
-
-async def test_who_sends_no_name_may_be_an_owner(tmp_path: Path, weights: Path) -> None:
-    async with steered(tmp_path, weights, "local") as burnish:
-        await burnish.version(0, [])
-        assert await typed(burnish, "/rl rollback", None) == "burnish: the base model is live again"
 
 
 async def test_pausing_outlives_a_restart(tmp_path: Path, weights: Path) -> None:

@@ -34,6 +34,13 @@ def system(text: str) -> Message:
     return {"role": "system", "content": text}
 
 
+CALL: Message = assistant("") | {
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"path": "."}'}}]
+}
+"""An answer that calls a tool."""
+RESULT: Message = {"role": "tool", "tool_call_id": "c", "content": "done"}
+
+
 def answered(message: Message, *, response_id: str = "chatcmpl-1", finish: str = "stop") -> bytes:
     """A chat completion with this message."""
     choice = {"index": 0, "message": message, "finish_reason": finish}

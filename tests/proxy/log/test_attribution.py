@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log import Log
-from tests.proxy.log.exchanges import Message, assistant, capture, exchange, opened, system, user
+from tests.proxy.log.exchanges import (
+    CALL,
+    RESULT,
+    Message,
+    assistant,
+    capture,
+    exchange,
+    opened,
+    system,
+    user,
+)
 
 LONG = "The capital of France is Paris, a city of two million people on the Seine."
 
@@ -33,13 +43,10 @@ async def test_turns_of_a_history_are_one_conversation_and_others_are_not(log: L
 
 
 async def test_a_tool_loop_is_one_conversation(log: Log):
-    call = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": '{"path": "."}'}}
-    asks: Message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    first = capture(log, [user("what is here?")], asks)
-    result: Message = {"role": "tool", "tool_call_id": "c1", "content": "a b"}
-    second = capture(log, [user("what is here?"), asks, result], "a and b")
+    history = [user("what is here?"), CALL, RESULT, assistant("a and b")]
+    first = capture(log, history[:1], CALL)
+    second = capture(log, history[:3], "a and b")
     assert await conversation(log, first) == await conversation(log, second)
-    history = [user("what is here?"), asks, result, assistant("a and b")]
     assert (await log.resolve_history(history, "local")).id == second
     assert (await log.resolve_history(history[:2], "local")).id == first
 

@@ -10,10 +10,9 @@ import pytest
 
 from burnish.proxy.log import Log
 from burnish.proxy.log.capture import parsed
-from burnish.proxy.log.intake import Intake
 from burnish.proxy.records import Completion
 from tests.proxy.log.exchanges import exchange
-from tests.proxy.log.test_intake import content_of, database
+from tests.proxy.log.test_intake import stored
 from tests.support.records import changed
 from tests.support.responses import message, response
 
@@ -110,15 +109,10 @@ def talks(seed: int, *, held: bool) -> list[Completion]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_log_is_the_same_whoever_holds_the_history(seed: int):
-    stored = []
-    for held in (False, True):
-        captured = [parsed(each) for each in talks(seed, held=held)]
-        for size in (1, 7, 40):
-            connection = database()
-            intake = Intake(connection)
-            for start in range(0, len(captured), size):
-                intake.add(captured[start : start + size])
-            # Equal replies to equal questions are told apart only where the client names the one that it means.
-            stored.append([row[0:1] + row[2:] for row in content_of(connection)[:40]])
-            connection.close()
-    assert all(each == stored[0] for each in stored[1:])
+    found = [
+        # Equal replies to equal questions are told apart only where the client names the one that it means.
+        [row[0:1] + row[2:] for row in stored([parsed(each) for each in talks(seed, held=held)], size)[:40]]
+        for held in (False, True)
+        for size in (1, 7, 40)
+    ]
+    assert all(each == found[0] for each in found)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from burnish.proxy.log import Log
-from burnish.proxy.log.capture import parsed
+from burnish.proxy.log.capture import Parsed, parsed
 from burnish.proxy.log.intake import Intake
 from burnish.proxy.log.migrations import migrate
 from burnish.proxy.records import Completion
@@ -42,6 +43,17 @@ def content_of(connection: sqlite3.Connection) -> list[tuple[Any, ...]]:
     return rows + tree + connection.execute("SELECT digest, body FROM content ORDER BY 1").fetchall()
 
 
+def stored(captured: list[Parsed], size: int, *, forgetful: bool = False) -> list[tuple[Any, ...]]:
+    """Store in batches of a size and return all that is stored."""
+    with closing(database()) as connection:
+        intake = Intake(connection)
+        for start in range(0, len(captured), size):
+            intake.add(captured[start : start + size])
+            if forgetful:
+                intake.forget()  # as after a fault: only slower
+        return content_of(connection)
+
+
 def talks(seed: int) -> list[Completion]:
     """Conversations of several callers that go on, split, begin the same and are tried again."""
     chance = random.Random(seed)
@@ -68,17 +80,7 @@ def talks(seed: int) -> list[Completion]:
 @pytest.mark.parametrize("seed", range(5))
 def test_batches_of_any_size_store_the_same(seed: int):
     captured = [parsed(each) for each in talks(seed)]
-    stored = []
-    for size in (1, 7, 60):
-        connection = database()
-        intake = Intake(connection)
-        for start in range(0, len(captured), size):
-            intake.add(captured[start : start + size])
-            if size == 7:
-                intake.forget()  # as after a fault: only slower
-        stored.append(content_of(connection))
-        connection.close()
-    assert stored[0] == stored[1] == stored[2]
+    assert stored(captured, 1) == stored(captured, 7, forgetful=True) == stored(captured, 60)
 
 
 def test_tools_are_stored_once_whatever_a_client_notes_of_each_request():

@@ -55,13 +55,6 @@ async def test_a_completion_comes_back_as_it_was(log: Log):
     assert [name for name in defaults if facts[name] == defaults[name]] == [], "a default proves nothing"
 
 
-async def test_it_is_still_there_after_reopening(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        made = capture(log, [user("hi")])
-    async with opened(tmp_path) as log:
-        assert (await log.completion(made)).prompt == "hi"
-
-
 async def test_reasoning_that_a_client_sends_is_kept_in_its_context(log: Log):
     thinking = {"role": "assistant", "content": "42", "reasoning_content": "let me see"}
     first = capture(log, [user("q")], thinking)
@@ -115,16 +108,6 @@ async def test_an_answer_is_read_however_it_ended(
     assert found.reply == (assistant(reply) if reply else None)
 
 
-async def test_pages_go_back_in_time_without_gap(log: Log):
-    made = [capture(log, [user(f"q{number}")]) for number in range(7)]
-    first = await log.completions(limit=3)
-    second = await log.completions(limit=10, before=first[-1].id)
-    assert [each.id for each in first + second] == made[::-1]
-    assert all(each.messages == () and each.params == {} for each in first)
-    assert first[0].prompt == "q6"
-    assert [each.id for each in await log.completions(conversation=first[0].conversation_id)] == [made[-1]]
-
-
 async def test_recent_prompts_are_distinct_and_answered(log: Log):
     capture(log, [user("a")], params={"temperature": 0.1})
     capture(log, [user("b")])
@@ -169,17 +152,6 @@ async def test_runs(log: Log):
         await log.run("run_nobody")
     with pytest.raises(NotFound):
         await log.update_run(Run("run_nobody", 0.0, None, "failed", "", None, 0))
-
-
-async def test_unknown_ids_are_not_found(log: Log):
-    with pytest.raises(NotFound, match="cmpl_nobody"):
-        await log.completion("cmpl_nobody")
-    with pytest.raises(NotFound):
-        await log.feedback("fb_nobody")
-    with pytest.raises(NotFound):
-        await log.undo_feedback("fb_nobody")
-    with pytest.raises(NotFound):
-        await log.add_feedback(FeedbackDraft("cmpl_nobody", "completion_id", reward=1.0))
 
 
 # The file

@@ -6,8 +6,6 @@ import sqlite3
 import time
 from pathlib import Path
 
-import pytest
-
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.records import Passthrough
 from tests.proxy.log.exchanges import capture, opened, pass_on, until, user
@@ -68,13 +66,3 @@ async def test_it_waits_in_files_while_the_database_is_locked(tmp_path: Path) ->
         locking.close()
         assert await ids(log) == [first, second]
         assert [each.id for each in await log.completions()] == [completion]
-
-
-async def test_ids_go_on_ascending_after_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Put back after it: ids of this process would be those of a clock that is ahead else.
-    monkeypatch.setattr("burnish.proxy.ids._latest", 0)
-    ahead = "pass_" + "7" * 26  # of a clock that was ahead
-    async with opened(tmp_path) as log:
-        pass_on(log, id=ahead)
-    async with opened(tmp_path) as log:
-        assert pass_on(log) > ahead

@@ -13,7 +13,7 @@ from burnish.proxy.errors import Conflict
 from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import Effective, Place, effective, for_training
 from burnish.proxy.records import Feedback, FeedbackDraft, RatedCompletion
-from tests.proxy.log.exchanges import Message, assistant, capture, system, user
+from tests.proxy.log.exchanges import CALL, RESULT, Message, assistant, capture, system, user
 
 
 async def rate(log: Log, completion_id: str, reward: float | None, **more: Any) -> Feedback:
@@ -72,15 +72,12 @@ async def test_words_without_a_rating_are_kept_beside_the_rating(log: Log):
 
 async def tool_turn(log: Log) -> list[str]:
     """A turn of two completions, then a turn of one."""
-    asks: Message = assistant("") | {
-        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
-    }
-    history: list[Message] = [user("do it")]
-    made = [capture(log, history, asks)]
-    history += [asks, {"role": "tool", "tool_call_id": "c", "content": "done"}]
-    made.append(capture(log, history, "did it"))
-    history += [assistant("did it"), user("thanks")]
-    return [*made, capture(log, history, "welcome")]
+    history = [user("do it"), CALL, RESULT, assistant("did it"), user("thanks")]
+    return [
+        capture(log, history[:1], CALL),
+        capture(log, history[:3], "did it"),
+        capture(log, history, "welcome"),
+    ]
 
 
 async def test_a_turn_is_all_work_on_one_request(log: Log):
@@ -184,20 +181,6 @@ async def test_last_answered_again_is_the_same_even_after_another_answer(log: Lo
     first, _ = await log.add_feedback(draft)
     newer = capture(log, [user("b")])
     assert await log.add_feedback(replace(draft, completion_id=newer)) == (first, False)
-
-
-async def test_feedback_is_listed_by_completion_and_conversation_in_pages(log: Log):
-    one, other = capture(log, [user("a")]), capture(log, [user("b")])
-    given_ = [
-        await rate(log, completion_id, 1.0, rater=str(n)) for n in range(3) for completion_id in (one, other)
-    ]
-    assert await log.feedbacks(limit=100) == given_[::-1]
-    assert [each.id for each in await log.feedbacks(completion_id=one)] == [
-        each.id for each in given_[::-1][1::2]
-    ]
-    of_other = await log.feedbacks(conversation_id=given_[1].conversation_id)
-    assert {each.draft.completion_id for each in of_other} == {other}
-    assert await log.feedbacks(limit=2, before=given_[4].id) == [given_[3], given_[2]]
 
 
 # The pure rules

@@ -8,7 +8,7 @@ import pytest
 
 from burnish.proxy.log import Log
 from burnish.proxy.records import Regeneration
-from tests.proxy.log.exchanges import Message, assistant, capture, system, user
+from tests.proxy.log.exchanges import CALL, RESULT, Message, assistant, capture, system, user
 
 NOON = 1_790_000_000.0
 LASTS_S = 2.0
@@ -94,10 +94,8 @@ async def test_a_prompt_that_is_sampled_many_times_is_none(log: Log):
 
 
 async def test_what_an_agent_repeats_within_a_turn_is_none(log: Log):
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    asks: Message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    worked = [user("Hi"), asks, {"role": "tool", "tool_call_id": "c", "content": "done"}]
-    capture(log, worked[:1], asks, **at(0))
+    worked = [user("Hi"), CALL, RESULT]
+    capture(log, worked[:1], CALL, **at(0))
     capture(log, worked, "Tom", **at(10))
     capture(log, worked, "Minka", **at(20))
     assert await log.regenerations() == []

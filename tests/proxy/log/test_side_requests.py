@@ -11,7 +11,7 @@ from burnish.proxy.errors import NotFound
 from burnish.proxy.log import Log
 from burnish.proxy.log.side_requests import is_side_request
 from burnish.proxy.records import Completion, FeedbackDraft
-from tests.proxy.log.exchanges import assistant, capture, system, user
+from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, system, user
 from tests.support.records import PLAIN, changed
 
 CLAUDE = "You are Claude Code, Anthropic's official CLI for Claude."
@@ -128,19 +128,16 @@ async def test_a_summary_that_a_history_begins_with_is_not_what_a_rating_means(l
 
 LOOKED_UP = "The keys are in the drawer, where they were put yesterday."
 KEYS = [user("Where are the keys?")]
-TASK: dict[str, Any] = assistant("") | {
-    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "task", "arguments": "{}"}}]
-}
+FOUND = RESULT | {"content": LOOKED_UP}
 
 
 async def delegated(log: Log) -> tuple[str, str, str]:
     """The person asks, a sub-agent looks it up in two steps, the agent answers; another sub-agent is still at work."""
-    called = capture(log, KEYS, TASK, session="s1")
+    called = capture(log, KEYS, CALL, session="s1")
     looks = [system("You look things up."), user("Find the keys.")]
-    capture(log, looks, TASK, session="s1", sub_agent=True)
-    found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
-    capture(log, [*looks, TASK, found], LOOKED_UP, session="s1", sub_agent=True)
-    answered = capture(log, [*KEYS, TASK, found], LOOKED_UP, session="s1")
+    capture(log, looks, CALL, session="s1", sub_agent=True)
+    capture(log, [*looks, CALL, FOUND], LOOKED_UP, session="s1", sub_agent=True)
+    answered = capture(log, [*KEYS, CALL, FOUND], LOOKED_UP, session="s1")
     later = capture(
         log, [system("You tidy up."), user("Tidy the drawer.")], "Tidy.", session="s1", sub_agent=True
     )
@@ -151,8 +148,7 @@ async def test_what_a_sub_agent_says_is_said_to_nobody(log: Log):
     _, answered, later = await delegated(log)
     assert (await log.resolve(last_of="local")).id == answered
     assert (await log.resolve(last_of="local", session="s1")).id == answered
-    found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
-    history = [*KEYS, TASK, found, assistant(LOOKED_UP)]
+    history = [*KEYS, CALL, FOUND, assistant(LOOKED_UP)]
     assert (await log.resolve_history(history, "local", None)).id == answered
     assert (await log.completion(later)).asked.sub_agent is True
     assert (await log.completion(answered)).asked.sub_agent is False
@@ -168,13 +164,12 @@ async def test_a_rating_of_a_turn_is_about_no_sub_agent(log: Log):
 
 async def test_a_sub_agent_that_goes_on_from_the_history_is_a_branch_of_its_own(log: Log):
     """A fork begins with what the agent said and heard until then; its order is neither a turn nor what came next."""
-    called = capture(log, KEYS, TASK)
-    forked = {"role": "tool", "tool_call_id": "c", "content": "Fork started."}
+    called = capture(log, KEYS, CALL)
+    forked = RESULT | {"content": "Fork started."}
     fork = capture(
-        log, [*KEYS, TASK, forked, user("You are a fork. Find the keys.")], LOOKED_UP, sub_agent=True
+        log, [*KEYS, CALL, forked, user("You are a fork. Find the keys.")], LOOKED_UP, sub_agent=True
     )
-    found = {"role": "tool", "tool_call_id": "c", "content": LOOKED_UP}
-    answered = capture(log, [*KEYS, TASK, found], "In the drawer.")
+    answered = capture(log, [*KEYS, CALL, FOUND], "In the drawer.")
     assert (await log.completion(fork)).conversation_id == (await log.completion(called)).conversation_id
     await log.add_feedback(FeedbackDraft(answered, "completion_id", reward=1.0, scope="turn"))
     rated = await log.rated()

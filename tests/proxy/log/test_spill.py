@@ -17,9 +17,11 @@ from burnish.proxy.log.spill import Spill, Unreadable, packed
 from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Served, Wire
 from tests.proxy.log.exchanges import exchange, user
 
+Open = Callable[[], Spill]
+
 
 @pytest.fixture
-def open_spill(tmp_path: Path) -> Iterator[Callable[[], Spill]]:
+def open_spill(tmp_path: Path) -> Iterator[Open]:
     """Opens the same folder, as often as a test starts anew."""
     made: list[Spill] = []
 
@@ -30,6 +32,11 @@ def open_spill(tmp_path: Path) -> Iterator[Callable[[], Spill]]:
     yield opened
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def spill(open_spill: Open) -> Spill:
+    return open_spill()
 
 
 def made(count: int):
@@ -51,10 +58,7 @@ def read_all(spill: Spill, limit: int = 3):
     return found
 
 
-def test_what_goes_in_comes_out_in_order_and_leaves_nothing_behind(
-    tmp_path: Path, open_spill: Callable[[], Spill]
-):
-    spill = open_spill()
+def test_what_goes_in_comes_out_in_order_and_leaves_nothing_behind(tmp_path: Path, spill: Spill):
     assert not spill.waiting and spill.read(5) == []
     first = appended(spill, 7)
     assert read_all(spill) == first
@@ -63,8 +67,7 @@ def test_what_goes_in_comes_out_in_order_and_leaves_nothing_behind(
     assert spill.waiting and read_all(spill) == second
 
 
-def test_what_is_read_stays_until_it_is_forgotten(tmp_path: Path, open_spill: Callable[[], Spill]):
-    spill = open_spill()
+def test_what_is_read_stays_until_it_is_forgotten(spill: Spill):
     there = appended(spill, 3)
     assert spill.read(2) == spill.read(2) == there[:2]
     assert spill.more
@@ -73,7 +76,7 @@ def test_what_is_read_stays_until_it_is_forgotten(tmp_path: Path, open_spill: Ca
     assert not spill.more
 
 
-def test_a_later_process_goes_on_where_the_last_one_was(tmp_path: Path, open_spill: Callable[[], Spill]):
+def test_a_later_process_goes_on_where_the_last_one_was(open_spill: Open):
     spill = open_spill()
     there = appended(spill, 3)
     spill.close()
@@ -82,15 +85,14 @@ def test_a_later_process_goes_on_where_the_last_one_was(tmp_path: Path, open_spi
     assert read_all(later) == there
 
 
-def test_what_was_taken_out_too_early_goes_before_all_others(tmp_path: Path, open_spill: Callable[[], Spill]):
+def test_what_was_taken_out_too_early_goes_before_all_others(open_spill: Open):
     spill = open_spill()
     later, earlier = appended(spill, 2), made(2)
     spill.put_back(earlier)
     assert read_all(open_spill()) == earlier + later
 
 
-def test_what_is_added_while_it_is_read_comes_last(tmp_path: Path, open_spill: Callable[[], Spill]):
-    spill = open_spill()
+def test_what_is_added_while_it_is_read_comes_last(spill: Spill):
     first = appended(spill, 2)
     assert spill.read(5) == first
     second = appended(spill, 1)
@@ -101,7 +103,7 @@ def test_what_is_added_while_it_is_read_comes_last(tmp_path: Path, open_spill: C
 
 
 @pytest.mark.parametrize("kept", [0, 1, 7, 8, 20])
-def test_a_torn_record_ends_its_file(tmp_path: Path, open_spill: Callable[[], Spill], kept: int):
+def test_a_torn_record_ends_its_file(tmp_path: Path, open_spill: Open, kept: int):
     spill = open_spill()
     there = appended(spill, 3)
     spill.close()
@@ -113,7 +115,7 @@ def test_a_torn_record_ends_its_file(tmp_path: Path, open_spill: Callable[[], Sp
     assert read_all(later) == there[:2] + after
 
 
-def test_damage_inside_a_file_takes_only_what_is_behind_it(tmp_path: Path, open_spill: Callable[[], Spill]):
+def test_damage_inside_a_file_takes_only_what_is_behind_it(tmp_path: Path, open_spill: Open):
     spill = open_spill()
     there = appended(spill, 3)
     spill.close()
@@ -146,7 +148,7 @@ def write_record(folder: Path, facts: dict[str, Any], bodies: bytes = b"") -> No
     (folder / "100000000001.captures").write_bytes(record)
 
 
-def test_a_completion_of_an_earlier_version_is_read(tmp_path: Path, open_spill: Callable[[], Spill]):
+def test_a_completion_of_an_earlier_version_is_read(tmp_path: Path, open_spill: Open):
     write_record(tmp_path / "spill", OLD, b"{}onetwo!")
     assert read_all(open_spill()) == [
         Completion(
@@ -160,7 +162,7 @@ def test_a_completion_of_an_earlier_version_is_read(tmp_path: Path, open_spill: 
     ]
 
 
-def test_a_passthrough_of_an_earlier_version_is_read(tmp_path: Path, open_spill: Callable[[], Spill]):
+def test_a_passthrough_of_an_earlier_version_is_read(tmp_path: Path, open_spill: Open):
     write_record(
         tmp_path / "spill",
         OLD | {"completion_id": "pass_1", "surface": "", "passage": FIGURES, "lengths": [0]},
@@ -177,7 +179,7 @@ def test_a_passthrough_of_an_earlier_version_is_read(tmp_path: Path, open_spill:
     "facts", [OLD | {"of_the_future": 1}, {name: OLD[name] for name in OLD if name != "caller"}]
 )
 def test_a_capture_of_another_version_is_set_aside_with_its_file(
-    tmp_path: Path, open_spill: Callable[[], Spill], facts: dict[str, Any]
+    tmp_path: Path, open_spill: Open, facts: dict[str, Any]
 ):
     write_record(tmp_path / "spill", facts, b"{}onetwo!")
     spill = open_spill()
@@ -187,10 +189,7 @@ def test_a_capture_of_another_version_is_set_aside_with_its_file(
     assert aside.read_bytes().endswith(b"{}onetwo!") and not spill.waiting
 
 
-def test_a_full_disk_leaves_whole_records_and_takes_more_later(
-    tmp_path: Path, open_spill: Callable[[], Spill]
-):
-    spill = open_spill()
+def test_a_full_disk_leaves_whole_records_and_takes_more_later(spill: Spill):
     there = made(3)
     spill.append(there[0])
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -206,8 +205,7 @@ def test_a_full_disk_leaves_whole_records_and_takes_more_later(
     assert spill.read(5) == there
 
 
-def test_files_are_their_owners(tmp_path: Path, open_spill: Callable[[], Spill]):
-    spill = open_spill()
+def test_files_are_their_owners(tmp_path: Path, spill: Spill):
     spill.append(made(1)[0])
     (file,) = (tmp_path / "spill").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
+import burnish
 from burnish.adapters.registry import EVENTS, Registry
 from burnish.proxy.log import Log
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
@@ -99,7 +100,7 @@ async def test_a_damaged_registry_takes_only_its_own_figures_with_it(
         answer = await client.get("/metrics")
     assert answer.status_code == 200
     found = parsed(answer.text)
-    assert found.value("burnish_build_info", version=_version()) == 1
+    assert found.value("burnish_build_info", version=burnish.__version__) == 1
     assert not [name for name, _ in found if name.startswith("burnish_adapter")]
     assert "is damaged" in caplog.text
 
@@ -111,9 +112,3 @@ async def test_where_no_versions_are_swapped_nothing_is_said_of_them(tmp_path: P
         name for name, _ in found if name.startswith(("burnish_adapter", "burnish_gate", "burnish_swap"))
     ]
     assert found.value("burnish_training_running") == 0
-
-
-def _version() -> str:
-    import burnish
-
-    return burnish.__version__
