@@ -18,7 +18,6 @@ import pytest
 from burnish.proxy.http.connection import HIGH_WATER_BYTES
 from burnish.proxy.http.listener import HEAD_LIMIT_BYTES
 from tests.support.behind import logged
-from tests.support.certificates import authority, server_context
 from tests.support.inprocess import calling
 from tests.support.raw_server import Answer, Serve, Server, dialled, says, server, speaking
 from tests.support.upstream import completion
@@ -227,17 +226,6 @@ async def test_more_requests_than_the_upstream_is_given(tmp_path: Path) -> None:
         waiting.cancel()
         await asyncio.wait([waiting])
         await here.healthy()
-
-
-async def test_an_upstream_whose_certificate_nobody_vouches_for(tmp_path: Path) -> None:
-    authority(tmp_path)
-    async with (
-        server(says(answer_of(b"200 OK", FINE)), server_context(tmp_path)) as upstream,
-        calling(tmp_path, upstream=upstream.url) as http,
-    ):
-        answer = await http.post(PATH, json={"model": "mock", "messages": []})
-        assert answer.status_code == 502
-        assert "SSL_CERT_FILE" in answer.json()["error"]["message"]
 
 
 # -- the client --------------------------------------------------------------------------------------------------------

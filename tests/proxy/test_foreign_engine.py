@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -52,15 +51,6 @@ async def test_the_live_version_answers_for_the_base_and_all_else_passes(
         assert await ask(http, "default") == "smollm2"
         assert await ask(http, "smollm2@v1") == name, "it stays loaded while there is room"
         assert await ask(http, "smollm2@base") == "smollm2", "the bare model stays"
-
-
-async def test_an_engine_that_restarts_and_forgets_costs_no_request(tmp_path: Path, weights: Path) -> None:
-    engine, version = Engine(), live_version(tmp_path, weights_digest(weights))
-    async with world(tmp_path, engine, weights) as http:
-        for _ in range(3):
-            engine.restart()
-            answers = await asyncio.gather(*(ask(http, "default") for _ in range(4)))
-            assert set(answers) == {engine_name(version)}
 
 
 async def test_what_an_engine_is_asked_in_chat_for_a_client_of_messages_gets_the_live_version(

@@ -69,31 +69,17 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
     ("flags", "says"),
     [
         (("--model", "/nowhere/model.gguf"), "not a GGUF file"),
+        (("--model", "{folder}/broken.gguf"), "broken.gguf"),
         (("--upstream", "not a url"), "must be an http"),
         (("--host", "0.0.0.0", *UPSTREAM), "set api_key"),
         (("--config", "/nowhere.toml"), "does not exist"),
+        (("--data-dir", "{folder}/broken.gguf/data", *UPSTREAM), "name another with"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(tmp_path: Path, flags: tuple[str, ...], says: str) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF but not really")
     with pytest.raises(DidNotStart) as caught:
-        start(tmp_path / "data", *flags)
-    output = " ".join(str(caught.value).split())
-    assert says in output
+        start(tmp_path / "data", *(flag.format(folder=tmp_path) for flag in flags))
+    output = "".join(str(caught.value).split())  # long paths are broken into lines
+    assert says.replace(" ", "") in output
     assert "Traceback" not in output
-
-
-def test_a_model_file_that_is_none_is_explained(tmp_path: Path) -> None:
-    model = tmp_path / "broken.gguf"
-    model.write_bytes(b"GGUF but not really")
-    with pytest.raises(DidNotStart) as caught:
-        start(tmp_path / "data", "--model", str(model))
-    assert "broken.gguf" in "".join(str(caught.value).split())
-    assert "Traceback" not in str(caught.value)
-
-
-def test_a_file_in_the_place_of_the_data_directory_is_explained(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    blocked = tmp_path / "file"
-    blocked.write_text("not a folder")
-    with pytest.raises(DidNotStart, match="name another with"):
-        start(tmp_path / "elsewhere", *UPSTREAM, "--data-dir", str(blocked / "data"))

@@ -108,39 +108,8 @@ async def test_each_answer_can_be_rated_at_once_whichever_worker_gave_it(world: 
     assert {status for each in found for status in each} == {201}
     after = await world.counts()
     assert [after[name] - before[name] for name in ("completions", "ratings")] == [80, 80]
-
-
-async def test_a_stream_arrives_as_it_is_sent_and_is_logged_whole(world: World) -> None:
-    hold = asyncio.Event()
-    parts = events("one two three")
-    world.engine.script = stream(parts, hold=hold)
-    async with (
-        httpx.AsyncClient(timeout=30) as client,
-        client.stream("POST", world.url + "/v1/chat/completions", json=QUESTION | {"stream": True}) as answer,
-    ):
-        got = b""
-        async for part in answer.aiter_raw():
-            got += part
-            if b"three" in got:
-                hold.set()
-    assert got == b"".join(parts)
-    name = answer.headers["x-burnish-completion-id"]
-    logged = await get(f"{world.url}/burnish/completions/{name}")
-    assert logged["reply"]["content"] == "one two three"
-
-
-async def test_commands_typed_into_the_chat_work(world: World) -> None:
-    before = await world.counts()
-    world.engine.script = reply(completion("Typed!"))
-    await ask(world.url)
-    history = [*QUESTION["messages"], {"role": "assistant", "content": "Typed!"}]
-    said = await ask(world.url, messages=[*history, {"role": "user", "content": "/rl good"}])
-    assert "burnish: " in said.text
-    assert (await world.counts())["good"] - before["good"] == 1
     unknown = await rate(world.url, "cmpl_00000000000000000000000000")
-    assert unknown.status_code == 404
-    assert unknown.json()["error"]["code"] == "not_found"
-    assert len(world.engine.requests) == 1
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
 
 
 async def test_a_response_is_continued_whichever_worker_answered_it(tmp_path: Path) -> None:

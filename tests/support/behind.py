@@ -18,10 +18,7 @@ async def behind(
     tmp_path: Path, script: Script, **flags: Any
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Upstream]]:
     """Run burnish before an upstream; gives a client of burnish, and the upstream."""
-    async with (
-        upstream(script) as server,
-        calling(tmp_path, **{"upstream": server.url} | flags) as client,
-    ):
+    async with upstream(script) as server, calling(tmp_path, **{"upstream": server.url} | flags) as client:
         yield client, server
 
 

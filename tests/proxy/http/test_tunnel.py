@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -223,10 +222,7 @@ async def raw(tmp_path: Path, talk: Serve, **flags: Any) -> AsyncIterator[str]:
             writer.close()
 
     try:
-        async with (
-            speaking(serve_one) as upstream,
-            serving(tmp_path, upstream=upstream, **flags) as (url, _),
-        ):
+        async with speaking(serve_one) as upstream, serving(tmp_path, upstream=upstream, **flags) as (url, _):
             yield url
     finally:
         for task in talks:
@@ -244,32 +240,6 @@ async def test_its_agreement_comes_as_it_is_and_what_came_early_is_not_lost(tmp_
         writer.close()
         (record,) = await passed(url)
     assert (record["request_bytes"], record["response_bytes"]) == (9, 14)
-
-
-async def test_every_byte_arrives_however_it_is_said(tmp_path: Path) -> None:
-    """Both sides speak at once, in pieces of all sizes."""
-    lots = {who: random.Random(who).randbytes(3_000_000) for who in ("client", "upstream")}
-
-    async def say(writer: asyncio.StreamWriter, who: str) -> None:
-        said, at, sizes = lots[who], 0, random.Random(who)
-        while at < len(said):
-            size = sizes.choice([1, 2, 100, 5000, 70_000, 300_000])
-            writer.write(said[at : at + size])
-            await writer.drain()
-            at += size
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(AGREED)
-        saying = asyncio.ensure_future(say(writer, "upstream"))
-        assert await reader.readexactly(len(lots["client"])) == lots["client"]
-        await saying
-
-    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE) as (reader, writer):
-        saying = asyncio.ensure_future(say(writer, "client"))
-        assert await reader.readexactly(len(AGREED)) == AGREED
-        assert await reader.readexactly(len(lots["upstream"])) == lots["upstream"]
-        await saying
-        assert await reader.read(-1) == b""  # the other side has had all of it
 
 
 @pytest.mark.parametrize("closes", ["client", "upstream"])

@@ -10,11 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.support.chance import Chance
-from tests.support.exchanging import (
-    Exchange,
-    Stage,
-    stage,
-)
+from tests.support.exchanging import Exchange, Stage, stage
 from tests.support.formats import FORMATS
 from tests.support.generated import OWN, elsewhere, exchange
 

@@ -40,10 +40,7 @@ async def test_googles_client_runs_tools_in_one_conversation_in_which_ratings_ar
             return str((await chat.send_message(text)).text)
         return "".join([part.text or "" async for part in await chat.send_message_stream(text)])
 
-    call = {
-        "reasoning_content": "I must look.",
-        "tool_calls": [called("look", {"city": "Köln"}, "call_a")],
-    }
+    call = {"reasoning_content": "I must look.", "tool_calls": [called("look", {"city": "Köln"}, "call_a")]}
     async with world(tmp_path, call, {"content": "It rains."}, HELLO, native=native) as here:
         chat = here.google.chats.create(model="mock", config=types.GenerateContentConfig(tools=[look]))
         assert await send("Weather in Köln?") == "It rains."
@@ -65,26 +62,6 @@ async def test_googles_client_runs_tools_in_one_conversation_in_which_ratings_ar
             {"role": "assistant", "content": "It rains."},
             user("Hello?"),
         ]
-
-
-async def test_without_events_our_answer_is_an_array(tmp_path: Path) -> None:
-    async with world(tmp_path) as here:
-        asked = {"contents": [{"parts": [{"text": "/rl help"}]}]}
-        said, last = (await here.http.post("/v1beta/models/m:streamGenerateContent", json=asked)).json()
-    assert said["candidates"][0]["content"]["parts"][0]["text"].startswith("burnish: rate the last answer")
-    assert (said["modelVersion"], said["responseId"][:5]) == ("m", "cmpl_")
-    assert last["candidates"][0]["finishReason"] == "STOP"
-
-
-async def test_a_prompt_that_is_blocked_is_a_completion_without_a_reply(tmp_path: Path) -> None:
-    blocked = reply(b'{"promptFeedback": {"blockReason": "SAFETY"}}')
-    async with world(tmp_path, blocked, native=True) as here:
-        got = await here.google.models.generate_content(model="m", contents="Hi")
-        (record,) = await here.logged()
-    assert got.prompt_feedback.block_reason == types.BlockedReason.SAFETY
-    assert (record["outcome"], record["reply"], record["finish_reason"]) == (
-        "complete", None, "content_filter",
-    )  # fmt: skip
 
 
 async def test_counts_of_tokens_and_other_routes_are_no_completions(tmp_path: Path) -> None:

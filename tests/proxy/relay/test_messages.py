@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import anthropic
-import httpx
 import pytest
 from anthropic import AsyncAnthropic
 
@@ -65,14 +64,3 @@ async def test_a_key_of_burnish_is_taken_where_clients_put_it_and_goes_no_furthe
     (request,) = here.upstream.requests
     assert (request.header("x-api-key"), request.header("authorization")) == ("sk-ours", "Bearer sk-ours")
     assert "geheim" not in str(request)
-
-
-@pytest.mark.parametrize("header", ["x-api-key", "authorization"])
-async def test_a_callers_own_key_goes_first(tmp_path: Path, header: str) -> None:
-    async with world(tmp_path, RAIN, native=True, upstream_api_key="sk-ours") as here:
-        asked = ASK | {"messages": [user("Hi.")]}
-        answer = await here.http.post("/v1/messages", json=asked, headers={header: "sk-caller"})
-        assert answer.status_code == httpx.codes.OK
-    (request,) = here.upstream.requests
-    assert request.header(header) == "sk-caller"
-    assert "sk-ours" not in str(request)

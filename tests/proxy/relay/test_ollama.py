@@ -44,18 +44,6 @@ async def test_a_prompt(tmp_path: Path) -> None:
     assert "be brief" in asked
 
 
-async def test_a_model_is_loaded_and_freed(tmp_path: Path) -> None:
-    async with world(tmp_path) as here:
-        here.unknown = reply(answer(message={"role": "assistant"}, done=True, done_reason="load"))
-        assert (await here.ollama.chat("m", messages=[])).done_reason == "load"
-        here.unknown = reply(answer(response="", done=True, done_reason="unload"))
-        assert (await here.ollama.generate("m", keep_alive=0)).done_reason == "unload"
-        records = await here.logged()
-    assert [(each["outcome"], each["reply"], each["error"]) for each in records] == [
-        ("complete", None, None)
-    ] * 2
-
-
 async def test_its_other_routes_pass_and_those_that_manage_do_not(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         here.unknown = reply(b'{"models": [], "model_info": {}, "embeddings": [], "version": "0.33.0"}')

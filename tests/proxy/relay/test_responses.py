@@ -14,9 +14,8 @@ import openai
 import orjson
 import pytest
 
-from burnish.proxy.surfaces import Responses
 from tests.support.behind import behind, logged, ratings
-from tests.support.responses import Item, call, events, message, reasoning, response
+from tests.support.responses import Item, call, events, message, response
 from tests.support.upstream import Received, Upstream, reply, stream
 
 ADD = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {}}, "strict": False}
@@ -89,25 +88,6 @@ both = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streame
 
 
 @both
-async def test_the_log_has_what_the_client_got(tmp_path: Path, streamed: bool) -> None:
-    said = [reasoning("Thinking."), message("Hello ", "you."), call("add", '{"a": 1}')]
-    async with world(tmp_path, said) as here:
-        got = await ask(here.client, streamed, input="Hi", instructions="Be kind.", tools=[ADD])
-        (logged,) = await here.log()
-    assert got.output_text == "Hello you."
-    as_input = [item.to_dict() for item in got.output]
-    assert Responses().read({"input": as_input}).messages == [logged["reply"]]
-    assert logged["reply"] == {
-        "role": "assistant",
-        "content": [{"type": "text", "text": "Hello "}, {"type": "text", "text": "you."}],
-        "reasoning_content": "Thinking.",
-        "tool_calls": [
-            {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
-        ],
-    }
-
-
-@both
 async def test_a_conversation_that_the_server_holds_is_one_and_a_rating_means_its_last_answer(
     tmp_path: Path, streamed: bool
 ) -> None:
@@ -171,15 +151,3 @@ async def test_a_response_that_nobody_knows_is_the_upstreams_to_refuse(tmp_path:
         assert "no completion with response id 'resp_x'" in rated.output_text
         (logged,) = await here.log()
         assert contents(logged["messages"]) == ["Hi"]
-
-
-async def test_what_is_kept_can_be_asked_for_and_deleted(tmp_path: Path) -> None:
-    async with world(tmp_path) as here:
-        here.server.script = reply(orjson.dumps(response(message("Kept."))))
-        assert (await here.client.responses.retrieve("resp_1")).output_text == "Kept."
-        await here.client.responses.delete("resp_1")
-        assert await here.log() == []
-    assert [(each.method, each.target) for each in here.server.requests] == [
-        ("GET", "/v1/responses/resp_1"),
-        ("DELETE", "/v1/responses/resp_1"),
-    ]

@@ -58,16 +58,6 @@ def test_a_stream_and_a_whole_answer_give_the_same_message():
     assert whole.usage == {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
-def test_usage_comes_from_the_chunk_without_choices():
-    usage = {"prompt_tokens": 3, "completion_tokens": 1}
-    reply = streamed(
-        chunk({"content": "a"}, "stop", usage=None),
-        b'data: {"choices":[],"usage":' + orjson.dumps(usage) + b"}\n\n",
-        DONE,
-    )
-    assert reply.usage == usage
-
-
 def test_reasoning_and_refusal_are_kept_beside_the_content():
     reply = streamed(
         chunk({"role": "assistant", "content": None, "reasoning_content": "let "}),

@@ -98,45 +98,6 @@ def test_any_name_of_a_model_comes_through_the_path(name: str):
 # Reading
 
 
-def test_contents_become_messages():
-    body = {
-        "systemInstruction": {"role": "user", "parts": [{"text": "Be brief."}]},
-        "contents": [
-            user("What is", {"inlineData": {"mimeType": "image/png", "data": "iVBO"}}),
-            model(
-                {"text": "hm", "thought": True},
-                {"text": "I will "},
-                {"text": "look."},
-                {"functionCall": {"id": "c1", "name": "look", "args": {"at": "ü"}}, "thoughtSignature": "x"},
-            ),
-            user({"functionResponse": {"id": "c1", "name": "look", "response": {"output": "a cat"}}}),
-            {"parts": [{"text": "So?"}]},
-        ],
-    }
-    request = gemini.read(body)
-    assert request.messages == [
-        {"role": "system", "content": "Be brief."},
-        {
-            "role": "user",
-            "content": [
-                {"type": "text", "text": "What is"},
-                {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBO"}},
-            ],
-        },
-        {
-            "role": "assistant",
-            "content": "I will look.",
-            "reasoning_content": "hm",
-            "tool_calls": [
-                {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at":"ü"}'}}
-            ],
-        },
-        {"role": "tool", "tool_call_id": "c1", "name": "look", "content": '{"output":"a cat"}'},
-        {"role": "user", "content": "So?"},
-    ]
-    assert request.origins == (-1, (0,), (1,), (2,), (3,))
-
-
 def test_both_spellings_say_the_same():
     camel = {
         "systemInstruction": {"parts": [{"text": "Be brief."}]},
@@ -319,6 +280,3 @@ def test_calls_and_schemas_nested_without_end_harm_nobody():
         "tools": [{"functionDeclarations": [{"parameters": deep}]}],
     }
     assert gemini.read(body).messages[0]["tool_calls"][0]["function"]["name"] == "f"
-
-
-# Local answers

@@ -75,27 +75,6 @@ def test_a_system_prompt_of_blocks_loses_the_line_that_no_two_requests_share():
     }
 
 
-def test_tools_are_called_and_answer_in_chats_form():
-    request = read(
-        user("weather?"),
-        assistant([thinking("hm"), text("Let me look."), tool_use("look", {"city": "Köln"})]),
-        user([result([text("rain")]), result("sun", "toolu_2", is_error=True), text("go on")]),
-    )
-    call = {"name": "look", "arguments": '{"city":"Köln"}'}
-    assert request.messages[1:] == [
-        {
-            "role": "assistant",
-            "content": "Let me look.",
-            "tool_calls": [{"id": "toolu_1", "type": "function", "function": call}],
-            "reasoning_content": "hm",
-        },
-        {"role": "tool", "tool_call_id": "toolu_1", "content": "rain"},
-        {"role": "tool", "tool_call_id": "toolu_2", "content": "sun"},
-        {"role": "user", "content": "go on"},
-    ]
-    assert request.origins == (0, 1, 2, 2, 2)
-
-
 def test_images_become_urls_and_what_chat_does_not_know_stays_what_it_is():
     data = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
     link = {"type": "image", "source": {"type": "url", "url": "http://x.example/a.png"}}

@@ -45,10 +45,7 @@ def test_a_text_is_one_message_of_the_users():
     request = responses.read(
         {"model": "m", "input": "hi", "instructions": "Be brief.", "stream": True, "new": 1}
     )
-    assert request.messages == [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "hi"},
-    ]
+    assert request.messages == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     assert (request.model, request.stream, request.previous) == ("m", True, None)
     assert request.params == {"stream": True, "new": 1, "instructions": True}
 
@@ -81,11 +78,7 @@ def test_what_one_response_says_is_one_message():
         ],
     }
     assert first == {"role": "tool", "tool_call_id": "call_1", "content": "5"}
-    assert second == {
-        "role": "tool",
-        "tool_call_id": "call_2",
-        "content": [{"type": "text", "text": "8"}],
-    }
+    assert second == {"role": "tool", "tool_call_id": "call_2", "content": [{"type": "text", "text": "8"}]}
     assert answered["content"] == [{"type": "text", "text": "5 and "}, {"type": "text", "text": "8."}]
     assert thanked["role"] == "user"
     assert request.origins == ((-1,), (0,), (1, 2, 3, 4), (5,), (6,), (7,), (8,))
@@ -117,10 +110,7 @@ SHELL = {"type": "exec", "command": ["ls"], "env": {}, "timeout_ms": None}
             {"type": "local_shell_call", "action": SHELL},
             {
                 "type": "function",
-                "function": {
-                    "name": "local_shell",
-                    "arguments": '{"type":"exec","command":["ls"],"env":{}}',
-                },
+                "function": {"name": "local_shell", "arguments": '{"type":"exec","command":["ls"],"env":{}}'},
             },
         ),
         (
@@ -143,11 +133,7 @@ def test_what_the_server_did_itself_is_kept_and_harmless():
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "x"}}
     reference = {"type": "item_reference", "id": "msg_7"}
     request = read(user("Search."), search, message("Found."), reference, user("/rl good"))
-    assert request.messages[1] == {
-        "role": "assistant",
-        "content": "Found.",
-        "items": [search, reference],
-    }
+    assert request.messages[1] == {"role": "assistant", "content": "Found.", "items": [search, reference]}
     assert find_command(request.messages)
 
 
@@ -159,10 +145,7 @@ def test_functions_are_named_as_in_chat_and_other_tools_apart():
     )
     chosen = {"type": "function", "function": {"name": "add"}}
     assert request.params["tools"] == [
-        {
-            "type": "function",
-            "function": {"name": "add", "parameters": {"type": "object"}, "strict": True},
-        }
+        {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}, "strict": True}}
     ]
     assert request.params["other_tools"] == [search]
     assert request.params["tool_choice"] == chosen
@@ -271,11 +254,7 @@ def test_a_whole_answer_and_its_stream_say_the_same():
         ("incomplete", {"incomplete_details": {"reason": "max_output_tokens"}}, ("length", True, None)),
         ("incomplete", {"incomplete_details": {"reason": "content_filter"}}, ("content_filter", True, None)),
         ("incomplete", {"incomplete_details": None}, ("length", True, None)),
-        (
-            "failed",
-            {"error": {"code": "server_error", "message": "no memory"}},
-            (None, True, "no memory"),
-        ),
+        ("failed", {"error": {"code": "server_error", "message": "no memory"}}, (None, True, "no memory")),
     ],
 )
 def test_an_answer_says_why_it_is_not_whole(status: str, more: dict[str, Any], ending: tuple[Any, ...]):
@@ -287,10 +266,7 @@ def test_an_answer_says_why_it_is_not_whole(status: str, more: dict[str, Any], e
 
 @pytest.mark.parametrize(
     "said",
-    [
-        {"code": "server_error", "message": "overloaded", "param": None},
-        {"error": {"message": "overloaded"}},
-    ],
+    [{"code": "server_error", "message": "overloaded", "param": None}, {"error": {"message": "overloaded"}}],
 )
 def test_an_error_in_a_stream_is_told_and_the_stream_has_not_ended(said: dict[str, Any]):
     reply = streamed(*events(response(message("Half an answer")))[:6], sse("error", said))
@@ -392,6 +368,3 @@ def test_the_text_of_a_reply_comes_back_as_a_plain_message_too():
     assert reply
     (back,) = read({"role": "assistant", "content": "Let me see."}).messages
     assert step(back, None).identity == step(reply, None).identity
-
-
-# Local answers

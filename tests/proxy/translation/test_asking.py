@@ -187,13 +187,6 @@ def test_tools_of_other_kinds_are_functions_to_the_model() -> None:
     ]
 
 
-@pytest.mark.parametrize("field", ["conversation", "prompt", "background"])
-def test_what_only_a_server_has_that_keeps_things_is_refused_by_name(field: str) -> None:
-    with pytest.raises(InvalidRequest, match=field) as caught:
-        responses(user("Weather?"), **{field: True})
-    assert caught.value.param == field
-
-
 def test_ollamas_settings_go_along_where_chat_has_them() -> None:
     schema = {"type": "object"}
     tool = {"type": "function", "function": {"name": "look", "parameters": schema}}
@@ -242,13 +235,6 @@ def test_ollamas_settings_go_along_where_chat_has_them() -> None:
         "messages": [{"role": "system", "content": "Be brief."}, user([text("Look!"), shown])],
         "response_format": {"type": "json_object"},
     }
-
-
-@pytest.mark.parametrize("field", ["raw", "suffix", "template", "context"])
-def test_a_prompt_that_is_no_conversation_is_refused_by_name(field: str) -> None:
-    with pytest.raises(InvalidRequest, match=field) as caught:
-        as_chat("ollama_generate", prompt="def f(", **{field: [1] if field == "context" else "x"})
-    assert caught.value.param == field
 
 
 def test_googles_settings_go_along_where_chat_has_them() -> None:
@@ -306,16 +292,20 @@ def test_googles_files_and_sounds_are_those_of_chat() -> None:
     assert asked["messages"] == [user([{"type": "file", "file": file}, heard])]
 
 
-@pytest.mark.parametrize(
-    ("more", "param"),
-    [
-        ({"cachedContent": "cachedContents/a"}, "cachedContent"),
-        ({"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount"),
-    ],
-)
-def test_what_of_googles_chat_has_no_way_to_ask_is_refused_by_name(more: Json, param: str) -> None:
+HI = {"contents": [{"parts": [{"text": "Hi"}]}]}
+REFUSED: list[tuple[str, Json, str]] = [
+    *[("responses", {"input": "Hi", name: True}, name) for name in ("conversation", "prompt", "background")],
+    *[("ollama_generate", {"prompt": "Hi", name: "x"}, name) for name in ("raw", "suffix", "template")],
+    ("ollama_generate", {"prompt": "Hi", "context": [1]}, "context"),
+    ("gemini", HI | {"cachedContent": "cachedContents/a"}, "cachedContent"),
+    ("gemini", HI | {"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount"),
+]
+
+
+@pytest.mark.parametrize(("name", "body", "param"), REFUSED)
+def test_what_chat_has_no_way_to_ask_is_refused_by_name(name: str, body: Json, param: str) -> None:
     with pytest.raises(InvalidRequest, match=param.rpartition(".")[2]) as caught:
-        gemini({"parts": [{"text": "Hi"}]}, **more)
+        as_chat(name, **body)
     assert caught.value.param == param
 
 
