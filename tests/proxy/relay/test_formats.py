@@ -157,9 +157,6 @@ async def test_default_is_the_upstreams_own_model(tmp_path: Path, name: str, str
     )
 
 
-# Errors and ends
-
-
 def kind_of(name: str, error: Any) -> str | None:
     return error.status if name == "google" else error.body["error"]["type"] if name == "messages" else None
 

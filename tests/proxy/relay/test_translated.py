@@ -77,9 +77,6 @@ async def test_an_answer_has_ids_of_burnish(tmp_path: Path, stream: bool, name: 
         assert (got.model_version, got.usage_metadata.cached_content_token_count) == ("mock", 10)
 
 
-# Conversations
-
-
 @both
 async def test_responses_continue_by_history_and_by_id(tmp_path: Path, stream: bool) -> None:
     brief = {"instructions": "Be brief.", **TOOLS["responses"]}
@@ -130,9 +127,6 @@ async def test_references_stand_for_answers(tmp_path: Path, stream: bool) -> Non
     assert asked[2] == [*HISTORY, {"role": "assistant", "content": "Rain."}, user("And now?")]
     assert [record["rating"] for record in records] == [1.0, 1.0, -1.0]
     assert len({record["conversation_id"] for record in records}) == 1
-
-
-# What is asked
 
 
 @both
@@ -233,9 +227,6 @@ async def test_the_model_in_the_path_is_the_one_that_the_upstream_knows(tmp_path
     assert [record["model_asked"] for record in records] == ["default", "org/other"]
 
 
-# What the upstream has
-
-
 async def test_what_an_upstream_lacks_is_found_out_once_a_format(tmp_path: Path) -> None:
     async with world(tmp_path, *[{"content": "Rain."}] * 7) as here:
         for name, stream in (("ollama", False), ("google", False), ("google", True), ("messages", False)) * 2:
@@ -277,9 +268,6 @@ async def test_an_upstream_without_chat_answers_for_itself(tmp_path: Path) -> No
         async with httpx.AsyncClient(base_url=url) as client:
             got = await client.post("/v1/messages", json={"messages": WEATHER})
     assert (got.status_code, got.content) == (404, b"404 page not found")
-
-
-# Errors and ends
 
 
 @every_format

@@ -30,9 +30,6 @@ def streamed(*chunks: bytes) -> Reply:
     return chat.reassemble(chunks, "text/event-stream; charset=utf-8", "")
 
 
-# Reading
-
-
 def test_reads_messages_model_stream_and_keeps_the_rest_as_parameters():
     body = {
         "model": "m",
@@ -43,9 +40,6 @@ def test_reads_messages_model_stream_and_keeps_the_rest_as_parameters():
     }
     request = chat.read(body)
     assert request == ChatRequest(body["messages"], "m", True, {"stream": True, "temperature": 0.5, "new": 1})
-
-
-# Reassembly
 
 
 def test_a_stream_and_a_whole_answer_give_the_same_message():

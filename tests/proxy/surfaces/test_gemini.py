@@ -48,9 +48,6 @@ def streamed(*chunks: Any) -> Reply:
     return gemini.reassemble([events(*chunks)], "text/event-stream", "")
 
 
-# The path
-
-
 @pytest.mark.parametrize(
     ("path", "query", "found"),
     [
@@ -93,9 +90,6 @@ def test_any_name_of_a_model_comes_through_the_path(name: str):
     assert path is not None
     assert path.isascii()
     assert not set(path) & set(" ?#\r\n")
-
-
-# Reading
 
 
 def test_both_spellings_say_the_same():
@@ -141,9 +135,6 @@ def test_what_stands_beside_a_functions_result_is_nobodys_turn():
     assert request.messages[0]["content"][1] == {"type": "text", "text": "/rl good"}
 
 
-# Changing
-
-
 def test_contents_are_cut_and_everything_else_stays():
     contents = [user("a"), model("b"), model("c"), user(returned("f"), returned("g")), user("d")]
     body = {"systemInstruction": {"parts": [{"text": "s"}]}, "contents": contents, "cachedContent": "x"}
@@ -152,9 +143,6 @@ def test_contents_are_cut_and_everything_else_stays():
     assert gemini.without(body, request, {1, 2}) == {**body, "contents": contents[3:]}
     assert gemini.without(body, request, {3}) == body  # the other half of that content stays
     assert gemini.without(body, request, {3, 4})["contents"] == [*contents[:3], user("d")]
-
-
-# Reassembly
 
 
 def test_its_three_forms_give_the_same_reply():

@@ -42,9 +42,6 @@ def whole(body: dict[str, Any]) -> Reply:
     return messages.reassemble([orjson.dumps(body)], "application/json", "")
 
 
-# Reading
-
-
 def test_reads_model_stream_system_and_keeps_the_rest_as_parameters():
     request = read(user("hi"), stream=True, system="Be brief.", temperature=0.5, new=1)
     assert request.messages == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
@@ -111,9 +108,6 @@ def test_tool_choices_are_said_in_chats_words(kind: str, said: str):
     assert read(user("hi"), tool_choice={"type": kind}).params["tool_choice"] == said
 
 
-# Commands
-
-
 @pytest.mark.parametrize(
     "last",
     [user("/rl good"), user([text(REMINDER), text("/rl good")]), user([result("rain"), text("/rl good")])],
@@ -164,8 +158,6 @@ def test_a_history_of_nothing_but_a_command_is_not_left_empty():
     request = messages.read(body)
     assert messages.without(body, request, exchanges(request.messages)) == body
 
-
-# Reassembly
 
 CONTENT = (
     thinking("They want rain."),

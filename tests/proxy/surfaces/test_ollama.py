@@ -43,9 +43,6 @@ def called(name: str, arguments: Any, **more: Any) -> dict[str, Any]:
     return {**more, "function": {"name": name, "arguments": arguments}}
 
 
-# Reading
-
-
 def test_each_path_has_its_surface():
     assert surface_at("/api/chat") is not surface_at("/api/generate")
     assert isinstance(surface_at("/api/chat"), OllamaChat)
@@ -96,18 +93,12 @@ def test_a_request_without_a_question_only_loads_the_model(surface: Any, body: d
     assert surface.with_system(body, "Be brief.") is None
 
 
-# Changing
-
-
 def test_messages_are_cut_and_everything_else_stays():
     said = [{"role": "user", "content": text} for text in "abc"]
     body = {"model": "m", "messages": said, "options": {"seed": 1}}
     assert chat.without(body, chat.read(body), {0, 1}) == {**body, "messages": said[2:]}
     prompted = {"model": "m", "prompt": "p"}
     assert generate.without(prompted, generate.read(prompted), set()) == prompted
-
-
-# Reassembly
 
 
 def test_a_stream_and_a_whole_answer_give_the_same_reply():

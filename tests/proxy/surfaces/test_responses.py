@@ -38,9 +38,6 @@ def streamed(*parts: bytes) -> Reply:
     return responses.reassemble(parts, "text/event-stream; charset=utf-8", "")
 
 
-# Reading
-
-
 def test_a_text_is_one_message_of_the_users():
     request = responses.read(
         {"model": "m", "input": "hi", "instructions": "Be brief.", "stream": True, "new": 1}
@@ -153,9 +150,6 @@ def test_functions_are_named_as_in_chat_and_other_tools_apart():
     assert "tool_choice" not in read(tool_choice={"type": "web_search"}).params
 
 
-# Commands
-
-
 def test_a_rating_is_the_whole_of_the_last_turn():
     said = [user("Hi"), message("Hello")]
     context = "<environment_context>\n  <cwd>/home</cwd>\n</environment_context>"
@@ -201,9 +195,6 @@ def test_earlier_commands_are_cut_with_our_answers_to_them():
     assert responses.without(body, request, cut) == {**body, "input": [*items[:3], items[5]]}
 
 
-# Previous responses
-
-
 @pytest.mark.parametrize("previous", ["resp_abc", "resp_ä/+_=-", None])
 def test_our_ids_say_what_they_stood_on(previous: str | None):
     named = our_id("cmpl_01ABC", previous)
@@ -218,9 +209,6 @@ def test_our_ids_say_what_they_stood_on(previous: str | None):
 @given(st.text(max_size=20))
 def test_ids_that_only_look_like_ours_break_nothing(rest: str):
     assert previous_of("resp_rl_" + rest) is None or isinstance(previous_of("resp_rl_" + rest), str)
-
-
-# Reassembly
 
 
 def test_a_whole_answer_and_its_stream_say_the_same():
