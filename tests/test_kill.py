@@ -39,6 +39,8 @@ SEED = 20261121
 LOOP_S = 36.0
 # More ratings in a round would make a run longer than the round, and no kill would come after it.
 RATINGS_A_ROUND = 3
+LIMIT_S = 20.0
+"""Of a request."""
 WORDS = ["rust", "tea", "the moon", "bread", "rain", "a fox", "paper", "salt", "music", "snow"]
 
 
@@ -56,20 +58,12 @@ class Rater:
     def step(self, client: httpx.Client) -> None:
         """Ask one question and rate the answer."""
         self.count += 1
-        question = f"What is {WORDS[self.count % len(WORDS)]}? ({self.count})"
-        answer = client.post(
-            self.url + "/v1/chat/completions",
-            json={"model": "default", "max_tokens": 8, "messages": [{"role": "user", "content": question}]},
-        )
+        answer = ask(client, self.url, f"What is {WORDS[self.count % len(WORDS)]}? ({self.count})")
         if answer.status_code != 200 or self.wanted <= 0:
             return
-        rated = client.post(
-            self.url + "/v1/feedback",
-            json={
-                "completion_id": answer.headers["x-burnish-completion-id"],
-                "rating": "good" if self.count % 2 else "bad",
-            },
-        )
+        rating = {"rating": "good" if self.count % 2 else "bad"}
+        rating["completion_id"] = answer.headers["x-burnish-completion-id"]
+        rated = client.post(self.url + "/v1/feedback", json=rating)
         if rated.status_code == 201:
             self.acknowledged.add(rated.json()["id"])
             self.wanted -= 1
@@ -81,7 +75,7 @@ class Rater:
         self._stop.clear()
 
         def run() -> None:
-            with httpx.Client(timeout=20) as client:
+            with httpx.Client(timeout=LIMIT_S) as client:
                 while not self._stop.wait(0.2):
                     try:
                         self.step(client)
@@ -97,14 +91,17 @@ class Rater:
             thread.join()
 
 
+def ask(client: httpx.Client, url: str, text: str) -> httpx.Response:
+    body = {"model": "default", "max_tokens": 8, "messages": [{"role": "user", "content": text}]}
+    return client.post(url + "/v1/chat/completions", json=body)
+
+
 def children(burnish: Burnish, module: str) -> list[psutil.Process]:
     found = []
     for process in psutil.Process(burnish.pid).children(recursive=True):
-        try:
+        with suppress(psutil.NoSuchProcess):
             if module in " ".join(process.cmdline()):
                 found.append(process)
-        except psutil.NoSuchProcess:
-            continue
     return found
 
 
@@ -127,59 +124,26 @@ def wait_for(what: str, condition: Callable[[], object], limit_s: float) -> None
 
 
 def answers(url: str) -> bool:
-    try:
-        return (
-            httpx.post(
-                url + "/v1/chat/completions",
-                json={"model": "default", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]},
-                timeout=20,
-            ).status_code
-            == 200
-        )
-    except httpx.HTTPError:
-        return False
+    with httpx.Client(timeout=LIMIT_S) as client, suppress(httpx.HTTPError):
+        return ask(client, url, "Hi").is_success
+    return False
+
+
+def get(url: str, path: str, **params: Any) -> Any:
+    return httpx.get(url + path, params=params, timeout=LIMIT_S).json()
 
 
 def stored_ratings(url: str) -> set[str]:
-    found: set[str] = set()
-    before = None
-    while True:
-        params = {"limit": 100} | ({"before": before} if before else {})
-        page = httpx.get(url + "/v1/feedback", params=params, timeout=20).json()["data"]
-        found |= {entry["id"] for entry in page}
-        if len(page) < 100:
-            return found
-        before = page[-1]["id"]
+    found: list[str] = []
+    page: dict[str, Any] = {"has_more": True}
+    while page["has_more"]:
+        page = get(url, "/v1/feedback", limit=100, **({"before": found[-1]} if found else {}))
+        found += [entry["id"] for entry in page["data"]]
+    return set(found)
 
 
 def live_version(url: str) -> int:
-    return int(httpx.get(url + "/burnish/status", timeout=20).json()["live"]["version"])
-
-
-def check(burnish: Burnish, rater: Rater) -> None:
-    """What must hold after every kill."""
-    wait_for("an answer", lambda: answers(burnish.url), RECOVERY_S)
-    lost = rater.acknowledged - stored_ratings(burnish.url)
-    assert not lost, f"acknowledged ratings are gone: {sorted(lost)}"
-    registry = Registry(burnish.data_dir / "adapters")
-    for version in registry.versions():
-        registry.verify(version.number)
-    live = registry.live()
-    status = httpx.get(burnish.url + "/burnish/status", timeout=20).json()
-    wait_for(
-        "the live version to be served",
-        lambda: (
-            httpx.get(burnish.url + "/burnish/status", timeout=20).json()["live"]["version"]
-            == registry.live()
-        ),
-        RECOVERY_S,
-    )
-    if live:
-        reasons = [event.reason for event in registry.events(live) if event.state == "live"]
-        assert reasons, f"v{live} is live and nothing says why"
-    assert status["log"]["healthy"]
-    leftovers = [path.name for path in (burnish.data_dir / "adapters").glob("*tmp*")]
-    assert not leftovers or status["learner"]["state"] != "idle", leftovers
+    return int(get(url, "/burnish/status")["live"]["version"])
 
 
 @contextmanager
@@ -187,12 +151,9 @@ def promoting(burnish: Burnish, number: int) -> Iterator[threading.Thread]:
     """Make a version live in the background; what is killed meanwhile may cut the request off."""
 
     def promote() -> None:
+        wanted = {"force": True, "reason": "the test wants a swap"}
         with suppress(httpx.HTTPError):
-            httpx.post(
-                f"{burnish.url}/burnish/adapters/{number}/promote",
-                json={"force": True, "reason": "the test wants a swap"},
-                timeout=60,
-            )
+            httpx.post(f"{burnish.url}/burnish/adapters/{number}/promote", json=wanted, timeout=60)
 
     thread = threading.Thread(target=promote, daemon=True)
     thread.start()
@@ -247,8 +208,30 @@ class House:
         max(children(self.burnish, module), key=lambda child: child.create_time()).kill()
 
     def runs(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = httpx.get(self.burnish.url + "/burnish/runs", timeout=20).json()["runs"]
+        found: list[dict[str, Any]] = get(self.burnish.url, "/burnish/runs")["runs"]
         return found
+
+    def check(self) -> None:
+        """What must hold after every kill."""
+        wait_for("an answer", lambda: answers(self.burnish.url), RECOVERY_S)
+        lost = self.rater.acknowledged - stored_ratings(self.burnish.url)
+        assert not lost, f"acknowledged ratings are gone: {sorted(lost)}"
+        registry = Registry(self.data_dir / "adapters")
+        for version in registry.versions():
+            registry.verify(version.number)
+        live = registry.live()
+        status = get(self.burnish.url, "/burnish/status")
+        wait_for(
+            "the live version to be served",
+            lambda: live_version(self.burnish.url) == registry.live(),
+            RECOVERY_S,
+        )
+        if live:
+            reasons = [event.reason for event in registry.events(live) if event.state == "live"]
+            assert reasons, f"v{live} is live and nothing says why"
+        assert status["log"]["healthy"]
+        leftovers = [path.name for path in (self.data_dir / "adapters").glob("*tmp*")]
+        assert not leftovers or status["learner"]["state"] != "idle", leftovers
 
     def close(self) -> None:
         """Stop, and look at what is left."""
@@ -278,13 +261,12 @@ def house(data_dir: Path, model: Path | None, epochs: int) -> Iterator[House]:
 def test_at_each_step_of_the_loop_a_process_may_die(tmp_path: Path) -> None:
     with house(tmp_path / "data", random_llama(tmp_path / "tiny.gguf"), epochs=4) as here:
         rater = here.rater
-
         # Capture and commit: the proxy, with a rating just acknowledged and other answers under way.
         with rater.at_work(here.burnish.url, wanted=2):
             known = len(rater.acknowledged)
             wait_for("a rating", lambda: len(rater.acknowledged) > known, STAGE_S)
             here.kill_proxy()
-        check(here.burnish, rater)
+        here.check()
 
         # Train: the trainer, at its first step.
         job = here.run()
@@ -292,7 +274,7 @@ def test_at_each_step_of_the_loop_a_process_may_die(tmp_path: Path) -> None:
         here.kill_child(TRAINER)
         wait_for("the run to end", lambda: here.runs()[0]["ended_at"], STAGE_S)
         assert here.runs()[0]["status"] == "failed"
-        check(here.burnish, rater)
+        here.check()
 
         # Checkpoint: the proxy, and with it the trainer. The next run goes on from there.
         job = here.run()
@@ -300,7 +282,7 @@ def test_at_each_step_of_the_loop_a_process_may_die(tmp_path: Path) -> None:
         here.kill_proxy()
         assert here.runs()[0]["status"] == "interrupted"
         assert not (job / "result.json").exists(), "it was killed too late to show anything"
-        check(here.burnish, rater)
+        here.check()
 
         # Register: the proxy, when the version has just come into being. No gate has seen it.
         here.run()
@@ -308,28 +290,28 @@ def test_at_each_step_of_the_loop_a_process_may_die(tmp_path: Path) -> None:
         assert not (job / "checkpoint").exists(), "the next run took it over"
         here.kill_proxy()
         assert Registry(here.data_dir / "adapters").state(version) == "rejected"
-        check(here.burnish, rater)
+        here.check()
 
         # Evaluate: first the candidate's engine, while it is asked; in the next run the evaluator.
         here.run()
         wait_for("the candidate's engine", lambda: len(children(here.burnish, ENGINE)) > 1, STAGE_S)
         here.kill_child(ENGINE)
         wait_for("the run to end", lambda: here.runs()[0]["ended_at"], STAGE_S)
-        check(here.burnish, rater)
+        here.check()
         job = here.run()
         wait_for("replies to score", (job / "rollouts.jsonl").exists, STAGE_S)
         wait_for("the evaluator", lambda: children(here.burnish, TRAINER), STAGE_S)
         here.kill_child(TRAINER)
         wait_for("the run to end", lambda: here.runs()[0]["ended_at"], STAGE_S)
         assert here.runs()[0]["status"] == "failed"
-        check(here.burnish, rater)
+        here.check()
 
         # Gate: the proxy, when the verdict has just been recorded. It holds.
         here.run()
         judged = here.next_event(lambda event: "verdict" in event["details"], "a verdict")
         here.kill_proxy()
         assert Registry(here.data_dir / "adapters").state(judged["version"]) == judged["state"]
-        check(here.burnish, rater)
+        here.check()
 
         # Swap: the proxy, when the commit point has just been written. The version is live.
         number = judged["version"]
@@ -337,14 +319,14 @@ def test_at_each_step_of_the_loop_a_process_may_die(tmp_path: Path) -> None:
             here.next_event(lambda event: event["state"] == "live", "the swap")
             here.kill_proxy()
         assert live_version(here.burnish.url) == number
-        check(here.burnish, rater)
+        here.check()
 
         # Flip: the engine that has just got all requests; the version comes back.
         for version in (0, number):
             with promoting(here.burnish, version) as promotion:
                 promotion.join()
         here.kill_child(ENGINE)
-        check(here.burnish, rater)
+        here.check()
         assert live_version(here.burnish.url) == number
 
 
@@ -388,7 +370,7 @@ def test_every_process_may_die_at_any_moment(tmp_path: Path) -> None:
                 if not kill(here, victim, rng):
                     continue
                 killed[victim] += 1
-            check(here.burnish, here.rater)
+            here.check()
             seen_runs |= {run["status"] for run in here.runs()}
     assert sum(killed.values()) >= 20, killed
     assert {"failed", "interrupted"} <= seen_runs

@@ -83,6 +83,7 @@ AGENTS = [
         "llm", ("llm", "-m", "burnish"), ("llm", "-c"), ("llm", "-m", "burnish", "--functions", LLM_TOOL)
     ),
 ]
+HEADLESS = {each.name: each for each in AGENTS}
 TRANSLATED = [replace(each, chat_only=True) for each in AGENTS if each.name in ("claude-code", "codex")]
 
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.clients.agent import Agent
 from tests.clients.script import decide, question
 from tests.clients.telegram import telegram
-from tests.clients.test_agents import AGENTS, Headless, said
+from tests.clients.test_agents import AGENTS, HEADLESS, Headless, said
 from tests.clients.test_by_hand import PLAIN
 from tests.clients.test_channel import ANN, react, settings
 from tests.support.burnish import Burnish, running
@@ -95,22 +96,18 @@ def world(data: Path, *, wanted: str | None = None, key: str = "", held: str = "
             yield World(burnish, model, key)
 
 
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("locked") / "data", key=KEY) as standing:
-        yield standing
+def standing(**keys: str) -> Any:
+    """A fixture with one world for all tests of this file."""
+
+    @pytest.fixture(scope="module")
+    def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+        with world(tmp_path_factory.mktemp("burnish") / "data", **keys) as stands:
+            yield stands
+
+    return running
 
 
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("cloud") / "data", wanted=OWN, key=KEY) as standing:
-        yield standing
-
-
-@pytest.fixture(scope="module")
-def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("held") / "data", wanted=HELD, held=HELD) as standing:
-        yield standing
+locked, cloud, held = standing(key=KEY), standing(wanted=OWN, key=KEY), standing(wanted=HELD, held=HELD)
 
 
 @pytest.fixture(params=AGENTS, ids=lambda each: each.name)
@@ -162,8 +159,7 @@ def test_a_cloud_wants_the_agents_key(headless: Headless, cloud: World, tmp_path
 @pytest.mark.parametrize("name", LOGINS)
 def test_a_login_is_as_good_as_a_key(name: str, cloud: World, tmp_path: Path) -> None:
     """What an agent was told by its own command, it brings, with no variable set."""
-    (headless,) = [each for each in AGENTS if each.name == name]
-    file, content = LOGINS[name]
+    headless, (file, content) = HEADLESS[name], LOGINS[name]
     agent = Agent(cloud.burnish, cloud.model, tmp_path / "home", KEY)
     agent.env = NOBODY
     agent.write(file, content)
@@ -189,7 +185,7 @@ def test_burnish_holds_the_key_of_a_cloud(headless: Headless, held: World, tmp_p
 
 def test_continue_adds_models_of_anthropics_beside_ours(cloud: World, tmp_path: Path) -> None:
     """It writes its settings anew where it finds that key at its first start; what is ours is found in them."""
-    (cn,) = [each for each in AGENTS if each.name == "continue"]
+    cn = HEADLESS["continue"]
     with cloud.agent(cn, tmp_path / "home") as agent:
         agent.env["ANTHROPIC_API_KEY"] = OWN
         answered(cn, agent)

@@ -15,10 +15,9 @@ import pytest
 from tests.clients import going_back
 from tests.clients.agent import Agent
 from tests.clients.script import question, words_anew
-from tests.clients.test_agents import AGENTS, CODEX, Headless, said
+from tests.clients.test_agents import CODEX, HEADLESS, Headless, said
 
 Command = tuple[str, ...]
-HEADLESS = {each.name: each for each in AGENTS}
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ import pytest
 
 from tests.clients.agent import Agent
 from tests.clients.script import delegated
-from tests.clients.test_agents import AGENTS, said
+from tests.clients.test_agents import HEADLESS, said
 
-HEADLESS = {each.name: each for each in AGENTS}
 LOOKER = (
     "---\nname: looker\ndescription: Looks at the sky\n---\nYou look at whatever you are told to look at.\n"
 )

@@ -54,9 +54,8 @@ class Chance(Random):
         """Any JSON."""
         kind = self.randrange(8 if depth else 5)
         if kind >= 6:
-            return {
-                self.choice(("a", "model", "ü", "stream", "")): self.value(depth - 1) for _ in range(kind - 5)
-            }
+            names = self.choices(("a", "model", "ü", "stream", ""), k=kind - 5)
+            return {name: self.value(depth - 1) for name in names}
         if kind == 5:
             return self.some(lambda: self.value(depth - 1))
         return (None, self.maybe(), self.randint(-9, 9), self.choice(NUMBERS), self.choice(WORDS))[kind]
@@ -71,9 +70,8 @@ class Chance(Random):
 
     def cut(self, body: bytes, most: int = 6) -> list[bytes]:
         """A body in pieces, cut anywhere."""
-        places = (
-            sorted(self.sample(range(1, len(body)), min(self.randrange(most), len(body) - 1))) if body else []
-        )
+        count = min(self.randrange(most), max(len(body) - 1, 0))
+        places = sorted(self.sample(range(1, max(len(body), 1)), count))
         pieces = [body[start:end] for start, end in zip([0, *places], [*places, len(body)], strict=True)]
         return [piece for piece in pieces if piece]
 
@@ -83,17 +81,12 @@ class Chance(Random):
         return found + [(name.swapcase(), self.header_value()) for name, _ in found[:1] if self.maybe(0.3)]
 
     def header_value(self) -> bytes:
-        middle = bytes(self.choices(_BLACK + b" \t", k=self.randrange(12)))
-        return (
-            bytes(self.choices(_BLACK, k=2)) + middle + bytes(self.choices(_BLACK, k=1))
-            if self.maybe(0.9)
-            else b""
-        )
+        first, middle = self.choices(_BLACK, k=2), self.choices(_BLACK + b" \t", k=self.randrange(12))
+        return bytes([*first, *middle, self.choice(_BLACK)]) if self.maybe(0.9) else b""
 
     def _header_name(self, known: Sequence[bytes]) -> bytes:
-        return (
-            self.choice(known) if self.maybe() else b"X-" + bytes(self.choices(_TOKEN, k=self.randint(1, 12)))
-        )
+        made = b"X-" + bytes(self.choices(_TOKEN, k=self.randint(1, 12)))
+        return self.choice(known) if self.maybe() else made
 
 
 def write(value: Any, chance: Chance, *, lines: bool = True) -> bytes:

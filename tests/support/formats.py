@@ -13,6 +13,7 @@ import orjson
 
 from tests.support import anthropic_wire, responses
 from tests.support.chance import PICTURE, Chance, Raw, write
+from tests.support.chat_wire import DONE, USAGE
 
 Json = dict[str, Any]
 MODEL = "@model@"
@@ -20,7 +21,6 @@ MODEL = "@model@"
 SSE, NDJSON, JSON = "text/event-stream; charset=utf-8", "application/x-ndjson", "application/json"
 URL = f"data:image/png;base64,{PICTURE}"
 HEAD = {"id": "chatcmpl-1", "created": 1, "model": "mock"}
-USAGE = {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,8 @@ def asked(chance: Chance, body: Json, streamed: bool, default: bool = False) -> 
 
 
 def chat_message(chance: Chance) -> Json:
-    call = {
-        "id": "call_1",
-        "type": "function",
-        "function": {"name": chance.name(), "arguments": chance.text()},
-    }
+    function = {"name": chance.name(), "arguments": chance.text()}
+    call = {"id": "call_1", "type": "function", "function": function}
     parts = [
         {"type": "text", "text": chance.text()},
         {"type": "image_url", "image_url": {"url": URL, "detail": "low"}},
@@ -86,10 +83,8 @@ def chat_message(chance: Chance) -> Json:
 
 
 def chat_tool(chance: Chance) -> Json:
-    return {
-        "type": "function",
-        "function": {"name": chance.name(), "parameters": {"type": "object", "x": chance.value()}},
-    }
+    parameters = {"type": "object", "x": chance.value()}
+    return {"type": "function", "function": {"name": chance.name(), "parameters": parameters}}
 
 
 def chat_request(chance: Chance, streamed: bool) -> Json:
@@ -111,6 +106,7 @@ def responses_item(chance: Chance) -> Json:
         {"type": "input_image", "image_url": URL, "detail": "auto"},
         {"type": "input_file", "filename": "a.txt", "file_data": chance.text()},
     ]
+    outputs: list[Any] = [chance.text(), parts[:1]]
     return chance.choice(
         [
             {"role": chance.choice(("user", "developer")), "content": chance.text()},
@@ -118,11 +114,7 @@ def responses_item(chance: Chance) -> Json:
             responses.message(chance.text()),
             responses.reasoning(chance.text(), encrypted="c2VjcmV0"),
             responses.call(chance.name(), chance.text()),
-            {
-                "type": "function_call_output",
-                "call_id": "call_1",
-                "output": chance.choice((chance.text(), parts[:1])),
-            },
+            {"type": "function_call_output", "call_id": "call_1", "output": chance.choice(outputs)},
             {"type": chance.name(), "id": "x_1", "x": chance.value()},
         ]
     )
@@ -262,24 +254,15 @@ def chat_whole(chance: Chance) -> bytes:
 
 
 def chat_stream(chance: Chance) -> list[bytes]:
-    call = {
-        "index": 0,
-        "id": "call_1",
-        "type": "function",
-        "function": {"name": chance.name(), "arguments": ""},
-    }
-    pieces: list[Json] = [
-        {"role": "assistant", "content": ""},
-        *({"content": text} for text in chance.some(chance.text)),
-    ]
+    function = {"name": chance.name(), "arguments": ""}
+    call = {"index": 0, "id": "call_1", "type": "function", "function": function}
+    called = [{"tool_calls": [call]}, {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}]
+    pieces: list[Json] = [{"role": "assistant", "content": ""}]
+    pieces += [{"content": text} for text in chance.some(chance.text)]
     pieces += [{"reasoning_content": chance.text()}] if chance.maybe() else []
-    pieces += (
-        [{"tool_calls": [call]}, {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}]
-        if chance.maybe()
-        else []
-    )
+    pieces += called if chance.maybe() else []
     chunks = [choice_of(chance, "delta", piece, None) for piece in pieces] + [choice_of(chance, "delta", {})]
-    return sse(chance, [*chunks, {**HEAD, "choices": [], "usage": USAGE}], b"data: [DONE]\n\n")
+    return sse(chance, [*chunks, {**HEAD, "choices": [], "usage": USAGE}], DONE)
 
 
 def completions_whole(chance: Chance) -> bytes:
@@ -291,7 +274,7 @@ def completions_whole(chance: Chance) -> bytes:
 def completions_stream(chance: Chance) -> list[bytes]:
     said: list[Json] = [{"text": text, "finish_reason": None} for text in chance.some(chance.text)]
     said.append({"text": "", "finish_reason": "stop"})
-    return sse(chance, [{**HEAD, "choices": [{"index": 0, **each}]} for each in said], b"data: [DONE]\n\n")
+    return sse(chance, [{**HEAD, "choices": [{"index": 0, **each}]} for each in said], DONE)
 
 
 def _clean(text: str) -> str:
@@ -333,9 +316,7 @@ def generate_said(chance: Chance) -> Json:
 
 def ollama_lines(said: Callable[[Chance], Json]) -> Callable[[Chance], list[bytes]]:
     def lines(chance: Chance) -> list[bytes]:
-        parts = [OLLAMA | said(chance) for _ in range(chance.randrange(4))] + [
-            OLLAMA | said(chance) | OLLAMA_END
-        ]
+        parts = [*chance.some(lambda: OLLAMA | said(chance)), OLLAMA | said(chance) | OLLAMA_END]
         return [write(part, chance, lines=False) + b"\n" for part in parts]
 
     return lines
@@ -362,7 +343,9 @@ def gemini_stream(chance: Chance) -> list[bytes]:
     return [b"[", b"\n,\r\n".join(write(part, chance) for part in gemini_parts(chance)), b"]"]
 
 
-_GEMINI = "/{}/models/" + MODEL + ":{}{}"
+def _gemini(version: str, method: str) -> str:
+    return f"/{version}/models/{MODEL}:{method}"
+
 
 FORMATS: dict[str, Format] = {
     "chat": Format(
@@ -396,20 +379,14 @@ FORMATS: dict[str, Format] = {
         content_type=NDJSON,
     ),
     "gemini": Format(
-        (
-            _GEMINI.format("v1beta", "generateContent", ""),
-            _GEMINI.format("v1", "generateContent", "?key=k%20"),
-        ),
+        (_gemini("v1beta", "generateContent"), _gemini("v1", "generateContent?key=k%20")),
         gemini_request,
         lambda chance: write(gemini_part(chance), chance),
         gemini_stream,
         streamed=False,
     ),
     "gemini streamed": Format(
-        (
-            _GEMINI.format("v1beta", "streamGenerateContent", "?alt=sse&x"),
-            _GEMINI.format("v1", "streamGenerateContent", ""),
-        ),
+        (_gemini("v1beta", "streamGenerateContent?alt=sse&x"), _gemini("v1", "streamGenerateContent")),
         gemini_request,
         lambda chance: write(gemini_part(chance), chance),
         gemini_stream,

@@ -86,13 +86,9 @@ def _asked(chance: Chance, method: str, target: str, body: bytes, number: int) -
 
 def _planned(chance: Chance, form: Format, streamed: bool) -> Planned:
     if chance.maybe(0.2):
-        failed = [
-            write({"error": {"message": chance.text()}}, chance),
-            b"<html>Bad</html>",
-            b"",
-            chance.randbytes(30),
-        ]
-        return _answer(chance, chance.choice(FAILED), chance.choice(failed))
+        said = write({"error": {"message": chance.text()}}, chance)
+        failed = chance.choice([said, b"<html>Bad</html>", b"", chance.randbytes(30)])
+        return _answer(chance, chance.choice(FAILED), failed)
     if not streamed:
         return _answer(chance, 200, form.whole(chance), JSON)
     parts = form.stream(chance)

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 
 from tests.support import anthropic_wire, responses, wires
-from tests.support.chat_wire import DONE, HEAD, called, chunk, cut, data
-from tests.support.formats import NDJSON, OLLAMA, OLLAMA_END, SSE, USAGE
+from tests.support.chat_wire import DONE, HEAD, USAGE, called, chunk, cut, data
+from tests.support.formats import NDJSON, OLLAMA, OLLAMA_END, SSE
 
 Json = dict[str, Any]
 THOUGHT, TEXT = "They want rain.", "Grüße: 雨 😀 in Köln, “quoted”\n"

@@ -80,13 +80,8 @@ class NamedLoraDouble:
         return None
 
     async def models(self, request: Request) -> Response:
-        cards: list[dict[str, Any]] = [
-            {"id": self.base, "object": "model", "root": "/models/base", "parent": None}
-        ]
-        cards += [
-            {"id": name, "object": "model", "root": path, "parent": self.base}
-            for name, path in self.loaded.items()
-        ]
+        served = [(self.base, "/models/base", None), *((*each, self.base) for each in self.loaded.items())]
+        cards = [{"id": id, "object": "model", "root": path, "parent": base} for id, path, base in served]
         return self.refuses(request) or JSONResponse({"object": "list", "data": cards})
 
     async def complete(self, request: Request) -> Response:
@@ -152,19 +147,15 @@ class VllmDouble(NamedLoraDouble):
 
     def faults(self, config: dict[str, Any]) -> list[str]:
         """All that vLLM's own look at the configuration finds, in its words and order."""
-        found = []
-        if config.get("modules_to_save"):
-            found.append("vLLM only supports modules_to_save being either None or …")
-        if config.get("use_dora"):
-            found.append("vLLM does not yet support DoRA.")
-        if config.get("lora_bias"):
-            found.append("vLLM does not support LoRA bias (lora_bias).")
         rank = max([config["r"], *config.get("rank_pattern", {}).values()])
-        if rank > self.max_rank:
-            found.append(f"LoRA rank {rank} is greater than max_lora_rank {self.max_rank}.")
-        if config["bias"] != "none":
-            found.append("Adapter bias is not supported.")
-        return found
+        faults = {
+            "vLLM only supports modules_to_save being either None or …": config.get("modules_to_save"),
+            "vLLM does not yet support DoRA.": config.get("use_dora"),
+            "vLLM does not support LoRA bias (lora_bias).": config.get("lora_bias"),
+            f"LoRA rank {rank} is greater than max_lora_rank {self.max_rank}.": rank > self.max_rank,
+            "Adapter bias is not supported.": config["bias"] != "none",
+        }
+        return [text for text, found in faults.items() if found]
 
 
 class SglangDouble(NamedLoraDouble):
