@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from burnish.proxy.config import load_config
+from tests.support.behind import behind
 from tests.support.burnish import running
-from tests.support.inprocess import serving
-from tests.support.upstream import completion, reply, upstream
+from tests.support.upstream import completion, reply
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SETTINGS = {"BURNISH_TRAIN__SCHEDULE": "manual", "BURNISH_TRAIN__EPOCHS": "1"}
@@ -109,17 +109,12 @@ def test_training_makes_a_version_that_is_swapped_under_a_stream(url: str) -> No
 @pytest.mark.parametrize("name", ["before_vllm", "before_ollama", "before_a_cloud"])
 async def test_burnish_before_another_server(name: str, tmp_path: Path) -> None:
     config = load_config(file=EXAMPLES / f"{name}.toml")
-    async with (
-        upstream(reply(completion("Tea is a drink."))) as server,
-        serving(tmp_path, upstream=server.url, model=config.model, instructions=config.instructions) as (
-            url,
-            _,
-        ),
-    ):
-        printed = await asyncio.to_thread(run, "chat.py", url)
+    told = {"model": config.model, "instructions": config.instructions}
+    async with behind(tmp_path, reply(completion("Tea is a drink.")), **told) as (client, server):
+        printed = await asyncio.to_thread(run, "chat.py", str(client.base_url).rstrip("/"))
     sent = server.requests[-1]
     assert printed == "Tea is a drink.\n"
-    assert sent.json()["model"] == (config.model)
+    assert sent.json()["model"] == config.model
     assert sent.header("authorization") == "Bearer sk-mine"
 
 

@@ -67,15 +67,11 @@ def test_every_agent_is_connected_once_and_restored_from_nothing(name: str, home
 def test_settings_come_back_byte_for_byte(home: Home, settings: Path, record: Path):
     before = snapshot(home)
     connect(claude(home), record)
+    models = ("MODEL", "DEFAULT_OPUS_MODEL", "DEFAULT_SONNET_MODEL", "DEFAULT_HAIKU_MODEL")
     assert json.loads(settings.read_text())["env"] == {
-        "ANTHROPIC_MODEL": "default",
-        "EDITOR": "vi",
-        "ANTHROPIC_BASE_URL": PLACE.url,
-        "ANTHROPIC_DEFAULT_OPUS_MODEL": "default",
-        "ANTHROPIC_DEFAULT_SONNET_MODEL": "default",
-        "ANTHROPIC_DEFAULT_HAIKU_MODEL": "default",
-        "ANTHROPIC_AUTH_TOKEN": "burnish",
-        "ANTHROPIC_API_KEY": "",
+        **{"EDITOR": "vi", "ANTHROPIC_BASE_URL": PLACE.url},
+        **{f"ANTHROPIC_{model}": "default" for model in models},
+        **{"ANTHROPIC_AUTH_TOKEN": "burnish", "ANTHROPIC_API_KEY": ""},
     }
     assert settings.stat().st_mode & 0o777 == 0o640
     assert record.stat().st_mode & 0o777 == 0o600
@@ -97,16 +93,11 @@ def test_connecting_to_another_place_forgets_the_first(home: Home, settings: Pat
 def test_what_was_changed_since_stays(home: Home, settings: Path, record: Path):
     connect(claude(home), record)
     said = json.loads(settings.read_text())
-    said["theme"] = "light"
-    said["env"] |= {"EDITOR": "ed", "ANTHROPIC_MODEL": "sonnet"}
-    settings.write_text(json.dumps(said))
+    since = {"EDITOR": "ed", "ANTHROPIC_MODEL": "sonnet"}
+    settings.write_text(json.dumps(said | {"theme": "light", "env": said["env"] | since}))
     connect(claude(home), record)
     disconnect(record)
-    assert json.loads(settings.read_text()) == {
-        **CLAUDE,
-        "theme": "light",
-        "env": {"ANTHROPIC_MODEL": "sonnet", "EDITOR": "ed"},
-    }
+    assert json.loads(settings.read_text()) == CLAUDE | {"theme": "light", "env": since}
 
 
 @pytest.mark.parametrize(
@@ -162,19 +153,13 @@ def test_files_that_went_or_broke_since_harm_nobody(
         assert [each.path for each in recorded(record)] == [str(settings)]
 
 
-@pytest.mark.parametrize(
-    "in_the_way",
-    [
-        lambda folder: folder.write_text("a file where the folder should be"),
-        lambda folder: folder.symlink_to(
-            "/proc/nothing"
-        ),  # found out only when the settings are written already
-    ],
-)
-def test_nothing_is_done_by_half(
-    in_the_way: Callable[[Path], object], home: Home, settings: Path, record: Path
-):
-    in_the_way(settings.parent / "commands")
+@pytest.mark.parametrize("link", [False, True])
+def test_nothing_is_done_by_half(link: bool, home: Home, settings: Path, record: Path):
+    folder = settings.parent / "commands"
+    if link:  # found out only when the settings are written already
+        folder.symlink_to("/proc/nothing")
+    else:
+        folder.write_text("a file where the folder should be")
     before = snapshot(home)
     with pytest.raises(ConfigError, match=r"rl\.md"):
         connect(claude(home), record)
@@ -190,16 +175,14 @@ def test_a_file_in_a_folder_of_ours_keeps_the_folder(home: Home, record: Path):
 
 
 def test_folders_of_settings_may_be_named_by_variables(tmp_path: Path):
-    named = Home(
-        tmp_path, {name: f"/{name}" for name in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCODE_CONFIG")}
-    )
-    assert [str(change.path) for name in ("claude-code", "codex", "opencode")
-            for change in AGENTS[name].changes(PLACE, named)] == [
-        "/CLAUDE_CONFIG_DIR/settings.json",
-        "/CLAUDE_CONFIG_DIR/commands/rl.md",
-        "/CODEX_HOME/config.toml",
-        "/OPENCODE_CONFIG",
-    ]  # fmt: skip
+    expected = {
+        "claude-code": ["/CLAUDE_CONFIG_DIR/settings.json", "/CLAUDE_CONFIG_DIR/commands/rl.md"],
+        "codex": ["/CODEX_HOME/config.toml"],
+        "opencode": ["/OPENCODE_CONFIG"],
+    }
+    named = Home(tmp_path, {path.split("/")[1]: "/" + path.split("/")[1] for (path, *_) in expected.values()})
+    found = {name: [str(change.path) for change in AGENTS[name].changes(PLACE, named)] for name in expected}
+    assert found == expected
 
 
 def test_a_key_of_burnish_goes_where_only_burnish_reads_it(home: Home):

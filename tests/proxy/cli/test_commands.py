@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import httpx
 import pytest
 
+from tests.support.behind import behind
 from tests.support.burnish import Burnish
 from tests.support.inprocess import serving
 from tests.support.program import NOBODY, ask, call, said
@@ -113,9 +113,8 @@ def test_commands_use_no_web_proxy_and_accept_the_url_of_clients(burnish: Burnis
 
 
 def test_history_is_readable_on_a_narrow_terminal_and_has_pages(burnish: Burnish) -> None:
-    ids = [
-        ask(burnish.url, f"What is [tea] {number} :cat: and where does it come from?") for number in (1, 2)
-    ]
+    question = "What is [tea] {} :cat: and where does it come from?"
+    ids = [ask(burnish.url, question.format(number)) for number in (1, 2)]
     shown = call("history", "-n", "1", url=burnish.url, env={"COLUMNS": "60"}).stdout
     assert ids[1] in shown
     assert "[tea]" in shown
@@ -134,17 +133,13 @@ async def test_where_nothing_can_be_swapped_the_commands_say_so(tmp_path: Path) 
 
 
 async def test_what_was_passed_through_is_listed_by_itself(tmp_path: Path) -> None:
-    async with (
-        upstream(reply(b'{"usage":{"prompt_tokens":7}}')) as server,
-        serving(tmp_path, upstream=server.url) as (url, _),
-        httpx.AsyncClient(base_url=url) as client,
-    ):
+    async with behind(tmp_path, reply(b'{"usage":{"prompt_tokens":7}}')) as (client, _):
+        url = str(client.base_url)
         for path in ("/v1/embeddings", "/v1/images/[bold]"):
             await client.post(path, json={"model": "small", "input": "x" * 2000})
         listed = (await asyncio.to_thread(call, "history", "--passthrough", "-n", "1", url=url)).stdout
-        rest = await asyncio.to_thread(
-            said, "history", "--passthrough", "--before", listed.split()[0], url=url
-        )
+        older = ("history", "--passthrough", "--before", listed.split()[0])
+        rest = await asyncio.to_thread(said, *older, url=url)
         status = (await asyncio.to_thread(call, "status", url=url)).stdout
         wrong = await asyncio.to_thread(call, "history", "--passthrough", "--conversation", "conv_1", url=url)
     assert "POST /v1/images/[bold]  200" in listed

@@ -51,8 +51,8 @@ def test_a_taken_port_is_told_with_its_holder() -> None:
         found = examine(url=NOBODY, env={"BURNISH_PORT": str(taken.getsockname()[1])}, code=1)
     assert found["port"][0] == "fail"
     assert "pick another with --port" in found["port"][1]
-    if "held by" in found["port"][1]:  # where lsof is installed
-        assert f"process id {os.getpid()}" in found["port"][1]
+    if "used by" in found["port"][1]:  # where lsof is installed
+        assert f"process {os.getpid()}" in found["port"][1]
 
 
 @pytest.mark.parametrize("content", [b"[1]", b'{"status": "ok"}', b"<html>"])

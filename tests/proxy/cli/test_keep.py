@@ -8,9 +8,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import httpx
-
 from burnish.proxy.cli.keep import PAGE
+from tests.support.behind import behind
 from tests.support.inprocess import serving
 from tests.support.program import NOBODY, ask, call, said
 from tests.support.upstream import completion, reply, upstream
@@ -33,11 +32,8 @@ async def test_a_backup_while_it_runs_and_when_it_does_not(tmp_path: Path) -> No
 async def test_all_that_there_is_of_somebody_is_written_down(tmp_path: Path) -> None:
     """Earliest first, over several pages, and nothing of anybody else's."""
     file, ann = tmp_path / "ann.jsonl", {"x-burnish-user": "ann"}
-    async with (
-        upstream(reply(completion())) as other,
-        serving(tmp_path, upstream=other.url) as (url, _),
-        httpx.AsyncClient(base_url=url) as http,
-    ):
+    async with behind(tmp_path, reply(completion())) as (http, _):
+        url = str(http.base_url).rstrip("/")
         for number in range(PAGE + 2):
             body = {"model": "m", "messages": [{"role": "user", "content": f"{number}, ann?"}]}
             asked = (await http.post("/v1/chat/completions", json=body, headers=ann)).headers
@@ -49,20 +45,14 @@ async def test_all_that_there_is_of_somebody_is_written_down(tmp_path: Path) -> 
         await http.post("/burnish/instructions", json={"text": "be brief"}, headers=ann)
         done = await asyncio.to_thread(call, "export", str(file), "--user", "ann", url=url)
         again = await asyncio.to_thread(call, "export", str(file), "--user", "ann", url=url)
-        nothing = await asyncio.to_thread(
-            call, "export", str(tmp_path / "x"), "--user", "eve", "--json", url=url
-        )
+        nothing = await asyncio.to_thread(said, "export", str(tmp_path / "x"), "--user", "eve", url=url)
     assert f"wrote {PAGE + 6} lines" in done.stdout, done.stderr
-    assert (again.returncode, json.loads(nothing.stdout)["lines"]) == (2, 0)
+    assert (again.returncode, nothing["lines"]) == (2, 0)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [line["object"] for line in lines[PAGE + 2 :]] == [
-        "passthrough",
-        "feedback",
-        "feedback",
-        "instruction",
-    ]
-    said = [line["messages"][-1]["content"] for line in lines[: PAGE + 2]]
-    assert said == [f"{number}, ann?" for number in range(PAGE + 2)]
+    others = [line["object"] for line in lines[PAGE + 2 :]]
+    assert others == ["passthrough", "feedback", "feedback", "instruction"]
+    asked_for = [line["messages"][-1]["content"] for line in lines[: PAGE + 2]]
+    assert asked_for == [f"{number}, ann?" for number in range(PAGE + 2)]
     assert all(line["reply"]["content"] for line in lines[: PAGE + 2])
     assert [line["reward"] for line in lines if line["object"] == "feedback"] == [-1.0, 1.0]
     assert lines[-1]["text"] == "be brief"
