@@ -151,6 +151,7 @@ def _for_user(name: str) -> Column:
     return Column(name, ".2f", lambda point: point.get("users", {}).get(name), interval=True)
 
 
+SETTLED_TITLE = "Questions until three first answers in a row satisfy"
 SETTLED_HEADER = ["user", "arm", "questions", "each seed", "had nothing been learnt"]
 
 

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from bench.learning.figures import (
     SETTLED_HEADER,
+    SETTLED_TITLE,
     Group,
     Record,
     Rows,
@@ -67,7 +68,7 @@ def tables(records: Sequence[Record]) -> list[Table]:
     groups = grouped(records)
     found = [_short(group, arms) for group, arms in groups.items() if group.way != "online"]
     if settled := settled_rows(groups):
-        found.append(table("questions until three first answers in a row satisfy", SETTLED_HEADER, settled))
+        found.append(table(SETTLED_TITLE, SETTLED_HEADER, settled))
     return found
 
 
@@ -102,10 +103,14 @@ def write(records: Sequence[Record], out: Path, command: str) -> None:
             if curves(arms, out / f"{group.name}.png"):
                 lines += [f"![satisfied and on topic by ratings]({group.name}.png)", ""]
             lines += [*markdown(header(group), rows(group, arms)), ""]
-    if settled := settled_rows(groups):
-        lines += ["## Questions until three first answers in a row satisfy", ""]
-        lines += [*markdown(SETTLED_HEADER, settled), ""]
+    lines += [*settled_section(groups), ""]
     (out / "learning.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def settled_section(groups: Mapping[Group, Mapping[str, Seeds]], meaning: Sequence[str] = ()) -> list[str]:
+    """Return the heading, ``meaning`` and the table of the groups that learnt online; nothing if none did."""
+    settled = settled_rows(groups)
+    return [f"## {SETTLED_TITLE}", "", *meaning, *markdown(SETTLED_HEADER, settled)] if settled else []
 
 
 def write_rates(rates: Sequence[Rate], out: Path, command: str) -> None:

@@ -7,19 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.learning.figures import (
-    NOTHING,
-    SETTLED_HEADER,
-    Group,
-    Record,
-    Rows,
-    Seeds,
-    grouped,
-    header,
-    rows,
-    settled_rows,
-)
-from bench.learning.report import markdown
+from bench.learning.figures import NOTHING, Group, Record, Rows, Seeds, grouped, header, rows
+from bench.learning.report import markdown, settled_section
 
 RECORDS = Path(__file__).resolve().parents[2] / "docs" / "bench" / "results.jsonl"
 SHOWN = ("arm", "ratings", "satisfied", "joint", "topic", "cut", "facts", "at length", "KL", "CPU s", "gate")
@@ -105,9 +94,8 @@ def page(records: Iterable[Record]) -> str:
     lines = HEAD.splitlines()
     for section in SECTIONS:
         lines += ["", f"## {section.title}", "", section.meaning, "", *_table(section, groups)]
-    lines += ["", "## Questions until three first answers in a row satisfy", ""]
-    lines += ["Learning after every 16 answers; only the gate decides what goes live.", ""]
-    return "\n".join([*lines, *markdown(SETTLED_HEADER, settled_rows(groups))]) + "\n"
+    meaning = "Learning after every 16 answers; only the gate decides what goes live."
+    return "\n".join([*lines, "", *settled_section(groups, (meaning, ""))]) + "\n"
 
 
 def _table(section: Section, groups: Mapping[Group, Mapping[str, Seeds]]) -> list[str]:

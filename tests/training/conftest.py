@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
+from burnish.training.job import Hyperparameters
+from burnish.training.rendering import Renderer
 from burnish.training.weights import prepared_weights
 from tests.support.jobs import Base
 
@@ -41,3 +44,16 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Base:
 @pytest.fixture(scope="session")
 def tiny_weights(tiny: Base) -> Path:
     return prepared_weights(*tiny)
+
+
+@pytest.fixture(scope="session")
+def renderer(weights: Path) -> Renderer:
+    return Renderer(weights)
+
+
+@pytest.fixture(scope="session")
+def backend(tiny_weights: Path) -> Any:
+    """A trainer on the tiny model that several modules share. Not to be trained."""
+    from burnish.training.backends.torch_peft import TorchPeftBackend
+
+    return TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)

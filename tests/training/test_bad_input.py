@@ -35,11 +35,6 @@ def sample(*, good: bool = True, **changes: Any) -> Sample:
     return samples([rated("c", 1.0 if good else -1.0, **changes)], (), OURS)[0]
 
 
-@pytest.fixture(scope="module")
-def renderer(weights: Path) -> Renderer:
-    return Renderer(weights)
-
-
 PICTURED = [{"type": "text", "text": "What is this?"}, IMAGE]
 # The small model's template knows no tools: of a call, nothing is written.
 UNFIT: list[tuple[dict[str, Any], str]] = [
@@ -58,18 +53,6 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
 def test_what_training_cannot_use_is_left_out(renderer: Renderer, changes: dict[str, Any], why: str) -> None:
     with pytest.raises(Unrenderable, match=why):
         rendered(sample(**changes), renderer, 2048)
-
-
-def test_a_reply_longer_than_there_is_room_for_is_left_out_and_a_long_question_is_shortened(
-    renderer: Renderer,
-) -> None:
-    too_long = r"the reply is too long: it has \d+ tokens, max_tokens is 32"
-    with pytest.raises(Unrenderable, match=too_long) as found:
-        rendered(sample(reply=said("tea " * 60)), renderer, 32)
-    assert found.value.why == "the reply is too long", "so that they can be counted"
-    short = rendered(sample(messages=({"role": "user", "content": "tea " * 60},)), renderer, 32)
-    assert len(short.ids) == 32
-    assert renderer.text(short.reply) == "Hello."
 
 
 @pytest.mark.parametrize("text", ["茶是什么？", "ما هو الشاي؟", "Чай – 🫖\u2028", "e\u0301 ﬀ ½", "สวัสดี"])
@@ -108,12 +91,6 @@ def test_a_malformed_message_is_refused_by_the_template_or_read_as_text(
 # All the way
 
 
-@pytest.fixture(scope="module")
-def backend(tiny_weights: Path) -> TorchPeftBackend:
-    """Not to be trained."""
-    return TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)
-
-
 def learnt(
     backend: TorchPeftBackend, talk: list[RatedCompletion], objective: Objective = "mis_po"
 ) -> tuple[list[Lesson], dict[str, int]]:
@@ -123,7 +100,9 @@ def learnt(
     return found, dict(counted)
 
 
-def test_what_is_left_out_is_counted_and_the_rest_is_learnt(backend: TorchPeftBackend) -> None:
+def test_what_is_left_out_is_counted_and_the_rest_is_learnt(
+    backend: TorchPeftBackend, caplog: pytest.LogCaptureFixture
+) -> None:
     talk = [
         rated("good", 1.0),
         rated("bad", -1.0),
@@ -148,6 +127,7 @@ def test_what_is_left_out_is_counted_and_the_rest_is_learnt(backend: TorchPeftBa
         "nothing in it that mis_po learns from": 1,
     }
     assert len(found) + sum(counted.values()) == len(talk), "nothing is lost on the way"
+    assert "is left out: the reply is empty" in caplog.text
 
 
 def test_replies_of_another_model_are_learnt_from_where_they_are(backend: TorchPeftBackend) -> None:

@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
-from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.training.dataset import batches, examples
-from burnish.training.rendering import Renderer
-from tests.support.jobs import sample
+from burnish.training.dataset import batches
 
 
 @dataclass(frozen=True)
@@ -53,12 +48,3 @@ def test_batches_are_of_equal_size_and_repeat_by_seed():
 
 def test_two_good_replies_make_two_batches_at_most():
     assert len(batches(items(2, 30), 8, seed=0)) == 2
-
-
-def test_what_cannot_be_rendered_is_left_out_and_logged(weights: Path, caplog: pytest.LogCaptureFixture):
-    good, broken = sample(0, good=True), sample(1, good=False)
-    empty = broken.model_copy(update={"reply": {"role": "assistant", "content": ""}, "finished": False})
-    with caplog.at_level(logging.WARNING):
-        found = examples([good, empty], Renderer(weights), max_tokens=2048)
-    assert [example.sample for example in found] == [good]
-    assert "cmpl_1 is left out: the reply is empty" in caplog.text

@@ -17,12 +17,6 @@ from tests.support.jobs import LONG, SHORT, TOPICS, job_spec, sample
 RATED = ("mis_po", "kto", "bench.learning.losses.forms:published")
 
 
-@pytest.fixture(scope="module")
-def backend(tiny_weights: Path) -> TorchPeftBackend:
-    """Not to be trained."""
-    return TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)
-
-
 def learnt(
     backend: TorchPeftBackend,
     objective: Objective,

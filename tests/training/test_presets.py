@@ -22,14 +22,11 @@ from burnish.training.presets import (
 from tests.support.jobs import sample
 
 
-def test_balanced_is_the_default():
-    assert hyperparameters() == Hyperparameters()
-
-
 def test_the_users_own_value_wins_and_the_rest_is_the_presets():
-    found = hyperparameters("careful", learning_rate=1e-5)
-    assert found.learning_rate == 1e-5
-    assert found.epochs == OVERRIDES["careful"]["epochs"]
+    assert hyperparameters() == Hyperparameters()
+    for size_of_model in (None, size(2048)):
+        found = hyperparameters("careful", "dpo", size_of_model, learning_rate=1e-5)
+        assert (found.learning_rate, found.epochs) == (1e-5, OVERRIDES["careful"]["epochs"])
 
 
 def test_presets_go_from_careful_to_aggressive():
@@ -83,10 +80,6 @@ def test_the_size_scales_what_preset_and_objective_came_to(preset: Preset, objec
     plain, scaled = (hyperparameters(preset, objective, of) for of in (None, size(2048)))
     assert scaled.learning_rate == pytest.approx(plain.learning_rate * rate_scale(size(2048)))
     assert scaled.model_copy(update={"learning_rate": plain.learning_rate}) == plain
-
-
-def test_the_users_own_value_wins_over_the_size():
-    assert hyperparameters("careful", "dpo", size(2048), learning_rate=1e-2).learning_rate == 1e-2
 
 
 def test_what_the_size_changed_is_said_and_only_that():

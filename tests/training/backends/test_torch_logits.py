@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import fmean
 
 import numpy as np
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from burnish.training.backends.torch_logits import LIKELY, LOGIT_ROWS, from_nucleus, group_logps, token_logps
 from burnish.training.backends.torch_peft import TorchPeftBackend
-from burnish.training.job import Hyperparameters
 from burnish.training.rendering import Rendered
 from tests.support.jobs import TOPICS
 
@@ -78,12 +76,6 @@ TOP_P = 0.9
 # bf16 computes a little otherwise in another batch: of one token, and of a reply's mean. A reply to another prompt is
 # nats away.
 OF_A_TOKEN, OF_A_REPLY = 0.5, 0.05
-
-
-@pytest.fixture(scope="module")
-def backend(tiny_weights: Path) -> TorchPeftBackend:
-    """Not to be trained."""
-    return TorchPeftBackend(tiny_weights, None, Hyperparameters(), seed=0)
 
 
 @given(logits=st.lists(st.floats(-8, 8), min_size=2, max_size=12), seed=st.integers(0, 1000))

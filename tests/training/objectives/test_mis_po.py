@@ -17,9 +17,9 @@ from tests.support import batches
 from tests.support.batches import CONFIG, B, Case, T, batch, case, one
 
 
-def expected(c: Case, config: Hyperparameters) -> float:
-    """The loss, reply by reply and token by token."""
-    total = 0.0
+def expected(c: Case, config: Hyperparameters) -> tuple[float, np.ndarray, int]:
+    """The loss, its gradient with a constant scale, and how many tokens are filtered, token by token."""
+    total, gradient, clipped = 0.0, np.zeros_like(c["policy"]), 0
     for i in range(len(c["advantages"])):
         places = np.flatnonzero(c["mask"][i])
         ratios = np.exp(c["policy"][i, places] - c["behaviour"][i, places])
@@ -31,9 +31,12 @@ def expected(c: Case, config: Hyperparameters) -> float:
             kept = config.token_band[0] <= x <= config.token_band[1]
             r = math.exp(c["reference"][i, t] - c["policy"][i, t])
             k3 = r - 1 - math.log(r)
-            terms.append(-c["advantages"][i, t] * scale * kept * c["policy"][i, t] + config.kl_beta * k3)
+            pull = c["advantages"][i, t] * scale * kept
+            terms.append(-pull * c["policy"][i, t] + config.kl_beta * k3)
+            gradient[i, t] = c["weights"][i] * (-pull + config.kl_beta * (1 - r)) / len(places)
+            clipped += not kept
         total += c["weights"][i] * np.mean(terms)
-    return total
+    return total, gradient, clipped
 
 
 def run(c: Case, config: Hyperparameters = CONFIG) -> tuple[torch.Tensor, torch.Tensor, dict[str, float]]:
@@ -45,10 +48,14 @@ def run(c: Case, config: Hyperparameters = CONFIG) -> tuple[torch.Tensor, torch.
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])
 @pytest.mark.parametrize("seed", range(10))
-def test_agrees_with_numpy_in_float64(seed: int, beta: float):
-    config = Hyperparameters(kl_beta=beta)
-    loss, _, _ = run(case(seed), config)
-    assert loss.item() == pytest.approx(expected(case(seed), config), rel=1e-9)
+@pytest.mark.parametrize("spread", [0.01, 0.3, 1.0])
+def test_agrees_with_numpy_in_float64(seed: int, beta: float, spread: float):
+    config, c = Hyperparameters(kl_beta=beta), case(seed, spread)
+    loss, gradient, sums = run(c, config)
+    total, slope, clipped = expected(c, config)
+    assert loss.item() == pytest.approx(total, rel=1e-9)
+    assert gradient.numpy() == pytest.approx(slope, abs=1e-12)
+    assert sums["clipped"] == clipped
 
 
 def test_by_hand():
@@ -61,47 +68,9 @@ def test_by_hand():
     assert gradient.numpy() == pytest.approx(np.full((1, 2), -2.0 * scale / 2))
 
 
-@given(st.floats(-0.6, 0.6), st.sampled_from([1.0, -1.0]))
-def test_good_replies_are_raised_and_bad_ones_lowered_in_and_out_of_the_band(shift: float, advantage: float):
-    _, gradient, _ = run(one(-1.0 + shift, advantage))
-    assert (torch.sign(-gradient) == advantage).all()
-
-
-def test_a_good_reply_far_above_the_band_still_teaches():
-    _, near, _ = run(one(-1.0, 1.0))
-    _, far, _ = run(one(-0.5, 1.0))
-    assert far.abs().sum() == pytest.approx(float(near.abs().sum()) * 1.002 / math.exp(0.5))
-
-
-def test_a_bad_reply_below_the_band_does_not_count_double():
-    _, near, _ = run(one(-1.0, -1.0))
-    _, far, _ = run(one(-1.4, -1.0))
-    assert far.abs().sum() < near.abs().sum()
-
-
-def test_the_scale_is_detached():
-    # The gradient is that of a constant scale times log pi: exactly equal for all tokens of a reply.
-    c = case(3, spread=0.1)
-    _, gradient, _ = run(c)
-    for row, mask in zip(gradient.numpy(), c["mask"], strict=True):
-        assert np.ptp(row[mask]) == pytest.approx(0)
-
-
-@pytest.mark.parametrize("ratio", [0.49, 2.01])
-@pytest.mark.parametrize("advantage", [1.0, -1.0])
-def test_tokens_outside_the_token_band_have_no_gradient(ratio: float, advantage: float):
-    c = one(-1.0, advantage)
-    c["policy"][0, 1] += math.log(ratio)
-    _, gradient, sums = run(c)
-    assert gradient[0, 1] == 0
-    assert gradient[0, 0] != 0
-    assert sums["clipped"] == 1
-
-
-def test_masked_tokens_have_no_gradient_and_no_influence():
+def test_masked_tokens_have_no_influence():
     c = case(1)
-    loss, gradient, sums = run(c)
-    assert (gradient.numpy()[~c["mask"]] == 0).all()
+    loss, _, sums = run(c)
     for name in ("policy", "behaviour", "reference"):
         c[name] = np.where(c["mask"], c[name], -80.0)
     again, _, again_sums = run(c, Hyperparameters())
@@ -128,19 +97,6 @@ def test_micro_batches_add_up_to_the_batch(seed: int):
     assert sum(part[0].item() for part in parts) == pytest.approx(loss.item())
     for name, value in sums.items():
         assert sum(part[2][name] for part in parts) == pytest.approx(value)
-
-
-def test_a_weight_of_two_counts_twice():
-    single, double = one(-0.9, 1.0), one(-0.9, 1.0)
-    double["weights"] = np.array([2.0])
-    assert run(double)[1].numpy() == pytest.approx(2 * run(single)[1].numpy())
-
-
-def test_the_penalty_pulls_back_to_the_reference_from_both_sides():
-    config = Hyperparameters(kl_beta=1.0)
-    for shift in (-0.5, 0.5):
-        _, gradient, _ = run(one(-1.0 + shift, 0.0), config)
-        assert (torch.sign(gradient) == math.copysign(1, shift)).all()
 
 
 def test_metrics_of_a_policy_that_has_not_moved():
