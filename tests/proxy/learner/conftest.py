@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.embedded import EmbeddedHost
@@ -21,10 +23,13 @@ from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
+from burnish.proxy.asgi import on_burnish_error, on_http_error
 from burnish.proxy.config import TrainConfig, load_config
+from burnish.proxy.errors import BurnishError
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.records import FeedbackDraft, Run
@@ -62,7 +67,14 @@ class World:
     host: AdapterHost
     swap: Swap
     learner: Learner
-    transfer: Transfer
+    http: httpx.AsyncClient
+    """Of the learner's routes."""
+
+    async def refused(self, path: str, body: dict[str, Any]) -> str:
+        """Return the reason of a 409."""
+        answer = await self.http.post(path, json=body)
+        assert answer.status_code == 409
+        return str(answer.json()["error"]["message"])
 
     async def ask(self, messages: list[dict[str, Any]], **params: Any) -> tuple[str, str]:
         """Ask the live version, and log it as the relay would; returns the reply and the ID of the completion."""
@@ -144,7 +156,11 @@ async def world(
         stack.push_async_callback(learner.stop)
         base_weights, cache = paths["base_weights"], paths["weights_cache"]
         transfer = Transfer(registry, host.base_model, host.base_digest, base_weights, cache)
-        yield World(data, log, registry, host, swap, learner, transfer)
+        handlers: Any = {BurnishError: on_burnish_error, HTTPException: on_http_error}
+        app = Starlette(routes=learner_routes(learner, registry, transfer, log), exception_handlers=handlers)
+        http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish")
+        await stack.enter_async_context(http)
+        yield World(data, log, registry, host, swap, learner, http)
 
 
 @pytest.fixture(scope="session")

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 
 from burnish.adapters.errors import CorruptAdapter
-from burnish.proxy.asgi import on_burnish_error, on_http_error
-from burnish.proxy.errors import BurnishError
 from burnish.proxy.ids import run_id
-from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.records import FeedbackDraft, Run
 from burnish.training.job import JobDirectory, Rollout
 from burnish.training.presets import hyperparameters
@@ -26,22 +17,6 @@ from tests.proxy.log.exchanges import capture, user
 
 UNDECIDED = {"outcome": "undecided", "reason": "too few ratings", "checks": []}
 REJECTED = {"outcome": "rejected", "reason": "gibberish", "checks": []}
-
-
-@asynccontextmanager
-async def client(world: World) -> AsyncIterator[httpx.AsyncClient]:
-    routes = learner_routes(world.learner, world.registry, world.transfer, world.log)
-    handlers: Any = {BurnishError: on_burnish_error, HTTPException: on_http_error}
-    app = Starlette(routes=routes, exception_handlers=handlers)
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish") as http:
-        yield http
-
-
-async def refused(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> str:
-    """Return the reason of a 409."""
-    answer = await http.post(path, json=body)
-    assert answer.status_code == 409
-    return str(answer.json()["error"]["message"])
 
 
 def candidate(world: World, seed: int) -> int:
@@ -60,27 +35,25 @@ async def serves(world: World, number: int) -> bool:
 
 async def test_nothing_rated_means_nothing_to_do(open_world: Open) -> None:
     world = await open_world(schedule="auto")
-    async with client(world) as http:
-        status = (await http.post("/burnish/resume")).json()
-        assert (status["state"], status["run"]) == ("idle", None)
-        assert "no rating is ready" in status["reason"]
-        for body in ({}, {"force": True}):
-            assert "no rating is ready" in await refused(http, "/burnish/train", body)
-        dry = (await http.post("/burnish/train", json={"dry_run": True})).json()
-        assert (dry["would_train"], dry["parent"]) == (False, 0)
-        assert (await http.get("/burnish/runs")).json() == {"runs": []}
-        assert (await http.get("/burnish/runs/run_x")).status_code == 404
-        assert (await http.get("/burnish/adapters")).json() == {"live": 0, "previous": None, "adapters": []}
-        base = (await http.get("/burnish/adapters/0")).json()
-        assert (base["state"], base["events"]) == ("live", [])
+    status = (await world.http.post("/burnish/resume")).json()
+    assert (status["state"], status["run"]) == ("idle", None)
+    assert "no rating is ready" in status["reason"]
+    for body in ({}, {"force": True}):
+        assert "no rating is ready" in await world.refused("/burnish/train", body)
+    dry = (await world.http.post("/burnish/train", json={"dry_run": True})).json()
+    assert (dry["would_train"], dry["parent"]) == (False, 0)
+    assert (await world.http.get("/burnish/runs")).json() == {"runs": []}
+    assert (await world.http.get("/burnish/runs/run_x")).status_code == 404
+    assert (await world.http.get("/burnish/adapters")).json() == {"live": 0, "previous": None, "adapters": []}
+    base = (await world.http.get("/burnish/adapters/0")).json()
+    assert (base["state"], base["events"]) == ("live", [])
 
 
 async def test_one_sided_ratings_wait_and_say_so(open_world: Open) -> None:
     world = await open_world(schedule="auto", min_ratings=2, min_good=1, min_bad=1)
     await world.rated(-1.0, -1.0, -1.0)
-    async with client(world) as http:
-        assert "all 3 ready ratings are bad" in await refused(http, "/burnish/train", {})
-        forced = (await http.post("/burnish/train", json={"dry_run": True, "force": True})).json()
+    assert "all 3 ready ratings are bad" in await world.refused("/burnish/train", {})
+    forced = (await world.http.post("/burnish/train", json={"dry_run": True, "force": True})).json()
     assert forced["would_train"]
     assert forced["hyperparameters"]["kl_beta"] > 0, "something must keep the model speaking"
     assert world.learner.status()["state"] == "idle"
@@ -101,8 +74,7 @@ async def test_corrections_and_preferences_alone_are_enough_to_learn_from(open_w
 async def test_switched_off_is_off_even_by_hand(open_world: Open) -> None:
     world = await open_world(enabled=False)
     await world.rated(1.0, -1.0)
-    async with client(world) as http:
-        assert "--no-train" in await refused(http, "/burnish/train", {"force": True})
+    assert "--no-train" in await world.refused("/burnish/train", {"force": True})
     assert world.learner.status()["state"] == "off"
 
 
@@ -134,18 +106,17 @@ async def test_a_run_that_fails_says_why_and_leaves_everything_as_it_was(
     assert (run.status, run.version, run.ratings) == ("failed", None, 4)
     assert "gone.gguf" in run.reason
     assert await serves(world, 0)
-    async with client(world) as http:
-        status = (await http.post("/burnish/resume")).json()
-        assert "the last run failed, next try in" in status["reason"], "it backs off"
-        assert len(await world.log.runs()) == 1
-        assert status["ready"]["new"] == 4
-        shown = (await http.get(f"/burnish/runs/{run.id}")).json()
-        assert (shown["status"], shown["progress"]) == ("failed", None)
-        again = await http.post("/burnish/train", json={})
-        assert again.status_code == 202, "the user need not wait"
-        second = again.json()["run_id"]
-        assert (await http.get(f"/burnish/runs/{second}")).status_code == 200, "it can be followed at once"
-        assert f"{second} is under way" in await refused(http, "/burnish/train", {})
+    status = (await world.http.post("/burnish/resume")).json()
+    assert "the last run failed, next try in" in status["reason"], "it backs off"
+    assert len(await world.log.runs()) == 1
+    assert status["ready"]["new"] == 4
+    shown = (await world.http.get(f"/burnish/runs/{run.id}")).json()
+    assert (shown["status"], shown["progress"]) == ("failed", None)
+    again = await world.http.post("/burnish/train", json={})
+    assert again.status_code == 202, "the user need not wait"
+    second = again.json()["run_id"]
+    assert (await world.http.get(f"/burnish/runs/{second}")).status_code == 200, "it can be followed at once"
+    assert f"{second} is under way" in await world.refused("/burnish/train", {})
     await world.ended(second, 60)
 
 
@@ -179,19 +150,18 @@ async def test_what_a_crash_left_behind_is_put_in_order(open_world: Open) -> Non
 async def test_promote_and_roll_back_by_hand(open_world: Open) -> None:
     world = await open_world()
     first, second = candidate(world, 1), candidate(world, 2)
-    async with client(world) as http:
-        for number in (first, second):
-            answer = await http.post(f"/burnish/adapters/{number}/promote", json={"reason": "looks good"})
-            assert answer.json() == {"live": number, "previous": number - 1}
-            assert await serves(world, number)
-        listed = (await http.get("/burnish/adapters")).json()
-        assert [(a["version"], a["state"]) for a in listed["adapters"]] == [(1, "retired"), (2, "live")]
-        back = [await http.post("/burnish/adapters/rollback", json={}) for _ in range(2)]
-        assert [answer.json()["live"] for answer in back] == [1, 0]
-        assert "nothing to go back to" in await refused(http, "/burnish/adapters/rollback", {})
-        assert await serves(world, 0)
-        assert (await http.post("/burnish/adapters/rollback", json={"to": 2})).json()["live"] == 2
-        assert (await http.post("/burnish/adapters/rollback", json={"to": 0})).json()["live"] == 0
+    for number in (first, second):
+        answer = await world.http.post(f"/burnish/adapters/{number}/promote", json={"reason": "looks good"})
+        assert answer.json() == {"live": number, "previous": number - 1}
+        assert await serves(world, number)
+    listed = (await world.http.get("/burnish/adapters")).json()
+    assert [(a["version"], a["state"]) for a in listed["adapters"]] == [(1, "retired"), (2, "live")]
+    back = [await world.http.post("/burnish/adapters/rollback", json={}) for _ in range(2)]
+    assert [answer.json()["live"] for answer in back] == [1, 0]
+    assert "nothing to go back to" in await world.refused("/burnish/adapters/rollback", {})
+    assert await serves(world, 0)
+    assert (await world.http.post("/burnish/adapters/rollback", json={"to": 2})).json()["live"] == 2
+    assert (await world.http.post("/burnish/adapters/rollback", json={"to": 0})).json()["live"] == 0
     assert world.registry.events(1)[-1].reason == "rolled back by hand"
 
 
@@ -199,13 +169,12 @@ async def test_what_the_gate_did_not_let_pass_needs_force(open_world: Open) -> N
     world = await open_world()
     rejected, unjudged = world.make_version(1).number, world.make_version(2).number
     world.registry.record(rejected, "rejected", "gibberish", verdict=REJECTED)
-    async with client(world) as http:
-        for number, words in ((rejected, "was rejected: gibberish"), (unjudged, "has not been judged")):
-            assert words in await refused(http, f"/burnish/adapters/{number}/promote", {})
-        assert await serves(world, 0)
-        assert "never live" in await refused(http, "/burnish/adapters/rollback", {"to": rejected})
-        forced = await http.post(f"/burnish/adapters/{rejected}/promote", json={"force": True})
-        assert forced.json()["live"] == rejected
+    for number, words in ((rejected, "was rejected: gibberish"), (unjudged, "has not been judged")):
+        assert words in await world.refused(f"/burnish/adapters/{number}/promote", {})
+    assert await serves(world, 0)
+    assert "never live" in await world.refused("/burnish/adapters/rollback", {"to": rejected})
+    forced = await world.http.post(f"/burnish/adapters/{rejected}/promote", json={"force": True})
+    assert forced.json()["live"] == rejected
     assert await serves(world, rejected)
 
 
@@ -214,8 +183,7 @@ async def test_a_damaged_version_does_not_go_live(open_world: Open) -> None:
     number = candidate(world, 1)
     path = world.registry.get(number).path / "adapter_model.safetensors"
     path.write_bytes(path.read_bytes()[:-4])
-    async with client(world) as http:
-        assert "nothing was changed" in await refused(http, f"/burnish/adapters/{number}/promote", {})
+    assert "nothing was changed" in await world.refused(f"/burnish/adapters/{number}/promote", {})
     with pytest.raises(CorruptAdapter):
         world.registry.verify(number)
     assert await serves(world, 0)
@@ -236,10 +204,9 @@ async def test_a_version_is_shown_with_its_verdict_and_its_answers(open_world: O
             for policy, text in (("candidate", "Hi."), ("incumbent", "Hello there."))
         ]
     )
-    async with client(world) as http:
-        shown = (await http.get(f"/burnish/adapters/{number}")).json()
-        missing = await http.get("/burnish/adapters/7")
-        odd = await http.get("/burnish/adapters/v1")
+    shown = (await world.http.get(f"/burnish/adapters/{number}")).json()
+    missing = await world.http.get("/burnish/adapters/7")
+    odd = await world.http.get("/burnish/adapters/v1")
     assert shown["manifest"]["base_digest"] == world.host.base_digest
     assert shown["verdict"] == UNDECIDED
     assert [event["state"] for event in shown["events"]] == ["candidate", "candidate"]
@@ -271,10 +238,9 @@ BAD_REQUESTS: list[tuple[str, bytes, str, int, str | None]] = [
 
 async def test_malformed_requests_get_the_status_and_the_field(open_world: Open) -> None:
     world = await open_world()
-    async with client(world) as http:
-        for path, body, kind, status, param in BAD_REQUESTS:
-            answer = await http.post(path, content=body, headers={"content-type": kind})
-            assert (answer.status_code, answer.json()["error"]["param"]) == (status, param), (path, body)
-            assert answer.json()["error"]["message"]
-        for limit in ("0", "x", "1001", "-1"):
-            assert (await http.get("/burnish/runs", params={"limit": limit})).status_code == 422
+    for path, body, kind, status, param in BAD_REQUESTS:
+        answer = await world.http.post(path, content=body, headers={"content-type": kind})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (status, param), (path, body)
+        assert answer.json()["error"]["message"]
+    for limit in ("0", "x", "1001", "-1"):
+        assert (await world.http.get("/burnish/runs", params={"limit": limit})).status_code == 422

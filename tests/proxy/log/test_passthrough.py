@@ -8,7 +8,7 @@ from pathlib import Path
 
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.records import Passthrough
-from tests.proxy.log.exchanges import capture, opened, pass_on, until, user
+from tests.proxy.log.exchanges import capture, pass_on, until, user
 
 DAY_S = 86_400.0
 
@@ -53,16 +53,15 @@ async def test_who_is_forgotten_goes_whole(log: Log) -> None:
     assert await ids(log) == [stays]
 
 
-async def test_it_waits_in_files_while_the_database_is_locked(tmp_path: Path) -> None:
-    async with opened(tmp_path) as log:
-        first = pass_on(log)
-        await log.passthroughs()
-        with sqlite3.connect(tmp_path / "log" / "log.sqlite3") as locking:
-            locking.execute("BEGIN EXCLUSIVE")
-            second = pass_on(log)
-            completion = capture(log, [user("q")])
-            await until(lambda: list((tmp_path / "log").glob("*-spill/*.captures")))
-            locking.rollback()
-        locking.close()
-        assert await ids(log) == [first, second]
-        assert [each.id for each in await log.completions()] == [completion]
+async def test_it_waits_in_files_while_the_database_is_locked(log: Log, tmp_path: Path) -> None:
+    first = pass_on(log)
+    await log.passthroughs()
+    with sqlite3.connect(tmp_path / "log" / "log.sqlite3") as locking:
+        locking.execute("BEGIN EXCLUSIVE")
+        second = pass_on(log)
+        completion = capture(log, [user("q")])
+        await until(lambda: list((tmp_path / "log").glob("*-spill/*.captures")))
+        locking.rollback()
+    locking.close()
+    assert await ids(log) == [first, second]
+    assert [each.id for each in await log.completions()] == [completion]

@@ -13,7 +13,7 @@ import pytest
 from burnish.proxy.errors import NotFound
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.records import FeedbackDraft
-from tests.proxy.log.exchanges import assistant, capture, opened, system, user
+from tests.proxy.log.exchanges import assistant, capture, system, user
 
 DAY_S = 86_400.0
 
@@ -73,23 +73,22 @@ async def test_a_rating_of_a_conversation_keeps_all_of_it(log: Log):
     assert other not in await left(log)
 
 
-async def test_shared_messages_stay_while_something_uses_them(tmp_path: Path):
+async def test_shared_messages_stay_while_something_uses_them(log: Log, tmp_path: Path):
     shared = system("shared by all")
-    async with opened(tmp_path) as log:
-        capture(log, [shared, user("first")], "said twice", params={"tools": ["t" * 300]})
-        kept = capture(log, [shared, user("second")], "said twice", params={"tools": ["t" * 300]})
-        before = await log.completion(kept)
-        await log.prune(Keep(completions=1))
-        assert await log.completion(kept) == before
-        await log.counts()
-        bodies = b"".join(content(tmp_path))
-        assert b"first" not in bodies
-        assert all(each in bodies for each in (b"shared by all", b"second", b"said twice", b"ttt"))
-        await log.forget("local")
-        await log.counts()
-        assert content(tmp_path) == []
-        again = capture(log, [shared, user("first")], "said twice")
-        assert (await log.completion(again)).messages == (shared, user("first"))
+    capture(log, [shared, user("first")], "said twice", params={"tools": ["t" * 300]})
+    kept = capture(log, [shared, user("second")], "said twice", params={"tools": ["t" * 300]})
+    before = await log.completion(kept)
+    await log.prune(Keep(completions=1))
+    assert await log.completion(kept) == before
+    await log.counts()
+    bodies = b"".join(content(tmp_path))
+    assert b"first" not in bodies
+    assert all(each in bodies for each in (b"shared by all", b"second", b"said twice", b"ttt"))
+    await log.forget("local")
+    await log.counts()
+    assert content(tmp_path) == []
+    again = capture(log, [shared, user("first")], "said twice")
+    assert (await log.completion(again)).messages == (shared, user("first"))
 
 
 async def test_the_middle_of_a_conversation_goes_and_the_rest_is_whole(log: Log):
@@ -142,25 +141,24 @@ async def test_captures_and_ratings_do_not_wait_while_much_is_taken_out(log: Log
 # Forgetting
 
 
-async def test_who_is_forgotten_leaves_no_byte_behind(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        secret = capture(
-            log, [system("shared"), user("my number is 4711-0815")], "noted: 4711-0815", caller="ann"
-        )
-        raw = capture(log, [user("x")], caller="ann", request_body=b"4711-0815 {broken")
-        kept = capture(log, [system("shared"), user("other")], caller="bob")
-        await rate(log, secret, rater="ann", comment="I am 4711-0815")
-        await rate(log, kept, rater="ann", comment="4711-0815 thinks so, too")
-        bobs = await rate(log, kept, rater="bob")
-        await log.add_instruction("ann", "say 4711-0815")
-        assert await log.forget("ann") == 3
-        assert await log.forget("ann") == 0
-        assert await left(log) == [kept]
-        assert [each.id for each in await log.feedbacks()] == [bobs]
-        assert (await log.completion(kept)).messages[0] == system("shared")
-        assert await log.instructions("ann") == []
-        for missing in (secret, raw):
-            with pytest.raises(NotFound):
-                await log.completion(missing)
-        for file in filter(Path.is_file, (tmp_path / "log").rglob("*")):
-            assert b"4711-0815" not in file.read_bytes(), file.name
+async def test_who_is_forgotten_leaves_no_byte_behind(log: Log, tmp_path: Path):
+    secret = capture(
+        log, [system("shared"), user("my number is 4711-0815")], "noted: 4711-0815", caller="ann"
+    )
+    raw = capture(log, [user("x")], caller="ann", request_body=b"4711-0815 {broken")
+    kept = capture(log, [system("shared"), user("other")], caller="bob")
+    await rate(log, secret, rater="ann", comment="I am 4711-0815")
+    await rate(log, kept, rater="ann", comment="4711-0815 thinks so, too")
+    bobs = await rate(log, kept, rater="bob")
+    await log.add_instruction("ann", "say 4711-0815")
+    assert await log.forget("ann") == 3
+    assert await log.forget("ann") == 0
+    assert await left(log) == [kept]
+    assert [each.id for each in await log.feedbacks()] == [bobs]
+    assert (await log.completion(kept)).messages[0] == system("shared")
+    assert await log.instructions("ann") == []
+    for missing in (secret, raw):
+        with pytest.raises(NotFound):
+            await log.completion(missing)
+    for file in filter(Path.is_file, (tmp_path / "log").rglob("*")):
+        assert b"4711-0815" not in file.read_bytes(), file.name

@@ -117,21 +117,20 @@ async def test_a_waiter_that_gives_up_harms_no_other(log: Log):
     assert raters >= {str(n) for n in range(1, 20, 2)}
 
 
-async def test_a_locked_file_is_reported_and_caught_up_with(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        first = capture(log, [user("first")])
-        await log.counts()
-        with locked(tmp_path / "log" / "log.sqlite3"):
-            waiting = capture(log, [user("while locked")])
-            with pytest.raises(Unavailable, match="locked"):
-                await log.add_feedback(FeedbackDraft(first, "completion_id", reward=1.0))
-            assert "locked" in (log.healthy() or "")
-            with pytest.raises(Unavailable):
-                await log.completion(waiting)
-            assert (await log.completion(first)).rating is None
-        assert (await log.completion(waiting)).prompt == "while locked"
-        assert log.healthy() is None
-        assert await log.feedbacks() == []
+async def test_a_locked_file_is_reported_and_caught_up_with(log: Log, tmp_path: Path):
+    first = capture(log, [user("first")])
+    await log.counts()
+    with locked(tmp_path / "log" / "log.sqlite3"):
+        waiting = capture(log, [user("while locked")])
+        with pytest.raises(Unavailable, match="locked"):
+            await log.add_feedback(FeedbackDraft(first, "completion_id", reward=1.0))
+        assert "locked" in (log.healthy() or "")
+        with pytest.raises(Unavailable):
+            await log.completion(waiting)
+        assert (await log.completion(first)).rating is None
+    assert (await log.completion(waiting)).prompt == "while locked"
+    assert log.healthy() is None
+    assert await log.feedbacks() == []
 
 
 async def test_what_comes_while_the_file_is_locked_is_kept_in_order(tmp_path: Path):
@@ -147,14 +146,13 @@ async def test_what_comes_while_the_file_is_locked_is_kept_in_order(tmp_path: Pa
         assert [each.id for each in await log.completions(limit=1000)] == made[::-1]
 
 
-async def test_a_short_lock_is_waited_for_and_nobody_notices(tmp_path: Path):
-    async with opened(tmp_path) as log:
-        await log.counts()
-        with locked(tmp_path / "log" / "log.sqlite3") as other:
-            made = capture(log, [user("while locked")])
-            threading.Timer(0.4, lambda: other.execute("ROLLBACK")).start()
-            feedback, created = await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
-        assert created and feedback.draft.completion_id == made
+async def test_a_short_lock_is_waited_for_and_nobody_notices(log: Log, tmp_path: Path):
+    await log.counts()
+    with locked(tmp_path / "log" / "log.sqlite3") as other:
+        made = capture(log, [user("while locked")])
+        threading.Timer(0.4, lambda: other.execute("ROLLBACK")).start()
+        feedback, created = await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+    assert created and feedback.draft.completion_id == made
 
 
 async def test_closing_while_the_file_is_locked_keeps_captures_for_the_next_start(tmp_path: Path):
