@@ -32,8 +32,8 @@ from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
-from burnish.proxy.records import FeedbackDraft, Run
-from tests.proxy.log.exchanges import answered, assistant, capture, user
+from burnish.proxy.records import Run
+from tests.proxy.log.exchanges import answered, assistant, capture, rate, user
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.adapters import register
 from tests.support.inprocess import listening
@@ -97,9 +97,7 @@ class World:
         return text, completion
 
     async def rate(self, completion_id: str, reward: float) -> None:
-        await self.log.add_feedback(
-            FeedbackDraft(completion_id, "completion_id", reward=reward, scale="binary")
-        )
+        await rate(self.log, completion_id, reward, scale="binary")
         self.learner.wake()
 
     async def rated(self, *rewards: float) -> None:

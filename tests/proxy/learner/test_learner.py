@@ -9,11 +9,11 @@ import pytest
 
 from burnish.adapters.errors import CorruptAdapter
 from burnish.proxy.ids import run_id
-from burnish.proxy.records import FeedbackDraft, Run
+from burnish.proxy.records import Run
 from burnish.training.job import JobDirectory, Rollout
 from burnish.training.presets import hyperparameters
 from tests.proxy.learner.conftest import Open, World
-from tests.proxy.log.exchanges import capture, user
+from tests.proxy.log.exchanges import capture, rate, user
 
 UNDECIDED = {"outcome": "undecided", "reason": "too few ratings", "checks": []}
 REJECTED = {"outcome": "rejected", "reason": "gibberish", "checks": []}
@@ -62,8 +62,8 @@ async def test_one_sided_ratings_wait_and_say_so(open_world: Open) -> None:
 async def test_corrections_and_preferences_alone_are_enough_to_learn_from(open_world: Open) -> None:
     world = await open_world(schedule="manual")
     better, worse, wrong = (capture(world.log, [user("What is tea?")], f"Answer {n}.") for n in range(3))
-    await world.log.add_feedback(FeedbackDraft(better, "completion_id", preferred_over=worse))
-    await world.log.add_feedback(FeedbackDraft(wrong, "completion_id", correction="A drink."))
+    await rate(world.log, better, None, preferred_over=worse)
+    await rate(world.log, wrong, None, correction="A drink.")
     dry = await world.learner.dry_run()
     assert dry["ready"] == {"new": 2, "good": 0, "bad": 0, "neutral": 2, "comments": 0, "pairs": 2}
     assert (dry["would_train"], dry["objective"]) == (True, "dpo")

@@ -16,7 +16,7 @@ from burnish.proxy.ids import completion_id, passthrough_id
 from burnish.proxy.log import Log
 from burnish.proxy.log.batch import Stored
 from burnish.proxy.log.writer import ignore
-from burnish.proxy.records import Completion, Passthrough
+from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Passthrough
 from tests.support.records import PLAIN, changed
 
 Message = dict[str, Any]
@@ -67,6 +67,11 @@ def capture(log: Log, messages: list[Message], reply: str | Message = "Hello!", 
     made = exchange(messages, reply, **changes)
     log.capture(made)
     return made.id
+
+
+async def rate(log: Log, completion_id: str, reward: float | None = 1.0, **more: Any) -> Feedback:
+    draft = FeedbackDraft(completion_id, "completion_id", reward=reward, **more)
+    return (await log.add_feedback(draft))[0]
 
 
 def pass_on(log: Log, path: str = "/v1/embeddings", **changes: Any) -> str:

@@ -13,8 +13,7 @@ import pytest
 from burnish.proxy.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.files import CHECKED_BYTES, back_up
-from burnish.proxy.records import FeedbackDraft
-from tests.proxy.log.exchanges import capture, opened, user
+from tests.proxy.log.exchanges import capture, opened, rate, user
 
 
 def copies(folder: Path) -> dict[str, int]:
@@ -24,7 +23,7 @@ def copies(folder: Path) -> dict[str, int]:
 async def test_a_backup_opens_as_a_log_with_all_that_was_acknowledged(tmp_path: Path):
     async with opened(tmp_path) as log:
         made = capture(log, [user("hi")])
-        await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+        await rate(log, made)
         assert back_up(tmp_path / "log" / "log.sqlite3", tmp_path / "copy.db") == 1
         later = capture(log, [user("later")])
         await log.counts()
@@ -46,7 +45,7 @@ async def test_neither_waits_for_the_other(tmp_path: Path):
         ratings = 0
         while not copying.done():
             made = capture(log, [user(f"meanwhile {ratings}")])
-            await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+            await rate(log, made)
             ratings += 1
         assert before <= await copying <= before + ratings
         assert ratings

@@ -15,8 +15,8 @@ import pytest
 from burnish.proxy.errors import ConfigError, NotFound, Unavailable
 from burnish.proxy.ids import run_id
 from burnish.proxy.log import Log
-from burnish.proxy.records import Asked, Completion, Ended, FeedbackDraft, Run, Served
-from tests.proxy.log.exchanges import answered, assistant, capture, exchange, opened, system, user
+from burnish.proxy.records import Asked, Completion, Ended, Run, Served
+from tests.proxy.log.exchanges import answered, assistant, capture, exchange, opened, rate, system, user
 from tests.support.upstream import events
 
 TOOLS = [
@@ -123,8 +123,8 @@ async def test_recent_prompts_are_distinct_and_answered(log: Log):
 async def test_counts(log: Log):
     made = [capture(log, [user(f"q{number}")]) for number in range(4)]
     for completion_id, reward in zip(made, (1.0, -1.0, 0.0), strict=False):
-        await log.add_feedback(FeedbackDraft(completion_id, "completion_id", reward=reward, comment="so so"))
-    await log.add_feedback(FeedbackDraft(made[3], "completion_id", correction="better"))
+        await rate(log, completion_id, reward, comment="so so")
+    await rate(log, made[3], None, correction="better")
     assert await log.counts() == {
         "completions": 4,
         "conversations": 4,
@@ -191,7 +191,7 @@ async def test_after_closing_nothing_is_pretended(tmp_path: Path):
     log.close()
     log.close()
     with pytest.raises(Unavailable):
-        await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+        await rate(log, made)
     with pytest.raises(Unavailable):
         await log.completion(made)
     capture(log, [user("too late")])

@@ -13,15 +13,7 @@ from burnish.proxy.errors import Conflict
 from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import Effective, Place, effective, for_training
 from burnish.proxy.records import Feedback, FeedbackDraft, RatedCompletion
-from tests.proxy.log.exchanges import CALL, RESULT, Message, assistant, capture, system, user
-
-
-async def rate(log: Log, completion_id: str, reward: float | None, **more: Any) -> Feedback:
-    feedback, created = await log.add_feedback(
-        FeedbackDraft(completion_id, "completion_id", reward=reward, **more)
-    )
-    assert created
-    return feedback
+from tests.proxy.log.exchanges import CALL, RESULT, Message, assistant, capture, rate, system, user
 
 
 async def rewards(log: Log) -> dict[str, float]:
@@ -251,8 +243,8 @@ def test_nothing_is_rated_outside_the_conversation():
 async def test_a_preference_brings_the_worse_reply_where_the_context_is_the_same(log: Log):
     first, second = (capture(log, [user("a")], reply=text) for text in ("one", "two"))
     elsewhere = capture(log, [user("b")], reply="three")
-    await log.add_feedback(FeedbackDraft(second, "completion_id", preferred_over=first))
-    await log.add_feedback(FeedbackDraft(elsewhere, "completion_id", preferred_over=first))
+    await rate(log, second, None, preferred_over=first)
+    await rate(log, elsewhere, None, preferred_over=first)
     found = {each.completion.id: each.worse for each in await log.rated()}
     assert found == {second: {"role": "assistant", "content": "one"}, elsewhere: None}
 

@@ -12,19 +12,13 @@ import pytest
 
 from burnish.proxy.errors import NotFound
 from burnish.proxy.log import Keep, Log
-from burnish.proxy.records import FeedbackDraft
-from tests.proxy.log.exchanges import assistant, capture, system, user
+from tests.proxy.log.exchanges import assistant, capture, rate, system, user
 
 DAY_S = 86_400.0
 
 
 async def left(log: Log) -> list[str]:
     return [each.id for each in await log.completions(limit=1000)][::-1]
-
-
-async def rate(log: Log, completion_id: str, **said: object) -> str:
-    draft = FeedbackDraft(completion_id, "completion_id", **({"reward": 1.0} | said))
-    return (await log.add_feedback(draft))[0].id
 
 
 def content(tmp_path: Path) -> list[bytes]:
@@ -49,7 +43,7 @@ async def test_what_is_old_goes_unless_it_is_rated(log: Log):
     await rate(log, old[1])
     await rate(log, old[2], reward=None, comment="too long")
     await rate(log, old[3], preferred_over=old[4])
-    taken_back = await rate(log, old[5])
+    taken_back = (await rate(log, old[5])).id
     await log.undo_feedback(taken_back)
     assert await log.prune(Keep(days=30)) == 2
     assert await left(log) == [*old[1:5], new]
@@ -154,7 +148,7 @@ async def test_who_is_forgotten_leaves_no_byte_behind(log: Log, tmp_path: Path):
     assert await log.forget("ann") == 3
     assert await log.forget("ann") == 0
     assert await left(log) == [kept]
-    assert [each.id for each in await log.feedbacks()] == [bobs]
+    assert [each.id for each in await log.feedbacks()] == [bobs.id]
     assert (await log.completion(kept)).messages[0] == system("shared")
     assert await log.instructions("ann") == []
     for missing in (secret, raw):

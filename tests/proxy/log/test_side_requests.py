@@ -10,8 +10,8 @@ import pytest
 from burnish.proxy.errors import NotFound
 from burnish.proxy.log import Log
 from burnish.proxy.log.side_requests import is_side_request
-from burnish.proxy.records import Completion, FeedbackDraft
-from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, system, user
+from burnish.proxy.records import Completion
+from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, rate, system, user
 from tests.support.records import PLAIN, changed
 
 CLAUDE = "You are Claude Code, Anthropic's official CLI for Claude."
@@ -158,7 +158,7 @@ async def test_what_a_sub_agent_says_is_said_to_nobody(log: Log):
 async def test_a_rating_of_a_turn_is_about_no_sub_agent(log: Log):
     """Its requests are a conversation of their own."""
     called, answered, _ = await delegated(log)
-    await log.add_feedback(FeedbackDraft(answered, "completion_id", reward=-1.0, scope="turn"))
+    await rate(log, answered, -1.0, scope="turn")
     assert [each.completion.id for each in await log.rated()] == [called, answered]
 
 
@@ -171,7 +171,7 @@ async def test_a_sub_agent_that_goes_on_from_the_history_is_a_branch_of_its_own(
     )
     answered = capture(log, [*KEYS, CALL, FOUND], "In the drawer.")
     assert (await log.completion(fork)).conversation_id == (await log.completion(called)).conversation_id
-    await log.add_feedback(FeedbackDraft(answered, "completion_id", reward=1.0, scope="turn"))
+    await rate(log, answered, scope="turn")
     rated = await log.rated()
     assert [each.completion.id for each in rated] == [called, answered]
     assert [await log.next_turn(each.completion.id) for each in rated] == [None, None]

@@ -14,7 +14,7 @@ from burnish.proxy.ids import feedback_id
 from burnish.proxy.log import Keep, Log, RatingCounts, RatingTally, ReadyCounts
 from burnish.proxy.log.tally import RatingSummary, counted
 from burnish.proxy.records import FeedbackDraft
-from tests.proxy.log.exchanges import Message, answered, assistant, capture, opened, user
+from tests.proxy.log.exchanges import Message, answered, assistant, capture, opened, rate, user
 
 WEIGHTS = {"bob": 0.5, "eve": 0.0, "judge": 3.0}
 
@@ -143,10 +143,10 @@ async def test_a_grade_moves_others_of_its_rater_between_good_and_bad(log: Log):
     tally = RatingTally({}, next_turns=False)
     for number, grade in enumerate((0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.75)):
         made = capture(log, [user(str(number))])
-        await log.add_feedback(FeedbackDraft(made, "completion_id", reward=grade, scale="likert"))
+        await rate(log, made, grade, scale="likert")
     assert (await log.rating_counts(tally, (), "")).ready == ReadyCounts(new=7, good=7)
     made = capture(log, [user("last")])
-    await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0, scale="likert"))
+    await rate(log, made, scale="likert")
     assert (await log.rating_counts(tally, (), "")).ready == ReadyCounts(new=8, good=2, bad=6)
 
 
@@ -174,7 +174,7 @@ def test_answers_with_a_fault_are_left_out_until_they_are_learnt():
 async def test_a_read_that_fails_is_made_good_by_the_next(log: Log):
     tally = RatingTally({}, next_turns=False)
     made = capture(log, [user("Hi")], chunks=(answered(assistant("Hello.")),))
-    await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
+    await rate(log, made)
 
     class Broken(frozenset[str]):
         def __contains__(self, each: object) -> bool:
