@@ -104,7 +104,7 @@ class Bench:
         }
 
     async def _user(self, seed: int) -> tuple[list[Sample], list[Rollout]]:
-        """Return a user's ratings, and what the bare model answers to the gate's questions; asked once."""
+        """Return a user's ratings, and what the base model answers to the gate's questions; asked once."""
         job = JobDirectory(self.out / f"user-{seed}")
         if not (job.path / "job.json").exists():
             bare, prompts = await self._host.load(None), _prompts(seed)

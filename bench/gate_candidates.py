@@ -157,7 +157,7 @@ _DAMAGE: Mapping[str, dict[str, Any]] = {
 }
 """What was thought to be damage before anything was measured, but for the shuffled layers.
 
-Those had a factor of 2 first, which leaves the bare model as it is (KL .03, not a fact lost), and its answers somewhat
+Those had a factor of 2 first, which leaves the base model as it is (KL .03, not a fact lost), and its answers somewhat
 shorter: it passed, and should. The noise is 23 times the weights that it is added to, and still leaves most replies
 sensible, if often wrong.
 """

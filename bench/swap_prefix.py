@@ -58,7 +58,7 @@ def apart(one: Candidates, other: Candidates) -> float:
 async def fresh(
     engine: Engine, adapters: dict[int, Path | None], folder: Path, questions: int
 ) -> dict[int, list[Candidates]]:
-    """The truth: what each adapter (None: the bare model) makes of the prefix where nothing else was asked before."""
+    """The truth: what each adapter (None: the base model) makes of the prefix where nothing else was asked before."""
     truth = {}
     for number, adapter in adapters.items():
         version = None

@@ -93,7 +93,7 @@ def lessons_from_comments(
     criticised = list(_criticised(samples, spec, backend, left_out))
     if not criticised:
         raise NotTrainable(NO_COMMENT)
-    # The adapter under training is still the bare model where it has no parent, and then costs only time.
+    # The adapter under training is still the base model where it has no parent, and then costs only time.
     start: Policy = "trained" if spec.parent_adapter else "bare"
     kept = _best(criticised, start, spec, backend)
     if not kept:

@@ -27,7 +27,7 @@ _POLICIES = ("candidate", "incumbent")
 
 
 def evaluate(job: JobDirectory) -> Evaluation:
-    """Score the candidate in ``adapter/`` against its parent and the bare model; write ``evaluation.json``.
+    """Score the candidate in ``adapter/`` against its parent and the base model; write ``evaluation.json``.
 
     Raises JobError (the directory is damaged, or training has not finished), MissingDependency.
     """
@@ -60,7 +60,7 @@ def evaluate(job: JobDirectory) -> Evaluation:
 
 
 class _Bare:
-    """The bare model, which several of the figures ask about the same replies: it scores each once."""
+    """The base model, which several of the figures ask about the same replies: it scores each once."""
 
     def __init__(self, backend: TrainerBackend) -> None:
         self.backend = backend

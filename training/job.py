@@ -93,7 +93,7 @@ class Hyperparameters(_Record):
     bear it out (training.agreement); 0: every rating is believed. Where a fifth are mistaken, .2 did not always find
     them; where none are, and where nothing shows which, more costs nothing."""
     rehearsed: int = Field(0, ge=0)
-    """Plain questions in each step, on which the bare model's answers are held (training.rehearsal); 0: none."""
+    """Plain questions in each step, on which the base model's answers are held (training.rehearsal); 0: none."""
     max_grad_norm: float = 1.0
     max_tokens: int = 2048
     """Longer conversations lose their oldest tokens; the reply is kept whole."""
@@ -133,7 +133,7 @@ class JobSpec(_Record):
     incumbent_adapter: str | None = None
     """Compared with the outcome if it isn't the parent: the live version while a run starts from the base model."""
     behaviour_adapters: dict[int, str] = {}
-    """Version → PEFT directory, for every version that generated a sample. 0 (bare model) needs none."""
+    """Version → PEFT directory, for every version that generated a sample. 0 (base model) needs none."""
     hyperparameters: Hyperparameters = Hyperparameters()
     notes: tuple[str, ...] = ()
     """Settings that differ from the user's, with the reason, in words."""
@@ -169,7 +169,7 @@ class Sample(_Record):
     worse: dict[str, Any] | None = None
     """Another reply to the same context, which this one was preferred over."""
     behaviour_version: int | None
-    """Version that generated the reply; 0 = bare model; None = some other model or prompt (off-policy)."""
+    """Version that generated the reply; 0 = base model; None = some other model or prompt (off-policy)."""
     held_out: bool
     """True: never trained on, judged on by the gate. Whole conversations are held out."""
     replayed: bool = False
@@ -238,7 +238,7 @@ class HeldOutScore(_Record):
 
 
 class Related(_Record):
-    """How much a sampled reply has to do with its own question, by the bare model.
+    """How much a sampled reply has to do with its own question, by the base model.
 
     log π_ref(y | its prompt) − mean of log π_ref(y | other prompts), per token (nats). Scored only for replies
     that have no word of their question.
@@ -258,13 +258,13 @@ class Evaluation(_Record):
     """Empty without comments."""
     related: tuple[Related, ...] = ()
     kl_per_token: float | None
-    """Candidate's own rollouts, KL(candidate ‖ bare model) per token, nats: mean of log π_c − log π_ref.
+    """Candidate's own rollouts, KL(candidate ‖ base model) per token, nats: mean of log π_c − log π_ref.
     None: there are none that could be scored."""
     incumbent_kl_per_token: float | None
     general_loss: float
     """Mean negative log-likelihood per token of a fixed neutral text under the candidate."""
     general_loss_reference: float
-    """Same under the bare model."""
+    """Same under the base model."""
     weight_change: float
     """‖ΔW‖ / ‖W‖ (Frobenius) of the matrices that the candidate changes."""
     seconds: float

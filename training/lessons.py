@@ -192,7 +192,7 @@ def _behaviour(
     A reply of some other model has no behaviour policy here: the policy at the start of the run stands in, so
     that the bands bound how far training moves from it.
     """
-    found = list(reference)  # right for version 0, the bare model
+    found = list(reference)  # right for version 0, the base model
     for version in {example.sample.behaviour_version for example in training} - {0}:
         places = [p for p, example in enumerate(training) if example.sample.behaviour_version == version]
         policy: Policy = "trained" if version is None else _adapter_of(job, spec, version)

@@ -14,7 +14,7 @@ IN_A_ROW = 3
 """Satisfying first answers in a row after which a user is settled."""
 
 Way = Literal["anew", "rounds", "online"]
-"""anew: each number of ratings is learnt from the bare model, out of the same answers of it; users take turns.
+"""anew: each number of ratings is learnt from the base model, out of the same answers of it; users take turns.
 rounds: a version stays live, and answers the next questions; of several users, each has a round.
 online: the same until the user is settled, and the gate decides what goes live; otherwise it is overruled."""
 

@@ -129,7 +129,7 @@ def header(group: Group) -> list[str]:
 
 
 def rows(group: Group, arms: Mapping[str, Seeds]) -> Rows:
-    """Return the bare model's row, and for each arm one a number of ratings: means over the seeds."""
+    """Return the base model's row, and for each arm one a number of ratings: means over the seeds."""
     columns = [*COLUMNS, *(_for_user(name) for name in group.users[:-1])]
     bare = untaught(arms)
     table = [[NOTHING, "0", str(len(bare)), *(column.cell(bare) for column in columns), NOTHING]]
@@ -143,7 +143,7 @@ def rows(group: Group, arms: Mapping[str, Seeds]) -> Rows:
 
 
 def untaught(arms: Mapping[str, Seeds]) -> list[Point]:
-    """Return what the bare model was examined by, once a seed."""
+    """Return what the base model was examined by, once a seed."""
     return list({record["seed"]: record["before"] for seeds in arms.values() for record in seeds}.values())
 
 

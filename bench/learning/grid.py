@@ -16,7 +16,7 @@ from bench.learning.stress import Stress
 
 RESULTS = "results.jsonl"
 KEPT = "asked"
-"""Folder of the bare model's answers."""
+"""Folder of the base model's answers."""
 SEEDS = (0, 1, 2)
 BEST = ("auto", "auto_words")
 """What burnish chooses by itself, from thumbs and from comments."""

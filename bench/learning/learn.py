@@ -42,7 +42,7 @@ def learn(url: str, *, overrule: bool) -> dict[str, Any]:
 
 
 def leave(url: str) -> None:
-    """Make the bare model live, so that an engine of somebody else's is left as it was."""
+    """Make the base model live, so that an engine of somebody else's is left as it was."""
     httpx.post(f"{url}/burnish/adapters/rollback", json={"to": 0}, trust_env=False, timeout=60)
 
 

@@ -45,7 +45,7 @@ Say = Callable[[str], None]
 def measure(cell: Cell, kept: Path, scratch: Path, settings: Mapping[str, str], say: Say) -> dict[str, Any]:
     """Run a cell and return its record.
 
-    ``kept`` holds the bare model's answers that cells share, ``scratch`` what only this one needs; ``settings`` are
+    ``kept`` holds the base model's answers that cells share, ``scratch`` what only this one needs; ``settings`` are
     environment variables of the burnish under test. Raises NothingLearnt, DidNotStart.
     """
     return _Measurement(cell, kept, scratch, settings, say).record()
@@ -119,7 +119,7 @@ class _Measurement:
     ) -> tuple[list[Answered], list[Answered]]:
         """Return first and, where answers are compared, second answers to a round's questions.
 
-        Those of the first round are the bare model's, which are in the folder's log already.
+        Those of the first round are the base model's, which are in the folder's log already.
         """
         if not done:
             first, second = json.loads((folder / ANSWERS).read_text(encoding="utf-8"))
@@ -136,7 +136,7 @@ class _Measurement:
         return first, list(user.ask_all(self.questions[done:count], dice + DICE_OF_AN_ANSWER))
 
     def _fresh(self) -> Path:
-        """Return a new data directory in which the bare model was asked the questions of the first round."""
+        """Return a new data directory in which the base model was asked the questions of the first round."""
         cell = self.cell
         count = cell.counts[-1] if cell.way == "anew" else cell.counts[0]
         name = f"asked-{self._program()}-{cell.seed}-{count}{'-twice' if self.arm.pairs else ''}"
@@ -189,7 +189,7 @@ class _Measurement:
 
 
 def _alone(path: Path) -> threading.Lock:
-    """Of cells that need the same of the bare model at once, one asks, and the others wait for it."""
+    """Of cells that need the same of the base model at once, one asks, and the others wait for it."""
     return _asking.setdefault(path, threading.Lock())
 
 

@@ -1,4 +1,4 @@
-"""How often the bare model pleases each user by chance: what a preference can be taught by."""
+"""How often the base model pleases each user by chance: what a preference can be taught by."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEED = 0
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A preference and the share of the bare model's answers that satisfy; its standard error is .05 at most."""
+    """A preference and the share of the base model's answers that satisfy; its standard error is .05 at most."""
 
     preference: str
     wants: str

@@ -42,7 +42,7 @@ class Batch:
     behaviour: Array
     """(B, T): log μ, of the version that generated the reply."""
     reference: Array
-    """(B, T): log π_ref, of the bare model."""
+    """(B, T): log π_ref, of the base model."""
     mask: Array
     """(B, T): True at reply tokens, False at padding."""
     advantages: Array

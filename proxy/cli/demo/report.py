@@ -32,7 +32,7 @@ class Outcome:
     before: Summary
     after: Summary
     kl_per_token: float
-    """Of the version, on its own replies, to the bare model (nats), as the gate measured it."""
+    """Of the version, on its own replies, to the base model (nats), as the gate measured it."""
     minutes: float
     """From the first rating until the new version was live."""
     train_seconds: float
