@@ -263,13 +263,9 @@ async def test_a_client_that_does_not_read_holds_up_only_its_own_stream(tmp_path
             # Longer than an upstream may be silent, which this one is not.
             await meanwhile(here, asyncio.sleep(1))
             assert sent == before
-        await until_logged(here, "cancelled")
-
-
-async def until_logged(here: World, outcome: str) -> None:
-    async with asyncio.timeout(5):
-        while outcome not in {each["outcome"] for each in await logged(here.http)}:
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(5):
+            while "cancelled" not in {each["outcome"] for each in await logged(here.http)}:
+                await asyncio.sleep(0.02)
 
 
 async def test_a_client_that_leaves_in_the_middle_of_an_upload(

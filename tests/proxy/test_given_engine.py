@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from bench.learning.questions import PROMPTS
-from tests.support.inprocess import serving
+from tests.support.inprocess import calling
 from tests.support.llama_server import LlamaServer
 from tests.support.tiny_gguf import random_llama
 
@@ -41,10 +41,7 @@ async def test_ratings_become_a_version_that_a_restart_makes_servable(tmp_path: 
     plain = f"-m {model} --alias tiny -c 4096 -np 2 --cache-ram 0".split()
     train = {"schedule": "manual", "epochs": 1, "threads": 1}
     with LlamaServer(plain, tmp_path / "server.log") as server:
-        async with (
-            serving(tmp_path, upstream=server.url, engine="auto", train=train) as (url, _),
-            httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
-        ):
+        async with calling(tmp_path, upstream=server.url, engine="auto", train=train) as http:
             before = [(await ask(http, question))[0] for question in PROMPTS[:3]]
             for number, question in enumerate(PROMPTS[:8]):
                 _, completion = await ask(http, question)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -44,17 +44,9 @@ def test_the_first_characters_are_the_time():
 
 
 def test_threads_never_get_the_same_id():
-    made: list[str] = []
-
-    def make() -> None:
-        made.extend(completion_id() for _ in range(2000))
-
-    threads = [threading.Thread(target=make) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(made)) == 8000
+    with ThreadPoolExecutor(4) as threads:
+        made = threads.map(lambda _: [completion_id() for _ in range(2000)], range(4))
+    assert len({each for ids in made for each in ids}) == 8000
 
 
 def test_ids_go_on_after_one_of_an_earlier_process(monkeypatch: pytest.MonkeyPatch):

@@ -14,7 +14,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.support.burnish import running
+from tests.support.burnish import in_thread, running
 from tests.support.dialects import DIALECTS, Dialect, tool, user
 from tests.support.recorded import RECORDED, Recorded
 from tests.support.upstream import Received, upstream
@@ -85,16 +85,14 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         await here.answer(request, writer)
 
-    async with upstream(script) as server:
-        program = running(tmp_path, "--upstream", server.url, env={"BURNISH_ENGINE": "none"})
-        burnish = await asyncio.to_thread(program.__enter__)
-        try:
-            async with httpx.AsyncClient(base_url=burnish.url, trust_env=False, timeout=120) as http:
-                here = World(http, burnish.pid, lambda: iter([b"{}"]))
-                await here.read("/v1/chat/completions", json=DIALECTS["chat"].body((user("Hi."),)))
-                yield here
-        finally:
-            await asyncio.to_thread(program.__exit__, None, None, None)
+    async with (
+        upstream(script) as server,
+        in_thread(running(tmp_path, "--upstream", server.url, env={"BURNISH_ENGINE": "none"})) as burnish,
+        httpx.AsyncClient(base_url=burnish.url, trust_env=False, timeout=120) as http,
+    ):
+        here = World(http, burnish.pid, lambda: iter([b"{}"]))
+        await here.read("/v1/chat/completions", json=DIALECTS["chat"].body((user("Hi."),)))
+        yield here
 
 
 async def test_what_is_no_completion_is_never_held(tmp_path: Path) -> None:

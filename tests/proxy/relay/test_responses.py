@@ -54,12 +54,6 @@ class World:
     def received(self) -> list[dict[str, Any]]:
         return [request.json() for request in self.server.requests]
 
-    async def log(self) -> list[dict[str, Any]]:
-        return await logged(self.http)
-
-    async def ratings(self) -> list[tuple[str, float]]:
-        return [(each["completion_id"], each["reward"]) for each in reversed(await ratings(self.http))]
-
 
 @asynccontextmanager
 async def world(tmp_path: Path, *says: list[Item], **flags: Any) -> AsyncIterator[World]:
@@ -105,14 +99,14 @@ async def test_a_conversation_that_the_server_holds_is_one_and_a_rating_means_it
         again = await ask(here.client, streamed, input="/rl good", previous_response_id=undone.id)
         third = await ask(here.client, streamed, input="Thanks.", previous_response_id=again.id)
         assert third.output_text == "You're welcome."
-        logged = await here.log()
-        ratings = await here.ratings()
+        records = await logged(here.http)
+        rated_as = [(each["completion_id"], each["reward"]) for each in await ratings(here.http)]
     assert [each.get("previous_response_id") for each in here.received()] == [None, first.id, second.id]
     assert here.received()[2]["input"] == "Thanks."
-    assert ratings == [(logged[1]["id"], -1.0), (logged[1]["id"], 1.0)]
-    assert len({each["conversation_id"] for each in logged}) == 1
-    assert contents(logged[1]["messages"]) == ["Add well.", "Add 1 and 2.", None, "3"]
-    assert contents(logged[2]["messages"]) == ["Add 1 and 2.", None, "3", "3.", "Thanks."]
+    assert rated_as == [(records[1]["id"], 1.0), (records[1]["id"], -1.0)]
+    assert len({each["conversation_id"] for each in records}) == 1
+    assert contents(records[1]["messages"]) == ["Add well.", "Add 1 and 2.", None, "3"]
+    assert contents(records[2]["messages"]) == ["Add 1 and 2.", None, "3", "3.", "Thanks."]
 
 
 async def test_after_a_command_that_began_a_conversation_the_next_request_names_nothing(
@@ -135,12 +129,12 @@ async def test_branches_from_one_response_know_what_they_stand_on(tmp_path: Path
         first = await here.client.responses.create(model="m", input=start)  # type: ignore[arg-type]
         for text in ("One?", "Two?"):
             await here.client.responses.create(model="m", input=text, previous_response_id=first.id)
-        logged = await here.log()
-    assert [contents(each["messages"]) for each in logged[1:]] == [
+        records = await logged(here.http)
+    assert [contents(each["messages"]) for each in records[1:]] == [
         ["Count.", "Hi", "Hello.", "One?"],
         ["Count.", "Hi", "Hello.", "Two?"],
     ]
-    assert len({each["conversation_id"] for each in logged}) == 1
+    assert len({each["conversation_id"] for each in records}) == 1
 
 
 async def test_a_response_that_nobody_knows_is_the_upstreams_to_refuse(tmp_path: Path) -> None:
@@ -149,5 +143,5 @@ async def test_a_response_that_nobody_knows_is_the_upstreams_to_refuse(tmp_path:
             await here.client.responses.create(model="m", input="Hi", previous_response_id="resp_x")
         rated = await here.client.responses.create(model="m", input="/rl good", previous_response_id="resp_x")
         assert "no completion with response id 'resp_x'" in rated.output_text
-        (logged,) = await here.log()
-        assert contents(logged["messages"]) == ["Hi"]
+        (record,) = await logged(here.http)
+        assert contents(record["messages"]) == ["Hi"]
