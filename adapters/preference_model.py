@@ -61,8 +61,6 @@ class PreferenceModel:
     scale: Vector
     coefficients: Vector
     """One a feature, then the constant."""
-    auc: float
-    """Share of (good, bad) pairs that it orders right on unseen ratings."""
 
     def probability_liked(self, prompt: str, text: str, finished: bool) -> float:
         """Return the probability that a user likes the reply, if good and bad ones were equally common."""
@@ -114,7 +112,7 @@ def fit_preference_model(rated: Sequence[RatedReply]) -> PreferenceModel | None:
     ordered, error = _ordered(unseen[good], unseen[~good])
     if ordered < MIN_ORDERED or ordered - MIN_SIGMAS * error <= 0.5:  # noqa: PLR2004  (chance)
         return None
-    return PreferenceModel(*_fit(table, good, weights), ordered)
+    return PreferenceModel(*_fit(table, good, weights))
 
 
 def _fit(table: Vector, good: NDArray[np.bool_], weights: Vector) -> tuple[Vector, Vector, Vector]:

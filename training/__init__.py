@@ -6,7 +6,6 @@ A step runs as ``python -m burnish.training train|evaluate DIR``. Importing this
 from burnish.training.errors import Diverged, JobError, MissingDependency, NotTrainable, TrainingError
 from burnish.training.job import (
     Evaluation,
-    HeldOutScore,
     Hyperparameters,
     JobDirectory,
     JobSpec,
@@ -19,7 +18,6 @@ from burnish.training.presets import Preset, hyperparameters
 __all__ = [
     "Diverged",
     "Evaluation",
-    "HeldOutScore",
     "Hyperparameters",
     "JobDirectory",
     "JobError",

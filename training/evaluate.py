@@ -9,13 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.gate.evidence import CommentFit
+from burnish.adapters.gate.evidence import CommentFit, HeldOutReply
 from burnish.adapters.replies import on_topic, topics
 from burnish.training.backends.base import Logps, Policy, TrainerBackend
 from burnish.training.critique import pooled, with_comments
 from burnish.training.dataset import examples
 from burnish.training.errors import JobError
-from burnish.training.job import Evaluation, HeldOutScore, JobDirectory, Related, Rollout, Sample
+from burnish.training.job import Evaluation, JobDirectory, Related, Rollout, Sample
 from burnish.training.loop import clear_outputs, open_backend, peak_rss_bytes
 from burnish.training.rendering import Rendered, Renderer, Unrenderable, asked
 
@@ -47,8 +47,7 @@ def evaluate(job: JobDirectory) -> Evaluation:
         held_out=_held_out(bare, [s for s in samples if s.held_out], job.adapter, incumbent, limit),
         words=_words(bare, samples, rollouts, limit),
         related=_related(bare, rollouts, limit),
-        kl_per_token=_kl(bare, _of(rollouts, "candidate"), job.adapter, limit),
-        incumbent_kl_per_token=_kl(bare, _of(rollouts, "incumbent"), incumbent, limit),
+        kl_per_token=_kl(bare, rollouts, job.adapter, limit),
         general_loss=-_mean(backend.logps([general], job.adapter)),
         general_loss_reference=-_mean(bare.logps([general])),
         weight_change=backend.weight_change(job.adapter),
@@ -72,30 +71,16 @@ class _Bare:
         return [self._found[each] for each in sequences]
 
 
-def _of(rollouts: Sequence[Rollout], policy: str) -> list[Rollout]:
-    return [rollout for rollout in rollouts if rollout.policy == policy]
-
-
 def _held_out(
     bare: _Bare, samples: Sequence[Sample], candidate: Path, incumbent: Policy, max_tokens: int
-) -> tuple[HeldOutScore, ...]:
+) -> tuple[HeldOutReply, ...]:
     held = examples(samples, bare.backend.renderer, max_tokens)
     tokens = [example.tokens for example in held]
-    reference = bare.logps(tokens)
-    before = reference if incumbent == "bare" else bare.backend.logps(tokens, incumbent)
+    before = bare.logps(tokens) if incumbent == "bare" else bare.backend.logps(tokens, incumbent)
     after = bare.backend.logps(tokens, candidate)
     return tuple(
-        HeldOutScore(
-            completion_id=example.sample.completion_id,
-            conversation_id=example.sample.conversation_id,
-            reward=example.sample.reward,
-            weight=example.sample.weight,
-            tokens=len(example.tokens.reply),
-            candidate_logp=_mean([after[place]]),
-            incumbent_logp=_mean([before[place]]),
-            reference_logp=_mean([reference[place]]),
-        )
-        for place, example in enumerate(held)
+        HeldOutReply(each.conversation_id, each.reward, each.weight, _mean([new]), _mean([old]))
+        for each, new, old in zip((example.sample for example in held), after, before, strict=True)
     )
 
 
@@ -156,20 +141,18 @@ def _related(bare: _Bare, rollouts: Sequence[Rollout], max_tokens: int) -> tuple
     return tuple(found)
 
 
-def _kl(bare: _Bare, own: Iterable[Rollout], policy: Policy, max_tokens: int) -> float | None:
-    """Return KL(policy ‖ bare) per token on replies that the policy sampled: mean of log π − log π_ref.
+def _kl(bare: _Bare, rollouts: Sequence[Rollout], candidate: Path, max_tokens: int) -> float | None:
+    """Return KL(candidate ‖ bare) per token on the candidate's own replies: mean of log π − log π_ref.
 
     None when no reply can be scored.
     """
-    if policy == "bare":
-        return 0.0
     rendered = []
-    for rollout in own:
+    for rollout in (each for each in rollouts if each.policy == "candidate"):
         with suppress(Unrenderable):  # e.g. an empty, cut reply has no token; the gate counts it on its own
             rendered.append(_rendered(rollout, rollout.messages, bare.backend.renderer, max_tokens))
     if not rendered:
         return None
-    return _mean(bare.backend.logps(rendered, policy)) - _mean(bare.logps(rendered))
+    return _mean(bare.backend.logps(rendered, candidate)) - _mean(bare.logps(rendered))
 
 
 def _rendered(

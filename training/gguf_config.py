@@ -105,25 +105,22 @@ def check_weights(model: Any, file: GgufFile) -> None:
 
 def read_gguf(path: Path) -> GgufFile:
     """Read the keys of a GGUF. Raises JobError when that fails."""
+    from gguf import dequantize
+
     try:
         reader = open_gguf(path)
         architecture = field(reader, "general.architecture")
         prefix = f"{architecture}."
+        factors = [dequantize(t.data, t.tensor_type) for t in reader.tensors if t.name == _ROPE_FACTORS]
         return GgufFile(
             path,
             architecture,
             {key.removeprefix(prefix): field(reader, key) for key in reader.fields if key.startswith(prefix)},
-            next((_dequantised(each) for each in reader.tensors if each.name == _ROPE_FACTORS), None),
-            sum(1 for each in reader.tensors if each.name != _ROPE_FACTORS),
+            factors[0] if factors else None,
+            len(reader.tensors) - len(factors),
         )
     except (OSError, ValueError) as error:
         raise JobError(f"cannot read {path} as GGUF: {error}") from error
-
-
-def _dequantised(tensor: Any) -> Any:
-    from gguf import dequantize
-
-    return dequantize(tensor.data, tensor.tensor_type)
 
 
 def _complete_heads(config: Any, file: GgufFile) -> None:

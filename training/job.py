@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from burnish.adapters import durable
-from burnish.adapters.gate.evidence import CommentFit
+from burnish.adapters.gate.evidence import CommentFit, HeldOutReply
 from burnish.adapters.replies import left_in_text
 from burnish.training.errors import JobError
 
@@ -224,19 +224,6 @@ class TrainResult(_Record):
     peak_rss_bytes: int
 
 
-class HeldOutScore(_Record):
-    """Scores of one held-out rated reply; log-probabilities are means per token (nats)."""
-
-    completion_id: str
-    conversation_id: str
-    reward: float
-    weight: float
-    tokens: int
-    candidate_logp: float
-    incumbent_logp: float
-    reference_logp: float
-
-
 class Related(_Record):
     """How much a sampled reply has to do with its own question, by the base model.
 
@@ -253,14 +240,13 @@ class Evaluation(_Record):
     """``evaluation.json``: figures that need the model; adapters.gate judges them."""
 
     run_id: str
-    held_out: tuple[HeldOutScore, ...]
+    held_out: tuple[HeldOutReply, ...]
     words: tuple[CommentFit, ...] = ()
     """Empty without comments."""
     related: tuple[Related, ...] = ()
     kl_per_token: float | None
     """Candidate's own rollouts, KL(candidate ‖ base model) per token, nats: mean of log π_c − log π_ref.
     None: there are none that could be scored."""
-    incumbent_kl_per_token: float | None
     general_loss: float
     """Mean negative log-likelihood per token of a fixed neutral text under the candidate."""
     general_loss_reference: float

@@ -52,7 +52,7 @@ def prepared_weights(base_weights: Path, digest: str, cache: Path) -> Path:
             if not target.is_dir():
                 _fill(base_weights, target)
             elif _is_still_right(base_weights, target):
-                _mark(target)
+                durable.replace(target / MARKER, FORMAT)
             else:
                 shutil.rmtree(target)
                 _fill(base_weights, target)
@@ -119,15 +119,6 @@ def _is_still_right(gguf: Path, target: Path) -> bool:
     return bool(config.to_dict() == before)
 
 
-def _mark(target: Path) -> None:
-    """Mark a directory as complete; the last step, so that an incomplete one has no mark."""
-    marker = target / MARKER
-    marker.touch(mode=0o600)
-    marker.write_text(FORMAT, encoding="utf-8")
-    durable.sync(marker)
-    durable.sync(target)
-
-
 def _fill(gguf: Path, target: Path) -> None:
     for leftover in target.parent.glob(".*.partial"):  # of a run that was killed: we hold the lock
         shutil.rmtree(leftover)
@@ -137,7 +128,7 @@ def _fill(gguf: Path, target: Path) -> None:
     for file_path in partial.iterdir():
         file_path.chmod(0o600)
         durable.sync(file_path)
-    _mark(partial)
+    durable.replace(partial / MARKER, FORMAT)  # last, so that an incomplete directory has none
     partial.rename(target)
     durable.sync(target.parent)
 

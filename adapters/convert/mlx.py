@@ -141,10 +141,7 @@ def from_mlx(path: Path) -> PeftAdapter:
             raise CorruptAdapter(
                 f"{path}: {module} has {shapes}; expected lora_a (in, {rank}) and lora_b ({rank}, out)"
             )
-    pairs = {
-        module: Lora(np.ascontiguousarray(halves[module]["a"].T), np.ascontiguousarray(halves[module]["b"].T))
-        for module in sorted(halves)
-    }
+    pairs = {module: Lora(halves[module]["a"].T, halves[module]["b"].T) for module in sorted(halves)}
     return PeftAdapter(_alpha(scale, rank), pairs)
 
 

@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 # owner/name, as the hub allows them; with a dot, a slash or a tilde at the beginning it is a path.
 _ID = re.compile(r"[A-Za-z0-9][\w-]*(\.[\w-]+)*/[A-Za-z0-9][\w-]*(\.[\w-]+)*", re.ASCII)
-PATTERNS = (
+PATTERNS = [
     "*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "tokenizer*", "vocab.json",
     "merges.txt", "special_tokens_map.json", "added_tokens.json", "chat_template*",
-)  # fmt: skip
+]  # fmt: skip
 _GB = 1e9
 
 
@@ -35,7 +35,7 @@ def cached(model: str) -> Path | None:
     except ImportError:
         return None
     try:
-        found = Path(snapshot_download(model, local_files_only=True, allow_patterns=[*PATTERNS]))
+        found = Path(snapshot_download(model, local_files_only=True, allow_patterns=PATTERNS))
     except LocalEntryNotFoundError:
         return None
     return found if _whole(found) else None
@@ -55,12 +55,11 @@ def downloaded(model: str) -> Path:
             f'{model} cannot be downloaded without huggingface_hub: run  pip install "burnish[train]", or set '
             "train.base to a directory"
         ) from error
-    allowed = [*PATTERNS]
     try:
-        files = snapshot_download(model, allow_patterns=allowed, dry_run=True)
+        files = snapshot_download(model, allow_patterns=PATTERNS, dry_run=True)
         size = sum(file.file_size or 0 for file in files if file.will_download)
         logger.warning("downloading %s from the Hugging Face hub, %.1f GB", model, size / _GB)
-        found = Path(snapshot_download(model, allow_patterns=allowed))
+        found = Path(snapshot_download(model, allow_patterns=PATTERNS))
     # Its errors depend on the HTTP client of the release, and serving must go on after any of them.
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0]

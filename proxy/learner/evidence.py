@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from burnish.adapters.gate import Evidence, HeldOutReply, Known, SampledReply
+from burnish.adapters.gate import Evidence, Known, SampledReply
 from burnish.adapters.preference_model import RatedReply
 from burnish.proxy.records import RatedCompletion
 from burnish.training.job import Evaluation, Rollout
@@ -14,16 +14,6 @@ from burnish.training.job import Evaluation, Rollout
 def evidence(
     evaluation: Evaluation, rollouts: Sequence[Rollout], known: Sequence[Known], rated: Sequence[RatedReply]
 ) -> Evidence:
-    held_out = tuple(
-        HeldOutReply(
-            conversation_id=score.conversation_id,
-            reward=score.reward,
-            weight=score.weight,
-            candidate_logp=score.candidate_logp,
-            incumbent_logp=score.incumbent_logp,
-        )
-        for score in evaluation.held_out
-    )
     related = {(each.policy, each.prompt_id): each.pmi for each in evaluation.related}
     sampled = {
         policy: tuple(
@@ -43,7 +33,7 @@ def evidence(
         for policy in ("candidate", "incumbent")
     }
     return Evidence(
-        held_out=held_out,
+        held_out=evaluation.held_out,
         rated=tuple(rated),
         comments=evaluation.words,
         known=tuple(known),

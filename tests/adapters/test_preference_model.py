@@ -40,7 +40,6 @@ def fitted(rated: list[RatedReply]) -> PreferenceModel:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_liking_for_short_replies_is_learnt_from_forty_ratings(seed: int) -> None:
     model, dice = fitted(by_length(seed)), random.Random(99)
-    assert model.auc > 0.9
     short, long = (model.probability_liked("What is a river?", reply(dice, size), True) for size in (6, 28))
     assert short > 0.8
     assert long < 0.2

@@ -6,7 +6,7 @@ import sys
 import burnish.training
 
 PUBLIC = """
-Diverged Evaluation HeldOutScore Hyperparameters JobDirectory JobError JobSpec MissingDependency NotTrainable Preset
+Diverged Evaluation Hyperparameters JobDirectory JobError JobSpec MissingDependency NotTrainable Preset
 Rollout Sample TrainResult TrainingError hyperparameters
 """
 

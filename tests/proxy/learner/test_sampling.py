@@ -56,7 +56,6 @@ MEASURED = Evaluation(
     run_id="run_1",
     held_out=(),
     kl_per_token=0.1,
-    incumbent_kl_per_token=0.0,
     general_loss=3.0,
     general_loss_reference=3.0,
     weight_change=0.001,
