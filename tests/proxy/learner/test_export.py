@@ -140,26 +140,22 @@ def test_a_sample_carries_what_the_trainer_needs() -> None:
     assert sample.feedback_ids == one.feedback_ids
 
 
-@pytest.mark.parametrize(("version", "behaviour"), [(0, 0), (2, 2), (3, None), (None, None)])
-def test_replies_of_versions_that_are_gone_and_of_other_models_are_off_policy(
-    version: int | None, behaviour: int | None
+@pytest.mark.parametrize(
+    ("version", "changes", "behaviour"),
+    [
+        *((version, {}, version) for version in (0, 2)),
+        *((version, {"base_digest": "sha256:ours"}, version) for version in (0, 2)),
+        *((version, {"base_digest": "sha256:other"}, None) for version in (0, 2)),
+        (3, {}, None),
+        (None, {}, None),
+        (2, {"instructions": "What the user asked for before:\n- too long"}, None),
+    ],
+)
+def test_replies_of_other_models_bases_and_prompts_are_off_policy(
+    version: int | None, changes: dict[str, str], behaviour: int | None
 ) -> None:
-    (sample,) = samples([rated("c", 1.0, adapter_version=version)], (), POLICIES)
-    assert sample.behaviour_version == behaviour
-
-
-def test_the_same_version_of_a_base_that_was_replaced_is_another_model() -> None:
-    for version in (0, 2):
-        digests = (None, "sha256:ours", "sha256:other")
-        talk = [rated(str(d), 1.0, adapter_version=version, base_digest=d) for d in digests]
-        found = [sample.behaviour_version for sample in samples(talk, (), POLICIES)]
-        assert found == [version, version, None]
-
-
-def test_a_reply_under_another_prompt_than_the_clients_is_off_policy() -> None:
-    told = rated("c", -1.0, adapter_version=2, instructions="What the user asked for before:\n- too long")
-    (sample,) = samples([told], (), POLICIES)
-    assert (sample.behaviour_version, sample.messages) == (None, PLAIN.messages)
+    (sample,) = samples([rated("c", 1.0, adapter_version=version, **changes)], (), POLICIES)
+    assert (sample.behaviour_version, sample.messages) == (behaviour, PLAIN.messages)
 
 
 def test_what_the_chain_of_the_live_version_learnt_is_not_learnt_again() -> None:

@@ -163,10 +163,8 @@ def test_a_completion_of_an_earlier_version_is_read(tmp_path: Path, open_spill: 
 
 
 def test_a_passthrough_of_an_earlier_version_is_read(tmp_path: Path, open_spill: Open):
-    write_record(
-        tmp_path / "spill",
-        OLD | {"completion_id": "pass_1", "surface": "", "passage": FIGURES, "lengths": [0]},
-    )
+    facts = {"completion_id": "pass_1", "surface": "", "passage": FIGURES, "lengths": [0]}
+    write_record(tmp_path / "spill", OLD | facts)
     assert read_all(open_spill()) == [
         Passthrough(
             id="pass_1", created_at=5.0, model="smollm2", upstream="http://127.0.0.1:1", status=200, error=None,
