@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 import os
+import pty
 import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 from unittest import mock
 
@@ -72,6 +73,28 @@ def ask(url: str, text: str = "What is tea?") -> str:
     body = {"model": "default", "max_tokens": 6, "messages": [{"role": "user", "content": text}]}
     answer = httpx.post(url + "/v1/chat/completions", json=body, timeout=60)
     return answer.headers["x-burnish-completion-id"]
+
+
+@contextmanager
+def on_terminal(
+    *arguments: str, env: Mapping[str, str] | None = None
+) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
+    """Run a command on a terminal until the block is left."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "burnish", *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | dict(env or {}),
+    )
+    os.close(theirs)
+    try:
+        yield Screen(ours), process
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 class Screen:

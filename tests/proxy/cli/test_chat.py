@@ -1,13 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pty
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +12,7 @@ import pytest
 
 from tests.support.burnish import Burnish
 from tests.support.inprocess import serving
-from tests.support.program import Screen, call, run
+from tests.support.program import call, on_terminal, run
 from tests.support.upstream import Script, events, reply, stream, upstream
 
 
@@ -104,22 +100,8 @@ async def test_an_error_is_shown_and_the_chat_continues(
     assert "rate (" not in shown
 
 
-@contextmanager
-def terminal(url: str, *options: str) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "burnish", "chat", "--url", url, *options]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    try:
-        yield Screen(ours), process
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-
-
 def test_a_talk_on_a_terminal_streams_and_asks_for_a_rating(burnish: Burnish) -> None:
-    with terminal(burnish.url, "--max-tokens", "16") as (screen, process):
+    with on_terminal("chat", "--url", burnish.url, "--max-tokens", "16") as (screen, process):
         screen.until("you ›")
         screen.type("Hello\n")
         assert "model ›" in screen.until("skips):")
@@ -132,7 +114,7 @@ def test_a_talk_on_a_terminal_streams_and_asks_for_a_rating(burnish: Burnish) ->
 
 
 def test_ctrl_c_cuts_an_answer_short_and_the_talk_goes_on(burnish: Burnish) -> None:
-    with terminal(burnish.url) as (screen, process):
+    with on_terminal("chat", "--url", burnish.url) as (screen, process):
         screen.until("you ›")
         screen.type("Write a very long story about the sea, with many chapters.\n")
         screen.until("model ›")

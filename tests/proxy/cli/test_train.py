@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pty
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +12,7 @@ import pytest
 
 from burnish.adapters.questions import QUESTIONS
 from tests.support.burnish import Burnish, running
-from tests.support.program import Screen, ask, call, said
+from tests.support.program import ask, call, on_terminal, said
 
 SETTINGS = {"BURNISH_TRAIN__SCHEDULE": "manual", "BURNISH_TRAIN__EPOCHS": "1"}
 RATED = 16
@@ -65,19 +62,12 @@ def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(r
 
 def _begin_and_leave(rated: Burnish) -> str:
     """Watch a run begin on a terminal and press Ctrl-C."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "burnish", "train", "--wait", "--url", rated.url]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
-    try:
-        screen = Screen(ours)
+    with on_terminal("train", "--wait", "--url", rated.url) as (screen, process):
         screen.until("training", RUN_LIMIT_S)
         screen.until("loss", RUN_LIMIT_S)
         process.send_signal(signal.SIGINT)
         screen.until("continues in the background")
         assert process.wait(30) == 130
-    finally:
-        process.kill()
-        process.wait()
     runs = httpx.get(rated.url + "/burnish/runs").json()["runs"]
     assert runs[0]["ended_at"] is None
     return str(runs[0]["id"])

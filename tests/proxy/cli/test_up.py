@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import pty
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from burnish.proxy.cli.up import engines_here
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.inprocess import listening
 from tests.support.llama_server import free_port
+from tests.support.program import on_terminal
 
 # SGLang's own, the least likely of the usual ones to be in use where tests run.
 PORT = 30000
@@ -38,50 +38,36 @@ async def engine() -> AsyncIterator[str]:
         yield url
 
 
-@pytest.mark.parametrize(
-    ("typed", "started"), [(b"\n", f"http://127.0.0.1:{PORT}"), (b"n\n", "the embedded")]
-)
-async def test_up_asks_at_a_terminal(tmp_path: Path, engine: str, typed: bytes, started: str) -> None:
-    said = await up(tmp_path, typed)
-    assert f"vLLM with smollm2 answers at {engine}. Use it?" in said
-    assert f"starting with {started}" in said
+@pytest.mark.parametrize(("typed", "started"), [("\n", f"http://127.0.0.1:{PORT}"), ("n\n", "the embedded")])
+async def test_up_asks_at_a_terminal(tmp_path: Path, engine: str, typed: str, started: str) -> None:
+    def up() -> str:
+        with on_terminal(*flags(tmp_path), env={"COLUMNS": "300", "NO_COLOR": "1"}) as (screen, _):
+            screen.until(f"vLLM with smollm2 answers at {engine}. Use it?")
+            screen.type(typed)
+            return screen.until(" …")
+
+    assert f"starting with {started}" in await asyncio.to_thread(up)
 
 
 async def test_up_says_what_it_found_where_nobody_can_answer(tmp_path: Path, engine: str) -> None:
-    said = await up(tmp_path, None)
-    assert f"burnish up --upstream {engine}" in said
-    assert "starting with the embedded engine" in said
-
-
-async def up(tmp_path: Path, typed: bytes | None) -> str:
-    """What ``burnish up`` prints until it starts, at a terminal on which something is typed, or without one."""
-    command = [sys.executable, "-m", "burnish", "up", "--port", "0", "--data-dir", str(tmp_path / "data")]
-    settings = tmp_path / "config.toml"
-    settings.touch()
-    environment = os.environ | {"BURNISH_CONFIG": str(settings), "COLUMNS": "300"}
-    terminal, inside = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL if typed is None else inside,
+        *(sys.executable, "-m", "burnish", *flags(tmp_path)),
+        stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env=environment,
-        cwd=tmp_path,
+        env=os.environ | {"COLUMNS": "300"},
     )
     assert process.stdout
-    said = b""
     try:
         async with asyncio.timeout(60):
-            while b"starting with" not in said or not said.endswith(b"\n"):
-                piece = await process.stdout.read(4096)
-                assert piece, said
-                said += piece
-                if typed and b"Use it?" in said:
-                    os.write(terminal, typed)
-                    typed = None
+            said = (await process.stdout.readuntil(b"starting with the embedded engine")).decode()
     finally:
         process.terminate()
         await process.communicate()
-        os.close(terminal)
-        os.close(inside)
-    return said.decode()
+    assert f"burnish up --upstream {engine}" in said
+
+
+def flags(tmp_path: Path) -> list[str]:
+    settings = tmp_path / "config.toml"
+    settings.touch()
+    return ["up", "--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(settings)]
