@@ -13,7 +13,7 @@ from rich.table import Table
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.explain import explain
-from burnish.proxy.cli.terminal import Json, Url, console, print_json, short, version_name
+from burnish.proxy.cli.terminal import Json, Url, console, printed_json, short, version_name
 
 
 class Format(StrEnum):
@@ -36,8 +36,7 @@ STYLES = {"live": "bold green", "rejected": "red", "retired": "dim", "pruned": "
 def list_(url: Url = None, as_json: Json = False) -> None:
     """List all versions."""
     found = Proxy(url).get("/burnish/adapters")
-    if as_json:
-        print_json(found)
+    if printed_json(found, as_json):
         return
     columns = ("version", "state", "from", "ratings", "why")
     table = Table(*columns, box=None, header_style="dim", pad_edge=False)
@@ -59,8 +58,7 @@ def list_(url: Url = None, as_json: Json = False) -> None:
 def show(number: Number, url: Url = None, as_json: Json = False) -> None:
     """Show the origin of a version, the verdict of the gate, and replies before and after."""
     version = Proxy(url).get(f"/burnish/adapters/{read_number(number)}")
-    if as_json:
-        print_json(version)
+    if printed_json(version, as_json):
         return
     console.print(f"[bold]{version['name']}[/]  {version['state']}: {escape(version.get('reason', ''))}")
     if manifest := version["manifest"]:
@@ -119,8 +117,7 @@ def import_(
     """Add an adapter that was trained elsewhere; `promote` makes it live."""
     body = {"path": str(path.expanduser().absolute()), "reason": reason}
     made = Proxy(url).post("/burnish/adapters", {key: value for key, value in body.items() if value})
-    if as_json:
-        print_json(made)
+    if printed_json(made, as_json):
         return
     name = version_name(made["version"])
     console.print(f"imported as [bold]{name}[/]; make it live: burnish adapters promote {name}")
@@ -139,9 +136,7 @@ def export(
     """Write a version to disk in the format of another engine."""
     body = {"path": str(path.expanduser().absolute()), "format": form.value}
     written = Proxy(url).post(f"/burnish/adapters/{read_number(number)}/export", body)
-    if as_json:
-        print_json(written)
-    else:
+    if not printed_json(written, as_json):
         console.print(f"written: [bold]{escape(written['path'])}[/]")
 
 
@@ -156,7 +151,5 @@ def read_number(text: str) -> int:
 
 
 def _changed(answer: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(answer)
-    else:
+    if not printed_json(answer, as_json):
         console.print(f"live now: [bold]{version_name(answer['live'])}[/]")

@@ -12,7 +12,7 @@ from burnish.proxy.cli import doctor_network as network
 from burnish.proxy.cli.client import find, read_settings
 from burnish.proxy.cli.doctor_machine import Finding
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
-from burnish.proxy.cli.terminal import Json, Url, console, print_json
+from burnish.proxy.cli.terminal import Json, Url, console, printed_json
 
 MARKS = {"ok": "[green]✓[/]", "warn": "[yellow]![/]", "fail": "[red]✗[/]"}
 
@@ -25,8 +25,7 @@ def doctor(url: Url = None, as_json: Json = False) -> None:
             console.print(
                 f" {MARKS[finding.level]} {finding.what:<13} {escape(finding.text)}", soft_wrap=True
             )
-    if as_json:
-        print_json([asdict(finding) for finding in findings])
+    printed_json([asdict(finding) for finding in findings], as_json)
     if failed := [finding.what for finding in findings if finding.level == "fail"]:
         raise CommandFailed(f"fix these first: {', '.join(failed)}")
 

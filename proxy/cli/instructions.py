@@ -8,7 +8,7 @@ import typer
 from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy, in_path
-from burnish.proxy.cli.terminal import Json, Url, console, print_json
+from burnish.proxy.cli.terminal import Json, Url, console, printed_json
 
 app = typer.Typer(invoke_without_command=True, add_completion=False, rich_markup_mode=None)
 
@@ -29,8 +29,7 @@ def list_(context: typer.Context, url: Url = None, as_json: Json = False) -> Non
     if context.invoked_subcommand:
         return
     found = Proxy(url).get(PATH)
-    if as_json:
-        print_json(found)
+    if printed_json(found, as_json):
         return
     if not found["instructions"]:
         console.print("[yellow]instructions are off: nothing is added to the system prompt[/]")
@@ -64,9 +63,7 @@ def remove(instruction: Id, url: Url = None, as_json: Json = False) -> None:
 
 
 def _done(what: str, instruction: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(instruction)
-    else:
+    if not printed_json(instruction, as_json):
         console.print(f"{what}: [bold]{instruction['id']}[/]  {escape(instruction['text'])}", soft_wrap=True)
 
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy, in_path, read_settings
 from burnish.proxy.cli.errors import Interrupted, WrongUsage
-from burnish.proxy.cli.terminal import Json, Url, console, print_json
+from burnish.proxy.cli.terminal import Json, Url, console, printed_json
 
 PAGE = 200
 """Records per request: each completion comes with its whole context."""
@@ -30,8 +30,7 @@ def backup(
     from burnish.proxy.log.files import back_up
 
     completions = back_up(read_settings({"data_dir": data_dir}).log_file, file.absolute())
-    if as_json:
-        print_json({"file": str(file.absolute()), "completions": completions})
+    if printed_json({"file": str(file.absolute()), "completions": completions}, as_json):
         return
     console.print(f"[green]copied[/] {completions} completions to {escape(str(file))} and checked the copy")
 
@@ -52,8 +51,7 @@ def export(
             for each in page["data"]:
                 writer.write(json.dumps(each, ensure_ascii=False) + "\n")
             lines += len(page["data"])
-    if as_json:
-        print_json({"file": str(file.absolute()), "lines": lines})
+    if printed_json({"file": str(file.absolute()), "lines": lines}, as_json):
         return
     console.print(f"[green]wrote[/] {lines} lines about {escape(user)} to {escape(str(file))}")
 
@@ -84,8 +82,7 @@ def forget(
     if not yes and not typer.confirm(f"Erase all requests, answers and ratings of {user}?"):
         raise Interrupted("nothing was erased")
     erased = proxy.delete(f"/burnish/users/{in_path(user)}")
-    if as_json:
-        print_json(erased)
+    if printed_json(erased, as_json):
         return
     console.print(
         f"[green]erased[/] {erased['erased']} completions, ratings and other requests of {escape(user)}"

@@ -9,7 +9,7 @@ import typer
 
 from burnish.proxy.cli.client import Proxy, in_path
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
-from burnish.proxy.cli.terminal import Json, Url, console, print_json, short, verdict
+from burnish.proxy.cli.terminal import Json, Url, console, printed_json, short, verdict
 
 Comment = Annotated[list[str] | None, typer.Argument(help="Your reason, in words; quotes aren't needed.")]
 Target = Annotated[
@@ -47,9 +47,7 @@ def undo(
 ) -> None:
     proxy = Proxy(url)
     undone = proxy.delete(f"/v1/feedback/{in_path(_latest(proxy) if feedback is None else feedback)}")
-    if as_json:
-        print_json(undone)
-    else:
+    if not printed_json(undone, as_json):
         console.print(f"taken back: {verdict(undone['reward'])} on {_quote(proxy, undone['completion_id'])}")
 
 
@@ -80,9 +78,7 @@ def _rate(proxy: Proxy, target: str | None, rating: dict[str, Any], as_json: boo
         else {"completion_id": proxy.get(f"/burnish/completions/{in_path(target)}")["id"]}
     )
     record = proxy.post("/v1/feedback", named | rating)
-    if as_json:
-        print_json(record)
-    else:
+    if not printed_json(record, as_json):
         console.print(f"rated {verdict(record['reward'])}: {_quote(proxy, record['completion_id'])}")
 
 

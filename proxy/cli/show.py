@@ -11,7 +11,7 @@ from rich.table import Table
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import WrongUsage
-from burnish.proxy.cli.terminal import Json, Url, clock, console, print_json, short, verdict
+from burnish.proxy.cli.terminal import Json, Url, clock, console, printed_json, short, verdict
 from burnish.proxy.cli.train import left_out
 
 SHOWN_LEAST = 20
@@ -21,8 +21,7 @@ SHOWN_LEAST = 20
 def status(url: Url = None, as_json: Json = False) -> None:
     proxy = Proxy(url)
     state = proxy.get("/burnish/status")
-    if as_json:
-        print_json(state | {"url": proxy.url})
+    if printed_json(state | {"url": proxy.url}, as_json):
         return
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim")
@@ -103,8 +102,7 @@ def history(
         page = Proxy(url).get("/burnish/passthrough", limit=limit, before=before)
     else:
         page = Proxy(url).get("/burnish/completions", limit=limit, before=before, conversation=conversation)
-    if as_json:
-        print_json(page)
+    if printed_json(page, as_json):
         return
     for each in page["data"]:
         (_show_passthroughs if passthrough else _show)(each)
@@ -140,8 +138,7 @@ def regenerations(
     """Burnish doesn't learn from this by itself. To make it, send `POST /v1/feedback` with `preferred_over`."""
     proxy = Proxy(url)
     page = proxy.get("/burnish/regenerations", limit=limit, before=before, conversation=conversation)
-    if as_json:
-        print_json(page)
+    if printed_json(page, as_json):
         return
     for each in page["data"]:
         kept = {each["completion_id"]: "the second was kept", each["instead_of"]: "the first was kept"}
@@ -160,8 +157,7 @@ def raters(url: Url = None, as_json: Json = False) -> None:
     to give each rater more or less weight.
     """
     found = Proxy(url).get("/burnish/raters")
-    if as_json:
-        print_json(found)
+    if printed_json(found, as_json):
         return
     if not found["data"]:
         console.print("[dim]no answers are rated yet[/]")

@@ -25,8 +25,11 @@ console = Console(highlight=False, emoji=False)
 SHOWN_CHARACTERS = 60
 
 
-def print_json(content: Any) -> None:
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+def printed_json(content: Any, wanted: bool) -> bool:
+    """Print JSON if it is wanted; return whether it was."""
+    if wanted:
+        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+    return wanted
 
 
 @contextmanager

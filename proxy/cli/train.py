@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed, Interrupted
-from burnish.proxy.cli.terminal import Json, Url, console, ctrl_c, print_json, version_name
+from burnish.proxy.cli.terminal import Json, Url, console, ctrl_c, printed_json, version_name
 
 POLL_S = 0.5
 FAILED = frozenset({"failed", "interrupted"})
@@ -34,18 +34,14 @@ def train(
         return
     run_id = proxy.post("/burnish/train", wanted)["run_id"]
     if not wait:
-        if as_json:
-            print_json({"run_id": run_id})
-        else:
+        if not printed_json({"run_id": run_id}, as_json):
             console.print(f"started {run_id}; follow it with [cyan]burnish status[/]")
         return
     try:
         run = follow(proxy, run_id, quiet=as_json)
     except KeyboardInterrupt:
         raise Interrupted(f"{run_id} continues in the background; see: burnish status") from None
-    if as_json:
-        print_json(run)
-    elif run["status"] not in FAILED:
+    if not printed_json(run, as_json) and run["status"] not in FAILED:
         console.print(f"[bold]v{run['version']} is {run['status']}[/]: {escape(run['reason'])}")
         for line in _ratings_used(run["result"]):
             console.print(escape(line))
@@ -104,8 +100,7 @@ def _run(proxy: Proxy, run_id: str) -> dict[str, Any] | None:
 
 def _dry_run(proxy: Proxy, wanted: dict[str, bool], as_json: bool) -> None:
     plan = proxy.post("/burnish/train", wanted | {"dry_run": True})
-    if as_json:
-        print_json(plan)
+    if printed_json(plan, as_json):
         return
     would = "[green]would train[/]" if plan["would_train"] else "[red]would not train[/]"
     on = plan["trains_on"]

@@ -25,7 +25,7 @@ from burnish.proxy.cli.demo.report import HELD_OUT, SAMPLES, Outcome
 from burnish.proxy.cli.demo.running import DidNotStart, burnish
 from burnish.proxy.cli.demo.user import User, brief, summarise
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
-from burnish.proxy.cli.terminal import Json, console, print_json
+from burnish.proxy.cli.terminal import Json, console, printed_json
 from burnish.proxy.config import TrainConfig
 
 # Long past what the slowest machine needs; a run that takes longer hangs.
@@ -72,8 +72,7 @@ def _report(outcomes: list[Outcome], seeds: str, out: Path, as_json: bool) -> No
     (out / "demo.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (out / "demo.md").write_text(report.markdown(outcomes, seeds), encoding="utf-8")
     report.plot(outcomes, out / "demo.png")
-    if as_json:
-        print_json(content)
+    if printed_json(content, as_json):
         return
     report.show(outcomes)
     console.print(f"\n[dim]written: {out / 'demo.png'}, {out / 'demo.md'}, {out / 'demo.json'}[/]")
