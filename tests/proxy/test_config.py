@@ -73,9 +73,7 @@ def test_keys_do_not_show_in_messages_or_repr() -> None:
     assert "sk-secret" not in str(config)
 
 
-def test_raters_are_weighed_in_the_file_and_in_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_raters_are_weighed_in_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / "config.toml"
     file.write_text('[train]\nrater_weights = { alice = 2.0, "judge-1" = 0.3 }\n')
     assert load_config(file=file).train.rater_weights == {"alice": 2.0, "judge-1": 0.3}
@@ -101,9 +99,7 @@ def test_a_wrong_variable_is_named(name: str, text: str, says: str, monkeypatch:
         load_config()
 
 
-def test_variables_of_others_and_empty_ones_are_ignored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_others_variables_and_empty_ones_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text('OTHER=1\nBURNISH_NONSENSE=1\nexport BURNISH_HOST="localhost"  # here\n')
     monkeypatch.setenv("BURNISH_PORT", "")

@@ -27,9 +27,7 @@ async def world(
             yield http
 
 
-async def test_the_live_version_answers_for_the_base_and_all_else_passes(
-    tmp_path: Path, weights: Path
-) -> None:
+async def test_the_live_version_answers_for_the_base_and_others_pass(tmp_path: Path, weights: Path) -> None:
     engine, version = Engine(), live_version(tmp_path, weights_digest(weights))
     name = engine_name(version)
     async with world(tmp_path, engine, weights) as http:
@@ -53,9 +51,7 @@ async def test_the_live_version_answers_for_the_base_and_all_else_passes(
         assert await ask(http, "smollm2@base") == "smollm2", "the bare model stays"
 
 
-async def test_what_an_engine_is_asked_in_chat_for_a_client_of_messages_gets_the_live_version(
-    tmp_path: Path, weights: Path
-) -> None:
+async def test_a_translated_request_gets_the_live_version(tmp_path: Path, weights: Path) -> None:
     engine, version = Engine(), live_version(tmp_path, weights_digest(weights))
     question = {"max_tokens": 9, "messages": [{"role": "user", "content": "Who are you?"}]}
     said = []
@@ -69,9 +65,7 @@ async def test_what_an_engine_is_asked_in_chat_for_a_client_of_messages_gets_the
     assert [each["adapter_version"] for each in logged] == [None, 1, 0, 1]
 
 
-async def test_a_version_of_other_weights_is_refused_and_the_base_serves(
-    tmp_path: Path, weights: Path
-) -> None:
+async def test_a_version_of_other_weights_is_refused_and_base_serves(tmp_path: Path, weights: Path) -> None:
     engine = Engine()
     live_version(tmp_path, "sha256:" + "0" * 64)
     async with world(tmp_path, engine, weights) as http:
@@ -102,9 +96,7 @@ async def test_a_rank_above_the_engine_s_limit_is_lowered_before_training_and_sa
         assert (note in plan["note"]) if note else (plan["note"] is None)
 
 
-async def test_weights_of_another_model_are_refused_and_all_traffic_passes(
-    tmp_path: Path, weights: Path
-) -> None:
+async def test_weights_of_another_model_are_refused_and_traffic_passes(tmp_path: Path, weights: Path) -> None:
     engine, served = Engine(), tmp_path / "served"
     served.mkdir()
     engine.root = str(served)

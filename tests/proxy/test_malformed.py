@@ -172,7 +172,7 @@ BROKEN_REQUESTS = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-async def test_a_request_that_is_no_json_is_refused_in_the_words_of_its_format(
+async def test_a_request_that_is_no_json_is_refused_in_its_formats_words(
     tmp_path: Path, dialect: Any
 ) -> None:
     async with world(tmp_path) as here:

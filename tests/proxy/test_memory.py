@@ -108,7 +108,7 @@ async def test_what_is_no_completion_is_never_held(tmp_path: Path) -> None:
             assert (await here.read("/v1/files", content=b""))[:2] == (200, LARGE)
 
 
-async def test_tool_output_of_a_hundred_megabytes_is_refused_at_once_in_the_words_of_the_format(
+async def test_a_hundred_megabytes_of_tool_output_are_refused_in_the_formats_words(
     tmp_path: Path,
 ) -> None:
     asked = (user("Read it."), tool("a line of a log \n" * (LARGE // 17)))
@@ -122,7 +122,7 @@ async def test_tool_output_of_a_hundred_megabytes_is_refused_at_once_in_the_word
 
 
 @pytest.mark.parametrize("surface", STREAMS)
-async def test_a_stream_of_a_hundred_megabytes_goes_through_and_the_log_says_what_it_lacks(
+async def test_a_hundred_megabytes_of_stream_go_through_and_the_log_says_so(
     tmp_path: Path, surface: str
 ) -> None:
     recorded: Recorded = STREAMS[surface]

@@ -76,9 +76,7 @@ def chats(rack: Rack) -> list[int]:
     return [Counter(path for path, _ in engine.asked)["/v1/chat/completions"] for engine in rack.engines]
 
 
-async def test_a_version_goes_live_on_all_and_requests_are_shared_out(
-    http: httpx.AsyncClient, rack: Rack, name: str
-) -> None:
+async def test_a_version_goes_live_on_all_of_them(http: httpx.AsyncClient, rack: Rack, name: str) -> None:
     assert [list(engine.loaded) for engine in rack.engines] == [[name], [name]]
     assert {await ask(http, "default") for _ in range(8)} == {name}
     assert chats(rack) == [4, 4]
@@ -101,7 +99,7 @@ async def test_one_that_goes_away_costs_no_request_and_gets_the_version_when_it_
             assert await ask(http, "default") == name
 
 
-async def test_one_that_restarts_and_forgets_is_given_the_version_again(
+async def test_one_that_forgets_gets_the_version_again(
     http: httpx.AsyncClient, rack: Rack, name: str
 ) -> None:
     for _ in range(3):
@@ -118,9 +116,7 @@ async def test_burnish_starts_while_one_is_down(tmp_path: Path, weights: Path, r
         await until(lambda: name in rack.engines[1].loaded)
 
 
-async def test_one_that_refuses_the_version_keeps_the_old_one_live_everywhere(
-    http: httpx.AsyncClient, rack: Rack
-) -> None:
+async def test_one_that_refuses_a_version_keeps_the_old_one_live(http: httpx.AsyncClient, rack: Rack) -> None:
     await http.post("/burnish/adapters/rollback", json={"to": 0})
     for engine in rack.engines:
         engine.restart()
@@ -134,7 +130,7 @@ async def test_one_that_refuses_the_version_keeps_the_old_one_live_everywhere(
     assert (await http.post("/burnish/adapters/1/promote", json={})).status_code == 200
 
 
-async def test_one_that_cannot_be_repaired_is_left_out_and_named(
+async def test_one_beyond_repair_is_left_out_and_named(
     http: httpx.AsyncClient, rack: Rack, name: str
 ) -> None:
     rack.engines[1].max_rank = 1
@@ -155,9 +151,7 @@ async def test_replicas_of_different_models_are_refused(tmp_path: Path, weights:
         assert "replicas must be the same engine" in learner["reason"]
 
 
-async def test_without_versions_requests_are_shared_out_too_and_skip_one_that_is_down(
-    tmp_path: Path, rack: Rack
-) -> None:
+async def test_plain_requests_are_shared_too_and_skip_one_that_is_down(tmp_path: Path, rack: Rack) -> None:
     async with before(tmp_path, rack, None) as http:
         for _ in range(4):
             assert await ask(http, "other") == "other"
@@ -174,9 +168,7 @@ async def test_without_versions_requests_are_shared_out_too_and_skip_one_that_is
         assert await ask(http, "other") == "other"
 
 
-async def test_an_engine_that_comes_up_after_burnish_is_found(
-    tmp_path: Path, weights: Path, rack: Rack, name: str
-) -> None:
+async def test_one_that_starts_later_is_found(tmp_path: Path, weights: Path, rack: Rack, name: str) -> None:
     for place in (0, 1):
         await rack.stop(place)
     async with before(tmp_path, rack, weights) as http:

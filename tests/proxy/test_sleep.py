@@ -40,9 +40,7 @@ async def route(host: VllmHost) -> LiveRoute:
     return route
 
 
-async def test_the_engine_sleeps_while_there_is_work_and_is_awake_after_it(
-    host: VllmHost, route: LiveRoute, engine: Engine
-) -> None:
+async def test_it_sleeps_only_while_there_is_work(host: VllmHost, route: LiveRoute, engine: Engine) -> None:
     seen = []
 
     async def work() -> None:
@@ -56,9 +54,7 @@ async def test_the_engine_sleeps_while_there_is_work_and_is_awake_after_it(
         await route.awake()
 
 
-async def test_a_request_wakes_it_and_the_work_gives_way(
-    host: VllmHost, route: LiveRoute, engine: Engine
-) -> None:
+async def test_a_request_wakes_it_and_ends_the_work(host: VllmHost, route: LiveRoute, engine: Engine) -> None:
     began, ended = asyncio.Event(), []
 
     async def work() -> None:
@@ -77,9 +73,7 @@ async def test_a_request_wakes_it_and_the_work_gives_way(
         await sleeping
 
 
-async def test_it_does_not_sleep_while_a_request_is_under_way(
-    host: VllmHost, route: LiveRoute, engine: Engine
-) -> None:
+async def test_it_stays_awake_for_a_running_request(host: VllmHost, route: LiveRoute, engine: Engine) -> None:
     async def work() -> None:
         raise AssertionError("there is no room for it")
 

@@ -189,13 +189,12 @@ async def test_ctrl_c_lets_a_stream_end_and_logs_it(tmp_path: Path) -> None:
 
 async def test_all_workers_change_over_to_a_version_and_none_is_cut(tmp_path: Path) -> None:
     adapter = write_peft(tmp_path / "adapter", random_lora(1))
-    async with (
-        in_thread(running(tmp_path / "data", "--workers", str(WORKERS))) as up,
-        httpx.AsyncClient(base_url=up.url, timeout=60) as client,
-    ):
+    async with in_thread(running(tmp_path / "data", "--workers", str(WORKERS))) as up:
 
         async def post(path: str, body: dict[str, Any]) -> int:
-            return (await client.post("/burnish/adapters" + path, json=body)).status_code
+            # Over a new connection: an old one may just be closed when it is used again.
+            async with httpx.AsyncClient(base_url=up.url, timeout=60) as client:
+                return (await client.post("/burnish/adapters" + path, json=body)).status_code
 
         async def served(count: int) -> set[str]:
             found = await asyncio.gather(*(ask(up.url, max_tokens=4) for _ in range(count)))

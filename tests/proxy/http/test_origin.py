@@ -162,9 +162,7 @@ async def test_an_answer_that_ends_with_the_connection_is_whole_only_if_tls_says
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("over_tls", [False, True])
-async def test_a_slow_reader_slows_the_upstream_and_gets_everything(
-    tls: ssl.SSLContext, over_tls: bool
-) -> None:
+async def test_a_slow_reader_slows_the_upstream_and_gets_it_all(tls: ssl.SSLContext, over_tls: bool) -> None:
     size, sent = 48 * 2**20, 0
 
     async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:

@@ -53,9 +53,7 @@ def cut(raw: bytes, data: st.DataObject) -> list[bytes]:
 
 @settings(max_examples=40, deadline=None)
 @given(answers(), st.data())
-async def test_a_response_is_the_same_however_it_is_cut(
-    case: tuple[bytes, bytes, bool], data: st.DataObject
-) -> None:
+async def test_cuts_do_not_change_a_response(case: tuple[bytes, bytes, bool], data: st.DataObject) -> None:
     raw, body, stays = case
     async with server(says(cut(raw, data), stays=stays)) as upstream, pool() as opened:
         for _ in range(2):

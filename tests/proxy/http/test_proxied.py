@@ -50,9 +50,7 @@ async def test_a_request_goes_out_through_the_proxy_as_it_is(monkeypatch: pytest
         ("", "http://localhost", False),
     ],
 )
-def test_what_goes_through_the_proxy(
-    monkeypatch: pytest.MonkeyPatch, no_proxy: str, address: str, proxied: bool
-) -> None:
+def test_what_is_proxied(monkeypatch: pytest.MonkeyPatch, no_proxy: str, address: str, proxied: bool) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", no_proxy)
     assert is_proxied(address) is proxied

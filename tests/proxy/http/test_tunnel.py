@@ -116,31 +116,6 @@ async def test_the_sdk_of_openai_talks_in_real_time(tmp_path: Path) -> None:
     assert (record["path"], record["model"]) == ("/v1/realtime", "gpt-realtime")
 
 
-async def test_how_it_ends_is_heard_on_the_other_side(tmp_path: Path) -> None:
-    heard: asyncio.Queue[tuple[int, str]] = asyncio.Queue()
-
-    async def server(its: ServerConnection) -> None:
-        try:
-            if await its.recv() == "end":
-                await its.close(4002, "enough")
-            await its.recv()
-        except ConnectionClosed as closed:
-            assert closed.rcvd is not None
-            heard.put_nowait((closed.rcvd.code, closed.rcvd.reason))
-
-    async with websockets(tmp_path, server) as url:
-        async with client(url) as ours:
-            await ours.send("go on")
-            await ours.close(4001, "bye")
-        assert await asyncio.wait_for(heard.get(), 5) == (4001, "bye")
-        async with client(url) as ours:
-            await ours.send("end")
-            with pytest.raises(ConnectionClosed) as closed:
-                await ours.recv()
-            assert closed.value.rcvd is not None
-            assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4002, "enough")
-
-
 async def test_the_handshake_takes_along_what_any_request_does(tmp_path: Path) -> None:
     got: list[tuple[Any, str | None]] = []
 

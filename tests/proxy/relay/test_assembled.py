@@ -62,9 +62,7 @@ ASKING: dict[str, Callable[[World], Awaitable[Said]]] = {
 
 @pytest.mark.parametrize("cut", [None, 1, 100], ids=["by event", "by byte", "by 100 bytes"])
 @pytest.mark.parametrize("surface", ASKING)
-async def test_the_log_has_what_the_official_client_put_together(
-    tmp_path: Path, surface: str, cut: int | None
-) -> None:
+async def test_the_log_has_what_the_clients_sdk_has(tmp_path: Path, surface: str, cut: int | None) -> None:
     recorded = RECORDED[surface]
     body = recorded.body
     parts = [body[at : at + cut] for at in range(0, len(body), cut)] if cut else list(recorded.parts)

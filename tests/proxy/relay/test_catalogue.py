@@ -59,9 +59,7 @@ async def test_ollamas_clients_see_how_much_a_model_takes(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("keep_alive", [None, 0, "0s", "5m"])
-async def test_a_model_is_loaded_and_freed_without_asking_it_anything(
-    tmp_path: Path, keep_alive: Any
-) -> None:
+async def test_a_model_is_loaded_and_freed_without_asking_it(tmp_path: Path, keep_alive: Any) -> None:
     reason = "unload" if keep_alive in (0, "0s") else "load"
     async with asking(tmp_path) as here:
         assert (await here.ollama.generate("qwen", keep_alive=keep_alive)).done_reason == reason

@@ -62,9 +62,7 @@ every_upstream = pytest.mark.parametrize("native", [True, False], ids=["native",
 @both
 @every_format
 @every_upstream
-async def test_an_answer_is_what_the_model_said_and_what_the_log_has(
-    tmp_path: Path, native: bool, name: str, stream: bool
-) -> None:
+async def test_client_and_log_have_the_answer(tmp_path: Path, native: bool, name: str, stream: bool) -> None:
     async with world(tmp_path, FULL, native=native) as here:
         got = await here.ask(name, WEATHER, stream, **TOOLS[name] | SYSTEM[name])
         (record,) = await here.logged()
@@ -163,9 +161,7 @@ def kind_of(name: str, error: Any) -> str | None:
 
 @both
 @every_format
-async def test_an_upstream_that_is_not_there_is_the_clients_own_error(
-    tmp_path: Path, name: str, stream: bool
-) -> None:
+async def test_a_missing_upstream_is_the_clients_own_error(tmp_path: Path, name: str, stream: bool) -> None:
     async with world(tmp_path, upstream="http://127.0.0.1:9") as here:
         with pytest.raises(FORMATS[name].refused, match="Is it running") as caught:
             await here.ask(name, WEATHER, stream)
@@ -225,9 +221,7 @@ async def test_an_error_in_the_middle_of_a_stream_is_reported(tmp_path: Path, na
 @every_format
 @every_upstream
 @pytest.mark.parametrize("cut", [True, False], ids=["cut", "no end"])
-async def test_a_stream_that_ends_too_early_is_logged_as_cut(
-    tmp_path: Path, native: bool, name: str, cut: bool
-) -> None:
+async def test_a_short_stream_is_logged_as_cut(tmp_path: Path, native: bool, name: str, cut: bool) -> None:
     form = wires.format_at(FORMATS[name].path) if native else wires.CHAT
     parts = wires.write(form, RAIN_IS)[1]
     half = parts[: 1 + next(place for place, part in enumerate(parts) if b"Rain " in part)]
@@ -243,9 +237,7 @@ async def test_a_stream_that_ends_too_early_is_logged_as_cut(
 @both
 @every_format
 @every_upstream
-async def test_an_answer_that_is_too_long_says_so(
-    tmp_path: Path, native: bool, name: str, stream: bool
-) -> None:
+async def test_an_answer_too_long_says_so(tmp_path: Path, native: bool, name: str, stream: bool) -> None:
     said = {"content": "Rain and", "finish_reason": "length"}
     async with world(tmp_path, said, native=native) as here:
         assert (await here.ask(name, WEATHER, stream)).finished == FORMATS[name].finished[1]

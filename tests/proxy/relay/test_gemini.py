@@ -78,9 +78,7 @@ async def test_counts_of_tokens_and_other_routes_are_no_completions(tmp_path: Pa
 
 @pytest.mark.parametrize("path", [PATH, PATH.replace("generateContent", "embedContent"), "/v1beta/files"])
 @pytest.mark.parametrize("query", ["?key=callers&alt=sse&keys=1", "?alt=sse&key=callers&keys=1"])
-async def test_the_key_of_an_upstream_takes_the_place_of_one_in_the_query(
-    tmp_path: Path, path: str, query: str
-) -> None:
+async def test_the_upstreams_key_replaces_one_in_the_query(tmp_path: Path, path: str, query: str) -> None:
     async with world(tmp_path, HELLO, HELLO, native=True, upstream_api_key=SECRET) as here:
         here.unknown = reply(b"{}")
         await here.http.post(path + query, json=ASK)
@@ -90,9 +88,7 @@ async def test_the_key_of_an_upstream_takes_the_place_of_one_in_the_query(
     assert (theirs.target, theirs.header("x-goog-api-key")) == (path + query, "callers")
 
 
-async def test_a_key_in_the_query_goes_upstream_and_nowhere_else(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_query_key_only_goes_upstream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     target = f"{PATH}?alt=sse&key={SECRET}"
     async with world(tmp_path, HELLO, native=True) as here:

@@ -46,9 +46,7 @@ async def test_errors_are_the_clients_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("header", ["x-api-key", "authorization"])
-async def test_a_key_of_burnish_is_taken_where_clients_put_it_and_goes_no_further(
-    tmp_path: Path, header: str
-) -> None:
+async def test_a_key_of_burnish_is_taken_where_clients_put_it_and_kept(tmp_path: Path, header: str) -> None:
     flags = {"api_key": "geheim", "upstream_api_key": "sk-ours"}
     async with world(tmp_path, RAIN, native=True, **flags) as here:
         for key in ("wrong", "geheim"):

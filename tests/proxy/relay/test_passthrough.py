@@ -39,9 +39,7 @@ USAGE = {"prompt_tokens": 7, "total_tokens": 7, "prompt_tokens_details": {"cache
 
 @pytest.mark.parametrize("usage_first", [True, False])
 @pytest.mark.parametrize("packed", [True, False])
-async def test_an_embedding_is_logged_with_its_tokens(
-    tmp_path: Path, packed: bool, usage_first: bool
-) -> None:
+async def test_an_embedding_is_logged_with_tokens(tmp_path: Path, packed: bool, usage_first: bool) -> None:
     content = embedding(USAGE, usage_first=usage_first)
     headers = "content-type: application/json\r\n" + ("content-encoding: gzip\r\n" if packed else "")
     said = gzip.compress(content) if packed else content

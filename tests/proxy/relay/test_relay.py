@@ -31,9 +31,7 @@ async def record_of(client: httpx.AsyncClient, response_id: str) -> dict[str, An
         ({"x-parent-session-id": "ses_1", "x-session-id": "ses_2"}, True),
     ],
 )
-async def test_a_sub_agent_is_known_by_its_headers(
-    tmp_path: Path, headers: dict[str, str], sub_agent: bool
-) -> None:
+async def test_headers_mark_a_sub_agent(tmp_path: Path, headers: dict[str, str], sub_agent: bool) -> None:
     async with behind(tmp_path, reply(completion())) as (client, server):
         answer = await client.post(PATH, json=ASK, headers=headers)
         record = await record_of(client, answer.headers["x-burnish-completion-id"])

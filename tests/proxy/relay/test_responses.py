@@ -82,9 +82,7 @@ both = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streame
 
 
 @both
-async def test_a_conversation_that_the_server_holds_is_one_and_a_rating_means_its_last_answer(
-    tmp_path: Path, streamed: bool
-) -> None:
+async def test_a_conversation_held_by_the_server_can_be_rated(tmp_path: Path, streamed: bool) -> None:
     said = [[call("add")], [message("3.")], [message("You're welcome.")]]
     async with world(tmp_path, *said) as here:
         first = await ask(here.client, streamed, input="Add 1 and 2.", instructions="Add.", tools=[ADD])
@@ -109,7 +107,7 @@ async def test_a_conversation_that_the_server_holds_is_one_and_a_rating_means_it
     assert contents(records[2]["messages"]) == ["Add 1 and 2.", None, "3", "3.", "Thanks."]
 
 
-async def test_after_a_command_that_began_a_conversation_the_next_request_names_nothing(
+async def test_after_a_command_that_began_a_conversation_the_next_names_nothing(
     tmp_path: Path,
 ) -> None:
     async with world(tmp_path, [message("Hello.")]) as here:

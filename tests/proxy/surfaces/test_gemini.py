@@ -234,9 +234,7 @@ turns = st.lists(st.lists(parts, min_size=1, max_size=3), min_size=1, max_size=5
 
 
 @given(turns, st.integers(1, 60))
-def test_however_a_stream_is_cut_into_pieces_its_reply_is_known_again_in_a_history(
-    said: list[list[dict[str, Any]]], size: int
-):
+def test_however_a_stream_is_cut_its_reply_is_known_again(said: list[list[dict[str, Any]]], size: int):
     """In a history it is one content, or one for each chunk as google-genai's chats have it."""
     body = events(*(chunk(*each) for each in said), chunk(finish="STOP"))
     reply = gemini.reassemble(

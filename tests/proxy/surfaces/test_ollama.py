@@ -171,7 +171,7 @@ calls = st.lists(
 
 
 @given(st.lists(texts, max_size=6), st.lists(texts, max_size=3), calls, st.integers(1, 40))
-def test_however_a_stream_is_cut_into_pieces_its_reply_is_known_again_in_a_history(
+def test_however_a_stream_is_cut_its_reply_is_known_again(
     pieces: list[str], thoughts: list[str], made: list[dict[str, Any]], size: int
 ):
     lines = [says({"thinking": each}) for each in thoughts] + [says({"content": each}) for each in pieces]
