@@ -209,7 +209,7 @@ def test_while_a_key_stands_in_them_files_are_their_owners_alone(home: Home, set
     assert snapshot(home) == before
 
 
-def test_files_that_anybody_may_read_are_made_private_even_where_they_say_all_already(
+def test_what_somebody_permits_meanwhile_is_private_again_only_by_connecting(
     home: Home, settings: Path, record: Path
 ):
     with_key = claude(home, Place(PLACE.url, key="sk-burnish"))
@@ -217,10 +217,6 @@ def test_files_that_anybody_may_read_are_made_private_even_where_they_say_all_al
     settings.chmod(0o644)
     assert [each.what for each in connect(with_key, record, private=True)] == ["changed", "unchanged"]
     assert settings.stat().st_mode & 0o777 == 0o600
-
-
-def test_what_somebody_permits_meanwhile_stays_permitted(home: Home, settings: Path, record: Path):
-    connect(claude(home, Place(PLACE.url, key="sk-burnish")), record, private=True)
     settings.chmod(0o660)
     disconnect(record)
     assert settings.stat().st_mode & 0o777 == 0o660
