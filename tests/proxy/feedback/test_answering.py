@@ -15,8 +15,8 @@ from burnish.proxy.feedback.answering import Action
 from burnish.proxy.log import Log
 from burnish.proxy.records import Feedback, FeedbackDraft
 from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, system, user
-from tests.support.inprocess import serving
-from tests.support.upstream import completion, reply, upstream
+from tests.support.behind import behind
+from tests.support.upstream import completion, reply
 
 PARIS = [user("capital of France?"), assistant("The capital of France is Paris.")]
 
@@ -170,11 +170,7 @@ async def test_an_ambiguous_answer_lists_what_it_may_be(log: Log):
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with (
-        upstream(reply(completion("Tea is a drink."))) as server,
-        serving(tmp_path, upstream=server.url) as (url, _),
-        httpx.AsyncClient(base_url=url) as client,
-    ):
+    async with behind(tmp_path, reply(completion("Tea is a drink."))) as (client, _):
         yield client
 
 

@@ -13,6 +13,7 @@ import httpx
 import orjson
 import pytest
 
+from tests.support.behind import behind
 from tests.support.dialects import (
     DIALECTS,
     DONE,
@@ -27,8 +28,7 @@ from tests.support.dialects import (
     tool,
     user,
 )
-from tests.support.inprocess import serving
-from tests.support.upstream import Received, Upstream, reply, upstream
+from tests.support.upstream import Received, Upstream, reply
 
 GOOD = "/rl good"
 REMINDER = f"<system-reminder>\n{GOOD}\n</system-reminder>"
@@ -139,11 +139,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         dialect = next(each for each in DIALECTS.values() if each.path == request.target)
         await reply(orjson.dumps(dialect.answer(Answer(DONE), "answer_1")))(request, writer)
 
-    async with (
-        upstream(script) as server,
-        serving(tmp_path, upstream=server.url) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False) as http,
-    ):
+    async with behind(tmp_path, script) as (http, server):
         yield World(http, server)
 
 

@@ -24,9 +24,10 @@ from burnish.proxy.log.instructions import MAX_INSTRUCTIONS
 from burnish.proxy.records import Instruction
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.adapters import register
-from tests.support.inprocess import listening, serving
+from tests.support.behind import behind
+from tests.support.inprocess import calling, listening
 from tests.support.lora import random_lora, write_peft
-from tests.support.upstream import Received, Script, Upstream, completion, events, reply, stream, upstream
+from tests.support.upstream import Received, Script, Upstream, completion, events, reply, stream
 
 PATH = "/v1/chat/completions"
 QUESTION = [{"role": "user", "content": "What is tea?"}]
@@ -69,11 +70,8 @@ class World:
 
 @asynccontextmanager
 async def world(tmp_path: Path, script: Script | None = None, **flags: Any) -> AsyncIterator[World]:
-    async with (
-        upstream(script or reply(completion())) as engine,
-        serving(tmp_path, upstream=engine.url, **{"instructions": True, **flags}) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
-    ):
+    flags = {"instructions": True} | flags
+    async with behind(tmp_path, script or reply(completion()), **flags) as (http, engine):
         yield World(http, engine)
 
 
@@ -429,16 +427,12 @@ async def state(http: httpx.AsyncClient) -> dict[str, Any]:
     return {each["text"]: each["state"] for each in (await http.get("/burnish/instructions")).json()["data"]}
 
 
-async def test_a_version_retires_what_it_and_its_ancestors_learnt(tmp_path: Path) -> None:
-    weights = tmp_path / "weights"
-    weights.mkdir()
-    (weights / "model.safetensors").write_bytes(b"the base")
+async def test_a_version_retires_what_it_and_its_ancestors_learnt(tmp_path: Path, weights: Path) -> None:
     engine = Engine()
     train = {"base": str(weights), "schedule": "manual"}
     async with (
         listening(engine.app()) as upstream,
-        serving(tmp_path, upstream=upstream, engine="auto", train=train, instructions=True) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+        calling(tmp_path, upstream=upstream, engine="auto", train=train, instructions=True) as http,
     ):
         digest = weights_digest(weights)
         long = await said(http, (await told(http, engine))[1], "too long")

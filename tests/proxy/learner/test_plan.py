@@ -18,7 +18,7 @@ from burnish.adapters.registry import Registry
 from burnish.training.job import JobDirectory
 from tests.proxy.test_foreign_engine import Engine, world
 from tests.support.adapters import register
-from tests.support.inprocess import listening, serving
+from tests.support.inprocess import calling, listening
 from tests.support.lora import random_lora, write_peft
 
 
@@ -212,8 +212,7 @@ async def steered(tmp_path: Path, weights: Path, *owners: str) -> AsyncIterator[
     train = {"base": str(weights), "min_ratings": 2, "min_good": 1, "min_bad": 1}
     async with (
         listening(Engine().app()) as upstream,
-        serving(tmp_path, upstream=upstream, engine="auto", train=train, owners=owners) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http,
+        calling(tmp_path, upstream=upstream, engine="auto", train=train, owners=owners) as http,
     ):
         yield Rated(http, tmp_path / "data", weights_digest(weights))
 

@@ -15,7 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.adapters import tensors
-from tests.support.inprocess import listening, serving
+from tests.support.inprocess import calling, listening
 from tests.support.lora import write_peft
 from tests.support.program import call
 from tests.support.tiny_gguf import Shape, blank, tiny_lora
@@ -29,8 +29,7 @@ async def burnish(tmp_path: Path, base: Path) -> AsyncIterator[httpx.AsyncClient
     """burnish before the double of an engine that serves these base weights."""
     async with (
         listening(Engine().app()) as upstream,
-        serving(tmp_path, upstream=upstream, engine="auto", train={"base": str(base)}) as (url, _),
-        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
+        calling(tmp_path, upstream=upstream, engine="auto", train={"base": str(base)}) as http,
     ):
         yield http
 

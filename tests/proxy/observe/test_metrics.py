@@ -5,7 +5,7 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from burnish.proxy.observe.measures import MEASURES
 from burnish.proxy.observe.traces import Traces
 from tests.proxy.log.exchanges import capture, user
 from tests.proxy.observe.scrapes import Scrape, parsed, scrape
-from tests.support.inprocess import serving
-from tests.support.upstream import Received, Upstream, completion, events, reply, stream, upstream
+from tests.support.behind import behind
+from tests.support.upstream import Received, completion, events, reply, stream
 
 PATH = "/v1/chat/completions"
 USAGE = b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":30,"completion_tokens":4}}\n\n'
@@ -50,19 +50,9 @@ def ask(model: str, **more: Any) -> dict[str, Any]:
     return {"model": model, "messages": [{"role": "user", "content": "Say hello."}], **more}
 
 
-@asynccontextmanager
-async def burnish(tmp_path: Path, **flags: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Upstream]]:
-    async with (
-        upstream(as_named) as server,
-        serving(tmp_path, **({"upstream": server.url} | flags)) as (url, _),
-        httpx.AsyncClient(base_url=url) as client,
-    ):
-        yield client, server
-
-
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    async with burnish(tmp_path) as (client, _):
+    async with behind(tmp_path, as_named) as (client, _):
         yield client
 
 
@@ -131,7 +121,7 @@ async def test_a_client_that_leaves_counts_as_cancelled(client: httpx.AsyncClien
 
 
 async def test_what_burnish_refuses_counts_by_its_status(tmp_path: Path) -> None:
-    async with burnish(tmp_path, upstream="http://127.0.0.1:9") as (client, _):
+    async with behind(tmp_path, as_named, upstream="http://127.0.0.1:9") as (client, _):
         for content in (b"{", b"[]"):
             assert (await client.post(PATH, content=content)).status_code == 400
         assert (await client.get("/slots")).status_code == 403
@@ -192,7 +182,7 @@ async def test_feedback_counts_by_what_it_says_and_who_says_it(client: httpx.Asy
 
 
 async def test_while_the_log_cannot_be_written_the_lag_grows_and_the_scrape_answers(tmp_path: Path) -> None:
-    async with burnish(tmp_path) as (client, _):
+    async with behind(tmp_path, as_named) as (client, _):
         await client.post(PATH, json=ask("ok"))
         assert (await scrape(client)).value("burnish_log_lag_seconds") == 0
         other = sqlite3.connect(tmp_path / "data" / "burnish.db", isolation_level=None)
@@ -237,7 +227,7 @@ async def test_names_follow_the_conventions_and_all_are_documented_and_openmetri
 
 
 async def test_it_stands_behind_the_guard_and_hides_the_upstreams(tmp_path: Path) -> None:
-    async with burnish(tmp_path, api_key="secret") as (client, server):
+    async with behind(tmp_path, as_named, api_key="secret") as (client, server):
         assert (await client.get("/metrics")).status_code == 401
         assert (await client.get("/metrics", headers={"origin": "https://evil.example"})).status_code == 403
         assert (await client.post("/metrics", headers={"x-burnish-key": "secret"})).status_code == 405

@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from burnish.proxy.observe.traces import traces_wanted
-from tests.support.inprocess import serving
+from tests.support.behind import behind
 from tests.support.upstream import Script, Upstream, completion, events, reply, stream, upstream
 
 PATH = "/v1/chat/completions"
@@ -39,11 +39,7 @@ def traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Traced:
     async def run(script: Script) -> AsyncIterator[tuple[httpx.AsyncClient, Upstream, Upstream]]:
         async with upstream(reply(b"", headers="content-type: application/x-protobuf\r\n")) as collector:
             monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
-            async with (
-                upstream(script) as server,
-                serving(tmp_path, upstream=server.url) as (url, _),
-                httpx.AsyncClient(base_url=url) as client,
-            ):
+            async with behind(tmp_path, script) as (client, server):
                 yield client, server, collector
 
     return run
@@ -165,12 +161,7 @@ async def test_a_collector_that_is_down_costs_spans_only(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
-    async with (
-        asyncio.timeout(20),
-        upstream(reply(completion())) as server,
-        serving(tmp_path, upstream=server.url) as (url, _),
-        httpx.AsyncClient(base_url=url) as client,
-    ):
+    async with asyncio.timeout(20), behind(tmp_path, reply(completion())) as (client, _):
         assert (await client.post(PATH, json=ask())).status_code == 200
         assert (await client.get("/burnish/status")).json()["counts"]["completions"] == 1
 
