@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
+from tests.adapters.engines import running
 from tests.support.adapters import register
 from tests.support.lora import write_peft
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
@@ -57,3 +59,10 @@ async def swap(registry: Registry, host: EmbeddedHost) -> AsyncIterator[Swap]:
     swap = Swap(registry, host, LiveRoute())
     yield swap
     await swap.close()
+
+
+@pytest.fixture
+async def engine(request: pytest.FixtureRequest, tmp_path: Path, tiny: Path) -> AsyncIterator[Any]:
+    """An engine of the module's kind."""
+    async with running(request.module.KIND, tmp_path, tiny) as engine:
+        yield engine

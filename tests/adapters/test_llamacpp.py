@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.base import engine_name
-from tests.adapters.engines import Router, running
+from tests.adapters.engines import Router
 from tests.support.engine import answer
 from tests.support.llama_server import LlamaServer
 
 PROMPT = "Name three colours."
 
 
-@pytest.fixture
-async def engine(tmp_path: Path, tiny: Path) -> AsyncIterator[Router]:
-    async with running(Router, tmp_path, tiny) as engine:
-        yield engine
+KIND = Router
 
 
 async def test_the_preset_and_the_models_of_others_stay_as_they_are(engine: Router) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.llamacpp_given import LlamaCppGivenHost
 from burnish.adapters.manifest import AdapterVersion
-from tests.adapters.engines import OTHER_DIGEST, Engine, running
+from tests.adapters.engines import OTHER_DIGEST, Engine
 from tests.support.engine import answer
 from tests.support.llama_server import LlamaServer
 
@@ -30,10 +28,7 @@ class Given(Engine):
         return LlamaCppGivenHost(**self.own(changes))
 
 
-@pytest.fixture
-async def engine(tmp_path: Path, tiny: Path) -> AsyncIterator[Given]:
-    async with running(Given, tmp_path, tiny) as engine:
-        yield engine
+KIND = Given
 
 
 async def given(host: AdapterHost, engine: Given, version: AdapterVersion) -> None:

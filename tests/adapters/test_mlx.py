@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,13 +12,9 @@ from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import Detected
 from burnish.adapters.hosts.foreign import open_host
 from burnish.adapters.hosts.mlx import NOWHERE, MlxHost
-from tests.adapters.engines import Mlx, running
+from tests.adapters.engines import Mlx
 
-
-@pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Mlx]:
-    async with running(Mlx, tmp_path, tmp_path / "unread.gguf") as engine:
-        yield engine
+KIND = Mlx
 
 
 async def test_a_request_names_the_converted_version_and_the_base_names_none(engine: Mlx) -> None:

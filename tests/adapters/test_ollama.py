@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
-from tests.adapters.engines import Ollama, running
+from tests.adapters.engines import Ollama
 
-
-@pytest.fixture
-async def engine(tmp_path: Path, tiny: Path) -> AsyncIterator[Ollama]:
-    async with running(Ollama, tmp_path, tiny) as engine:
-        yield engine
+KIND = Ollama
 
 
 async def test_the_steps_on_the_wire(engine: Ollama) -> None:

@@ -11,15 +11,9 @@ from bench.learning.losses.bco import DECAY, Bco
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters, JobSpec
 from burnish.training.objectives import loss_named
-from burnish.training.objectives.losses import mis_po
-from tests.support.batches import CONFIG, Case, case, one, run
+from tests.support.batches import CONFIG, Case, case, run
 
 SEEDS = range(5)
-
-
-def test_a_loss_is_found_by_its_import_path() -> None:
-    assert loss_named("bench.learning.losses.forms:rival") is forms.rival
-    assert JobSpec.model_fields["objective"].default == "mis_po"
 
 
 @pytest.mark.parametrize("name", ["no_such_room:loss", "bench.learning.losses.forms:none", "math:pi"])
@@ -70,12 +64,6 @@ def test_the_rivals_form_is_theirs_gradient_included(seed: int) -> None:
     assert policy.grad is not None
     # Where ratio and clipped ratio are equal, torch.minimum halves the gradient between two equal paths: the same sum.
     assert gradient.numpy() == pytest.approx(policy.grad.numpy(), abs=1e-12)
-
-
-def test_the_rivals_scale_undoes_the_lesson_of_a_good_reply_above_the_band() -> None:
-    assert (
-        run(forms.rival, one(-0.9, 1.0))[1].abs().max() < 1e-12 < run(mis_po, one(-0.9, 1.0))[1].abs().max()
-    )
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])

@@ -108,22 +108,21 @@ def test_the_report_is_written_with_its_plots_and_its_command(tmp_path: Path) ->
         assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_single_number_of_ratings_makes_no_curve(tmp_path: Path) -> None:
-    report.write(
-        [record(0, 0.5), record(0, 0.6, arm="sft", users=["number"])], tmp_path, "python -m bench.learning"
-    )
-    assert [path.name for path in tmp_path.glob("*.png")] == ["overview.png"]
-
-
-def test_where_nothing_can_be_drawn_there_is_no_plot(tmp_path: Path) -> None:
-    report.write([record(0, 0.5, way="online", settled=3)], tmp_path, "python -m bench.learning")
-    assert list(tmp_path.glob("*.png")) == []
-
-
-def test_a_point_without_figures_breaks_no_table_and_no_plot(tmp_path: Path) -> None:
-    untrained = record(0, 0.9) | {"points": [{"ratings": 32, "outcome": "not trained"}]}
-    report.write([untrained], tmp_path, "python -m bench.learning")
-    assert "1 not trained" in (tmp_path / "learning.md").read_text()
+@pytest.mark.parametrize(
+    ("records", "plots", "said"),
+    [
+        ([record(0, 0.5), record(0, 0.6, arm="sft", users=["number"])], ["overview.png"], "| sft | 32 |"),
+        ([record(0, 0.5, way="online", settled=3)], [], "| brief-online | auto | 3 |"),
+        ([record(0, 0.9, points=[{"ratings": 32, "outcome": "not trained"}])], None, "1 not trained"),
+    ],
+    ids=["no curve", "nothing to draw", "no figures"],
+)
+def test_what_cannot_be_drawn_is_left_out(
+    tmp_path: Path, records: list[dict[str, Any]], plots: list[str] | None, said: str
+) -> None:
+    report.write(records, tmp_path, "python -m bench.learning")
+    assert said in (tmp_path / "learning.md").read_text()
+    assert plots is None or [path.name for path in tmp_path.glob("*.png")] == plots
 
 
 def test_base_rates_are_written(tmp_path: Path) -> None:

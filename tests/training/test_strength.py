@@ -21,12 +21,6 @@ from burnish.training.strength import (
 rewards = st.lists(st.floats(-1, 1).map(lambda r: round(r, 3)), min_size=2, max_size=40)
 
 
-def test_by_hand():
-    # mean -0.5, standard deviation sqrt(0.75)
-    found = advantages([1, -1, -1, -1], [1, 1, 1, 1])
-    assert found == pytest.approx([1.5 / 0.75**0.5] + [-0.5 / 0.75**0.5] * 3)
-
-
 @given(rewards)
 def test_agrees_with_numpy_in_float64(values: list[float]):
     array = np.array(values)

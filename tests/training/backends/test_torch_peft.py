@@ -18,7 +18,6 @@ from transformers import AutoModelForCausalLM
 from burnish.adapters.weights_file import check_adapter
 from burnish.training.backends import base
 from burnish.training.backends.base import LIKELIEST, Lesson, Logps, Reply
-from burnish.training.backends.torch_device import faster_dtype
 from burnish.training.backends.torch_peft import TorchPeftBackend, targets
 from burnish.training.errors import Diverged, JobError
 from burnish.training.job import Hyperparameters, LossName
@@ -244,10 +243,6 @@ def test_a_damaged_base_model_is_refused(tiny_weights: Path, tmp_path: Path):
         (tmp_path / path.name).write_bytes(path.read_bytes()[:kept])
     with pytest.raises(JobError, match="cannot load the base model"):
         TorchPeftBackend(tmp_path, None, CONFIG, seed=0)
-
-
-def test_the_number_format_is_one_of_two():
-    assert faster_dtype(torch.device("cpu")) in (torch.float32, torch.bfloat16)
 
 
 SMALL = {
