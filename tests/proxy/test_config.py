@@ -62,11 +62,6 @@ def test_a_wrong_file_is_named(tmp_path: Path, text: str, says: str) -> None:
         load_config(file=file)
 
 
-def test_a_file_that_was_named_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="does not exist"):
-        load_config(file=tmp_path / "nowhere.toml")
-
-
 def test_keys_do_not_show_in_messages_or_repr() -> None:
     config = load_config({"api_key": "geheim", "upstream_api_key": "sk-secret"})
     assert "geheim" not in repr(config)

@@ -20,7 +20,7 @@ import zstandard
 from tests.support.behind import behind
 from tests.support.dialects import DIALECTS, user
 from tests.support.recorded import RECORDED, Recorded
-from tests.support.upstream import Received, reply, stream
+from tests.support.upstream import Received, Upstream, reply, stream
 
 STREAMS = {name: recorded for name, recorded in RECORDED.items() if not recorded.fails}
 every_stream = pytest.mark.parametrize("recorded", STREAMS.values(), ids=STREAMS)
@@ -40,19 +40,14 @@ class World:
     """A burnish before a server that says what it is told to."""
 
     http: httpx.AsyncClient
-    says: tuple[bytes, str] = (b"", "")
-    """A body, and the headers that it comes with."""
-
-    async def answer(self, request: Received, writer: asyncio.StreamWriter) -> None:
-        body, headers = self.says
-        await reply(body, headers=headers)(request, writer)
+    server: Upstream
 
     async def hear(
         self, recorded: Recorded, body: bytes, content_type: str, encoding: str = ""
     ) -> dict[str, Any]:
         """Let a body come as an answer, see that it arrives as it is, and return what the log has of it."""
         packed = f"content-encoding: {encoding}\r\n" if encoding else ""
-        self.says = (body, f"content-type: {content_type}\r\n{packed}")
+        self.server.script = reply(body, headers=f"content-type: {content_type}\r\n{packed}")
         asked = DIALECTS[recorded.surface].body((user("Weather?"),))
         async with self.http.stream("POST", recorded.path, json=asked | {"stream": True}) as answer:
             assert answer.status_code == 200
@@ -63,12 +58,8 @@ class World:
 
 @asynccontextmanager
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        await here.answer(request, writer)
-
-    async with behind(tmp_path, script) as (http, _):
-        here = World(http)
-        yield here
+    async with behind(tmp_path, reply(b"")) as (http, server):
+        yield World(http, server)
 
 
 ODD: dict[str, Callable[[bytes], bytes]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from tests.support.burnish import in_thread, running
 from tests.support.dialects import DIALECTS, Dialect, tool, user
 from tests.support.recorded import RECORDED, Recorded
-from tests.support.upstream import Received, upstream
+from tests.support.upstream import Received, reply, upstream
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -58,39 +58,29 @@ class World:
             size = sum([len(part) async for part in answer.aiter_raw()])
         return answer.status_code, size, answer.headers.get("x-burnish-completion-id", "")
 
-    async def logged(self, name: str) -> dict[str, Any]:
-        """What the log has, which is there when it has been understood."""
-        return dict((await self.http.get(f"/burnish/completions/{name}")).json())
-
     def status(self, field: str) -> int:
         """A figure of the process's memory, in MiB."""
         said = Path(f"/proc/{self.pid}/status").read_text()
         return int(said.partition(f"{field}:")[2].split()[0]) // 1024
 
-    def forget_peak(self) -> None:
-        """Have the peak be what there is now."""
-        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
-
-    @asynccontextmanager
-    async def growing_less_than(self, limit_mib: int) -> AsyncIterator[None]:
+    @contextmanager
+    def growing_less_than(self, limit_mib: int) -> Iterator[None]:
         """See that the most memory that is used meanwhile is not much more than before."""
         before = self.status("VmRSS")
-        self.forget_peak()
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")  # the peak is what there is now
         yield
         assert self.status("VmHWM") - before < limit_mib
 
 
 @asynccontextmanager
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        await here.answer(request, writer)
-
     async with (
-        upstream(script) as server,
+        upstream(reply(b"{}")) as server,
         in_thread(running(tmp_path, "--upstream", server.url, env={"BURNISH_ENGINE": "none"})) as burnish,
         httpx.AsyncClient(base_url=burnish.url, trust_env=False, timeout=120) as http,
     ):
         here = World(http, burnish.pid, lambda: iter([b"{}"]))
+        server.script = here.answer
         await here.read("/v1/chat/completions", json=DIALECTS["chat"].body((user("Hi."),)))
         yield here
 
@@ -101,10 +91,10 @@ async def test_what_is_no_completion_is_never_held(tmp_path: Path) -> None:
             yield PIECE
 
     async with world(tmp_path) as here:
-        async with here.growing_less_than(THROUGH_MIB):
+        with here.growing_less_than(THROUGH_MIB):
             assert (await here.read("/v1/files", content=upload()))[:2] == (200, 2)
         here.says = lambda: (PIECE for _ in range(LARGE // len(PIECE)))
-        async with here.growing_less_than(THROUGH_MIB):
+        with here.growing_less_than(THROUGH_MIB):
             assert (await here.read("/v1/files", content=b""))[:2] == (200, LARGE)
 
 
@@ -114,7 +104,7 @@ async def test_a_hundred_megabytes_of_tool_output_are_refused_in_the_formats_wor
     asked = (user("Read it."), tool("a line of a log \n" * (LARGE // 17)))
     async with world(tmp_path) as here:
         for name, dialect in DIALECTS.items():
-            async with here.growing_less_than(THROUGH_MIB):
+            with here.growing_less_than(THROUGH_MIB):
                 answer = await here.http.post(dialect.path, content=orjson.dumps(dialect.body(asked)))
             assert answer.status_code == 413, name
             error = answer.json()["error"]
@@ -131,11 +121,11 @@ async def test_a_hundred_megabytes_of_stream_go_through_and_the_log_says_so(
     count = LARGE // len(middle)
     async with world(tmp_path) as here:
         here.says, here.content_type = lambda: (middle for _ in range(count)), recorded.content_type
-        async with here.growing_less_than(LOGGED_MIB):
+        with here.growing_less_than(LOGGED_MIB):
             status, size, name = await here.read(
                 recorded.path, json=dialect.body((user("Hi."),)) | {"stream": True}
             )
-            record = await here.logged(name)
+            record = (await here.http.get(f"/burnish/completions/{name}")).json()
     assert (status, size) == (200, count * len(middle))
     assert record["outcome"] == "cut"
     assert "only the first" in record["error"]

@@ -13,6 +13,7 @@ from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.log.tree import path
 from burnish.proxy.surfaces import ChatRequest, Messages, Reply
 from tests.support.anthropic_wire import event, message, message_events, text, thinking, tool_use
+from tests.support.chat_wire import called
 
 messages = Messages()
 REMINDER = "<system-reminder>\nToday is Monday.\n</system-reminder>"
@@ -175,12 +176,8 @@ def test_a_stream_and_a_whole_answer_give_the_same():
         "role": "assistant",
         "content": "Let me look at the weather – 😀.",
         "tool_calls": [
-            {
-                "id": "toolu_1",
-                "type": "function",
-                "function": {"name": "look", "arguments": '{"city":"Köln","days":[1,2]}'},
-            },
-            {"id": "toolu_2", "type": "function", "function": {"name": "stop", "arguments": "{}"}},
+            called("look", {"city": "Köln", "days": [1, 2]}, "toolu_1"),
+            called("stop", {}, "toolu_2"),
         ],
         "reasoning_content": "They want rain.",
     }

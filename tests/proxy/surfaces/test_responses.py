@@ -13,6 +13,7 @@ from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.log.tree import path, step
 from burnish.proxy.surfaces import ChatRequest, Reply, Responses
 from burnish.proxy.surfaces.responses import our_id, previous_of
+from tests.support.chat_wire import called
 from tests.support.responses import call, events, message, reasoning, refusal, response, sse
 
 responses = Responses()
@@ -69,10 +70,7 @@ def test_what_one_response_says_is_one_message():
         "role": "assistant",
         "content": "Let me see.",
         "reasoning_content": "Adding.\n\nCarefully.",
-        "tool_calls": [
-            {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a":2}'}},
-            {"id": "call_2", "type": "function", "function": {"name": "add", "arguments": '{"a":4}'}},
-        ],
+        "tool_calls": [called("add", {"a": 2}, "call_1"), called("add", {"a": 4}, "call_2")],
     }
     assert first == {"role": "tool", "tool_call_id": "call_1", "content": "5"}
     assert second == {"role": "tool", "tool_call_id": "call_2", "content": [{"type": "text", "text": "8"}]}
@@ -93,36 +91,26 @@ def test_images_files_and_unknown_parts_are_kept():
     ]
 
 
-SHELL = {"type": "exec", "command": ["ls"], "env": {}, "timeout_ms": None}
+SHELL = {"type": "exec", "command": ["ls"], "env": {}}
+PATCH = {"type": "custom_tool_call", "name": "apply_patch", "input": "*** Begin", "namespace": "x"}
+DELETE = {"type": "delete_file", "path": "a"}
 
 
 @pytest.mark.parametrize(
     ("item", "made"),
     [
         (
-            {"type": "custom_tool_call", "name": "apply_patch", "input": "*** Begin", "namespace": "x"},
-            {"type": "custom", "custom": {"name": "apply_patch", "input": "*** Begin"}, "namespace": "x"},
+            PATCH,
+            {"custom": {"name": "apply_patch", "input": "*** Begin"}, "type": "custom", "namespace": "x"},
         ),
-        (
-            {"type": "local_shell_call", "action": SHELL},
-            {
-                "type": "function",
-                "function": {"name": "local_shell", "arguments": '{"type":"exec","command":["ls"],"env":{}}'},
-            },
-        ),
-        (
-            {"type": "apply_patch_call", "operation": {"type": "delete_file", "path": "a"}},
-            {
-                "type": "function",
-                "function": {"name": "apply_patch", "arguments": '{"type":"delete_file","path":"a"}'},
-            },
-        ),
+        ({"type": "local_shell_call", "action": SHELL | {"timeout_ms": None}}, called("local_shell", SHELL)),
+        ({"type": "apply_patch_call", "operation": DELETE}, called("apply_patch", DELETE)),
     ],
 )
 def test_calls_of_every_kind_are_tool_calls(item: dict[str, Any], made: dict[str, Any]):
     answered = {"type": item["type"] + "_output", "call_id": "c", "output": "done"}
     said, tool = read({**item, "call_id": "c", "id": "x", "status": "completed"}, answered).messages
-    assert said["tool_calls"] == [{"id": "c", **made}]
+    assert said["tool_calls"] == [made | {"id": "c"}]
     assert tool == {"role": "tool", "tool_call_id": "c", "content": "done"}
 
 
@@ -213,7 +201,7 @@ def test_ids_that_only_look_like_ours_break_nothing(rest: str):
 
 def test_a_whole_answer_and_its_stream_say_the_same():
     body = response(
-        reasoning("Hm."), message("Let me ", "see."), call("add", '{"a": 1}'), response_id="resp_9"
+        reasoning("Hm."), message("Let me ", "see."), call("add", '{"a":1}'), response_id="resp_9"
     )
     reply = whole(body)
     assert reply == streamed(*events(body))
@@ -221,9 +209,7 @@ def test_a_whole_answer_and_its_stream_say_the_same():
         "role": "assistant",
         "reasoning_content": "Hm.",
         "content": [{"type": "text", "text": "Let me "}, {"type": "text", "text": "see."}],
-        "tool_calls": [
-            {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
-        ],
+        "tool_calls": [called("add", {"a": 1})],
     }
     assert (reply.finish_reason, reply.response_id, reply.ended, reply.error) == (
         "tool_calls",
