@@ -77,7 +77,6 @@ async def world(tmp_path: Path, fault: Answer | dict[str, Answer], **flags: Any)
 
 @asynccontextmanager
 async def before(tmp_path: Path, serve: Serve, **flags: Any) -> AsyncIterator[httpx.AsyncClient]:
-    """A burnish before an upstream that reads as it likes."""
     async with speaking(serve) as upstream, calling(tmp_path, upstream=upstream, **flags) as http:
         yield http
 
@@ -187,7 +186,6 @@ async def test_an_upstream_that_says_more_than_it_announced(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("path", [PATH, "/v1/files"])
 async def test_an_upstream_that_answers_before_the_request_ends(tmp_path: Path, path: str) -> None:
-    """It has seen enough, says so, and reads no further."""
     ended = asyncio.Event()
     refusal = answer_of(b"413 Too Large", b'{"error":{"message":"too large"}}')
 

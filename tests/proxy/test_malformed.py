@@ -37,8 +37,6 @@ ERRORS = {
 
 @dataclass
 class World:
-    """A burnish before a server that says what it is told to."""
-
     http: httpx.AsyncClient
     server: Upstream
 

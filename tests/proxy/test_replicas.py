@@ -19,8 +19,6 @@ from tests.support.vllm_double import Engine, ask, live_version
 
 
 class Rack:
-    """Two vLLM doubles on ports that stay theirs, each of which can be switched off and on."""
-
     def __init__(self) -> None:
         self.engines = [Engine(), Engine()]
         self._switched = [Switched(engine.app()) for engine in self.engines]

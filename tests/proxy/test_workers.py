@@ -32,15 +32,12 @@ QUESTION = {"model": "default", "messages": [{"role": "user", "content": "Hi"}]}
 
 
 def burnish(tmp_path: Path, engine: Upstream, *flags: str) -> AbstractAsyncContextManager[Burnish]:
-    """The program with workers in front of a scripted upstream."""
     given = ("--workers", str(WORKERS), "--upstream", engine.url, "--model", "mock", *flags)
     return in_thread(running(tmp_path / "data", *given, env={"BURNISH_ENGINE": "none"}))
 
 
 @dataclass(frozen=True)
 class World:
-    """A burnish with workers that several tests share."""
-
     url: str
     engine: Upstream
 

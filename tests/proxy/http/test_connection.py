@@ -33,9 +33,6 @@ def begins_with(head: bytes, then: bytes) -> Answer:
     return answer
 
 
-# -- what has no end ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("head", "then"),
     [
@@ -74,9 +71,6 @@ async def test_a_long_stream_in_small_chunks_is_none_of_that() -> None:
     pieces = [CHUNKED, *(50 * (b"1;" + b"a" * 2000 + b"\r\n", b"x\r\n"))]
     async with server(says([*pieces, b"0\r\n\r\n"])) as upstream, pool() as opened:
         assert await get(opened, upstream.url) == (200, b"four" + 50 * b"x")
-
-
-# -- what is no answer, or not to this request -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("status", [0, 99, 101, 600, 999])
@@ -150,9 +144,6 @@ async def test_what_was_said_before_the_request_is_not_its_answer() -> None:
             assert await get(opened, url, "POST", b"next") == (200, b"right")
 
 
-# -- an answer before the request is through ---------------------------------------------------------------------------
-
-
 async def test_after_an_early_answer_nothing_of_that_request_meets_the_next() -> None:
     """An upstream that answers at once and takes the rest of the body for a request would mix up all answers."""
     body = b"x" * 32 * 2**20 + b"POST /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -187,9 +178,6 @@ async def test_an_upstream_that_hangs_up_half_way_into_the_request_fails_it_at_o
                 async with asyncio.timeout(5):
                     await get(opened, url, "POST", b"x" * 32 * 2**20)
         ended.set()
-
-
-# -- going away, at whatever moment ------------------------------------------------------------------------------------
 
 
 async def slow_body() -> AsyncIterator[bytes]:
@@ -230,5 +218,4 @@ async def test_a_request_that_is_cancelled_at_any_step_leaves_nothing_behind(str
 
 
 async def settled(task: Awaitable[object]) -> None:
-    """Wait for a task, whatever becomes of it."""
     await asyncio.wait([asyncio.ensure_future(task)])

@@ -100,7 +100,6 @@ async def test_uvicorn_still_calls_every_method_that_the_listener_overrides(tmp_
 
 
 async def two(running: Stage, content: bytes, at: int) -> list[bytes]:
-    """Send bytes in two pieces, and read two answers."""
     reader, writer = await running.connect()
     writer.write(content[:at])
     await asyncio.sleep(0.002)  # so that they come as two

@@ -15,8 +15,6 @@ from burnish.proxy.http.pool import Pool
 from tests.support.certificates import authority, server_context
 from tests.support.raw_server import OK, get, pool, says, server
 
-# -- turns -------------------------------------------------------------------------------------------------------------
-
 
 async def test_who_came_first_is_asked_first_and_no_more_than_that_at_a_time() -> None:
     under_way = most = 0
@@ -73,9 +71,6 @@ async def test_a_turn_that_comes_to_one_who_has_just_left_goes_to_the_next(steps
         leaves.cancel()
         assert await stays == (200, b"right")
         assert await get(opened, upstream.url) == (200, b"right")
-
-
-# -- TLS ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,6 @@ from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.origin import KEEP_ALIVE_S, UpstreamCut, UpstreamResponse
 from tests.support.raw_server import OK, get, pool, says, server, speaking
 
-# -- what is well-formed -----------------------------------------------------------------------------------------------
-
 BODIES = st.binary(max_size=80)
 
 
@@ -107,8 +105,6 @@ async def test_what_would_be_another_request_is_refused(path: str, header: bytes
     assert upstream.requests == []
 
 
-# -- what is not -------------------------------------------------------------------------------------------------------
-
 HOSTILE = {
     "no HTTP": b"SSH-2.0-OpenSSH\r\n\r\n",
     "two lengths": b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 4\r\n\r\nright",
@@ -196,9 +192,6 @@ async def test_whatever_comes_the_next_answer_is_the_right_one(
             assert await get(opened, upstream.url, "PUT", b"next") == (200, b"right")
 
 
-# -- connections that die, and requests that are sent once -------------------------------------------------------------
-
-
 async def test_a_kept_connection_that_was_closed_meanwhile_is_not_used() -> None:
     async with server(says(OK, stays=False)) as upstream, pool() as opened:
         for _ in range(3):
@@ -255,9 +248,6 @@ async def test_without_reuse_each_request_has_its_own_connection() -> None:
         assert b"connection: close\r\n" in upstream.requests[0]
 
 
-# -- parts that go into a sink -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("takes", [0, 1, 3, 100])
 async def test_what_goes_into_a_sink_and_what_is_read_are_the_body_in_its_order(takes: int) -> None:
     """A sink that is full after some parts: what comes then is read again, and the last part always is."""
@@ -302,9 +292,6 @@ async def test_a_response_that_nobody_reads_on_closes_its_connection() -> None:
             assert await response.read()
         assert await get(opened, upstream.url) == (200, b"right")
         assert upstream.connections == 2
-
-
-# -- bodies that are streamed ------------------------------------------------------------------------------------------
 
 
 async def streamed(*parts: bytes) -> AsyncIterator[bytes]:

@@ -32,8 +32,6 @@ SAYS = "x-test-says"
 
 @dataclass(frozen=True)
 class Made:
-    """An answer that a client got."""
-
     completion_id: str
     response_id: str | None
     """Ollama gives none."""
@@ -43,7 +41,6 @@ class Made:
 async def ask(
     http: httpx.AsyncClient, dialect: Dialect, system: str, history: Sequence[Entry], says: Answer
 ) -> Made:
-    """Send a request to which the model answers as it is told."""
     if not dialect.parts:
         split = [[Said(e.role, (p,)) for p in e.parts] if isinstance(e, Said) else [e] for e in history]
         history = [entry for entries in split for entry in entries]

@@ -43,8 +43,6 @@ def exchanges(running: Stage, make: Callable[[Chance, int], Exchange]) -> int:
 
 
 def logged(running: Stage) -> int:
-    """How many completions the log has."""
-
     async def ask() -> int:
         async with httpx.AsyncClient(base_url=running.url, trust_env=False) as http:
             return int((await http.get("/burnish/status")).json()["counts"]["completions"])

@@ -89,7 +89,6 @@ async def test_client_and_log_have_the_answer(tmp_path: Path, native: bool, name
 
 
 def results(name: str, got: Answer) -> list[Any]:
-    """What the tools returned to an answer's calls."""
     if not got.calls:
         return []
     if name == "messages":
@@ -171,7 +170,6 @@ async def test_a_missing_upstream_is_the_clients_own_error(tmp_path: Path, name:
 
 
 def error_of(name: str, status: int) -> Json:
-    """An error as a server of the format says it."""
     if name == "ollama":
         return {"error": "no model mock"}
     said = {"message": "no model mock", "type": "x", "code": "y"}

@@ -23,8 +23,6 @@ THEIRS, OURS = "Bearer sk-theirs", "Bearer sk-ours"
 async def before(
     tmp_path: Path, wanted: str | None = None, **flags: Any
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Upstream]]:
-    """A burnish before a server that wants this to stand in Authorization."""
-
     async def answer(request: Received, writer: asyncio.StreamWriter) -> None:
         if wanted is not None and request.header("authorization") != wanted:
             await reply(b'{"error": {"message": "who are you?"}}', status="401 Unauthorized")(request, writer)

@@ -102,7 +102,6 @@ VALUES = {name: values(name) for name in SURFACES}
 
 
 def check(reply: Reply) -> None:
-    """A reply can be stored."""
     orjson.dumps([reply.message, reply.usage, reply.choices])
     if reply.message is not None:
         step(reply.message, None)

@@ -20,8 +20,6 @@ def read(recorded: Recorded, *chunks: bytes) -> Reply:
 
 
 def texts(reply: Reply) -> tuple[str, str]:
-    """What was thought and said."""
-
     def text(value: Any) -> str:
         parts = value if isinstance(value, list) else [{"text": value}]
         return "".join(part["text"] or "" for part in parts)

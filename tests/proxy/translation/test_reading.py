@@ -34,7 +34,6 @@ usages = st.none() | st.fixed_dictionaries(
 
 
 def message(drawn: dict[str, Any]) -> dict[str, Any]:
-    """A message of the assistant's that a model may have said."""
     said = {"role": "assistant", "content": None, **drawn}
     for number, arguments in enumerate(said.get("tool_calls", ())):
         function = {"name": "look", "arguments": orjson.dumps(arguments).decode()}
