@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from burnish.adapters.registry import Registry
 from burnish.proxy.instructions.instructions import HEAD, PAUSE_S, Learnt, addition, states
 from burnish.proxy.log.instructions import MAX_INSTRUCTIONS
 from burnish.proxy.records import Instruction
+from tests.proxy.log.exchanges import locked
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.adapters import register
 from tests.support.behind import behind
@@ -320,13 +320,9 @@ async def test_while_the_log_is_locked_requests_go_on_with_the_list_as_it_was(
         await here.say("too long")
         assert len(await here.asked()) == 2
         await here.http.post("/burnish/instructions", json={"text": "in German"})
-        locking = sqlite3.connect(tmp_path / "data" / "burnish.db", isolation_level=None)
-        locking.execute("BEGIN IMMEDIATE")
-        try:
+        with locked(tmp_path / "data" / "burnish.db"):
             for _ in range(20):  # only the first one waits
                 assert (await here.asked())[0] == system("too long")
-        finally:
-            locking.close()
         clock = SimpleNamespace(monotonic=lambda: time.monotonic() + PAUSE_S)
         monkeypatch.setattr("burnish.proxy.instructions.instructions.time", clock)
         assert (await here.asked())[0] == system("too long", "in German")

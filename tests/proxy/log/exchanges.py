@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,16 @@ async def opened(tmp_path: Path, on_stored: Callable[[Stored], None] = ignore) -
         yield log
     finally:
         log.close()
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    """Lock the log as another program would, until the block ends or the connection rolls back."""
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield other
+        if other.in_transaction:
+            other.execute("ROLLBACK")
 
 
 class Arrivals:

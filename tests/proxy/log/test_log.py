@@ -22,6 +22,7 @@ from tests.proxy.log.exchanges import (
     assistant,
     capture,
     exchange,
+    locked,
     opened,
     pass_on,
     rate,
@@ -269,12 +270,9 @@ async def test_who_is_forgotten_goes_whole(log: Log) -> None:
 async def test_it_waits_in_files_while_the_database_is_locked(log: Log, tmp_path: Path) -> None:
     first = pass_on(log)
     await log.passthroughs()
-    with sqlite3.connect(tmp_path / "log" / "log.sqlite3") as locking:
-        locking.execute("BEGIN EXCLUSIVE")
+    with locked(tmp_path / "log" / "log.sqlite3"):
         second = pass_on(log)
         completion = capture(log, [user("q")])
         await until(lambda: list((tmp_path / "log").glob("*-spill/*.captures")))
-        locking.rollback()
-    locking.close()
     assert await ids(log) == [first, second]
     assert [each.id for each in await log.completions()] == [completion]

@@ -9,8 +9,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.log.queue import SPILL_BYTES
 from burnish.proxy.log.writer import BATCH_ROWS
 from burnish.proxy.records import FeedbackDraft
-from tests.proxy.log.exchanges import Arrivals, capture, exchange, opened, pass_on, until, user
+from tests.proxy.log.exchanges import Arrivals, capture, exchange, locked, opened, pass_on, until, user
 
 DEEP = b'{"messages":[{"role":"user","content":' + b"[" * 600 + b"]" * 600 + b"}]}"
 
@@ -48,16 +48,6 @@ def log_path(tmp_path: Path) -> Path:
     """Return the path of the log that ``opened`` opens, in a folder that exists."""
     (tmp_path / "log").mkdir(exist_ok=True)
     return tmp_path / "log" / "log.sqlite3"
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[sqlite3.Connection]:
-    """Lock the log as another program would, until the block ends or the connection rolls back."""
-    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield other
-        if other.in_transaction:
-            other.execute("ROLLBACK")
 
 
 @pytest.mark.parametrize("body", [b"{broken", b"[]", b"null", b"\xff", b'{"messages": 5}', DEEP], ids=repr)

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -19,7 +18,7 @@ from burnish.proxy.log.capture import Parsed
 from burnish.proxy.observe import Observer
 from burnish.proxy.observe.measures import MEASURES
 from burnish.proxy.observe.traces import Traces
-from tests.proxy.log.exchanges import capture, user
+from tests.proxy.log.exchanges import capture, locked, user
 from tests.proxy.observe.scrapes import Scrape, parsed, scrape
 from tests.support.behind import behind
 from tests.support.upstream import Received, completion, events, reply, stream
@@ -185,12 +184,9 @@ async def test_while_the_log_cannot_be_written_the_lag_grows_and_the_scrape_answ
     async with behind(tmp_path, as_named) as (client, _):
         await client.post(PATH, json=ask("ok"))
         assert (await scrape(client)).value("burnish_log_lag_seconds") == 0
-        other = sqlite3.connect(tmp_path / "data" / "burnish.db", isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        await client.post(PATH, json=ask("ok"))
-        waiting = await until(client, lambda found: found.value("burnish_log_lag_seconds") > 0.2)
-        other.execute("ROLLBACK")
-        other.close()
+        with locked(tmp_path / "data" / "burnish.db"):
+            await client.post(PATH, json=ask("ok"))
+            waiting = await until(client, lambda found: found.value("burnish_log_lag_seconds") > 0.2)
         done = await until(client, lambda found: found.total("burnish_requests_total") == 2)
     assert waiting.value("burnish_log_queue_entries") == 1
     assert waiting.total("burnish_requests_total") == 1
