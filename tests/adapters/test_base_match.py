@@ -70,13 +70,6 @@ def test_each_difference_is_refused_by_name(tmp_path: Path, key: str, value: Any
         demand_same_model(served, base)
 
 
-def test_two_files_of_one_layout_are_compared_too(tmp_path: Path) -> None:
-    served, other = file(tmp_path / "q4.gguf"), file(tmp_path / "other.gguf", vocabulary=65)
-    demand_same_model(served, file(tmp_path / "f16.gguf"))
-    with pytest.raises(IncompatibleAdapter, match="vocabulary"):
-        demand_same_model(served, other)
-
-
 def test_sizes_of_the_text_part_count(tmp_path: Path) -> None:
     text = {"model_type": "gemma3_text", "hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 64}
     base = tmp_path / "hf"

@@ -21,17 +21,6 @@ def test_nothing_is_live_at_first() -> None:
         LiveRoute().lease()
 
 
-def test_a_lease_ends_on_the_version_on_which_it_began() -> None:
-    route = LiveRoute()
-    route.flip(at(1))
-    with route.lease() as old:
-        route.flip(at(2))
-        with route.lease() as new:
-            assert (old.endpoint.version, new.endpoint.version) == (1, 2)
-            assert (route.in_flight(1), route.in_flight(2)) == (1, 1)
-    assert (route.in_flight(1), route.in_flight(2)) == (0, 0)
-
-
 def test_releasing_twice_counts_once() -> None:
     route = LiveRoute()
     route.flip(at(1))

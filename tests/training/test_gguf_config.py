@@ -167,28 +167,37 @@ def completed(path: Path, architecture: str, keys: Mapping[str, Any], factors: A
     return config
 
 
+def altered(place: int) -> Any:
+    factors = llama3_factors(16, 8.0)
+    factors[place] *= 1.001
+    return factors
+
+
 @pytest.mark.parametrize(
-    ("architecture", "keys", "said"),
+    ("architecture", "keys", "factors", "said"),
     [
-        ("llama", {"rope.scaling.type": "longrope", "rope.scaling.factor": 4.0}, "scaled by 'longrope'"),
-        ("llama", LINEAR | {"rope.scaling.attn_factor": 0.5}, "attn_factor is 0.5, which is unknown"),
-        ("qwen2", LINEAR | DEFAULTS, "yarn_beta_fast is 32.0, which is unknown for 'linear'"),
-        ("qwen2", YARN | {"rope.scaling.yarn_beta_fast": 8.0}, "yarn_beta_fast is 8.0"),
-        ("qwen3", YARN | {"rope.scaling.yarn_ext_factor": 0.5}, "yarn_ext_factor is 0.5"),
-        ("qwen3", {"attention.value_length": 16}, "heads are 32 wide, but qwen3.attention.value_length is 16"),
-        ("qwen2", {"rope.dimension_count": 8}, "heads are 16 wide, but qwen2.rope.dimension_count is 8"),
-        ("gemma2", {"rope.freq_base_swa": 5e3}, r"a rope of their own \(5000\)"),
-        ("gemma2", {"attention.sliding_window_pattern": 3}, "every 3th of its layers"),
-        ("gemma3", {"attention.sliding_window": 0}, "it has no sliding window"),
-        ("gemma3", {"final_logit_softcapping": 30.0}, "its logits are capped"),
-        ("llama", {"attention.head_count": "four"}, "head_count is 'four', expected a number"),
+        ("llama", {"rope.scaling.type": "longrope", "rope.scaling.factor": 4.0}, None, "scaled by 'longrope'"),
+        ("llama", LINEAR | {"rope.scaling.attn_factor": 0.5}, None, "attn_factor is 0.5, which is unknown"),
+        ("qwen2", LINEAR | DEFAULTS, None, "yarn_beta_fast is 32.0, which is unknown for 'linear'"),
+        ("qwen2", YARN | {"rope.scaling.yarn_beta_fast": 8.0}, None, "yarn_beta_fast is 8.0"),
+        ("qwen3", YARN | {"rope.scaling.yarn_ext_factor": 0.5}, None, "yarn_ext_factor is 0.5"),
+        ("qwen3", {"attention.value_length": 16}, None, "heads are 32 wide, but qwen3.attention.value_length is 16"),
+        ("qwen2", {"rope.dimension_count": 8}, None, "heads are 16 wide, but qwen2.rope.dimension_count is 8"),
+        ("gemma2", {"rope.freq_base_swa": 5e3}, None, r"a rope of their own \(5000\)"),
+        ("gemma2", {"attention.sliding_window_pattern": 3}, None, "every 3th of its layers"),
+        ("gemma3", {"attention.sliding_window": 0}, None, "it has no sliding window"),
+        ("gemma3", {"final_logit_softcapping": 30.0}, None, "its logits are capped"),
+        ("llama", {"attention.head_count": "four"}, None, "head_count is 'four', expected a number"),
+        *(("llama", {}, altered(place), "does not follow Llama 3's rule") for place in (0, 3, 4, 7)),
+        ("llama", LINEAR, llama3_factors(32, 8.0), "which only a llama without other scaling"),
+        ("qwen3", {}, llama3_factors(32, 8.0), "which only a llama without other scaling"),
     ],
 )  # fmt: skip
 def test_what_transformers_cannot_compute_is_refused(
-    architecture: str, keys: Mapping[str, Any], said: str, tmp_path: Path
+    architecture: str, keys: Mapping[str, Any], factors: Any, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(JobError, match=said) as refusal:
-        completed(tmp_path, architecture, keys)
+        completed(tmp_path, architecture, keys, factors)
     assert str(tmp_path / "base.gguf") in str(refusal.value)
     assert "serve another GGUF of this model, or its Hugging Face directory with vLLM" in str(refusal.value)
 
@@ -209,27 +218,6 @@ def test_llama_3_is_told_by_its_factors(
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 8192,
     }
-
-
-def altered(place: int) -> Any:
-    factors = llama3_factors(16, 8.0)
-    factors[place] *= 1.001
-    return factors
-
-
-@pytest.mark.parametrize(
-    ("architecture", "keys", "factors", "said"),
-    [
-        *(("llama", {}, altered(place), "does not follow Llama 3's rule") for place in (0, 3, 4, 7)),
-        ("llama", LINEAR, llama3_factors(32, 8.0), "which only a llama without other scaling"),
-        ("qwen3", {}, llama3_factors(32, 8.0), "which only a llama without other scaling"),
-    ],
-)
-def test_factors_that_llama_cpp_would_not_apply_are_refused(
-    architecture: str, keys: Mapping[str, Any], factors: Any, said: str, tmp_path: Path
-) -> None:
-    with pytest.raises(JobError, match=said):
-        completed(tmp_path, architecture, keys, factors)
 
 
 def test_a_llama_that_transformers_takes_for_a_mistral_has_no_window(tmp_path: Path) -> None:

@@ -58,6 +58,9 @@ def test_a_damaged_job_ends_with_2_and_one_clear_line(job: JobDirectory):
     assert "job.json is damaged" in reason(job)["message"]
     assert ended.stderr.startswith("JobError: ")
     assert "Traceback" not in ended.stderr
+    absent = run("train", job.path / "gone")
+    assert (absent.returncode, "cannot read" in absent.stderr) == (2, True)
+    assert not (job.path / "gone").exists()
 
 
 def test_one_sided_ratings_end_with_2_before_anything_is_loaded(tmp_path: Path, tiny: Base):
@@ -66,13 +69,6 @@ def test_one_sided_ratings_end_with_2_before_anything_is_loaded(tmp_path: Path, 
     assert (ended.returncode, reason(job)["error"]) == (2, "NotTrainable")
     assert "rate some answers good as well" in reason(job)["message"]
     assert not job.adapter.exists()
-
-
-def test_a_directory_that_is_not_there_ends_with_2(tmp_path: Path):
-    ended = run("train", tmp_path / "gone")
-    assert ended.returncode == 2
-    assert "cannot read" in ended.stderr
-    assert not (tmp_path / "gone").exists()
 
 
 def test_evaluating_before_training_says_what_to_do(job: JobDirectory):

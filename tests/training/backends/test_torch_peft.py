@@ -273,14 +273,6 @@ def test_in_a_mixture_of_experts_only_the_attention_is_changed(kind: type, sizes
     assert {name.split(".layers.")[1][0] for name in changed} == {"0", "1"}
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_in_a_dense_model_all_linear_layers_but_the_output_are_changed():
-    base = AutoModelForCausalLM.from_config(transformers.Qwen3Config(**SMALL, head_dim=16))
-    model = get_peft_model(base, LoraConfig(r=2, target_modules=targets(base)))
-    changed = {name.split(".")[-4] for name, p in model.named_parameters() if p.requires_grad}
-    assert changed == {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
-
-
 def odds(backend: TorchPeftBackend, reply: Rendered, place: int, ids: Sequence[int]) -> list[float]:
     """Return how probable each token is as the next one of a reply, by the adapter under training."""
     before = reply.prompt + reply.reply[:place]
