@@ -14,6 +14,7 @@ import pytest
 from burnish.adapters.base_match import BaseShape, demand_same_model, is_gguf, shape
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.hosts.fetch import ensure_small_model
+from tests.support.tiny_gguf import finish
 
 
 def directory(path: Path, **changes: Any) -> Path:
@@ -29,10 +30,7 @@ def file(path: Path, architecture: str = "qwen3", *, vocabulary: int = 64, embed
     writer.add_block_count(2)
     name = "token_embd.weight" if embedding else "output.weight"
     writer.add_tensor(name, np.zeros((vocabulary, 32), np.float16))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 
@@ -46,8 +44,7 @@ def test_the_small_model_and_its_description_in_the_other_layout_match(tmp_path:
 
 
 @pytest.mark.parametrize(
-    "names",
-    ["qwen3 qwen3", "qwen3moe qwen3_moe", "gemma3 gemma3_text", "llama mistral", "command-r cohere"],
+    "names", ["qwen3 qwen3", "qwen3moe qwen3_moe", "gemma3 gemma3_text", "llama mistral", "command-r cohere"]
 )
 def test_names_that_mean_the_same_architecture_match(tmp_path: Path, names: str) -> None:
     architecture, model_type = names.split()

@@ -19,7 +19,7 @@ from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_pe
 from burnish.adapters.errors import CorruptAdapter, EngineError, IncompatibleAdapter
 from tests.support import tiny_gguf
 from tests.support.lora import write_peft as write_plain
-from tests.support.tiny_gguf import Shape
+from tests.support.tiny_gguf import Shape, finish
 
 Array = NDArray[np.float32]
 
@@ -108,13 +108,6 @@ def lora(rank: int = 2, name: str = Q, fill: float = 1.0) -> dict[str, Array]:
         f"{name}.lora_a": np.full((rank, 6), fill, np.float32),
         f"{name}.lora_b": np.arange(8 * rank, dtype=np.float32).reshape(8, rank),
     }
-
-
-def finish(writer: gguf.GGUFWriter) -> None:
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def write(path: Path, tensors: dict[str, Array], *, alpha: float | None = 4.0, **keys: Any) -> Path:

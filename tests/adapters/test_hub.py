@@ -63,11 +63,7 @@ SHARDS = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}
         {"config.json": "{}"},
         {"model.safetensors": "x"},
         {"config.json": "{}", "pytorch_model.bin": "a pickle"},
-        {
-            "config.json": "{}",
-            "model-1.safetensors": "x",
-            "model.safetensors.index.json": json.dumps(SHARDS),
-        },
+        {"config.json": "{}", "model-1.safetensors": "x", "model.safetensors.index.json": json.dumps(SHARDS)},
     ],
 )
 def test_what_is_not_whole_does_not_count(tmp_path: Path, files: dict[str, str]) -> None:

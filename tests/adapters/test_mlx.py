@@ -78,13 +78,7 @@ async def test_files_of_a_killed_conversion_are_cleared(engine: Mlx) -> None:
 
 
 async def test_mlx_must_serve_the_weights_that_are_trained_on(engine: Mlx) -> None:
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "hidden_size": 64,
-        "num_hidden_layers": 2,
-        "vocab_size": 9,
-    }
-    engine.configure(**config)
+    engine.configure(architectures=["LlamaForCausalLM"], hidden_size=64, num_hidden_layers=2, vocab_size=9)
     other = engine.folder / "other"
     other.mkdir()
     for path in engine.base.iterdir():

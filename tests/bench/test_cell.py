@@ -20,8 +20,7 @@ def test_in_rounds_users_come_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pleased", "number"),
-    [("", None), ("110110", None), ("111", 3), ("0110111", 7), ("1111", 3)],
+    ("pleased", "number"), [("", None), ("110110", None), ("111", 3), ("0110111", 7), ("1111", 3)]
 )
 def test_a_user_is_settled_by_three_in_a_row(pleased: str, number: int | None) -> None:
     assert settled([each == "1" for each in pleased]) == number

@@ -202,11 +202,15 @@ def write(
         )
     for name, array in tensors.items():
         writer.add_tensor(name, np.ascontiguousarray(array, np.float32))
+    finish(writer)
+    return path
+
+
+def finish(writer: gguf.GGUFWriter) -> None:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
 
 
 def _moved(shape: Shape, name: str, array: Array) -> list[tuple[str, Array]]:

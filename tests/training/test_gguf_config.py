@@ -26,7 +26,7 @@ from tests.support.tiny_gguf import Shape, llama3_factors
 torch = pytest.importorskip("torch")
 pytestmark = [
     # It says so of each Llama 3 and of each yarn whose figures are not those of the first that had one.
-    pytest.mark.filterwarnings("ignore:.*rope_parameters.*"),
+    pytest.mark.filterwarnings("ignore:.*rope_parameters.*")
 ]
 
 TOP = 50
@@ -38,11 +38,7 @@ TOLERANCE = 1e-3
 GELU_TOLERANCE = 2e-2
 
 LINEAR = {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}
-YARN = {
-    "rope.scaling.type": "yarn",
-    "rope.scaling.factor": 4.0,
-    "rope.scaling.original_context_length": 256,
-}
+YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 256}
 DEFAULTS = {"rope.scaling.yarn_beta_fast": 32.0, "rope.scaling.yarn_beta_slow": 1.0}
 ROPE_FREQS = "rope_freqs.weight"
 

@@ -66,12 +66,7 @@ def cosines(truly_good: list[bool], dice: np.random.Generator, *, apart: float) 
 
 
 @settings(max_examples=50, deadline=None)
-@given(
-    seed=st.integers(0, 2**32),
-    good=st.integers(8, 24),
-    bad=st.integers(8, 40),
-    noise=st.floats(0, 0.2),
-)
+@given(seed=st.integers(0, 2**32), good=st.integers(8, 24), bad=st.integers(8, 40), noise=st.floats(0, 0.2))
 def test_mistaken_ratings_weigh_less_where_the_replies_tell_them_apart(
     seed: int, good: int, bad: int, noise: float
 ) -> None:
