@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,28 +16,25 @@ from burnish.adapters.registry import EVENTS, Registry
 from burnish.proxy.log import Log
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.records import Run
-from tests.proxy.log.exchanges import opened
-from tests.proxy.observe.scrapes import parsed
+from tests.proxy.observe.scrapes import Scrape, parsed
 from tests.support.adapters import register, write_adapter
 
 
-@asynccontextmanager
-async def scraped(
-    tmp_path: Path, registry: Registry | None = None, status: dict[str, Any] | None = None
-) -> AsyncIterator[tuple[httpx.AsyncClient, Log]]:
-    """The route over a log and a registry, as an engine that learns has it."""
-    async with opened(tmp_path) as log:
-        observer = Observer(None)
-        gauges = Gauges(
-            log=log,
-            in_flight=observer.in_flight,
-            learner_status=lambda: status or {"state": "idle", "run": None},
-            live=lambda: registry.live() if registry else None,
-            registry=registry,
-        )
-        transport = httpx.ASGITransport(Starlette(routes=metrics_routes(observer.counts, gauges)))
-        async with httpx.AsyncClient(transport=transport, base_url="http://burnish") as client:
-            yield client, log
+async def scraped(log: Log, registry: Registry | None = None, status: dict[str, Any] | None = None) -> Scrape:
+    """Scrape over a log and a registry, as an engine that learns has it."""
+    observer = Observer(None)
+    gauges = Gauges(
+        log=log,
+        in_flight=observer.in_flight,
+        learner_status=lambda: status or {"state": "idle", "run": None},
+        live=lambda: registry.live() if registry else None,
+        registry=registry,
+    )
+    transport = httpx.ASGITransport(Starlette(routes=metrics_routes(observer.counts, gauges)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://burnish") as client:
+        answer = await client.get("/metrics")
+    assert answer.status_code == 200
+    return parsed(answer.text)
 
 
 def registered(tmp_path: Path, count: int) -> Registry:
@@ -49,7 +44,7 @@ def registered(tmp_path: Path, count: int) -> Registry:
     return registry
 
 
-async def test_versions_verdicts_and_swaps_are_those_of_the_registry(tmp_path: Path) -> None:
+async def test_versions_verdicts_and_swaps_are_those_of_the_registry(log: Log, tmp_path: Path) -> None:
     registry = registered(tmp_path, 4)
     registry.record(1, "candidate", "better", verdict={"outcome": "passed"})
     registry.record(1, "live", "passed the gate", replaced=0, seconds=0.7)
@@ -57,8 +52,7 @@ async def test_versions_verdicts_and_swaps_are_those_of_the_registry(tmp_path: P
     registry.record(2, "live", "by hand", replaced=1, seconds=40.0)
     registry.record(3, "rejected", "worse", verdict={"outcome": "rejected"})
     registry.record(1, "live", "rolled back before swaps were timed", replaced=2)
-    async with scraped(tmp_path, registry) as (client, _):
-        found = parsed((await client.get("/metrics")).text)
+    found = await scraped(log, registry)
     states = {"candidate": 1, "rejected": 1, "live": 1, "retired": 1}
     assert {state: found.value("burnish_adapter_versions", state=state) for state in states} == states
     assert found.value("burnish_adapter_live_version") == 1
@@ -71,17 +65,15 @@ async def test_versions_verdicts_and_swaps_are_those_of_the_registry(tmp_path: P
     assert {le: found.value("burnish_swap_duration_seconds_bucket", le=le) for le in below} == below
 
 
-async def test_runs_are_those_of_the_log_by_how_they_ended(tmp_path: Path) -> None:
+async def test_runs_are_those_of_the_log_by_how_they_ended(log: Log) -> None:
     now = time.time()
-    async with scraped(tmp_path, status={"run": {"id": "run_4"}}) as (client, log):
-        for number, (status, seconds) in enumerate(
-            [("live", 60), ("failed", 5), ("live", 40), ("training", None)]
-        ):
-            run = Run(f"run_{number}", now, None, "training", "asked", None, 12)
-            await log.start_run(run)
-            if seconds:
-                await log.update_run(replace(run, status=status, ended_at=now + seconds))
-        found = parsed((await client.get("/metrics")).text)
+    ended = [("live", 60), ("failed", 5), ("live", 40), ("training", None)]
+    for number, (status, seconds) in enumerate(ended):
+        run = Run(f"run_{number}", now, None, "training", "asked", None, 12)
+        await log.start_run(run)
+        if seconds:
+            await log.update_run(replace(run, status=status, ended_at=now + seconds))
+    found = await scraped(log, status={"run": {"id": "run_4"}})
     assert found.value("burnish_training_runs_total", outcome="live") == 2
     assert found.value("burnish_training_seconds_total", outcome="live") == pytest.approx(100)
     assert found.value("burnish_training_runs_total", outcome="failed") == 1
@@ -91,23 +83,19 @@ async def test_runs_are_those_of_the_log_by_how_they_ended(tmp_path: Path) -> No
 
 
 async def test_a_damaged_registry_takes_only_its_own_figures_with_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry = registered(tmp_path, 2)
     history = registry.root / EVENTS
     history.write_bytes(b"nonsense\n" + history.read_bytes())
-    async with scraped(tmp_path, registry) as (client, _):
-        answer = await client.get("/metrics")
-    assert answer.status_code == 200
-    found = parsed(answer.text)
+    found = await scraped(log, registry)
     assert found.value("burnish_build_info", version=burnish.__version__) == 1
     assert not [name for name, _ in found if name.startswith("burnish_adapter")]
     assert "is damaged" in caplog.text
 
 
-async def test_where_no_versions_are_swapped_nothing_is_said_of_them(tmp_path: Path) -> None:
-    async with scraped(tmp_path, status={"state": "off", "reason": "engine = none"}) as (client, _):
-        found = parsed((await client.get("/metrics")).text)
+async def test_where_no_versions_are_swapped_nothing_is_said_of_them(log: Log) -> None:
+    found = await scraped(log, status={"state": "off", "reason": "engine = none"})
     assert not [
         name for name, _ in found if name.startswith(("burnish_adapter", "burnish_gate", "burnish_swap"))
     ]
