@@ -92,18 +92,16 @@ async def test_work_that_fails_leaves_it_awake(host: VllmHost, route: LiveRoute,
     assert engine.asleep is False
 
 
+@pytest.mark.parametrize("engine", [Engine(asleep=None)])
 async def test_one_without_sleep_mode_stays_awake(host: VllmHost, route: LiveRoute, engine: Engine) -> None:
-    engine.asleep = None
-    async with listening(engine.app()) as url:
-        plain = VllmHost(url, base_model="smollm2", base_digest="sha256:0", versions=tuple)
-        done = []
+    done = []
 
-        async def work() -> None:
-            done.append(True)
+    async def work() -> None:
+        done.append(True)
 
-        await while_asleep(plain, route, work)
-        await plain.close()
+    await while_asleep(host, route, work)
     assert done == [True]
+    assert not [path for path, _ in engine.asked if "sleep" in path]
 
 
 async def test_an_engine_that_a_killed_burnish_left_asleep_is_woken_before_it_serves(
