@@ -9,7 +9,7 @@ import orjson
 from burnish.proxy.log.tree import Step, path, step
 from burnish.proxy.records import Completion, Ended
 from burnish.proxy.surfaces import SURFACES
-from burnish.proxy.surfaces.base import Reply
+from burnish.proxy.surfaces.base import ChatRequest, Reply
 from burnish.proxy.surfaces.items import TYPE
 from burnish.proxy.surfaces.lenient import loads_storable
 
@@ -65,7 +65,7 @@ def parsed(completion: Completion) -> Parsed:
     context = tuple(path(request.messages))
     settings, definitions = _parameters(request.params)
     return Parsed(
-        completion=completion._replace(ended=_ended(completion.ended, answer, request.params)),
+        completion=completion._replace(ended=_ended(completion.ended, answer, request)),
         context=context,
         settings=settings,
         definitions=definitions,
@@ -86,14 +86,19 @@ def unparsed(completion: Completion, fault: Exception) -> Parsed:
     return Parsed(completion._replace(ended=completion.ended._replace(error=error)), raw=True)
 
 
-def _ended(ended: Ended, answer: Reply, params: dict[str, Any]) -> Ended:
+def _ended(ended: Ended, answer: Reply, request: ChatRequest) -> Ended:
     """Add what the answer says of its end: a stream can end well as HTTP, and break off as an answer."""
     outcome, error, finish_reason = ended.outcome, ended.error or answer.error, answer.finish_reason
     succeeded = ended.status is not None and ended.status < FIRST_ERROR_STATUS
     whole = answer.ended or not (answer.readable or answer.message)
     if outcome == "complete" and succeeded and not whole:
         outcome, error = "cut", error or "the answer ended without a finish_reason"
-    used, limit = _tokens(answer, "completion_tokens"), params.get("max_output_tokens")
+    elif outcome == "cancelled" and request.stream and succeeded and answer.ended:
+        outcome, error = (
+            "complete",
+            answer.error,
+        )  # some clients leave at the last event, before the body ends
+    used, limit = _tokens(answer, "completion_tokens"), request.params.get("max_output_tokens")
     if finish_reason == "stop" and used is not None and isinstance(limit, int) and used >= limit:
         finish_reason = "length"  # llama.cpp reports such responses as completed
     return ended._replace(

@@ -9,10 +9,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
+from tests.support.behind import logged
 from tests.support.inprocess import serving
 from tests.support.raw_server import dialled, speaking
+from tests.support.upstream import events
 
 CASES = 50
 MEDIAN_S = 0.1
@@ -100,3 +103,20 @@ async def test_the_upstream_is_let_go(tmp_path: Path, said: bytes, answered: byt
         assert server.gone.empty()
     assert statistics.median(took) <= MEDIAN_S
     assert max(took) <= WORST_S
+
+
+@pytest.mark.parametrize(("seen", "outcome"), [(-1, "complete"), (2, "cancelled")])
+async def test_an_answer_is_complete_once_its_last_event_arrived(
+    tmp_path: Path, seen: int, outcome: str
+) -> None:
+    sent = events("Hi there.")[:seen]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in sent)
+    async with (
+        upstream(HEAD + chunks) as server,
+        serving(tmp_path, upstream=server.url) as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+    ):
+        async with dialled(url, asked(COMPLETION, STREAMED)) as (reader, _):
+            await reader.readuntil(chunks[-12:])
+        await server.gone.get()
+        assert [each["outcome"] for each in await logged(http)] == [outcome]
