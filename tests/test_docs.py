@@ -47,3 +47,10 @@ def test_every_route_is_listed() -> None:
     listed = (ROOT / "docs" / "routes.md").read_text()
     assert len(routes) > 20
     assert routes <= set(re.findall(r"`([A-Z]+ /[^?`]*)", listed))
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    defined = set(re.findall(r"def (test_\w+)", "".join(map(Path.read_text, ROOT.glob("tests/**/*.py")))))
+    named = set(re.findall(r"::(test_\w+)", "".join(map(Path.read_text, PAGES))))
+    assert named
+    assert named <= defined
