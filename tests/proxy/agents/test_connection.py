@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from burnish.proxy.agents.connection import connect, disconnect, recorded
 from burnish.proxy.errors import ConfigError
 
 PLACE = Place("http://127.0.0.1:8787")
+KEYED = Place(PLACE.url, key="sk-burnish")
 CLAUDE = {"theme": "dark", "env": {"ANTHROPIC_MODEL": "opus", "EDITOR": "vi"}, "hooks": {"Stop": []}}
 
 
@@ -83,9 +85,8 @@ def test_connecting_to_another_place_forgets_the_first(home: Home, settings: Pat
     before = snapshot(home)
     connect(claude(home), record)
     connect(claude(home, Place("http://127.0.0.1:9999", renames=False, own_credentials=True)), record)
-    assert json.loads(settings.read_text())["env"] == CLAUDE["env"] | {
-        "ANTHROPIC_BASE_URL": "http://127.0.0.1:9999"
-    }
+    there = {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9999"}
+    assert json.loads(settings.read_text())["env"] == CLAUDE["env"] | there
     disconnect(record)
     assert snapshot(home) == before
 
@@ -100,38 +101,12 @@ def test_what_was_changed_since_stays(home: Home, settings: Path, record: Path):
     assert json.loads(settings.read_text()) == CLAUDE | {"theme": "light", "env": since}
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["{", "[]", '{"env": "none"}', '{"hooks": {"UserPromptExpansion": {}}}', '{"a": 1} // mine', "\xff"],
-)
-def test_settings_that_cannot_be_changed_are_left_with_everything_else(
-    text: str, home: Home, settings: Path, record: Path
-):
-    settings.write_bytes(text.encode("latin-1"))
-    before = snapshot(home)
-    with pytest.raises(ConfigError, match=r"settings\.json wasn't changed"):
-        connect(claude(home), record)
-    assert snapshot(home) == before
-    assert not record.exists()
-
-
-def test_somebody_elses_command_of_the_same_name_is_not_overwritten(home: Home, settings: Path, record: Path):
-    command = home.path / ".claude" / "commands" / "rl.md"
-    command.parent.mkdir()
-    command.write_text("Roll a die.\n")
-    before = snapshot(home)
-    with pytest.raises(ConfigError, match="a file of another program"):
-        connect(claude(home), record)
-    assert snapshot(home) == before
-
-
 def test_a_link_stays_a_link(home: Home, settings: Path, record: Path, tmp_path: Path):
     elsewhere = tmp_path / "dotfiles.json"
     settings.rename(elsewhere)
     settings.symlink_to(elsewhere)
     text = elsewhere.read_bytes()
     connect(claude(home), record)
-    assert settings.is_symlink()
     assert PLACE.url in elsewhere.read_text()
     disconnect(record)
     assert settings.is_symlink()
@@ -144,24 +119,46 @@ def test_files_that_went_or_broke_since_harm_nobody(
 ):
     connect(claude(home), record)
     spoil(settings)
-    before = settings.read_bytes() if settings.exists() else None
+    before = snapshot(home).get(".claude/settings.json")
     done = {each.path.name: each for each in disconnect(record)}
     assert done["rl.md"].what == "removed"
-    assert (settings.read_bytes() if settings.exists() else None) == before
+    assert snapshot(home).get(".claude/settings.json") == before
     if before is not None:
         assert done["settings.json"].what == "left"
         assert [each.path for each in recorded(record)] == [str(settings)]
 
 
-@pytest.mark.parametrize("link", [False, True])
-def test_nothing_is_done_by_half(link: bool, home: Home, settings: Path, record: Path):
-    folder = settings.parent / "commands"
-    if link:  # found out only when the settings are written already
-        folder.symlink_to("/proc/nothing")
-    else:
-        folder.write_text("a file where the folder should be")
+def a_command_of_somebody_else(settings: Path) -> None:
+    (settings.parent / "commands").mkdir()
+    (settings.parent / "commands" / "rl.md").write_text("Roll a die.\n")
+
+
+def a_file_for_the_folder(settings: Path) -> None:
+    (settings.parent / "commands").write_text("a file where the folder should be")
+
+
+def a_folder_that_cannot_be_written(settings: Path) -> None:
+    """It's found out only when the settings are written already."""
+    (settings.parent / "commands").symlink_to("/proc/nothing")
+
+
+TEXTS = ["{", "[]", '{"env": "none"}', '{"hooks": {"UserPromptExpansion": {}}}', '{"a": 1} // mine', "\xff"]
+SPOILT: list[tuple[Callable[[Path], object], str]] = [
+    *((lambda path, text=text: path.write_bytes(text.encode("latin-1")), r"settings\.json wasn't changed")
+      for text in TEXTS),
+    (a_command_of_somebody_else, "a file of another program"),
+    (a_file_for_the_folder, r"rl\.md"),
+    (a_folder_that_cannot_be_written, r"rl\.md"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "says"), SPOILT)
+def test_what_cannot_be_changed_is_left_with_everything_else(
+    spoil: Callable[[Path], object], says: str, home: Home, settings: Path, record: Path
+):
+    spoil(settings)
     before = snapshot(home)
-    with pytest.raises(ConfigError, match=r"rl\.md"):
+    with pytest.raises(ConfigError, match=says):
         connect(claude(home), record)
     assert snapshot(home) == before
     assert not record.exists()
@@ -193,17 +190,20 @@ def test_a_key_of_burnish_goes_where_only_burnish_reads_it(home: Home):
             assert not changes or "sk-burnish" in "".join(change.made(None) for change in changes), name
 
 
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
 def test_while_a_key_stands_in_them_files_are_their_owners_alone(home: Home, settings: Path, record: Path):
     before = snapshot(home)
     connect(claude(home), record)
-    assert settings.stat().st_mode & 0o777 == 0o640
-    with_key = claude(home, Place(PLACE.url, key="sk-burnish"))
+    with_key = claude(home, KEYED)
     for changed in (True, False):
         done = connect(with_key, record, private=True)
         assert any(each.what == "changed" for each in done) == changed
-        assert settings.stat().st_mode & 0o777 == 0o600
+        assert mode(settings) == 0o600
     connect(claude(home), record)
-    assert settings.stat().st_mode & 0o777 == 0o640
+    assert mode(settings) == 0o640
     connect(with_key, record, private=True)
     disconnect(record)
     assert snapshot(home) == before
@@ -212,27 +212,24 @@ def test_while_a_key_stands_in_them_files_are_their_owners_alone(home: Home, set
 def test_what_somebody_permits_meanwhile_is_private_again_only_by_connecting(
     home: Home, settings: Path, record: Path
 ):
-    with_key = claude(home, Place(PLACE.url, key="sk-burnish"))
+    with_key = claude(home, KEYED)
     connect(with_key, record, private=True)
     settings.chmod(0o644)
     assert [each.what for each in connect(with_key, record, private=True)] == ["changed", "unchanged"]
-    assert settings.stat().st_mode & 0o777 == 0o600
+    assert mode(settings) == 0o600
     settings.chmod(0o660)
     disconnect(record)
-    assert settings.stat().st_mode & 0o777 == 0o660
+    assert mode(settings) == 0o660
 
 
 def test_a_failure_leaves_what_was_private_private(home: Home, settings: Path, record: Path):
-    with_key = Place(PLACE.url, key="sk-burnish")
-    connect(claude(home, with_key), record, private=True)
-    commands = settings.parent / "commands"
-    (commands / "rl.md").unlink()
-    commands.rmdir()
-    commands.symlink_to("/proc/nothing")
+    connect(claude(home, KEYED), record, private=True)
+    shutil.rmtree(settings.parent / "commands")
+    a_folder_that_cannot_be_written(settings)
     with pytest.raises(ConfigError):
         connect(claude(home), record)
     assert "sk-burnish" in settings.read_text()
-    assert settings.stat().st_mode & 0o777 == 0o600
+    assert mode(settings) == 0o600
 
 
 @pytest.mark.parametrize(
@@ -280,19 +277,16 @@ def test_a_plugin_of_ours_goes_with_what_it_wrote(home: Home, record: Path):
 
 
 @pytest.mark.parametrize(
-    ("upstream", "own"),
+    ("own", "upstreams"),
     [
-        ("embedded:smollm2", True),
-        ("http://127.0.0.1:8000", True),
-        ("http://[::1]:8000/v1", True),
-        ("http://192.168.1.5:8000,http://192.168.1.6:8000", True),
-        ("http://gpu:8000", True),
-        ("http://gpu.lan:8000", True),
-        ("https://api.openai.com/v1", False),
-        ("https://openrouter.ai/api/v1", False),
-        ("http://8.8.8.8", False),
-        ("http://localhost.example.com", False),
+        (
+            True,
+            "embedded:smollm2 http://127.0.0.1:8000 http://[::1]:8000/v1 http://gpu:8000 http://gpu.lan:8000",
+        ),
+        (True, "http://192.168.1.5:8000,http://192.168.1.6:8000"),
+        (False, "https://api.openai.com/v1 https://openrouter.ai/api/v1 http://8.8.8.8"),
+        (False, "http://localhost.example.com"),
     ],
 )
-def test_an_upstream_is_ours_where_only_we_can_reach_it(upstream: str, own: bool):
-    assert is_own(upstream) is own
+def test_an_upstream_is_ours_if_only_we_can_reach_it(own: bool, upstreams: str):
+    assert {each: is_own(each) for each in upstreams.split()} == dict.fromkeys(upstreams.split(), own)

@@ -77,22 +77,17 @@ def test_comments_and_order_of_toml_stay():
     assert 'model = "gpt-5"   # the good one' in rest
     assert 'approval_policy = "on-request"' in rest
     assert "burnish" not in rest
-    assert Toml().parse(rest)["projects"] == {
-        "/home/me/src": {"trust_level": "trusted"},
-        "/tmp": {"trust_level": "untrusted"},
-    }
+    trusted = {name: each["trust_level"] for name, each in Toml().parse(rest)["projects"].items()}
+    assert trusted == {"/home/me/src": "trusted", "/tmp": "untrusted"}
 
 
 def test_an_element_stands_beside_those_of_others_and_is_found_again():
-    theirs = {"matcher": "x", "hooks": []}
-    before = json.dumps({"hooks": {"UserPromptExpansion": [theirs]}})
-    after = with_entries(Json(), before, [(("hooks", "UserPromptExpansion", END), HOOK)])
-    assert json.loads(after)["hooks"]["UserPromptExpansion"] == [theirs, HOOK]
-    later = {"matcher": "later"}
-    moved = json.dumps({"hooks": {"UserPromptExpansion": [HOOK, theirs, later]}})
-    assert json.loads(without_entries(Json(), moved, before, after)) == {
-        "hooks": {"UserPromptExpansion": [theirs, later]}
-    }
+    theirs, later = {"matcher": "x", "hooks": []}, {"matcher": "later"}
+    before = json.dumps({"hooks": [theirs]})
+    after = with_entries(Json(), before, [(("hooks", END), HOOK)])
+    assert json.loads(after) == {"hooks": [theirs, HOOK]}
+    moved = json.dumps({"hooks": [HOOK, theirs, later]})
+    assert json.loads(without_entries(Json(), moved, before, after)) == {"hooks": [theirs, later]}
 
 
 def test_what_somebody_changed_since_is_theirs():

@@ -27,17 +27,12 @@ def test_an_item_goes_before_those_of_a_list(text: str):
     assert yaml.safe_load(without_item(made, text, made)) == yaml.safe_load(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "name: Mine",
-        "models: # none yet\n",
-        f"models:\n{THEIRS}name: Mine\n",
-        "models:\n\n    # mine\n    - name: other\n\nname: Mine\n",
-        "name: Mine\nmodels:\n  - name: other\nrules:\n  - name: burnish\n",
-    ],
-)
+KEYED = ["", "name: Mine", "models: # none yet\n", f"models:\n{THEIRS}name: Mine\n"]
+KEYED += ["models:\n\n    # mine\n    - name: other\n\nname: Mine\n"]
+KEYED += ["name: Mine\nmodels:\n  - name: other\nrules:\n  - name: burnish\n"]
+
+
+@pytest.mark.parametrize("text", KEYED)
 def test_an_item_goes_below_a_key(text: str):
     made = BELOW_KEY.made(text)
     before = yaml.safe_load(text) or {}
@@ -74,9 +69,8 @@ def test_what_others_wrote_since_stays(theirs: list[str], at: int, other: int):
     for index in sorted(later, reverse=True):
         lines.insert(index, "- name: later\n")
     rest = yaml.safe_load(without_item("".join(lines), before, made)) or []
-    assert sorted(each["name"] for each in rest) == sorted(
-        ["later"] * len(later) + [line[-2] for line in theirs if "name" in line]
-    )
+    names = ["later"] * len(later) + [line[-2] for line in theirs if "name" in line]
+    assert sorted(each["name"] for each in rest) == sorted(names)
 
 
 def test_what_is_no_longer_as_it_was_put_there_is_named():
@@ -85,13 +79,10 @@ def test_what_is_no_longer_as_it_was_put_there_is_named():
         without_item(made.replace("8787", "8788"), THEIRS, made)
 
 
-JOINED = "- name: later\n"
-
-
 @pytest.mark.parametrize("before", [None, "", "name: Mine\n", "models:\n"])
 def test_others_that_joined_the_list_stay_in_it(before: str | None):
     made = BELOW_KEY.made(before)
-    joined = made + ("  " if before != "models:\n" else "") + JOINED
+    joined = made + ("  " if before != "models:\n" else "") + "- name: later\n"
     rest = yaml.safe_load(without_item(joined, before or "", made))
     assert rest["models"] == [{"name": "later"}]
     assert (yaml.safe_load(before or "") or {}).items() <= (rest | {"models": None}).items()

@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -198,10 +198,8 @@ async def test_a_request_that_is_cancelled_at_any_step_leaves_nothing_behind(str
         return True
 
     async def ask() -> tuple[int, bytes]:
-        headers = [(b"content-length", b"4")] if streamed else []
-        with await opened.send(
-            "POST", upstream.url, headers, slow_body() if streamed else b"abcd"
-        ) as response:
+        headers, body = ([(b"content-length", b"4")], slow_body()) if streamed else ([], b"abcd")
+        with await opened.send("POST", upstream.url, headers, body) as response:
             return response.status, await response.whole()
 
     async with server(answer) as upstream, pool(max_connections=1, queue_timeout_s=5) as opened:
@@ -211,11 +209,7 @@ async def test_a_request_that_is_cancelled_at_any_step_leaves_nothing_behind(str
             for _ in range(steps):
                 await asyncio.sleep(0)
             cancelled = asking.cancel()
-            await settled(asking)
+            await asyncio.wait([asking])
             assert await ask() == (200, b"right")
             steps += 1
         assert steps > 3
-
-
-async def settled(task: Awaitable[object]) -> None:
-    await asyncio.wait([asyncio.ensure_future(task)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import orjson
 import pytest
@@ -54,49 +53,39 @@ async def test_uvicorn_still_calls_every_method_that_the_listener_overrides(tmp_
     app = Probe()
     config = load_config({"data_dir": tmp_path, "request_timeout_s": 0.2})
     async with run(server_of(app, config, lambda _, error: error.envelope())) as url, asyncio.timeout(10):
-        address = urlsplit(url)
 
-        async def connect(*pieces: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-            reader, writer = await asyncio.open_connection(address.hostname, address.port)
-            for piece in pieces:
-                writer.write(piece)
-                await writer.drain()
-            return reader, writer
+        async def said_to(*pieces: bytes) -> bytes:
+            async with dialled(url) as (reader, writer):
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+                return await reader.read()
 
         head = b"POST /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         # _start_asgi_task, on_headers_complete: the extension is there, and trailers are not headers.
-        reader, writer = await connect(
-            head, b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\nHi\r\n0\r\n", b"X-Trailer: 1\r\n\r\n"
-        )
-        assert b"\r\nwritten at once,\r\n8\r\nand sent\r\n" in await reader.read()
+        pieces = (b"Transfer-Encoding: chunked\r\n\r\n", b"2\r\nHi\r\n0\r\n", b"X-Trailer: 1\r\n\r\n")
+        assert b"\r\nwritten at once,\r\n8\r\nand sent\r\n" in await said_to(head, *pieces)
         assert b"x-trailer" not in dict(app.scopes[-1]["headers"])
-        writer.close()
         # on_body, data_received: a long body is taken, a long head is not.
         size = 3 * HEAD_LIMIT_BYTES
-        reader, writer = await connect(head, b"Content-Length: %d\r\n\r\n" % size, *[bytes(size // 96)] * 96)
-        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        long = (b"Content-Length: %d\r\n\r\n" % size, *[bytes(size // 96)] * 96)
+        assert (await said_to(head, *long)).startswith(b"HTTP/1.1 200 ")
         assert len(app.bodies[-1]) == size
-        writer.close()
-        reader, writer = await connect(head, b"X-Long: %b" % bytes([65] * 2 * HEAD_LIMIT_BYTES))
-        assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
-        writer.close()
+        too_long = b"X-Long: %b" % bytes([65] * 2 * HEAD_LIMIT_BYTES)
+        assert (await said_to(head, too_long)).startswith(b"HTTP/1.1 431 ")
         # connection_made: a client that sends nothing is not waited for.
-        reader, writer = await connect()
-        assert await reader.read() == b""
-        writer.close()
+        assert await said_to() == b""
         # connection_lost: the request under way learns that the client left, though another one was sent after it.
         request = b"GET /hold HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        reader, writer = await connect(request, request)
-        await app.held.wait()
-        writer.close()
+        async with dialled(url, 2 * request):
+            await app.held.wait()
         await app.left.wait()
         # _should_upgrade: a websocket gets a tunnel, any other offer is passed over.
         offer = b"GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: %b\r\n\r\n"
         for protocol, extension in ((b"h2c", WRITE), (b"websocket", TUNNEL)):
-            reader, writer = await connect(offer % protocol)
-            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200 ")
+            async with dialled(url, offer % protocol) as (reader, _):
+                assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200 ")
             assert extension in app.scopes[-1]["extensions"]
-            writer.close()
 
 
 async def two(running: Stage, content: bytes, at: int) -> list[bytes]:
@@ -120,12 +109,11 @@ async def two(running: Stage, content: bytes, at: int) -> list[bytes]:
 @pytest.mark.parametrize("chunked", [True, False])
 def test_a_request_sent_ahead_may_be_split_at_any_byte(tmp_path: Path, target: str, chunked: bool) -> None:
     with stage(tmp_path) as running:
-        first, second = (
-            request_bytes(
-                Asked("POST", target, [(b"X-Turn", turn)], BODY, [BODY] if chunked else None), running.url
-            )
+        turns = (
+            Asked("POST", target, [(b"X-Turn", turn)], BODY, [BODY] if chunked else None)
             for turn in (b"1", b"2")
         )
+        first, second = (request_bytes(turn, running.url) for turn in turns)
         for at in range(len(first), len(first + second)):
             running.plan(Planned(200, [], [b"ans", b"wer"]))
             before = len(running.upstream.requests)
@@ -157,8 +145,7 @@ async def test_a_request_that_offers_another_protocol_is_one_like_any(
             writer.write(said[at : at + len(said) // pieces + 1])
             await asyncio.sleep(0.01)
         for _ in range(3):
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200 ")
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
             assert await reader.readexactly(len(completion())) == completion()
     assert [each.body for each in server.requests] == [body] * 3
     names = {name.lower() for each in server.requests for name, _ in each.headers}

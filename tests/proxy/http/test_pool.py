@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from burnish.proxy.http.origin import KEEP_ALIVE_S, UpstreamCut, UpstreamResponse
-from tests.support.raw_server import OK, get, pool, says, server, speaking
+from burnish.proxy.http.origin import KEEP_ALIVE_S, UpstreamCut
+from tests.support.raw_server import OK, Answer, get, pool, says, server, speaking
 
-BODIES = st.binary(max_size=80)
+EARLY = [b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early\r\nx: y\r\n\r\n"]
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 @st.composite
 def answers(draw: st.DrawFn) -> tuple[bytes, bytes, bool]:
     """Return a response, its body, and whether the connection may be used again."""
-    informational = draw(
-        st.sampled_from([b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early\r\nx: y\r\n\r\n"])
-    )
+    informational = draw(st.sampled_from(EARLY))
     close = draw(st.booleans())
     headers = b"connection: close\r\n" if close else b""
-    body = draw(BODIES)
+    body = draw(st.binary(max_size=80))
     match draw(st.sampled_from(["length", "chunks", "end", "none"])):
         case "length":
             headers += b"Content-Length: %d\r\n" % len(body)
             content = body
         case "chunks":
             headers += b"Transfer-Encoding: chunked\r\n"
-            cuts = sorted(draw(st.sets(st.integers(1, max(1, len(body) - 1)), max_size=4)))
-            pieces = [body[a:b] for a, b in zip([0, *cuts], [*cuts, len(body)], strict=True)]
+            pieces = cut(body, draw(st.sets(st.integers(1, max(1, len(body) - 1)), max_size=4)))
             extension = draw(st.sampled_from([b"", b";a=b"]))
             content = b"".join(b"%x%b\r\n%b\r\n" % (len(p), extension, p) for p in pieces if p)
             content += b"0\r\n" + draw(st.sampled_from([b"", b"x-trailer: 1\r\n"])) + b"\r\n"
@@ -44,16 +43,16 @@ def answers(draw: st.DrawFn) -> tuple[bytes, bytes, bool]:
     return informational + b"HTTP/1.1 200 OK\r\n" + headers + b"\r\n" + content, body, not close
 
 
-def cut(raw: bytes, data: st.DataObject) -> list[bytes]:
-    cuts = sorted(data.draw(st.sets(st.integers(1, len(raw) - 1), max_size=6)))
-    return [raw[a:b] for a, b in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+def cut(raw: bytes, places: set[int]) -> list[bytes]:
+    return [raw[a:b] for a, b in pairwise([0, *sorted(places), len(raw)])]
 
 
 @settings(max_examples=40, deadline=None)
 @given(answers(), st.data())
 async def test_cuts_do_not_change_a_response(case: tuple[bytes, bytes, bool], data: st.DataObject) -> None:
     raw, body, stays = case
-    async with server(says(cut(raw, data), stays=stays)) as upstream, pool() as opened:
+    pieces = cut(raw, data.draw(st.sets(st.integers(1, len(raw) - 1), max_size=6)))
+    async with server(says(pieces, stays=stays)) as upstream, pool() as opened:
         for _ in range(2):
             assert await get(opened, upstream.url) == (204 if b" 204 " in raw else 200, body)
         assert upstream.connections == (1 if stays else 2)
@@ -73,10 +72,8 @@ async def test_a_response_cut_at_every_byte(raw: bytes) -> None:
         async with server(says([raw[:at], raw[at:]])) as upstream, pool() as opened:
             with await opened.send("GET", upstream.url, [], None) as response:
                 assert response.status == 200
-                assert [each for each in response.headers if each[0].lower() == b"x-a"] == [
-                    (b"x-a", b"1"),
-                    (b"X-A", b"2"),
-                ]
+                headers = [each for each in response.headers if each[0].lower() == b"x-a"]
+                assert headers == [(b"x-a", b"1"), (b"X-A", b"2")]
                 assert await response.whole() == b"right"
             assert await get(opened, upstream.url) == (200, b"right")
             assert upstream.connections == 1
@@ -120,14 +117,21 @@ HOSTILE = {
 }
 
 
+def hostile(raw: bytes, stays: bool) -> Answer:
+    """Says this to everybody, but answers a PUT as it should."""
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        fine = request.startswith(b"PUT")
+        writer.write(OK if fine else raw)
+        await writer.drain()
+        return stays or fine
+
+    return answer
+
+
 @pytest.mark.parametrize("raw", HOSTILE.values(), ids=HOSTILE)
 async def test_what_is_not_http_is_an_error_and_the_next_request_is_answered(raw: bytes) -> None:
-    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
-        writer.write(OK if request.startswith(b"PUT") else raw)
-        await writer.drain()
-        return request.startswith(b"PUT")
-
-    async with server(answer) as upstream, pool() as opened:
+    async with server(hostile(raw, stays=False)) as upstream, pool() as opened:
         with pytest.raises(UpstreamUnreachable, match="broke off before it answered"):
             await get(opened, upstream.url, "POST", b"once")
         assert len(upstream.requests) == 1
@@ -136,10 +140,10 @@ async def test_what_is_not_http_is_an_error_and_the_next_request_is_answered(raw
 
 CUT = {
     "length": b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nfour",
-    "chunks": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfour\r\n",
-    "chunk": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\nfour",
-    "bad chunk": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfour\r\nzz\r\n",
-    "chunk without its end": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nfour5\r\n",
+    "chunks": CHUNKED + b"4\r\nfour\r\n",
+    "chunk": CHUNKED + b"9\r\nfour",
+    "bad chunk": CHUNKED + b"4\r\nfour\r\nzz\r\n",
+    "chunk without its end": CHUNKED + b"4\r\nfour5\r\n",
 }
 
 
@@ -178,12 +182,8 @@ async def test_whatever_comes_the_next_answer_is_the_right_one(
         if not raw:
             return
 
-    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
-        writer.write(OK if request.startswith(b"PUT") else bytes(raw))
-        await writer.drain()
-        return stays or request.startswith(b"PUT")
-
-    async with server(answer) as upstream, pool(first_byte_timeout_s=0.3, idle_timeout_s=0.3) as opened:
+    limits = {"first_byte_timeout_s": 0.3, "idle_timeout_s": 0.3}
+    async with server(hostile(bytes(raw), stays)) as upstream, pool(**limits) as opened:
         with suppress(UpstreamUnreachable, UpstreamTimeout, UpstreamCut):
             await get(opened, upstream.url)
         if not stays:
@@ -214,11 +214,8 @@ async def test_a_kept_connection_that_dies_under_a_request(method: str, tries: i
 
     async with server(answer) as upstream, pool() as opened:
         await get(opened, upstream.url)
-        if method == "GET":
-            assert await get(opened, upstream.url) == (200, b"right")
-        else:
-            with pytest.raises(UpstreamUnreachable):
-                await get(opened, upstream.url, "POST", b"once")
+        with nullcontext() if method == "GET" else pytest.raises(UpstreamUnreachable):
+            assert await get(opened, upstream.url, method, b"once") == (200, b"right")
         assert asked == 1 + tries
 
 
@@ -306,8 +303,7 @@ async def test_a_streamed_body(announced: bool) -> None:
     whole = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        end = b"ab" + b"cde" if announced else b"0\r\n\r\n"
-        received.append(await reader.readuntil(end))
+        received.append(await reader.readuntil(b"abcde" if announced else b"0\r\n\r\n"))
         writer.write(OK)
         await whole.wait()
         writer.close()
@@ -328,5 +324,4 @@ async def test_a_body_that_fails_fails_the_request() -> None:
 
     async with server(says(b"")) as upstream, pool() as opened:
         with pytest.raises(ValueError, match="went away"):
-            response: UpstreamResponse = await opened.send("POST", upstream.url, [], failing())
-            assert response.status
+            await opened.send("POST", upstream.url, [], failing())

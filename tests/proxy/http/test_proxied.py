@@ -8,7 +8,6 @@ import pytest
 
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, is_proxied
-from burnish.proxy.http.pool import Pool
 from tests.support.raw_server import OK, get, pool, says, server
 
 URL = "http://model.example:8000"
@@ -57,9 +56,6 @@ def test_what_is_proxied(monkeypatch: pytest.MonkeyPatch, no_proxy: str, address
 
 
 async def test_what_goes_wrong_is_what_goes_wrong_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def ask(opened: Pool) -> tuple[int, bytes]:
-        return await get(opened, URL, "POST", b"body")
-
     limits = {"first_byte_timeout_s": 0.2, "idle_timeout_s": 0.2}
     for fault, error in (
         (says(b"", stays=False), UpstreamUnreachable),
@@ -70,11 +66,11 @@ async def test_what_goes_wrong_is_what_goes_wrong_without_a_proxy(monkeypatch: p
         async with server(fault) as proxy, pool(**limits) as opened:
             monkeypatch.setenv("HTTP_PROXY", proxy.url)
             with pytest.raises(error):
-                await ask(opened)
+                await get(opened, URL, "POST", b"body")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     async with pool() as opened:
         with pytest.raises(ConnectFailed, match="NO_PROXY"):
-            await ask(opened)
+            await get(opened, URL, "POST", b"body")
 
 
 async def test_an_answer_that_nobody_reads_on_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

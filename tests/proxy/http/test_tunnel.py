@@ -105,10 +105,12 @@ async def test_the_sdk_of_openai_talks_in_real_time(tmp_path: Path) -> None:
         ws = url.replace("http", "ws", 1) + "/v1"
         async with AsyncOpenAI(base_url=url + "/v1", websocket_base_url=ws, api_key="sk-caller") as openai:
             async with openai.realtime.connect(model="gpt-realtime") as connection:
-                content = [{"type": "input_text", "text": "Hi"}]
-                await connection.conversation.item.create(
-                    item={"type": "message", "role": "user", "content": content}
-                )
+                said: Any = {
+                    "type": "message",
+                    "role": "user",
+                    "content": [{"type": "input_text", "text": "Hi"}],
+                }
+                await connection.conversation.item.create(item=said)
                 event = await connection.recv()
         assert event.type == "conversation.item.added"
         assert event.item.content[0].text == "Hi"
@@ -127,8 +129,7 @@ async def test_the_handshake_takes_along_what_any_request_does(tmp_path: Path) -
     flags = {"api_key": "our", "upstream_api_key": "theirs"}
     async with websockets(tmp_path, server, **flags) as url:
         async with client(url, additional_headers=asked, subprotocols=[Subprotocol("realtime")]) as ours:
-            assert ours.subprotocol == "realtime"
-            assert ours.response is not None
+            assert ours.subprotocol == "realtime" and ours.response is not None
             assert "x-burnish-completion-id" not in ours.response.headers
         with pytest.raises(InvalidStatus) as refused:
             async with client(url):
@@ -171,9 +172,8 @@ async def test_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_stopping_burnish_does_not_wait_for_a_websocket(tmp_path: Path) -> None:
-    ours: ClientConnection | None = None
     async with websockets(tmp_path, echo) as url:
-        ours = await client(url)
+        ours: ClientConnection = await client(url)
         began = time.perf_counter()
     assert time.perf_counter() - began < 1.5  # streams would have two seconds in tests
     with pytest.raises(ConnectionClosed):

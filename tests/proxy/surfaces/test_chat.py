@@ -13,6 +13,7 @@ import zstandard
 
 from burnish.proxy.surfaces import Chat, ChatRequest, Reply
 from burnish.proxy.surfaces.lenient import DECODED_LIMIT_BYTES, decode
+from tests.support.chat_wire import DONE
 from tests.support.upstream import completion, events
 
 chat = Chat()
@@ -23,23 +24,14 @@ def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> byte
     return b"data: " + orjson.dumps({"id": "r1", "choices": [choice], **more}) + b"\n\n"
 
 
-DONE = b"data: [DONE]\n\n"
-
-
 def streamed(*chunks: bytes) -> Reply:
     return chat.reassemble(chunks, "text/event-stream; charset=utf-8", "")
 
 
 def test_reads_messages_model_stream_and_keeps_the_rest_as_parameters():
-    body = {
-        "model": "m",
-        "messages": [{"role": "user", "content": "hi"}],
-        "stream": True,
-        "temperature": 0.5,
-        "new": 1,
-    }
-    request = chat.read(body)
-    assert request == ChatRequest(body["messages"], "m", True, {"stream": True, "temperature": 0.5, "new": 1})
+    messages, params = [{"role": "user", "content": "hi"}], {"stream": True, "temperature": 0.5, "new": 1}
+    request = chat.read({"model": "m", "messages": messages, **params})
+    assert request == ChatRequest(messages, "m", True, params)
 
 
 def test_a_stream_and_a_whole_answer_give_the_same_message():
@@ -59,12 +51,8 @@ def test_reasoning_and_refusal_are_kept_beside_the_content():
         chunk({"content": "42", "refusal": None}),
         chunk({"refusal": "no"}, "stop"),
     )
-    assert reply.message == {
-        "role": "assistant",
-        "reasoning_content": "let me see",
-        "content": "42",
-        "refusal": "no",
-    }
+    said = {"reasoning_content": "let me see", "content": "42", "refusal": "no"}
+    assert reply.message == {"role": "assistant", **said}
 
 
 def call(index: int | None, arguments: str, **head: Any) -> dict[str, Any]:
@@ -77,41 +65,25 @@ FIRST = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": 
 SECOND = {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}
 
 
-@pytest.mark.parametrize(
-    "pieces",
-    [
-        pytest.param(
-            [
-                call(0, "", id="c1", type="function", name="f"),
-                call(0, '{"a"'),
-                call(1, "", id="c2", type="function", name="g"),
-                call(0, ":1}"),
-                call(1, "{}"),
-            ],
-            id="by index, interleaved",
-        ),
-        pytest.param(
-            [call(0, '{"a":1}', id="c1", name="f"), call(0, "{}", id="c2", name="g")],
-            id="all numbered 0, told apart by id",
-        ),
-        pytest.param(
-            [call(None, '{"a"', id="c1", name="f"), call(None, ":1}"), call(None, "{}", id="c2", name="g")],
-            id="no index",
-        ),
-        pytest.param(
-            [
-                call(0, '{"a"', id="c1", name="f"),
-                call(0, ":1}", id="c1", name="f"),
-                call(1, "{}", id="c2", name="g"),
-            ],
-            id="id and name repeated in every piece",
-        ),
+F, G = {"id": "c1", "name": "f"}, {"id": "c2", "name": "g"}
+PIECES = {
+    "by index, interleaved": [
+        call(0, "", type="function", **F),
+        call(0, '{"a"'),
+        call(1, "", type="function", **G),
+        call(0, ":1}"),
+        call(1, "{}"),
     ],
-)
+    "all numbered 0, told apart by id": [call(0, '{"a":1}', **F), call(0, "{}", **G)],
+    "no index": [call(None, '{"a"', **F), call(None, ":1}"), call(None, "{}", **G)],
+    "id and name repeated": [call(0, '{"a"', **F), call(0, ":1}", **F), call(1, "{}", **G)],
+}
+
+
+@pytest.mark.parametrize("pieces", PIECES.values(), ids=PIECES)
 def test_tool_calls_are_merged(pieces: list[dict[str, Any]]):
     reply = streamed(*(chunk({"tool_calls": [piece]}) for piece in pieces), chunk({}, "tool_calls"), DONE)
-    assert reply.message is not None
-    assert reply.message["tool_calls"] == [FIRST, SECOND]
+    assert reply.message == {"role": "assistant", "tool_calls": [FIRST, SECOND]}
     assert reply.finish_reason == "tool_calls"
 
 
@@ -178,11 +150,8 @@ def test_encodings_are_undone_in_whole_and_in_cut_bodies(encoding: str, compress
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
 def test_a_bomb_goes_off_only_so_far(encoding: str):
     nothing = bytes(2 * DECODED_LIMIT_BYTES)
-    packed = {
-        "gzip": lambda: gzip.compress(nothing, 1),
-        "deflate": lambda: zlib.compress(nothing, 1),
-        "br": lambda: brotli.compress(nothing, quality=1),
-        "zstd": lambda: zstandard.compress(nothing, 1),
-    }[encoding]()
+    fast = {"quality": 1} if encoding == "br" else {}
+    modules: dict[str, Any] = {"gzip": gzip, "deflate": zlib, "br": brotli, "zstd": zstandard}
+    packed = modules[encoding].compress(nothing, **fast)
     assert len(packed) < len(nothing) // 100
     assert len(decode(packed, encoding)) <= DECODED_LIMIT_BYTES

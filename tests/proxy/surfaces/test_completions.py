@@ -9,24 +9,21 @@ import pytest
 
 from burnish.proxy.feedback.commands import find_command
 from burnish.proxy.surfaces import Completions
+from tests.support.chat_wire import DONE, USAGE, data
 
 completions = Completions()
 
 
 def whole(*texts: str) -> bytes:
-    choices = [
-        {"index": index, "text": text, "logprobs": None, "finish_reason": "stop"}
-        for index, text in enumerate(texts)
-    ]
-    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
-    return orjson.dumps({"id": "cmpl-1", "object": "text_completion", "choices": choices, "usage": usage})
+    choices = [{"index": index, "text": text, "finish_reason": "stop"} for index, text in enumerate(texts)]
+    return orjson.dumps({"id": "cmpl-1", "object": "text_completion", "choices": choices, "usage": USAGE})
 
 
-def events(*pieces: str, finish: str = "stop") -> list[bytes]:
+def events(*pieces: str) -> list[bytes]:
     told = [{"text": piece, "index": 0, "finish_reason": None} for piece in pieces]
-    told.append({"text": "", "index": 0, "finish_reason": finish})
+    told.append({"text": "", "index": 0, "finish_reason": "stop"})
     chunks = [{"id": "cmpl-1", "object": "text_completion", "choices": [choice]} for choice in told]
-    return [*(b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in chunks), b"data: [DONE]\n\n"]
+    return [*map(data, chunks), DONE]
 
 
 def test_a_prompt_is_a_message_of_the_users():
@@ -65,5 +62,5 @@ def test_a_whole_answer_and_its_stream_say_the_same():
     assert (told.finish_reason, streamed.finish_reason) == ("stop", "stop")
     assert told.response_id == streamed.response_id == "cmpl-1"
     assert told.ended and streamed.ended
-    assert told.usage and told.usage["prompt_tokens"] == 3
+    assert told.usage == USAGE
     assert [choice["message"]["content"] for choice in told.choices] == [" upon a time", "b"]

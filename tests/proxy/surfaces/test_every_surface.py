@@ -14,15 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.errors import (
-    BurnishError,
-    Conflict,
-    InvalidRequest,
-    NotFound,
-    Unauthorized,
-    Unavailable,
-    UpstreamUnreachable,
-)
+from burnish.proxy import errors
 from burnish.proxy.log.tree import path, step
 from burnish.proxy.surfaces import SURFACES, ChatRequest, Gemini, Reply, Surface
 from burnish.proxy.surfaces.lenient import loads_storable
@@ -84,16 +76,10 @@ ENVELOPES: dict[str, Any] = {
 def values(surface: str) -> st.SearchStrategy[Any]:
     """Any JSON, mostly in the words of a format."""
     members, words = (each.split() for each in WORDS[surface])
+    keys, numbers = st.sampled_from(members), st.integers() | st.floats()
     return st.recursive(
-        st.none()
-        | st.booleans()
-        | st.integers()
-        | st.floats()
-        | st.text(max_size=3)
-        | st.sampled_from(words),
-        lambda inner: (
-            st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(members), inner, max_size=5)
-        ),
+        st.none() | st.booleans() | numbers | st.text(max_size=3) | st.sampled_from(words),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=5),
         max_leaves=15,
     )
 
@@ -112,21 +98,15 @@ def check(reply: Reply) -> None:
 def test_no_json_breaks_the_reassembly(surface: Surface, data: st.DataObject, rest: bytes) -> None:
     members, words = (each.split() for each in WORDS[surface.name])
     anything = VALUES[surface.name]
-    typed = st.fixed_dictionaries(
-        {"type": st.sampled_from(words)},
-        optional={member: anything for member in members if member != "type"},
-    )
+    others = {member: anything for member in members if member != "type"}
+    typed = st.fixed_dictionaries({"type": st.sampled_from(words)}, optional=others)
     any_part = typed | anything | anything.map(ENVELOPES[surface.name])
     parts = data.draw(st.lists(any_part, max_size=4))
     written = [json.dumps(part).encode() for part in parts]
     events = b"".join(b"data: " + each + b"\n\n" for each in written)
     lines = b"".join(each + b"\n" for each in written)
-    bodies = [
-        (events, SSE),
-        (events + rest, SSE),
-        (lines + rest, NDJSON),
-        (b"[" + b",".join(written) + b"]" + rest, JSON),
-    ]
+    array = b"[" + b",".join(written) + b"]"
+    bodies = [(events, SSE), (events + rest, SSE), (lines + rest, NDJSON), (array + rest, JSON)]
     for body, content_type in [*bodies, *((each, JSON) for each in written)]:
         check(surface.reassemble([body], content_type, ""))
 
@@ -180,19 +160,14 @@ ROLES = st.sampled_from(["user", "assistant", "model", "system", "tool"])
 @given(data=st.data())
 def test_any_request_is_read_or_refused(surface: Surface, data: st.DataObject) -> None:
     anything = VALUES[surface.name]
-    item = st.fixed_dictionaries(
-        {"role": ROLES},
-        optional={
-            "content": st.lists(anything, max_size=3) | anything,
-            "parts": st.lists(anything, max_size=3),
-        },
-    )
+    several = st.lists(anything, max_size=3)
+    item = st.fixed_dictionaries({"role": ROLES}, optional={"content": several | anything, "parts": several})
     drawn = st.lists(item | anything, max_size=4) | anything | st.text(max_size=4)
     body = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(REQUESTS[surface.name], drawn)))
     body = loads_storable(json.dumps(body))  # as the log reads it
     try:
         request = surface.read(body)
-    except InvalidRequest as error:
+    except errors.InvalidRequest as error:
         assert error.param
         return
     path(request.messages)
@@ -232,7 +207,7 @@ WRONG: list[tuple[str, Json, str]] = [
 
 @pytest.mark.parametrize(("name", "body", "field"), WRONG)
 def test_names_the_field_that_is_wrong(name: str, body: Json, field: str) -> None:
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(errors.InvalidRequest) as caught:
         SURFACES[name].read(body)
     assert caught.value.param == field
     assert caught.value.message.startswith(field)
@@ -300,30 +275,26 @@ def test_our_own_answers_can_be_read(surface: Surface, stream: bool) -> None:
         assert not damaged.readable
 
 
-ANTHROPICS: dict[BurnishError, str] = {
-    InvalidRequest("a"): "invalid_request_error",
-    Unauthorized("a"): "authentication_error",
-    NotFound("a"): "not_found_error",
-    UpstreamUnreachable("a"): "api_error",
-    BurnishError("a"): "api_error",
+ANTHROPICS = {
+    errors.InvalidRequest: "invalid_request_error",
+    errors.Unauthorized: "authentication_error",
+    errors.NotFound: "not_found_error",
+    errors.UpstreamUnreachable: "api_error",
+    errors.BurnishError: "api_error",
 }
-GOOGLES: dict[BurnishError, tuple[int, str]] = {
-    NotFound("a"): (404, "NOT_FOUND"),
-    Unavailable("a"): (503, "UNAVAILABLE"),
-    Conflict("a"): (409, "ABORTED"),
-}
-ERRORS: list[tuple[str, BurnishError, Json]] = [
+GOOGLES = {errors.NotFound: "NOT_FOUND", errors.Unavailable: "UNAVAILABLE", errors.Conflict: "ABORTED"}
+ERRORS: list[tuple[str, type[errors.BurnishError], Json]] = [
     *[("messages", error, {"type": "error", "error": {"type": kind, "message": "a"}, "request_id": None})
       for error, kind in ANTHROPICS.items()],
-    *[("gemini", error, {"error": {"code": code, "message": "a", "status": status}})
-      for error, (code, status) in GOOGLES.items()],
-    *[(name, NotFound("a"), {"error": "a"}) for name in ("ollama_chat", "ollama_generate")],
+    *[("gemini", error, {"error": {"code": error.status, "message": "a", "status": status}})
+      for error, status in GOOGLES.items()],
+    *[(name, errors.NotFound, {"error": "a"}) for name in ("ollama_chat", "ollama_generate")],
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "error", "told"), ERRORS)
-def test_errors_are_told_in_the_words_of_the_format(name: str, error: BurnishError, told: Json) -> None:
-    assert SURFACES[name].error(error) == told
+def test_errors_are_told_in_the_words_of_the_format(name: str, error: Any, told: Json) -> None:
+    assert SURFACES[name].error(error("a")) == told
 
 
 @every_surface
@@ -344,9 +315,8 @@ def test_bodies_without_an_answer_are_kept_as_the_error(surface: Surface, conten
 @pytest.mark.parametrize("stream", [False, True])
 async def test_the_official_client_accepts_our_own_answers(kind: str, stream: bool) -> None:
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        content_type, parts = SURFACES[kind].answer(
-            "rated good", SURFACES[kind].read(request.json()), "cmpl_1", "m"
-        )
+        asked = SURFACES[kind].read(request.json())
+        content_type, parts = SURFACES[kind].answer("rated good", asked, "cmpl_1", "m")
         await reply(b"".join(parts), headers=f"content-type: {content_type}\r\n")(request, writer)
 
     more: Json = {"stream": True, "stream_options": {"include_usage": True}} if stream else {}
@@ -361,9 +331,8 @@ async def test_the_official_client_accepts_our_own_answers(kind: str, stream: bo
         parts = [part async for part in answer] if stream else [answer]
     choices = [choice for part in parts for choice in part.choices]
     assert choices[-1].finish_reason == "stop"
-    texts = [
-        (choice.delta if stream else choice.message).content if kind == "chat" else choice.text
-        for choice in choices
+    said = [
+        getattr(choice, "delta" if stream else "message") if kind == "chat" else choice for choice in choices
     ]
-    assert "".join(text or "" for text in texts) == "rated good"
+    assert "".join(each.content or "" if kind == "chat" else each.text for each in said) == "rated good"
     assert (parts[-1].usage.total_tokens, parts[-1].id) == (0, "cmpl_1")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.log.tree import path
 from burnish.proxy.surfaces import ChatRequest, Messages, Reply
-from tests.support.anthropic_wire import event, message, message_events, text, thinking, tool_use
+from tests.support.anthropic_wire import USAGE, event, message, message_events, text, thinking, tool_use
 from tests.support.chat_wire import called
 
 messages = Messages()
@@ -59,18 +59,13 @@ def test_texts_stay_parts_and_a_single_one_is_the_text():
 
 def test_a_system_prompt_of_blocks_loses_the_line_that_no_two_requests_share():
     billing = "x-anthropic-billing-header: cc_version=2.1.37.0d9; cc_entrypoint=cli; cch=%s;"
-    prompts = [
-        [text(billing % "fa690"), text("You are helpful."), text("Be brief.")],
-        [text(billing % "1c8b4"), text("You are helpful."), text("Be brief.")],
-    ]
-    first, second = (read(user("hi"), system=prompt) for prompt in prompts)
+    prompt = [text("You are helpful."), text("Be brief.")]
+    first, second = (read(user("hi"), system=[text(billing % n), *prompt]) for n in ("fa690", "1c8b4"))
     assert first == second
-    assert first.messages[0]["content"] == [text("You are helpful."), text("Be brief.")]
+    assert first.messages[0]["content"] == prompt
     assert read(user("hi"), system=[text(billing % "1")]).origins == (0,)
-    assert read(user("hi"), system=f"{billing % '1'}\nYou are helpful.").messages[0] == {
-        "role": "system",
-        "content": "You are helpful.",
-    }
+    in_one = read(user("hi"), system=f"{billing % '1'}\nYou are helpful.").messages[0]
+    assert in_one == {"role": "system", "content": "You are helpful."}
 
 
 def test_images_become_urls_and_what_chat_does_not_know_stays_what_it_is():
@@ -137,18 +132,9 @@ def test_a_command_elsewhere_is_none(last: dict[str, Any]):
 def test_earlier_commands_are_cut_and_results_beside_them_stay(system: str | None):
     before = [user("weather?"), assistant([tool_use("look", {})])]
     answered = user([result("rain"), text(REMINDER), text("/rl good")])
-    body = {
-        "model": "m",
-        "system": system,
-        "messages": [
-            *before,
-            answered,
-            assistant([text("burnish: rated good")]),
-            user("/rl status"),
-            assistant("burnish: up"),
-            user("go on"),
-        ],
-    }
+    rated = assistant([text("burnish: rated good")])
+    asked = (user("/rl status"), assistant("burnish: up"), user("go on"))
+    body = {"model": "m", "system": system, "messages": [*before, answered, rated, *asked]}
     request = messages.read(body)
     sent = messages.without(body, request, exchanges(request.messages))
     assert sent == body | {"messages": [*before, user([result("rain")]), user("go on")]}
@@ -172,24 +158,13 @@ CONTENT = (
 def test_a_stream_and_a_whole_answer_give_the_same():
     reply = whole(message(*CONTENT, stop_reason="tool_use"))
     assert reply == streamed(*message_events(*CONTENT, stop_reason="tool_use"))
-    assert reply.message == {
-        "role": "assistant",
-        "content": "Let me look at the weather – 😀.",
-        "tool_calls": [
-            called("look", {"city": "Köln", "days": [1, 2]}, "toolu_1"),
-            called("stop", {}, "toolu_2"),
-        ],
+    look = called("look", {"city": "Köln", "days": [1, 2]}, "toolu_1")
+    assert reply.message == assistant("Let me look at the weather – 😀.") | {
+        "tool_calls": [look, called("stop", {}, "toolu_2")],
         "reasoning_content": "They want rain.",
     }
     assert (reply.finish_reason, reply.response_id, reply.ended) == ("tool_calls", "msg_1", True)
-    assert reply.usage == {
-        "input_tokens": 5,
-        "cache_creation_input_tokens": 2,
-        "cache_read_input_tokens": 10,
-        "output_tokens": 7,
-        "prompt_tokens": 17,
-        "completion_tokens": 7,
-    }
+    assert reply.usage == USAGE | {"prompt_tokens": 17, "completion_tokens": 7}
 
 
 @pytest.mark.parametrize(
@@ -278,18 +253,12 @@ def test_every_reply_is_found_again(content: list[dict[str, Any]]):
         again = [block for block in content if with_thoughts or block["type"] != "thinking"]
         marked = [*again[:-1], *(block | {"cache_control": {"type": "ephemeral"}} for block in again[-1:])]
         known = path(read(user("hi"), assistant(marked)).messages)[-1]
-        assert known.identity == logged.identity
-        assert known.key == logged.key
+        assert (known.identity, known.key) == (logged.identity, logged.key)
         assert known.content == logged.content or not with_thoughts
 
 
-any_blocks = st.lists(
-    st.builds(text, words)
-    | st.builds(tool_use, words, inputs)
-    | st.builds(result, words)
-    | st.just({"type": "image"}),
-    max_size=4,
-)
+shown = st.builds(result, words) | st.just({"type": "image"})
+any_blocks = st.lists(st.builds(text, words) | st.builds(tool_use, words, inputs) | shown, max_size=4)
 any_items = st.lists(st.builds(user, any_blocks) | st.builds(assistant, any_blocks), max_size=4)
 
 

@@ -11,24 +11,15 @@ from hypothesis import strategies as st
 
 from burnish.proxy.log.tree import step
 from burnish.proxy.surfaces import OllamaChat, OllamaGenerate, Reply, surface_at
+from tests.support.formats import OLLAMA, OLLAMA_END
 
 chat, generate = OllamaChat(), OllamaGenerate()
-END = {
-    "done": True,
-    "done_reason": "stop",
-    "total_duration": 9,
-    "prompt_eval_count": 5,
-    "prompt_eval_duration": 3,
-    "eval_count": 2,
-    "eval_duration": 4,
-}
+END = OLLAMA_END | {"total_duration": 9, "prompt_eval_duration": 3, "eval_duration": 4}
 PNG = "iVBORw0KGgo="
 
 
 def line(**members: Any) -> bytes:
-    return (
-        orjson.dumps({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": False, **members}) + b"\n"
-    )
+    return orjson.dumps(OLLAMA | members) + b"\n"
 
 
 def says(message: dict[str, Any], **members: Any) -> bytes:
@@ -44,7 +35,6 @@ def called(name: str, arguments: Any, **more: Any) -> dict[str, Any]:
 
 
 def test_each_path_has_its_surface():
-    assert surface_at("/api/chat") is not surface_at("/api/generate")
     assert isinstance(surface_at("/api/chat"), OllamaChat)
     assert isinstance(surface_at("/api/generate"), OllamaGenerate)
     assert surface_at("/api/tags") is None
@@ -63,9 +53,8 @@ def test_it_streams_unless_told_otherwise(surface: Any, given: dict[str, Any], s
     [(PNG, "png"), ("/9j/4AAQ", "jpeg"), ("R0lGODlh", "gif"), ("UklGRiQA", "webp"), ("AAAA", "png")],
 )
 def test_the_type_of_an_image_is_known_by_its_beginning(data: str, kind: str):
-    (asked,) = chat.read(
-        {"messages": [{"role": "user", "content": "What is it?", "images": [data]}]}
-    ).messages
+    shown = {"role": "user", "content": "What is it?", "images": [data]}
+    (asked,) = chat.read({"messages": [shown]}).messages
     assert asked["content"][1]["image_url"] == {"url": f"data:image/{kind};base64,{data}"}
 
 
@@ -103,18 +92,10 @@ def test_messages_are_cut_and_everything_else_stays():
 
 def test_a_stream_and_a_whole_answer_give_the_same_reply():
     whole = streamed(says({"content": "Hello you", "thinking": "hm, yes"}, **END))
-    pieces = streamed(
-        says({"thinking": "hm, "}),
-        says({"thinking": "yes"}),
-        says({"content": "Hello"}),
-        says({"content": " you"}),
-        says({}, **END),
-    )
-    assert whole == pieces
+    said = [{"thinking": "hm, "}, {"thinking": "yes"}, {"content": "Hello"}, {"content": " you"}]
+    assert whole == streamed(*map(says, said), says({}, **END))
     assert whole.message == {"role": "assistant", "content": "Hello you", "reasoning_content": "hm, yes"}
-    assert whole.finish_reason == "stop"
-    assert whole.ended
-    assert whole.response_id is None
+    assert (whole.finish_reason, whole.ended, whole.response_id) == ("stop", True, None)
     assert whole.usage is not None
     assert whole.usage.items() >= {"prompt_tokens": 5, "completion_tokens": 2, "eval_count": 2}.items()
 
@@ -142,18 +123,14 @@ def test_loading_a_model_is_no_reply(reason: str):
 
 def test_how_likely_tokens_were_is_kept():
     tokens = [{"token": "a", "logprob": -1.0}, {"token": "b", "logprob": -2.0}]
-    reply = streamed(
-        says({"content": "a"}, logprobs=tokens[:1]),
-        says({"content": "b"}, logprobs=tokens[1:]),
-        says({}, **END),
-    )
+    pieces = (says({"content": each["token"]}, logprobs=[each]) for each in tokens)
+    reply = streamed(*pieces, says({}, **END))
     assert reply.choices[0]["logprobs"] == {"content": tokens}
 
 
 def test_lines_that_are_no_json_are_passed_over():
-    reply = streamed(
-        says({"content": "a"}), b"\n", b"not json\n", b"[1]\r\n", says({"content": "b"}), b'{"mess'
-    )
+    odd = b"\n", b"not json\n", b"[1]\r\n"
+    reply = streamed(says({"content": "a"}), *odd, says({"content": "b"}), b'{"mess')
     assert reply.message == {"role": "assistant", "content": "ab"}
 
 
@@ -178,15 +155,10 @@ def test_however_a_stream_is_cut_its_reply_is_known_again(
     lines += [says({"tool_calls": [each]}) for each in made]
     body = b"".join([*lines, says({}, **END)])
     reply = streamed(*(body[start : start + size] for start in range(0, len(body), size)))
-    sent_back = {
-        "role": "assistant",
-        "content": "".join(pieces),
-        "thinking": "".join(thoughts),
-        "tool_calls": made,
-    }
+    said = {"content": "".join(pieces), "thinking": "".join(thoughts)}
+    sent_back = {"role": "assistant", **said, "tool_calls": made}
     known = chat.read({"messages": [sent_back]}).messages[0]
-    assert reply.ended
-    assert reply.message is not None
+    assert reply.ended and reply.message is not None
     assert step(reply.message, None) == step(known, None)  # stored once: the same to the byte
     whole = chat.reassemble([line(message=sent_back, **END)], "application/json", "")
     assert step(whole.message or {}, None) == step(known, None)

@@ -13,6 +13,7 @@ from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.log.tree import path, step
 from burnish.proxy.surfaces import ChatRequest, Reply, Responses
 from burnish.proxy.surfaces.responses import our_id, previous_of
+from tests.support.anthropic_wire import text
 from tests.support.chat_wire import called
 from tests.support.responses import call, events, message, reasoning, refusal, response, sse
 
@@ -40,9 +41,8 @@ def streamed(*parts: bytes) -> Reply:
 
 
 def test_a_text_is_one_message_of_the_users():
-    request = responses.read(
-        {"model": "m", "input": "hi", "instructions": "Be brief.", "stream": True, "new": 1}
-    )
+    more = {"instructions": "Be brief.", "stream": True, "new": 1}
+    request = responses.read({"model": "m", "input": "hi", **more})
     assert request.messages == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]
     assert (request.model, request.stream, request.previous) == ("m", True, None)
     assert request.params == {"stream": True, "new": 1, "instructions": True}
@@ -62,10 +62,7 @@ def test_what_one_response_says_is_one_message():
         instructions="Add.",
     )
     asked, said, first, second, answered, thanked = request.messages[1:]
-    assert asked["content"] == [
-        {"type": "text", "text": "What is 2 + 3?"},
-        {"type": "text", "text": "And 4?"},
-    ]
+    assert asked["content"] == [text("What is 2 + 3?"), text("And 4?")]
     assert said == {
         "role": "assistant",
         "content": "Let me see.",
@@ -73,8 +70,8 @@ def test_what_one_response_says_is_one_message():
         "tool_calls": [called("add", {"a": 2}, "call_1"), called("add", {"a": 4}, "call_2")],
     }
     assert first == {"role": "tool", "tool_call_id": "call_1", "content": "5"}
-    assert second == {"role": "tool", "tool_call_id": "call_2", "content": [{"type": "text", "text": "8"}]}
-    assert answered["content"] == [{"type": "text", "text": "5 and "}, {"type": "text", "text": "8."}]
+    assert second == {"role": "tool", "tool_call_id": "call_2", "content": [text("8")]}
+    assert answered["content"] == [text("5 and "), text("8.")]
     assert thanked["role"] == "user"
     assert request.origins == ((-1,), (0,), (1, 2, 3, 4), (5,), (6,), (7,), (8,))
 
@@ -92,17 +89,15 @@ def test_images_files_and_unknown_parts_are_kept():
 
 
 SHELL = {"type": "exec", "command": ["ls"], "env": {}}
-PATCH = {"type": "custom_tool_call", "name": "apply_patch", "input": "*** Begin", "namespace": "x"}
+PATCHED = {"name": "apply_patch", "input": "*** Begin"}
+PATCH = {"type": "custom_tool_call", **PATCHED, "namespace": "x"}
 DELETE = {"type": "delete_file", "path": "a"}
 
 
 @pytest.mark.parametrize(
     ("item", "made"),
     [
-        (
-            PATCH,
-            {"custom": {"name": "apply_patch", "input": "*** Begin"}, "type": "custom", "namespace": "x"},
-        ),
+        (PATCH, {"custom": PATCHED, "type": "custom", "namespace": "x"}),
         ({"type": "local_shell_call", "action": SHELL | {"timeout_ms": None}}, called("local_shell", SHELL)),
         ({"type": "apply_patch_call", "operation": DELETE}, called("apply_patch", DELETE)),
     ],
@@ -123,18 +118,13 @@ def test_what_the_server_did_itself_is_kept_and_harmless():
 
 
 def test_functions_are_named_as_in_chat_and_other_tools_apart():
-    function = {"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": True}
-    search = {"type": "web_search"}
-    request = read(
-        tools=[function, search], tool_choice={"type": "function", "name": "add"}, max_output_tokens=9
-    )
-    chosen = {"type": "function", "function": {"name": "add"}}
-    assert request.params["tools"] == [
-        {"type": "function", "function": {"name": "add", "parameters": {"type": "object"}, "strict": True}}
-    ]
-    assert request.params["other_tools"] == [search]
-    assert request.params["tool_choice"] == chosen
-    assert request.params["max_completion_tokens"] == 9
+    function = {"name": "add", "parameters": {"type": "object"}, "strict": True}
+    search, chosen = {"type": "web_search"}, {"type": "function", "name": "add"}
+    tools = [{"type": "function", **function}, search]
+    params = read(tools=tools, tool_choice=chosen, max_output_tokens=9).params
+    assert params["tools"] == [{"type": "function", "function": function}]
+    assert (params["other_tools"], params["max_completion_tokens"]) == ([search], 9)
+    assert params["tool_choice"] == {"type": "function", "function": {"name": "add"}}
     assert "tool_choice" not in read(tool_choice={"type": "web_search"}).params
 
 
@@ -169,18 +159,11 @@ def test_elsewhere_it_is_no_command(items: list[Any]):
 
 
 def test_earlier_commands_are_cut_with_our_answers_to_them():
-    items = [
-        user("Hi"),
-        reasoning("Greeting."),
-        message("Hello"),
-        user("/rl good"),
-        message("burnish: rated good"),
-        user("Again"),
-    ]
-    body = {"input": items, "instructions": "Greet.", "x": 1}
+    said, rated = [user("Hi"), reasoning("Greeting."), message("Hello")], message("burnish: rated good")
+    body = {"input": [*said, user("/rl good"), rated, user("Again")], "instructions": "Greet.", "x": 1}
     request = responses.read(body)
     cut = exchanges(request.messages)
-    assert responses.without(body, request, cut) == {**body, "input": [*items[:3], items[5]]}
+    assert responses.without(body, request, cut) == {**body, "input": [*said, user("Again")]}
 
 
 @pytest.mark.parametrize("previous", ["resp_abc", "resp_ä/+_=-", None])
@@ -200,26 +183,20 @@ def test_ids_that_only_look_like_ours_break_nothing(rest: str):
 
 
 def test_a_whole_answer_and_its_stream_say_the_same():
-    body = response(
-        reasoning("Hm."), message("Let me ", "see."), call("add", '{"a":1}'), response_id="resp_9"
-    )
+    said = (reasoning("Hm."), message("Let me ", "see."), call("add", '{"a":1}'))
+    body = response(*said, response_id="resp_9")
     reply = whole(body)
     assert reply == streamed(*events(body))
     assert reply.message == {
         "role": "assistant",
         "reasoning_content": "Hm.",
-        "content": [{"type": "text", "text": "Let me "}, {"type": "text", "text": "see."}],
+        "content": [text("Let me "), text("see.")],
         "tool_calls": [called("add", {"a": 1})],
     }
-    assert (reply.finish_reason, reply.response_id, reply.ended, reply.error) == (
-        "tool_calls",
-        "resp_9",
-        True,
-        None,
-    )
+    assert (reply.finish_reason, reply.response_id) == ("tool_calls", "resp_9")
+    assert (reply.ended, reply.error) == (True, None)
     assert reply.usage
-    assert (reply.usage["prompt_tokens"], reply.usage["output_tokens"]) == (5, 2)
-    assert reply.usage["completion_tokens"] == 2
+    assert reply.usage.items() >= {"prompt_tokens": 5, "output_tokens": 2, "completion_tokens": 2}.items()
 
 
 @pytest.mark.parametrize(
@@ -244,8 +221,7 @@ def test_an_answer_says_why_it_is_not_whole(status: str, more: dict[str, Any], e
 )
 def test_an_error_in_a_stream_is_told_and_the_stream_has_not_ended(said: dict[str, Any]):
     reply = streamed(*events(response(message("Half an answer")))[:6], sse("error", said))
-    assert reply.error == "overloaded"
-    assert not reply.ended
+    assert (reply.error, reply.ended) == ("overloaded", False)
     assert reply.message == {"role": "assistant", "content": "Half an "}
 
 
@@ -255,10 +231,8 @@ def test_an_answer_in_the_background_has_no_reply_yet():
 
 
 def test_a_refusal_is_no_content():
-    for reply in (
-        whole(response(refusal("I won't."))),
-        streamed(*events(response(refusal("I won't.")))[:-2]),
-    ):
+    refused = response(refusal("I won't."))
+    for reply in (whole(refused), streamed(*events(refused)[:-2])):
         assert reply.message == {"role": "assistant", "content": None, "refusal": "I won't."}
 
 
@@ -271,13 +245,11 @@ def test_probabilities_and_what_the_servers_tools_answered_are_kept_apart():
     shell = [{"type": "shell_call", "call_id": "s"}, {"type": "shell_call_output", "call_id": "s"}]
     reply = whole(response(*shell, message("Done.")))
     assert reply.message == {"role": "assistant", "content": "Done."}
-    assert [item["type"] for item in reply.choices[0]["output"]] == [
-        "shell_call",
-        "shell_call_output",
-        "message",
-    ]
+    kinds = [item["type"] for item in reply.choices[0]["output"]]
+    assert kinds == ["shell_call", "shell_call_output", "message"]
 
 
+CUSTOM = {"type": "custom_tool_call", "call_id": "c"}
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 outputs = st.lists(
     st.one_of(
@@ -286,11 +258,7 @@ outputs = st.lists(
         st.builds(reasoning, texts, texts),
         st.builds(refusal, texts),
         st.builds(call, texts, texts),
-        st.builds(
-            lambda name, text: {"type": "custom_tool_call", "call_id": "c", "name": name, "input": text},
-            texts,
-            texts,
-        ),
+        st.builds(lambda name, text: CUSTOM | {"name": name, "input": text}, texts, texts),
         st.just({"type": "web_search_call", "id": "ws_1", "status": "completed"}),
     ),
     max_size=5,
@@ -310,8 +278,7 @@ def test_the_deltas_alone_give_the_same_reply(output: list[Any], piece: int):
     ending = sse("response.completed", {"response": {**body, "output": []}})
     told, whole_told = streamed(*deltas, ending), whole(body)
     assert plain(told.message) == plain(whole_told.message)
-    assert told.finish_reason == whole_told.finish_reason
-    assert told.usage == whole_told.usage
+    assert (told.finish_reason, told.usage) == (whole_told.finish_reason, whole_told.usage)
 
 
 def test_items_that_nobody_counts_are_told_apart_by_their_names():

@@ -21,10 +21,7 @@ def parse(*chunks: bytes) -> list[Event]:
     ("stream", "expected"),
     [
         (b"data: a\n\n", [Event("message", "a")]),
-        (
-            b"data:a\r\n\r\ndata: b\r\rdata:  c\n\n",
-            [Event("message", "a"), Event("message", "b"), Event("message", " c")],
-        ),
+        (b"data:a\r\n\r\ndata: b\r\rdata:  c\n\n", [Event("message", each) for each in ("a", "b", " c")]),
         (b"event: error\ndata: x\n\n", [Event("error", "x")]),
         (b"data: one\ndata: two\n\n", [Event("message", "one\ntwo")]),
         (b": comment\n\ndata: a\n\n", [Event("message", "a")]),

@@ -43,8 +43,15 @@ def text(said: str) -> Json:
     return {"type": "text", "text": said}
 
 
+def shaped(schema: Json, name: str = "answer", **more: Any) -> Json:
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema, **more}}
+
+
+STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 SHOWN = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+PDF = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
+FILE = {"type": "file", "file": PDF}
 
 
 def test_the_system_prompt_is_one_message_at_the_beginning() -> None:
@@ -68,16 +75,10 @@ def test_the_system_prompt_is_one_message_at_the_beginning() -> None:
 def test_what_tools_show_is_shown_behind_all_results() -> None:
     use = {"type": "tool_use", "name": "look", "input": {}}
     result = {"type": "tool_result", "is_error": True}
+    wet = {**result, "tool_use_id": "a", "content": [text("wet"), IMAGE]}
     asked = messages(
         {"role": "assistant", "content": [{**use, "id": "a"}, {**use, "id": "b"}]},
-        user(
-            [
-                {**result, "tool_use_id": "a", "content": [text("wet"), IMAGE]},
-                {**result, "tool_use_id": "b", "content": "dry"},
-                text("Go on."),
-                IMAGE,
-            ]
-        ),
+        user([wet, {**result, "tool_use_id": "b", "content": "dry"}, text("Go on."), IMAGE]),
     )
     assert asked["messages"][1:] == [
         {"role": "tool", "tool_call_id": "a", "content": "wet"},
@@ -92,29 +93,19 @@ def test_what_tools_show_is_shown_behind_all_results() -> None:
 def test_documents_are_texts_or_files() -> None:
     plain = {"type": "text", "media_type": "text/plain", "data": "Once upon a time."}
     pdf = {"type": "base64", "media_type": "application/pdf", "data": "JVBERg=="}
-    parts = [{"type": "document", "source": plain}, {"type": "document", "source": pdf, "title": "a.pdf"}]
-    parts += [
-        {"type": "document", "source": {"type": "content", "content": [text("In parts.")]}},
-        {"type": "new"},
-    ]
-    file = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
-    told = [
-        text("Once upon a time."),
-        {"type": "file", "file": file},
-        text("In parts."),
-        text('{"type":"new"}'),
-    ]
-    assert messages(user(parts))["messages"] == [user(told)]
+    parted = {"type": "content", "content": [text("In parts.")]}
+    parts = [{"type": "document", "source": source} for source in (plain, pdf, parted)]
+    parts[1]["title"] = "a.pdf"
+    told = [text("Once upon a time."), FILE, text("In parts."), text('{"type":"new"}')]
+    assert messages(user([*parts, {"type": "new"}]))["messages"] == [user(told)]
     assert responses(user(["Hi.", "Hello."]))["messages"] == [user("Hi.\nHello.")]
 
 
 def test_settings_go_along_where_chat_has_them() -> None:
-    schema = {"type": "object"}
+    schema, sampling = {"type": "object"}, {"max_tokens": 9, "temperature": 0.1, "top_k": 3}
     asked = messages(
         user("Weather?"),
-        max_tokens=9,
-        temperature=0.1,
-        top_k=3,
+        **sampling,
         stop_sequences=["."],
         stream=True,
         metadata={"user_id": "ann"},
@@ -122,18 +113,8 @@ def test_settings_go_along_where_chat_has_them() -> None:
         output_config={"effort": "high", "format": {"type": "json_schema", "schema": schema}},
     )
     del asked["messages"]
-    assert asked == {
-        "max_tokens": 9,
-        "temperature": 0.1,
-        "top_k": 3,
-        "stop": ["."],
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "answer", "schema": schema, "strict": True},
-        },
-    }
+    wanted = shaped(schema, strict=True)
+    assert asked == {**sampling, "stop": ["."], **STREAMED, "response_format": wanted}
     asked = responses(
         user("Weather?"),
         max_output_tokens=9,
@@ -143,14 +124,8 @@ def test_settings_go_along_where_chat_has_them() -> None:
         text={"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": False}},
     )
     del asked["messages"]
-    assert asked == {
-        "max_tokens": 9,
-        "reasoning_effort": "low",
-        "response_format": {
-            "type": "json_schema",
-            "json_schema": {"name": "a", "schema": schema, "strict": False},
-        },
-    }
+    wanted = shaped(schema, "a", strict=False)
+    assert asked == {"max_tokens": 9, "reasoning_effort": "low", "response_format": wanted}
 
 
 def test_tools_that_the_upstream_cannot_run_are_left_out() -> None:
@@ -180,83 +155,54 @@ def test_tools_of_other_kinds_are_functions_to_the_model() -> None:
     assert first["description"].endswith("start: /a/")
     assert first["parameters"]["required"] == ["input"]
     assert asked["tool_choice"] == {"type": "function", "function": {"name": "patch"}}
-    made = [call["function"] for call in asked["messages"][1]["tool_calls"]]
-    assert made == [
-        {"name": "patch", "arguments": '{"input":"aaa"}'},
-        {"name": "agents__spawn", "arguments": "{}"},
-    ]
+    made = [call["function"].values() for call in asked["messages"][1]["tool_calls"]]
+    assert [[*each] for each in made] == [["patch", '{"input":"aaa"}'], ["agents__spawn", "{}"]]
 
 
 def test_ollamas_settings_go_along_where_chat_has_them() -> None:
     schema = {"type": "object"}
     tool = {"type": "function", "function": {"name": "look", "parameters": schema}}
-    options = {
-        "num_predict": 9,
-        "num_ctx": 4096,
-        "temperature": 0.1,
-        "top_k": 3,
-        "repeat_penalty": 1.1,
-        "stop": ["."],
-    }
+    common, images = {"temperature": 0.1, "top_k": 3, "stop": ["."]}, ["iVBORw0KGgo="]
     asked = as_chat(
         "ollama_chat",
-        messages=[{"role": "system", "content": "Be brief."}, {**user("Look!"), "images": ["iVBORw0KGgo="]}],
-        options=options,
+        messages=[{"role": "system", "content": "Be brief."}, {**user("Look!"), "images": images}],
+        options={"num_predict": 9, "num_ctx": 4096, "repeat_penalty": 1.1, **common},
         tools=[tool],
         format=schema,
         think="low",
         keep_alive=5,
     )
-    shown = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{images[0]}"}}
+    told = [{"role": "system", "content": "Be brief."}, user([text("Look!"), shown])]
     assert asked == {
-        "messages": [{"role": "system", "content": "Be brief."}, user([text("Look!"), shown])],
+        "messages": told,
+        **common,
         "max_tokens": 9,
-        "temperature": 0.1,
-        "top_k": 3,
         "repetition_penalty": 1.1,
-        "stop": ["."],
         "tools": [tool],
         "reasoning_effort": "low",
-        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}},
-        "stream": True,
-        "stream_options": {"include_usage": True},
+        "response_format": shaped(schema),
+        **STREAMED,
     }
-    asked = as_chat(
-        "ollama_generate",
-        prompt="Look!",
-        system="Be brief.",
-        images=["iVBORw0KGgo="],
-        format="json",
-        think=True,
-        stream=False,
-        options={"num_predict": -1},
-    )
-    assert asked == {
-        "messages": [{"role": "system", "content": "Be brief."}, user([text("Look!"), shown])],
-        "response_format": {"type": "json_object"},
-    }
+    options = {"format": "json", "think": True, "stream": False, "options": {"num_predict": -1}}
+    asked = as_chat("ollama_generate", prompt="Look!", system="Be brief.", images=images, **options)
+    assert asked == {"messages": told, "response_format": {"type": "json_object"}}
 
 
 def test_googles_settings_go_along_where_chat_has_them() -> None:
     schema = {"type": "OBJECT", "properties": {"type": {"type": "STRING", "enum": ["STRING"]}}}
     plain = {"type": "object", "properties": {"type": {"type": "string", "enum": ["STRING"]}}}
+    as_json = {"responseMimeType": "application/json"}
     config = {
-        "temperature": 0.1,
-        "topK": 40.0,
-        "maxOutputTokens": 9,
-        "stopSequences": ["."],
-        "candidateCount": 1,
-        "responseMimeType": "application/json",
-        "responseSchema": schema,
-        "thinkingConfig": {"thinkingBudget": 0},
+        **{"temperature": 0.1, "topK": 40.0, "maxOutputTokens": 9, "stopSequences": ["."]},
+        **{"candidateCount": 1, "thinkingConfig": {"thinkingBudget": 0}},
+        **{"responseSchema": schema, **as_json},
     }
     functions = [{"name": "look", "parameters": schema}, {"name": "go"}]
     called = {"mode": "ANY", "allowedFunctionNames": ["look"]}
+    image = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
     asked = gemini(
-        {
-            "role": "user",
-            "parts": [{"text": "Look!"}, {"inlineData": {"mimeType": "image/png", "data": "aGk="}}],
-        },
+        {"role": "user", "parts": [{"text": "Look!"}, image]},
         systemInstruction={"parts": [{"text": "Be brief."}]},
         generationConfig=config,
         tools=[{"functionDeclarations": functions}, {"googleSearch": {}}],
@@ -271,15 +217,10 @@ def test_googles_settings_go_along_where_chat_has_them() -> None:
         "stop": ["."],
         "tools": [{"type": "function", "function": {"name": "look", "parameters": plain}}],
         "tool_choice": "required",
-        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": plain}},
+        "response_format": shaped(plain),
     }
-    for config, wanted in (
-        ({"responseMimeType": "application/json"}, {"type": "json_object"}),
-        (
-            {"response_mime_type": "application/json", "response_json_schema": plain},
-            {"type": "json_schema", "json_schema": {"name": "answer", "schema": plain}},
-        ),
-    ):
+    snake = {"response_mime_type": "application/json", "response_json_schema": plain}
+    for config, wanted in ((as_json, {"type": "json_object"}), (snake, shaped(plain))):
         assert gemini({"parts": [text("Hi")]}, generationConfig=config)["response_format"] == wanted
 
 
@@ -287,9 +228,8 @@ def test_googles_files_and_sounds_are_those_of_chat() -> None:
     pdf = {"inlineData": {"mimeType": "application/pdf", "data": "JVBERg==", "displayName": "a.pdf"}}
     sound = {"inline_data": {"mime_type": "audio/mpeg", "data": "aGk="}}
     asked = gemini({"role": "user", "parts": [pdf, sound]})
-    file = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}
     heard = {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}}
-    assert asked["messages"] == [user([{"type": "file", "file": file}, heard])]
+    assert asked["messages"] == [user([FILE, heard])]
 
 
 HI = {"contents": [{"parts": [{"text": "Hi"}]}]}

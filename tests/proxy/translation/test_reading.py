@@ -13,31 +13,25 @@ from hypothesis import strategies as st
 
 from burnish.proxy.surfaces import SURFACES, Gemini, Reply, Surface
 from burnish.proxy.translation import TRANSLATIONS, ChatReader, Writer
+from tests.support import chat_wire
 
 FORMATS: dict[str, Surface] = {name: SURFACES[name] for name in TRANSLATIONS}
 FORMATS["gemini as an array"] = Gemini("m", stream=True, sse=False)
 
 texts = st.text(max_size=12)
 calls = st.fixed_dictionaries({"city": texts, "days": st.lists(st.integers(-9, 9), max_size=2)})
-replies = st.fixed_dictionaries(
-    {},
-    optional={
-        "reasoning_content": texts.filter(bool),
-        "content": texts.filter(bool),
-        "tool_calls": st.lists(calls, min_size=1, max_size=3),
-    },
-)
+said_in_text = dict.fromkeys(("reasoning_content", "content"), texts.filter(bool))
+called = {"tool_calls": st.lists(calls, min_size=1, max_size=3)}
+replies = st.fixed_dictionaries({}, optional=said_in_text | called)
 endings = st.sampled_from(["stop", "length", "content_filter"])
-usages = st.none() | st.fixed_dictionaries(
-    {"prompt_tokens": st.integers(0, 99), "completion_tokens": st.integers(0, 99)}
-)
+counts = dict.fromkeys(("prompt_tokens", "completion_tokens"), st.integers(0, 99))
+usages = st.none() | st.fixed_dictionaries(counts)
 
 
 def message(drawn: dict[str, Any]) -> dict[str, Any]:
     said = {"role": "assistant", "content": None, **drawn}
     for number, arguments in enumerate(said.get("tool_calls", ())):
-        function = {"name": "look", "arguments": orjson.dumps(arguments).decode()}
-        said["tool_calls"][number] = {"id": f"call_{number}", "type": "function", "function": function}
+        said["tool_calls"][number] = chat_wire.called("look", arguments, f"call_{number}")
     return said
 
 
@@ -53,17 +47,13 @@ def events(said: dict[str, Any], why: str, usage: Any, cut: int) -> bytes:
     chunks: list[dict[str, Any]] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": why}]})
     chunks += [{"choices": [], "usage": usage}] if usage else []
-    return (
-        b"".join(b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks) + b"data: [DONE]\n\n"
-    )
+    return b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks) + chat_wire.DONE
 
 
 def halved(text: str, size: int) -> list[str]:
-    units = text.encode("utf-16-le")
-    return [
-        units[start : start + 2 * size].decode("utf-16-le", "surrogatepass")
-        for start in range(0, len(units), 2 * size)
-    ]
+    units, step = text.encode("utf-16-le"), 2 * size
+    pieces = (units[start : start + step] for start in range(0, len(units), step))
+    return [piece.decode("utf-16-le", "surrogatepass") for piece in pieces]
 
 
 def writer_of(surface: str | Surface) -> Writer:
@@ -86,14 +76,11 @@ def essence(reply: Reply) -> tuple[Any, ...]:
     return said, tokens, reply.ended, reply.error
 
 
-@pytest.mark.parametrize("surface", [*FORMATS.values()], ids=[*FORMATS])
-@given(
-    drawn=replies,
-    why=endings,
-    usage=usages,
-    cut=st.integers(1, 4),
-    at=st.lists(st.integers(0, 999), max_size=4),
-)
+positions = st.lists(st.integers(0, 999), max_size=4)
+
+
+@pytest.mark.parametrize("surface", FORMATS.values(), ids=FORMATS)
+@given(drawn=replies, why=endings, usage=usages, cut=st.integers(1, 4), at=positions)
 def test_a_stream_says_in_another_format_what_it_said_in_chat(  # noqa: PLR0917
     surface: Surface, drawn: dict[str, Any], why: str, usage: Any, cut: int, at: list[int]
 ) -> None:
@@ -131,13 +118,11 @@ def test_a_whole_answer_is_read_as_its_stream_is(drawn: dict[str, Any], why: str
 
 @given(st.binary(max_size=200), st.sampled_from(["application/json", "text/event-stream", ""]))
 def test_nothing_that_an_upstream_says_is_too_much(body: bytes, content_type: str) -> None:
-    reader = ChatReader(content_type, "")
-    assert written(writer_of("responses"), reader, [body])
+    assert written(writer_of("responses"), ChatReader(content_type, ""), [body])
 
 
 def deltas(*said: dict[str, Any]) -> bytes:
-    chunks = [{"choices": [{"index": 0, "delta": each}]} for each in said]
-    return b"".join(b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in chunks)
+    return b"".join(map(chat_wire.chunk, said))
 
 
 def call(arguments: Any, **more: Any) -> dict[str, Any]:
@@ -155,9 +140,8 @@ def call(arguments: Any, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_two_calls_are_two_whatever_a_server_makes_of_the_format(said: tuple[dict[str, Any], ...]) -> None:
-    reader = ChatReader("text/event-stream", "")
     writer = writer_of("messages")
-    written(writer, reader, [deltas(*said)])
+    written(writer, ChatReader("text/event-stream", ""), [deltas(*said)])
     first, second = writer.whole["content"]
     assert (first["input"], second["input"]) == ({}, {})
     assert first["id"] != second["id"]
@@ -187,8 +171,8 @@ def test_thoughts_are_found_wherever_engines_put_them() -> None:
 )
 def test_arguments_that_are_no_object_are_one_argument(surface: str, text: str, given: Any) -> None:
     """The SDKs of these formats take nothing but objects; a tool that is called without would run on its defaults."""
-    reader, writer = ChatReader("text/event-stream", ""), writer_of(surface)
-    told = b"".join(written(writer, reader, [deltas(call(text, index=0, id="a"))]))
+    writer, said = writer_of(surface), [deltas(call(text, index=0, id="a"))]
+    told = b"".join(written(writer, ChatReader("text/event-stream", ""), said))
     message = SURFACES[surface].reassemble([told], writer.content_type, "").message
     assert message is not None
     assert orjson.loads(message["tool_calls"][0]["function"]["arguments"]) == given
@@ -201,10 +185,8 @@ def test_thoughts_and_what_was_cached_count_apart_where_they_do_in_the_format() 
         "completion_tokens": 9,
         "completion_tokens_details": {"reasoning_tokens": 5},
     }
-    writer = writer_of("gemini")
-    told = b"".join(
-        written(writer, ChatReader("text/event-stream", ""), [events(message({}), "stop", usage, 1)])
-    )
+    writer, said = writer_of("gemini"), [events(message({}), "stop", usage, 1)]
+    told = b"".join(written(writer, ChatReader("text/event-stream", ""), said))
     assert writer.whole["usageMetadata"] == {
         "promptTokenCount": 17,
         "cachedContentTokenCount": 10,
