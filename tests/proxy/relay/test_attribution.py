@@ -81,7 +81,6 @@ class Session:
     """By completion: what the person said right after it, first."""
     summed_up: bool = False
     """Whether there was a compaction."""
-    refused: int = 0
     _numbers: count[int] = field(default_factory=count)
 
     def system(self) -> str:
@@ -89,9 +88,8 @@ class Session:
 
     def answer(self, common: bool, call: bool = False) -> Answer:
         number = next(self._numbers)
-        return Answer(
-            COMMON if common else f"Answer number {number}, of no other one.", number if call else None
-        )
+        text = COMMON if common else f"Answer number {number}, of no other one."
+        return Answer(text, number if call else None)
 
     # What people and agents do
 
@@ -160,14 +158,10 @@ class Session:
         made = [(turn, answer) for turn in self.turns for answer in turn.answers]
         if made:
             turn, answer = made[which % len(made)]
-            target = (
-                {"response_id": answer.response_id}
-                if by_response and answer.response_id
-                else {"completion_id": answer.completion_id}
-            )
-            record = await self._feedback({**target, "rating": "bad", "scope": scope})
-            covered = turn.answers if scope == "turn" else [answer]
-            await self._check(record, answer, covered)
+            by_response = by_response and answer.response_id is not None
+            kind = "response_id" if by_response else "completion_id"
+            record = await self._feedback({kind: getattr(answer, kind), "rating": "bad", "scope": scope})
+            await self._check(record, answer, turn.answers if scope == "turn" else [answer])
 
     async def rate_last(self) -> None:
         if self.turns:
@@ -180,9 +174,8 @@ class Session:
             return
         turn = self.way[-1]
         typed = [*self.history, user(REMINDER, "/rl good")]
-        said = await ask(
-            self.http, self.dialect, self.system(), typed, Answer("The model must not be asked.")
-        )
+        never = Answer("The model must not be asked.")
+        said = await ask(self.http, self.dialect, self.system(), typed, never)
         assert said.text.startswith("burnish: ")
         if self.rated_in_history:
             self.history = [*typed, Answer(said.text)]
@@ -190,7 +183,6 @@ class Session:
             # Only where the history is not what was sent before, and what was said tells nothing.
             assert self.summed_up or self.clock
             assert turn.answers[-1].text == COMMON
-            self.refused += 1
             assert await self._rated() == set()
             return
         (record,) = (await self.http.get("/v1/feedback?limit=1")).json()["data"]
@@ -223,10 +215,8 @@ class Session:
             for answer in turn.answers:
                 shown = (await self.http.get(f"/burnish/completions/{answer.completion_id}")).json()
                 expected = self.next_asked.get(answer.completion_id)
-                if self.clock or self.summed_up:
-                    assert shown["next_turn"] in (expected, None)
-                else:
-                    assert shown["next_turn"] == expected
+                unsure = self.clock or self.summed_up
+                assert shown["next_turn"] == expected or (unsure and shown["next_turn"] is None)
 
 
 flag = st.booleans()
@@ -251,11 +241,7 @@ sessions = st.tuples(st.permutations(BEGUN), st.lists(doing, min_size=4, max_siz
 @settings(max_examples=6, deadline=None)
 @given(doings=sessions, clock=flag, kept=flag)
 async def test_each_rating_reaches_the_answer_that_is_meant_or_is_refused(
-    tmp_path_factory: pytest.TempPathFactory,
-    surface: str,
-    doings: list[tuple[Any, ...]],
-    clock: bool,
-    kept: bool,
+    tmp_path_factory: pytest.TempPathFactory, surface: str, doings: list[Any], clock: bool, kept: bool
 ) -> None:
     dialect, ids = DIALECTS[surface], count()
 

@@ -76,9 +76,8 @@ async def test_googles_clients_find_the_models(tmp_path: Path) -> None:
         found = [each async for each in await here.google.models.list()]
         assert [each.name for each in found] == ["models/default", "models/qwen", "models/org/llama:8b"]
         assert [each.input_token_limit for each in found] == [None, 32768, None]
-        assert (await here.google.models.get(model="qwen")).supported_actions == [
-            "generateContent", "streamGenerateContent",
-        ]  # fmt: skip
+        actions = (await here.google.models.get(model="qwen")).supported_actions
+        assert actions == ["generateContent", "streamGenerateContent"]
         with pytest.raises(errors.APIError) as caught:
             await here.google.models.get(model="nobody")
         assert caught.value.code == 404

@@ -23,11 +23,9 @@ VECTOR = [0.25] * 3000
 SECRET = "nobody must find this"
 
 
-def embedding(usage: dict[str, Any] | None, *, usage_first: bool = False) -> bytes:
-    data: dict[str, Any] = {"object": "list", "data": [{"embedding": VECTOR, "index": 0}], "model": "served"}
-    if usage is None:
-        return orjson.dumps(data)
-    return orjson.dumps({"usage": usage, **data} if usage_first else {**data, "usage": usage})
+def stored(tmp_path: Path) -> bytes:
+    """All that is on the disk."""
+    return b"".join(each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file())
 
 
 async def passed(client: httpx.AsyncClient) -> list[dict[str, Any]]:
@@ -40,13 +38,14 @@ USAGE = {"prompt_tokens": 7, "total_tokens": 7, "prompt_tokens_details": {"cache
 @pytest.mark.parametrize("usage_first", [True, False])
 @pytest.mark.parametrize("packed", [True, False])
 async def test_an_embedding_is_logged_with_tokens(tmp_path: Path, packed: bool, usage_first: bool) -> None:
-    content = embedding(USAGE, usage_first=usage_first)
+    data = {"object": "list", "data": [{"embedding": VECTOR, "index": 0}], "model": "served"}
+    usage = {"usage": USAGE}
+    content = orjson.dumps(usage | data if usage_first else data | usage)
     headers = "content-type: application/json\r\n" + ("content-encoding: gzip\r\n" if packed else "")
     said = gzip.compress(content) if packed else content
     async with behind(tmp_path, reply(said, headers=headers)) as (client, _):
-        openai = AsyncOpenAI(
-            base_url=f"{client.base_url}/v1", api_key="-", default_headers={"x-burnish-user": "ann"}
-        )
+        ann = {"x-burnish-user": "ann"}
+        openai = AsyncOpenAI(base_url=f"{client.base_url}/v1", api_key="-", default_headers=ann)
         answer = await openai.embeddings.create(model="small", input=SECRET, encoding_format="float")
         assert answer.data[0].embedding == VECTOR
         await openai.close()
@@ -63,27 +62,24 @@ async def test_an_embedding_is_logged_with_tokens(tmp_path: Path, packed: bool, 
     assert record["request_bytes"] == len(asked)
     assert 0 < record["first_byte_s"] <= record["total_s"] < 5
     assert record["id"].startswith("pass_")
-    assert (
-        metrics.value("burnish_passthrough_total", kind="embeddings", status="2xx", outcome="complete") == 1
-    )
-    assert metrics.value("burnish_passthrough_bytes_total", kind="embeddings", direction="in") == len(said)
-    assert metrics.value("burnish_passthrough_tokens_total", kind="embeddings", type="input") == 7
-    files = b"".join(each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file())
-    assert SECRET.encode() not in files
+    for counted, labels, value in (
+        ("total", {"status": "2xx", "outcome": "complete"}, 1),
+        ("bytes_total", {"direction": "in"}, len(said)),
+        ("tokens_total", {"type": "input"}, 7),
+    ):
+        assert metrics.value(f"burnish_passthrough_{counted}", kind="embeddings", **labels) == value
+    assert SECRET.encode() not in stored(tmp_path)
 
 
 async def test_audio_files_and_batches_are_logged_and_what_only_looks_is_not(tmp_path: Path) -> None:
-    words = orjson.dumps(
-        {"text": SECRET, "usage": {"type": "tokens", "input_tokens": 14, "output_tokens": 45}}
-    )
-    async with behind(tmp_path, reply(words)) as (client, _):
+    usage = {"type": "tokens", "input_tokens": 14, "output_tokens": 45}
+    async with behind(tmp_path, reply(orjson.dumps({"text": SECRET, "usage": usage}))) as (client, _):
         openai = AsyncOpenAI(base_url=f"{client.base_url}/v1", api_key="-")
         sound = b"\0\xff" * 100_000
         await openai.audio.transcriptions.create(model="whisper-1", file=("a.wav", sound))
         await openai.files.create(file=("x.jsonl", SECRET.encode()), purpose="batch")
-        await openai.batches.create(
-            input_file_id="f", endpoint="/v1/chat/completions", completion_window="24h"
-        )
+        batch: Any = {"endpoint": "/v1/chat/completions", "completion_window": "24h"}
+        await openai.batches.create(input_file_id="f", **batch)
         await openai.files.delete("f-1")
         for path in ("/v1/files", "/v1/batches/b", "/health", "/v1/models/small"):
             await client.get(path)
@@ -109,9 +105,8 @@ async def test_audio_files_and_batches_are_logged_and_what_only_looks_is_not(tmp
     assert (pages["has_more"], rest["has_more"]) == (True, False)
     assert metrics.total("burnish_passthrough_total", kind="files") == 2
     assert metrics.total("burnish_passthrough_total", kind="other") == 1
-    files = b"".join(each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file())
-    for private in (SECRET.encode(), sound[:64], b"private"):
-        assert private not in files
+    files = stored(tmp_path)
+    assert [each in files for each in (SECRET.encode(), sound[:64], b"private")] == [False] * 3
 
 
 HOSTILE = [
@@ -174,12 +169,11 @@ async def test_what_went_wrong_is_logged(tmp_path: Path) -> None:
 async def test_who_is_forgotten_leaves_nothing_of_it_either(tmp_path: Path) -> None:
     async with behind(tmp_path, reply(b"{}")) as (client, _):
         for user in ("ann", "ben", "ann"):
-            await client.post(
-                "/v1/embeddings", json={"model": f"of-{user}"}, headers={"x-burnish-user": user}
-            )
+            asked = {"json": {"model": f"of-{user}"}, "headers": {"x-burnish-user": user}}
+            await client.post("/v1/embeddings", **asked)
         assert (await client.delete("/burnish/users/ann")).json()["erased"] == 2
         assert [each["caller"] for each in await passed(client)] == ["ben"]
-    files = b"".join(each.read_bytes() for each in (tmp_path / "data").rglob("*") if each.is_file())
+    files = stored(tmp_path)
     assert (b"of-ann" in files, b"of-ben" in files) == (False, True)
 
 

@@ -66,7 +66,7 @@ async def test_a_rating_that_overtakes_the_end_of_its_answer_waits_for_it(tmp_pa
 
 async def test_default_means_the_upstreams_own_model(tmp_path: Path) -> None:
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        models = orjson.dumps({"object": "list", "data": [{"id": "their-model", "object": "model"}]})
+        models = orjson.dumps({"data": [{"id": "their-model"}]})
         await reply(models if request.target == "/v1/models" else completion())(request, writer)
 
     async with upstream(script) as server, calling(tmp_path, upstream=server.url + "/v1") as client:

@@ -32,9 +32,7 @@ class Model:
         asked = request.json()
         previous = asked.get("previous_response_id")
         if previous is not None and previous not in self.kept:
-            error = (
-                b'{"error": {"message": "Previous response with id \'%b\' not found."}}' % previous.encode()
-            )
+            error = orjson.dumps({"error": {"message": f"Previous response with id '{previous}' not found."}})
             await reply(error, status="400 Bad Request")(request, writer)
             return
         name = f"resp_{len(self.kept)}"
@@ -46,7 +44,6 @@ class Model:
 
 @dataclass
 class World:
-    model: Model
     server: Upstream
     client: openai.AsyncOpenAI
     http: httpx.AsyncClient
@@ -54,48 +51,42 @@ class World:
     def received(self) -> list[dict[str, Any]]:
         return [request.json() for request in self.server.requests]
 
+    async def ask(self, said: Any, previous: str | None = None, streamed: bool = False, **more: Any) -> Any:
+        asked: Any = {"model": "m", "input": said, **more}
+        if previous:
+            asked["previous_response_id"] = previous
+        if not streamed:
+            return await self.client.responses.create(**asked)
+        async with self.client.responses.stream(**asked) as answer:
+            return await answer.get_final_response()
+
 
 @asynccontextmanager
 async def world(tmp_path: Path, *says: list[Item], **flags: Any) -> AsyncIterator[World]:
-    model = Model(list(says))
     async with (
-        behind(tmp_path, model, **flags) as (http, server),
+        behind(tmp_path, Model(list(says)), **flags) as (http, server),
         openai.AsyncOpenAI(base_url=f"{http.base_url}/v1", api_key="x", max_retries=0) as client,
     ):
-        yield World(model, server, client, http)
+        yield World(server, client, http)
 
 
 def contents(messages: list[dict[str, Any]]) -> list[Any]:
     return [each.get("content") for each in messages]
 
 
-async def final(client: openai.AsyncOpenAI, **asked: Any) -> Any:
-    async with client.responses.stream(model="m", **asked) as answer:
-        return await answer.get_final_response()
-
-
-async def ask(client: openai.AsyncOpenAI, streamed: bool, **asked: Any) -> Any:
-    return await (final(client, **asked) if streamed else client.responses.create(model="m", **asked))
-
-
-both = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-
-
-@both
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_a_conversation_held_by_the_server_can_be_rated(tmp_path: Path, streamed: bool) -> None:
     said = [[call("add")], [message("3.")], [message("You're welcome.")]]
     async with world(tmp_path, *said) as here:
-        first = await ask(here.client, streamed, input="Add 1 and 2.", instructions="Add.", tools=[ADD])
+        first = await here.ask("Add 1 and 2.", None, streamed, instructions="Add.", tools=[ADD])
         result = {"type": "function_call_output", "call_id": "call_1", "output": "3"}
-        second = await ask(
-            here.client, streamed, input=[result], previous_response_id=first.id, instructions="Add well."
-        )
-        rated = await ask(here.client, streamed, input="/rl bad too short", previous_response_id=second.id)
+        second = await here.ask([result], first.id, streamed, instructions="Add well.")
+        rated = await here.ask("/rl bad too short", second.id, streamed)
         assert "burnish: rated bad" in rated.output_text
-        undone = await ask(here.client, streamed, input="/rl undo", previous_response_id=rated.id)
+        undone = await here.ask("/rl undo", rated.id, streamed)
         assert "taken back" in undone.output_text
-        again = await ask(here.client, streamed, input="/rl good", previous_response_id=undone.id)
-        third = await ask(here.client, streamed, input="Thanks.", previous_response_id=again.id)
+        again = await here.ask("/rl good", undone.id, streamed)
+        third = await here.ask("Thanks.", again.id, streamed)
         assert third.output_text == "You're welcome."
         records = await logged(here.http)
         rated_as = [(each["completion_id"], each["reward"]) for each in await ratings(here.http)]
@@ -107,39 +98,32 @@ async def test_a_conversation_held_by_the_server_can_be_rated(tmp_path: Path, st
     assert contents(records[2]["messages"]) == ["Add 1 and 2.", None, "3", "3.", "Thanks."]
 
 
-async def test_after_a_command_that_began_a_conversation_the_next_names_nothing(
-    tmp_path: Path,
-) -> None:
+async def test_after_a_command_that_began_a_conversation_the_next_names_nothing(tmp_path: Path) -> None:
     async with world(tmp_path, [message("Hello.")]) as here:
-        status = await here.client.responses.create(model="m", input="/rl status")
-        rated = await here.client.responses.create(
-            model="m", input="/rl good", previous_response_id=status.id
-        )
+        status = await here.ask("/rl status")
+        rated = await here.ask("/rl good", status.id)
         assert "there is no answer in this conversation yet" in rated.output_text
-        got = await here.client.responses.create(model="m", input="Hi", previous_response_id=rated.id)
-        assert got.output_text == "Hello."
+        assert (await here.ask("Hi", rated.id)).output_text == "Hello."
     assert "previous_response_id" not in here.received()[0]
 
 
 async def test_branches_from_one_response_know_what_they_stand_on(tmp_path: Path) -> None:
     async with world(tmp_path, *([message(text)] for text in ("Hello.", "One.", "Two."))) as here:
         start = [{"role": "system", "content": "Count."}, {"role": "user", "content": "Hi"}]
-        first = await here.client.responses.create(model="m", input=start)  # type: ignore[arg-type]
+        first = await here.ask(start)
         for text in ("One?", "Two?"):
-            await here.client.responses.create(model="m", input=text, previous_response_id=first.id)
+            await here.ask(text, first.id)
         records = await logged(here.http)
-    assert [contents(each["messages"]) for each in records[1:]] == [
-        ["Count.", "Hi", "Hello.", "One?"],
-        ["Count.", "Hi", "Hello.", "Two?"],
-    ]
+    for each, text in zip(records[1:], ("One?", "Two?"), strict=True):
+        assert contents(each["messages"]) == ["Count.", "Hi", "Hello.", text]
     assert len({each["conversation_id"] for each in records}) == 1
 
 
 async def test_a_response_that_nobody_knows_is_the_upstreams_to_refuse(tmp_path: Path) -> None:
     async with world(tmp_path) as here:
         with pytest.raises(openai.BadRequestError, match="'resp_x' not found"):
-            await here.client.responses.create(model="m", input="Hi", previous_response_id="resp_x")
-        rated = await here.client.responses.create(model="m", input="/rl good", previous_response_id="resp_x")
+            await here.ask("Hi", "resp_x")
+        rated = await here.ask("/rl good", "resp_x")
         assert "no completion with response id 'resp_x'" in rated.output_text
         (record,) = await logged(here.http)
         assert contents(record["messages"]) == ["Hi"]

@@ -9,22 +9,17 @@ from hypothesis import strategies as st
 
 from burnish.proxy.relay.outbound import append_members, splice_model
 
+keys = st.text() | st.just("model")
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.just("model"), inner, max_size=4)
-    ),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
     max_leaves=20,
 )
+rests = st.dictionaries(st.text(), json_values, max_size=5)
+indents = st.sampled_from([None, 2])
 
 
-@given(
-    st.dictionaries(st.text().filter(lambda key: key != "model"), json_values, max_size=5),
-    st.text(),
-    st.text(),
-    st.sampled_from([None, 2]),
-    st.booleans(),
-)
+@given(rests, st.text(), st.text(), indents, st.booleans())
 def test_only_the_top_level_model_changes(
     rest: dict[str, Any], old: str, new: str, indent: int | None, ascii_only: bool
 ) -> None:
@@ -49,11 +44,10 @@ def test_every_other_byte_stays(body: bytes, expected: bytes) -> None:
     assert splice_model(body, "b") == expected
 
 
-@given(
-    st.dictionaries(st.text(), json_values, max_size=5),
-    st.dictionaries(st.text(), st.text() | st.lists(st.integers(-9, 9)), max_size=3),
-    st.sampled_from([None, 2]),
-)
+ours = st.dictionaries(st.text(), st.text() | st.lists(st.integers(-9, 9)), max_size=3)
+
+
+@given(rests, ours, indents)
 def test_appended_members_win(rest: dict[str, Any], ours: dict[str, Any], indent: int | None) -> None:
     request = {**rest, "model": "a"}
     body = json.dumps(request, indent=indent) + " "

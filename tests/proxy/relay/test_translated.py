@@ -85,9 +85,8 @@ async def test_responses_continue_by_history_and_by_id(tmp_path: Path, stream: b
         first = await here.ask("responses", history, stream, **brief)
         history += [*(item.to_dict(mode="json") for item in first.raw.output), LOOKED]
         second = await here.ask("responses", history, stream, **brief)
-        third = await here.ask(
-            "responses", "And now?", stream, instructions="Be kind.", previous_response_id=second.raw.id
-        )
+        after = {"instructions": "Be kind.", "previous_response_id": second.raw.id}
+        third = await here.ask("responses", "And now?", stream, **after)
         records = await here.logged()
         asked = [each["messages"] for each in here.asked()]
         with pytest.raises(openai.BadRequestError, match="'resp_x' not found"):
@@ -119,12 +118,11 @@ async def test_references_stand_for_answers(tmp_path: Path, stream: bool) -> Non
                 await here.ask("responses", [{"type": "item_reference", "id": name}, user("Hi.")], stream)
         eve = here.openai.with_options(default_headers={"x-burnish-user": "eve"})
         with pytest.raises(openai.BadRequestError, match="not found"):
-            await eve.responses.create(
-                model="mock", input=[*references(got.raw.output), user("What was it?")]
-            )
+            said = [*references(got.raw.output), user("What was it?")]
+            await eve.responses.create(model="mock", input=said)
     assert rated.text.startswith("burnish: rated bad")
-    assert asked[2] == records[2]["messages"]
-    assert asked[2] == [*HISTORY, {"role": "assistant", "content": "Rain."}, user("And now?")]
+    told = [*HISTORY, {"role": "assistant", "content": "Rain."}, user("And now?")]
+    assert asked[2] == records[2]["messages"] == told
     assert [record["rating"] for record in records] == [1.0, 1.0, -1.0]
     assert len({record["conversation_id"] for record in records}) == 1
 
@@ -132,9 +130,8 @@ async def test_references_stand_for_answers(tmp_path: Path, stream: bool) -> Non
 @both
 async def test_a_prompt_is_a_users_turn(tmp_path: Path, stream: bool) -> None:
     async with world(tmp_path, {"reasoning_content": "Hm.", "content": "A cat."}) as here:
-        given: Any = await here.ollama.generate(
-            "mock", "What is it?", system="Be kind.", images=[IMAGE], format=SCHEMA, stream=stream
-        )
+        more: Any = {"system": "Be kind.", "images": [IMAGE], "format": SCHEMA}
+        given: Any = await here.ollama.generate("mock", "What is it?", stream=stream, **more)
         parts = [part async for part in given] if stream else [given]
         with pytest.raises(ollama.ResponseError, match="suffix needs an upstream") as caught:
             refused: Any = await here.ollama.generate("mock", "def f(", suffix="return", stream=stream)
@@ -167,16 +164,12 @@ async def test_other_kinds_of_tools_are_called_as_their_kind(tmp_path: Path, str
             assert done == ["*** Köln"]
             got = events[-1].response
     first, second = got.output
-    assert (first.type, first.call_id, first.name, first.input) == (
-        "custom_tool_call",
-        "a",
-        "patch",
-        "*** Köln",
-    )
+    assert (first.type, first.call_id) == ("custom_tool_call", "a")
+    assert (first.name, first.input) == ("patch", "*** Köln")
     assert (second.type, second.name, second.namespace) == ("function_call", "look", "agents")
 
 
-MESSAGE = {"model": "mock", "max_tokens": 9, "messages": WEATHER}
+MESSAGE: Any = {"model": "mock", "max_tokens": 9, "messages": WEATHER}
 CONTENTS = {"contents": [{"parts": [{"text": "Weather?"}]}]}
 
 
@@ -206,11 +199,8 @@ async def test_keys_arrive_where_chat_has_them(
         assert (await here.http.post(path, content=body, headers=headers)).status_code == 200
         last = here.upstream.requests[-1]
     keys = [last.header(name) for name in ("authorization", "x-api-key", "x-goog-api-key")]
-    assert (last.target, keys, last.header("content-type")) == (
-        CHAT,
-        [arrives, None, None],
-        "application/json",
-    )
+    assert (keys, last.target) == ([arrives, None, None], CHAT)
+    assert last.header("content-type") == "application/json"
 
 
 async def test_the_model_in_the_path_is_the_one_that_the_upstream_knows(tmp_path: Path) -> None:
@@ -320,11 +310,8 @@ async def test_without_events_googles_stream_is_an_array_that_grows(tmp_path: Pa
 async def test_a_client_that_leaves_cancels_the_answer(tmp_path: Path) -> None:
     held = asyncio.Event()
     async with world(tmp_path, stream(streamed(RAIN_IS, "stop"), hold=held)) as here:
-        asked: Any = {"model": "mock", "max_tokens": 9, "messages": WEATHER}
-        async with here.anthropic.messages.stream(**asked) as events:
-            async for event in events:
-                if event.type == "text":
-                    break
+        async with here.anthropic.messages.stream(**MESSAGE) as events:
+            await anext(events.text_stream)
         while not here.upstream.disconnects:
             await asyncio.sleep(0.01)
         (record,) = await here.logged()
