@@ -36,7 +36,7 @@ from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.registry import Registry
 from tests.support.burnish import Burnish, running
-from tests.support.lora import BLOCKS, random_lora, write_peft
+from tests.support.lora import SMALL, random_lora, write_peft
 
 # More than an engine that keeps versions has room for, so that a swap can be cold.
 WORDS = ("Ġred", "Ġgreen", "Ġblue", "Ġblack")
@@ -156,7 +156,7 @@ def parrot_lora(word: str, base: Path) -> dict[str, NDArray[np.float32]]:
     units[0, :2] = 1.0
     out = np.zeros((width, 2), np.float32)
     out[:, 0] = 100.0 * toward / np.linalg.norm(toward)
-    mlp = f"base_model.model.model.layers.{BLOCKS - 1}.mlp"
+    mlp = f"base_model.model.model.layers.{SMALL.blocks - 1}.mlp"
     halves = {"gate_proj": (a, signs), "up_proj": (a, signs), "down_proj": (units, out)}
     return {
         f"{mlp}.{module}.lora_{half}.weight": half_tensor

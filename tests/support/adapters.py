@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
 
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
+from tests.support.lora import write_peft
 
 DIGEST = "sha256:" + "0" * 64
 LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
@@ -23,14 +22,8 @@ def tensors(rank: int = 2, fill: float = 0.5) -> dict[str, np.ndarray]:
     }
 
 
-def write_adapter(
-    directory: Path, weights: dict[str, np.ndarray] | None = None, config: dict[str, Any] | None = None
-) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
-    save_file(weights or tensors(), directory / "adapter_model.safetensors")
-    default = {"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["q_proj"]}
-    (directory / "adapter_config.json").write_text(json.dumps(config if config is not None else default))
-    return directory
+def write_adapter(directory: Path, weights: dict[str, np.ndarray] | None = None) -> Path:
+    return write_peft(directory, weights or tensors(), 2, target_modules=["q_proj"])
 
 
 def register(

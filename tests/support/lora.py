@@ -6,38 +6,21 @@ import hashlib
 import json
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from burnish.adapters.manifest import AdapterVersion, Manifest
+from tests.support.tiny_gguf import LINEAR, Array, Shape, tiny_lora
 
-BLOCKS = 30
-SHAPES = {
-    "self_attn.q_proj": (576, 576),
-    "self_attn.k_proj": (192, 576),
-    "self_attn.v_proj": (192, 576),
-    "self_attn.o_proj": (576, 576),
-    "mlp.gate_proj": (1536, 576),
-    "mlp.up_proj": (1536, 576),
-    "mlp.down_proj": (576, 1536),
-}
-"""Module → (out, in) of SmolLM2-135M."""
+SMALL = Shape("llama", heads=9, kv_heads=3, head_dim=64, hidden=576, ffn=1536, blocks=30)
+"""Of SmolLM2-135M."""
 
 
-def random_lora(seed: int, rank: int = 4, strength: float = 0.02) -> dict[str, NDArray[np.float32]]:
-    """Tensors of a LoRA on every linear layer, named as PEFT names them."""
-    dice = np.random.default_rng(seed)
-    tensors = {}
-    for block in range(BLOCKS):
-        for module, (out, width) in SHAPES.items():
-            name = f"base_model.model.model.layers.{block}.{module}"
-            tensors[f"{name}.lora_A.weight"] = dice.normal(0, width**-0.5, (rank, width)).astype(np.float32)
-            tensors[f"{name}.lora_B.weight"] = dice.normal(0, strength, (out, rank)).astype(np.float32)
-    return tensors
+def random_lora(seed: int, rank: int = 4, strength: float = 0.02) -> dict[str, Array]:
+    """Tensors of a LoRA on every linear layer of the small model, named as PEFT names them."""
+    return tiny_lora(SMALL, seed, rank, strength)
 
 
-def write_peft(path: Path, tensors: dict[str, NDArray[np.float32]], rank: int = 4, **config: object) -> Path:
+def write_peft(path: Path, tensors: dict[str, Array], rank: int = 4, **config: object) -> Path:
     """Write a PEFT directory; ``config`` adds to adapter_config.json, or changes it."""
     path.mkdir(parents=True, exist_ok=True)
     save_file(tensors, path / "adapter_model.safetensors")
@@ -49,7 +32,7 @@ def write_peft(path: Path, tensors: dict[str, NDArray[np.float32]], rank: int = 
         "lora_alpha": rank,
         "lora_dropout": 0.0,
         "bias": "none",
-        "target_modules": sorted(name.rpartition(".")[2] for name in SHAPES),
+        "target_modules": sorted(name.rpartition(".")[2] for name in LINEAR),
         "inference_mode": True,
     }
     (path / "adapter_config.json").write_text(json.dumps(plain | config))

@@ -114,14 +114,14 @@ def of_model(
     return write(path, shape, weights | dict(tensors), speaks=True, keys=keys)
 
 
-def tiny_lora(shape: Shape, seed: int, rank: int = 4) -> dict[str, Array]:
-    """Tensors of a LoRA on every linear layer, strong enough to change most answers."""
+def tiny_lora(shape: Shape, seed: int, rank: int = 4, strength: float = 0.5) -> dict[str, Array]:
+    """Tensors of a LoRA on every linear layer; by default strong enough to change most answers."""
     dice = np.random.default_rng(seed)
     tensors = {}
     for module, (out, width) in shape.modules.items():
         name = f"base_model.model.{module}"
         tensors[f"{name}.lora_A.weight"] = dice.normal(0, width**-0.5, (rank, width)).astype(np.float32)
-        b = dice.normal(0, 0.5, (out, rank)).astype(np.float32)
+        b = dice.normal(0, strength, (out, rank)).astype(np.float32)
         if module == "lm_head":
             b[~sayable(shape.vocabulary)] = 0
         tensors[f"{name}.lora_B.weight"] = b
