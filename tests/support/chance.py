@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -16,8 +17,10 @@ Thing = TypeVar("Thing")
 WORDS = (
     "", "Hello.", "Grüße aus Köln", "你好，世界", "👩\u200d👧 e\u0301", "\u202eעברית", 'a "quote" \\ and \\n',
     "a\tb\nc\r\x00\x7f\u2028", '{"model":"inner","messages":[', "what does /rl good do?", "burnish: rated good",
-    "data: [DONE]\n\n", "</s>", "half \ud83d", "long " * 400, "<system-reminder>be kind</system-reminder>",
+    "data: [DONE]\n\n", "</s>", "half \ue000", "long " * 400, "<system-reminder>be kind</system-reminder>",
 )  # fmt: skip
+HALF = "\\ud83d"
+"""Half an emoji, as only an escape can say it; written for the letter U+E000."""
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
@@ -107,17 +110,11 @@ def write(value: Any, chance: Chance, *, lines: bool = True) -> bytes:
             return f"[{blank}{f',{blank}'.join(map(one, value))}{blank}]"
         return json.dumps(value)
 
-    return f"{blank}{one(value)}{blank}".encode()
+    whole = f"{blank}{one(value)}{blank}"
+    return whole.replace("\\ue000", HALF).replace("\ue000", HALF).encode()
 
 
-def _as_it_is(text: str) -> str:
-    return json.dumps(text, ensure_ascii=_holds_half(text))
-
-
-def _holds_half(text: str) -> bool:
-    return any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
+_as_it_is = partial(json.dumps, ensure_ascii=False)
 ESCAPING: Sequence[Callable[[str], str]] = (
     _as_it_is,
     json.dumps,

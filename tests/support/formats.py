@@ -5,22 +5,19 @@ What is generated is valid in the format as far as burnish checks it, and odd in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from tests.support import anthropic_wire, responses
+from tests.support import anthropic_wire, chat_wire, responses, wires
 from tests.support.chance import PICTURE, Chance, Raw, write
-from tests.support.chat_wire import DONE, USAGE
 
 Json = dict[str, Any]
 MODEL = "@model@"
 """Stands in a generated request where the name of the model stands."""
-SSE, NDJSON, JSON = "text/event-stream; charset=utf-8", "application/x-ndjson", "application/json"
 URL = f"data:image/png;base64,{PICTURE}"
-HEAD = {"id": "chatcmpl-1", "created": 1, "model": "mock"}
 
 
 @dataclass(frozen=True)
@@ -30,14 +27,28 @@ class Format:
     targets: tuple[str, ...]
     request: Callable[[Chance, bool], Json]
     """The body of a request, which is to be streamed or not."""
-    whole: Callable[[Chance], bytes]
-    """An answer at once."""
-    stream: Callable[[Chance], list[bytes]]
-    """The parts of a streamed one."""
     streamed: bool | None = None
     """Whether it always streams, or never; None: the request says."""
-    content_type: str = SSE
-    """Of a stream."""
+
+    @property
+    def content_type(self) -> str:
+        """Of a stream."""
+        return f"{wires.content_type(self._form)}; charset=utf-8"
+
+    def whole(self, chance: Chance) -> bytes:
+        """An answer at once."""
+        return written(orjson.dumps(wires.write(self._form, said(chance))[0]), chance)
+
+    def stream(self, chance: Chance) -> list[bytes]:
+        """The parts of a streamed one."""
+        parts = [written(part, chance) for part in wires.write(self._form, said(chance), size=99)[1]]
+        if self.streamed and chance.maybe():
+            return [b"[", b"\n,\r\n".join(part.removeprefix(b"data: ") for part in parts), b"]"]
+        return parts if self._form in wires.OLLAMAS else odd(parts, chance)
+
+    @property
+    def _form(self) -> str:
+        return wires.format_at(self.targets[0])
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -225,16 +236,21 @@ def gemini_request(chance: Chance, streamed: bool) -> Json:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-def choice_of(chance: Chance, key: str, said: Json, finish: str | None = "stop") -> Json:
-    return {
-        **HEAD,
-        "choices": [{"index": 0, key: said, "finish_reason": finish, **chance.members(x=chance.value)}],
-    }
+def said(chance: Chance) -> Json:
+    """A message of chat."""
+    call = chat_wire.called(chance.name(), {"a": [1, "ü", chance.text()]})
+    more = chance.members(reasoning_content=chance.text, tool_calls=lambda: [call])
+    return {"content": chance.text(), **more}
 
 
-def sse(chance: Chance, events: Iterable[Json], last: bytes = b"") -> list[bytes]:
-    data = [b"data: " + write(event, chance, lines=False).strip() + b"\n\n" for event in events]
-    return odd([*data, *([last] if last else [])], chance)
+def written(part: bytes, chance: Chance) -> bytes:
+    """An answer, or one event of it, as another server writes it, with a member that nobody knows."""
+    head, brace, rest = part.partition(b"{")
+    if not brace:
+        return part
+    end = rest[len(rest.rstrip()) :]
+    known = orjson.loads(brace + rest) | chance.members(x=chance.value)
+    return head + write(known, chance, lines=not end) + end
 
 
 def odd(events: list[bytes], chance: Chance) -> list[bytes]:
@@ -248,148 +264,24 @@ def odd(events: list[bytes], chance: Chance) -> list[bytes]:
     ]
 
 
-def chat_whole(chance: Chance) -> bytes:
-    message = {"role": "assistant", "content": chance.text(), **chance.members(reasoning_content=chance.text)}
-    return write({**choice_of(chance, "message", message), "usage": USAGE}, chance)
-
-
-def chat_stream(chance: Chance) -> list[bytes]:
-    function = {"name": chance.name(), "arguments": ""}
-    call = {"index": 0, "id": "call_1", "type": "function", "function": function}
-    called = [{"tool_calls": [call]}, {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]}]
-    pieces: list[Json] = [{"role": "assistant", "content": ""}]
-    pieces += [{"content": text} for text in chance.some(chance.text)]
-    pieces += [{"reasoning_content": chance.text()}] if chance.maybe() else []
-    pieces += called if chance.maybe() else []
-    chunks = [choice_of(chance, "delta", piece, None) for piece in pieces] + [choice_of(chance, "delta", {})]
-    return sse(chance, [*chunks, {**HEAD, "choices": [], "usage": USAGE}], DONE)
-
-
-def completions_whole(chance: Chance) -> bytes:
-    return write(
-        {**HEAD, "choices": [{"index": 0, "text": chance.text(), "finish_reason": "length"}]}, chance
-    )
-
-
-def completions_stream(chance: Chance) -> list[bytes]:
-    said: list[Json] = [{"text": text, "finish_reason": None} for text in chance.some(chance.text)]
-    said.append({"text": "", "finish_reason": "stop"})
-    return sse(chance, [{**HEAD, "choices": [{"index": 0, **each}]} for each in said], DONE)
-
-
-def _clean(text: str) -> str:
-    """A text that orjson writes, too."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def response(chance: Chance) -> Json:
-    items: list[Json] = [
-        responses.reasoning(_clean(chance.text())),
-        responses.message(_clean(chance.text())),
-        responses.call(chance.name(), '{"a": 1}'),
-    ]
-    return responses.response(*chance.sample(items, chance.randint(1, 3)))
-
-
-def message(chance: Chance) -> list[Json]:
-    blocks = [
-        anthropic_wire.thinking(_clean(chance.text())),
-        anthropic_wire.text(_clean(chance.text())),
-        anthropic_wire.tool_use(chance.name(), {"a": [1, "ü"]}),
-    ]
-    return chance.sample(blocks, chance.randint(1, 3))
-
-
-OLLAMA = {"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": False}
-OLLAMA_END = {"done": True, "done_reason": "stop", "prompt_eval_count": 5, "eval_count": 2}
-
-
-def ollama_said(chance: Chance) -> Json:
-    call = {"function": {"name": chance.name(), "arguments": {"a": chance.value()}}}
-    more = chance.members(thinking=chance.text, tool_calls=lambda: [call])
-    return {"message": {"role": "assistant", "content": chance.text(), **more}}
-
-
-def generate_said(chance: Chance) -> Json:
-    return {"response": chance.text(), **chance.members(thinking=chance.text)}
-
-
-def ollama_lines(said: Callable[[Chance], Json]) -> Callable[[Chance], list[bytes]]:
-    def lines(chance: Chance) -> list[bytes]:
-        parts = [*chance.some(lambda: OLLAMA | said(chance)), OLLAMA | said(chance) | OLLAMA_END]
-        return [write(part, chance, lines=False) + b"\n" for part in parts]
-
-    return lines
-
-
-def gemini_part(chance: Chance, finish: str | None = "STOP") -> Json:
-    parts: list[Json] = [
-        {"text": chance.text()},
-        {"text": chance.text(), "thought": True},
-        {"functionCall": {"name": chance.name(), "args": {"a": chance.value()}}},
-    ]
-    content = {"role": "model", "parts": chance.sample(parts, chance.randrange(3))}
-    candidate = {"content": content, "index": 0, **({"finishReason": finish} if finish else {})}
-    return {"candidates": [candidate], "usageMetadata": {"promptTokenCount": 5}, "responseId": "r1"}
-
-
-def gemini_parts(chance: Chance) -> list[Json]:
-    return [*chance.some(lambda: gemini_part(chance, None)), gemini_part(chance)]
-
-
-def gemini_stream(chance: Chance) -> list[bytes]:
-    if chance.maybe():
-        return sse(chance, gemini_parts(chance))
-    return [b"[", b"\n,\r\n".join(write(part, chance) for part in gemini_parts(chance)), b"]"]
-
-
-def _gemini(version: str, method: str) -> str:
-    return f"/{version}/models/{MODEL}:{method}"
-
-
-FORMATS: dict[str, Format] = {
-    "chat": Format(
-        ("/v1/chat/completions", "/v1/chat/completions?api-version=2"), chat_request, chat_whole, chat_stream
-    ),
-    "completions": Format(("/v1/completions",), completions_request, completions_whole, completions_stream),
-    "responses": Format(
-        ("/v1/responses",),
-        responses_request,
-        lambda chance: write(response(chance), chance),
-        lambda chance: odd(responses.events(response(chance), piece=99), chance),
-    ),
-    "messages": Format(
-        ("/v1/messages", "/v1/messages?beta=true"),
-        messages_request,
-        lambda chance: orjson.dumps(anthropic_wire.message(*message(chance))),
-        lambda chance: odd(anthropic_wire.message_events(*message(chance), size=99), chance),
-    ),
-    "ollama_chat": Format(
-        ("/api/chat",),
-        ollama_chat_request,
-        lambda chance: write(OLLAMA | ollama_said(chance) | OLLAMA_END, chance),
-        ollama_lines(ollama_said),
-        content_type=NDJSON,
-    ),
-    "ollama_generate": Format(
-        ("/api/generate",),
-        ollama_generate_request,
-        lambda chance: write(OLLAMA | generate_said(chance) | OLLAMA_END, chance),
-        ollama_lines(generate_said),
-        content_type=NDJSON,
-    ),
+FORMATS = {
+    "chat": Format(("/v1/chat/completions", "/v1/chat/completions?api-version=2"), chat_request),
+    "completions": Format(("/v1/completions",), completions_request),
+    "responses": Format(("/v1/responses",), responses_request),
+    "messages": Format(("/v1/messages", "/v1/messages?beta=true"), messages_request),
+    "ollama_chat": Format(("/api/chat",), ollama_chat_request),
+    "ollama_generate": Format(("/api/generate",), ollama_generate_request),
     "gemini": Format(
-        (_gemini("v1beta", "generateContent"), _gemini("v1", "generateContent?key=k%20")),
+        (f"/v1beta/models/{MODEL}:generateContent", f"/v1/models/{MODEL}:generateContent?key=k%20"),
         gemini_request,
-        lambda chance: write(gemini_part(chance), chance),
-        gemini_stream,
         streamed=False,
     ),
     "gemini streamed": Format(
-        (_gemini("v1beta", "streamGenerateContent?alt=sse&x"), _gemini("v1", "streamGenerateContent")),
+        (
+            f"/v1beta/models/{MODEL}:streamGenerateContent?alt=sse&x",
+            f"/v1/models/{MODEL}:streamGenerateContent",
+        ),
         gemini_request,
-        lambda chance: write(gemini_part(chance), chance),
-        gemini_stream,
         streamed=True,
     ),
 }

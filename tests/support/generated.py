@@ -13,7 +13,7 @@ import zstandard
 
 from tests.support.chance import ANSWERS, ASKS, Chance, Headers, write
 from tests.support.exchanging import Asked, Exchange, Planned
-from tests.support.formats import JSON, MODEL, Format
+from tests.support.formats import MODEL, Format
 
 NAMES = ("default", "m", "org/model:tag", "default@v3", "gpt-5", "mödel")
 """What models are called by those who ask; the first means the upstream's own."""
@@ -90,7 +90,7 @@ def _planned(chance: Chance, form: Format, streamed: bool) -> Planned:
         failed = chance.choice([said, b"<html>Bad</html>", b"", chance.randbytes(30)])
         return _answer(chance, chance.choice(FAILED), failed)
     if not streamed:
-        return _answer(chance, 200, form.whole(chance), JSON)
+        return _answer(chance, 200, form.whole(chance), "application/json")
     parts = form.stream(chance)
     planned = _answer(chance, 200, b"".join(parts), form.content_type)
     if chance.maybe(0.3) and not _encoded(planned):

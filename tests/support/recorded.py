@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 
 from tests.support import anthropic_wire, responses, wires
-from tests.support.chat_wire import DONE, HEAD, USAGE, called, chunk, cut, data
-from tests.support.formats import NDJSON, OLLAMA, OLLAMA_END, SSE
+from tests.support.chat_wire import called, chunk, cut, data
 
 Json = dict[str, Any]
+SSE, NDJSON = "text/event-stream; charset=utf-8", "application/x-ndjson"
 THOUGHT, TEXT = "They want rain.", "Grüße: 雨 😀 in Köln, “quoted”\n"
 HALVES = (b"\xf0\x9f\x98\x80", b"\\ud83d", b"\\ude00")
 """An emoji, and its two escapes."""
@@ -70,36 +70,22 @@ def _chat_calls() -> list[bytes]:
     return [chunk({"tool_calls": each}) for each in (*([call] for call in begun), *pieces)]
 
 
-def _lines(*parts: Json) -> tuple[bytes, ...]:
-    return tuple(orjson.dumps(OLLAMA | part) + b"\n" for part in parts)
-
-
-def _prompted(text: str, finish: str | None = None) -> bytes:
-    return data(HEAD | {"choices": [{"index": 0, "text": text, "finish_reason": finish}]})
-
-
-*CHAT, _, _, _ = _halved(wires.write(wires.CHAT, SAID, size=SIZE)[1])
-COUNTED = (data(HEAD | {"choices": [], "usage": USAGE}), DONE)
-PROMPTED = _halved(_prompted(piece) for piece in cut(TEXT, SIZE))
+*CHAT, _, USAGE, DONE = _halved(wires.write(wires.CHAT, SAID, size=SIZE)[1])
+PROMPTED = _halved(wires.write("/v1/completions", SAID, "length", size=SIZE)[1])
 RESPONSES = _written("/v1/responses")
 MESSAGE = _halved(_written("/v1/messages"))
 OLLAMA_CHAT = _halved(_written("/api/chat"))
-GENERATED = (
-    *_lines(*({"response": "", "thinking": piece} for piece in cut(THOUGHT, SIZE))),
-    *_halved(_lines(*({"response": piece} for piece in cut(TEXT, SIZE)))),
-)
+GENERATED = _halved(wires.write("/api/generate", SAID, size=SIZE)[1])
 GEMINI = _halved(_written(":streamGenerateContent"))
 GEMINI_PATH = "/v1beta/models/m:streamGenerateContent"
 GROWING = b"[" + b"\n,\r\n".join(part.removeprefix(b"data: ").strip() for part in GEMINI) + b"\n]"
 
 RECORDED = {
-    "chat": Recorded("chat", "/v1/chat/completions", (*CHAT, *_chat_calls(), chunk({}, "tool_calls"), *COUNTED)),
+    "chat": Recorded("chat", "/v1/chat/completions", (*CHAT, *_chat_calls(), chunk({}, "tool_calls"), USAGE, DONE)),
     "chat, an error midway": Recorded("chat", "/v1/chat/completions", (*CHAT, SERVER_ERROR), fails=True),
-    "completions": Recorded(
-        "completions", "/v1/completions", (*PROMPTED, _prompted("", "length"), *COUNTED)
-    ),
+    "completions": Recorded("completions", "/v1/completions", PROMPTED),
     "completions, an error midway": Recorded(
-        "completions", "/v1/completions", (*PROMPTED, SERVER_ERROR), fails=True
+        "completions", "/v1/completions", (*PROMPTED[:-3], SERVER_ERROR), fails=True
     ),
     "responses": Recorded("responses", "/v1/responses", tuple(RESPONSES)),
     "responses, an error midway": Recorded(
@@ -116,9 +102,7 @@ RECORDED = {
     "ollama_chat, an error midway": Recorded(
         "ollama_chat", "/api/chat", (*OLLAMA_CHAT[:-1], b'{"error":"out of memory"}\n'), NDJSON, fails=True
     ),
-    "ollama_generate": Recorded(
-        "ollama_generate", "/api/generate", (*GENERATED, *_lines({"response": ""} | OLLAMA_END)), NDJSON
-    ),
+    "ollama_generate": Recorded("ollama_generate", "/api/generate", GENERATED, NDJSON),
     "gemini": Recorded("gemini", f"{GEMINI_PATH}?alt=sse", GEMINI),
     "gemini, an array": Recorded("gemini", GEMINI_PATH, (GROWING,), "application/json"),
     "gemini, an error midway": Recorded(

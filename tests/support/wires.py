@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -19,6 +20,7 @@ Json = dict[str, Any]
 Wire = tuple[Json, list[bytes]]
 """A whole answer, and the same streamed."""
 CHAT, OLLAMA = "/v1/chat/completions", "/api/chat"
+OLLAMAS = (OLLAMA, "/api/generate")
 PIECE = 5
 """Characters of a delta."""
 USAGE = {"prompt_tokens": 17, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 10}}
@@ -80,6 +82,22 @@ def _chat(answer: _Answer) -> Wire:
     return whole, chat_wire.chunks(whole, answer.size)
 
 
+def _completions(answer: _Answer) -> Wire:
+    head = chat_wire.HEAD | {
+        "object": "text_completion",
+        "id": f"cmpl-{answer.number}",
+        "model": answer.model,
+    }
+
+    def told(text: str, finish: str | None = None) -> Json:
+        return head | {"choices": [{"index": 0, "text": text, "finish_reason": finish}]}
+
+    events = [*map(told, answer.pieces(answer.text)), told("", answer.finish)]
+    events.append(head | {"choices": [], "usage": USAGE})
+    whole = told(answer.text, answer.finish) | {"usage": USAGE}
+    return whole, [*map(chat_wire.data, events), chat_wire.DONE]
+
+
 def _responses(answer: _Answer) -> Wire:
     number = answer.number
     items = [responses.reasoning(answer.thought, name=f"rs_{number}")] if answer.thought else []
@@ -107,16 +125,17 @@ def _messages(answer: _Answer) -> Wire:
     return anthropic_wire.message(*blocks, **more), events
 
 
-def _ollama(answer: _Answer) -> Wire:
+def _ollama(answer: _Answer, prompted: bool = False) -> Wire:
     reason = "length" if answer.finish == "length" else "stop"
     end = {"done": True, "done_reason": reason, "prompt_eval_count": 17, "eval_count": 7}
     calls = [{"function": {"name": name, "arguments": given}} for name, given, _ in answer.calls]
     called: Json = {"tool_calls": calls} if calls else {}
     thought = {"thinking": answer.thought} if answer.thought else {}
 
-    def line(done: Json, **message: Any) -> Json:
+    def line(done: Json, content: str = "", **more: Any) -> Json:
         head = {"model": answer.model, "created_at": "2026-01-01T00:00:00Z", "done": False}
-        return {**head, "message": {"role": "assistant", "content": "", **message}, **done}
+        message = {"message": {"role": "assistant", "content": content, **more}}
+        return {**head, **({"response": content, **more} if prompted else message), **done}
 
     lines = [line({}, thinking=piece) for piece in answer.pieces(answer.thought)]
     lines += [line({}, content=piece) for piece in answer.pieces(answer.text)]
@@ -145,7 +164,7 @@ def _gemini(answer: _Answer) -> Wire:
     ]
     spoken = [[thoughts(piece)] for piece in answer.pieces(answer.thought)]
     spoken += [[{"text": piece}] for piece in answer.pieces(answer.text)]
-    *parts, last = [*spoken, *([calls] if calls else [])]
+    *parts, last = [*spoken, *([calls] if calls or not spoken else [])]
     events = [*map(whole, parts), whole(last, reason)]
     streamed = [b"data: " + orjson.dumps(event) + b"\r\n\r\n" for event in events]
     return whole([*thought, *text, *calls], reason), streamed
@@ -153,9 +172,11 @@ def _gemini(answer: _Answer) -> Wire:
 
 FORMATS: dict[str, Callable[[_Answer], Wire]] = {
     CHAT: _chat,
+    "/v1/completions": _completions,
     "/v1/responses": _responses,
     "/v1/messages": _messages,
     OLLAMA: _ollama,
+    "/api/generate": partial(_ollama, prompted=True),
     ":generateContent": _gemini,
     ":streamGenerateContent": _gemini,
 }
@@ -181,11 +202,11 @@ def answering(form: str, asked: Json, said: Json, finish: str = "", **more: Any)
     whole, parts = write(form, said, finish, **more)
     if form == CHAT and not (asked.get("stream_options") or {}).get("include_usage"):
         del parts[-2]
-    if form == ":streamGenerateContent" or asked.get("stream", form == OLLAMA):
+    if form == ":streamGenerateContent" or asked.get("stream", form in OLLAMAS):
         return stream(parts, content_type=content_type(form))
     return reply(orjson.dumps(whole))
 
 
 def content_type(form: str) -> str:
     """Of a stream."""
-    return "application/x-ndjson" if form == OLLAMA else "text/event-stream"
+    return "application/x-ndjson" if form in OLLAMAS else "text/event-stream"
