@@ -5,11 +5,9 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
-import orjson
-
-from tests.support import anthropic_wire, chat_wire, responses
+from tests.support import anthropic_wire, chat_wire, wires
 
 Json = dict[str, Any]
 
@@ -51,6 +49,14 @@ class Answer:
     @property
     def call_id(self) -> str:
         return f"call_{self.call}"
+
+    @property
+    def message(self) -> Json:
+        """The same as a message of chat."""
+        if self.call is None:
+            return {"content": self.text}
+        call = chat_wire.called("look", {"at": self.call}, self.call_id)
+        return {"content": self.text or None, "tool_calls": [call]}
 
 
 @dataclass(frozen=True)
@@ -96,12 +102,6 @@ Parts = dict[str, Callable[[str], Json]]
 """How a format writes each kind of part."""
 
 
-class Entries(Protocol):
-    """How a format writes one entry of a conversation."""
-
-    def __call__(self, entry: Entry) -> list[Json]: ...
-
-
 @dataclass(frozen=True)
 class Dialect:
     """How a format writes a conversation."""
@@ -109,14 +109,16 @@ class Dialect:
     path: str
     body: Callable[..., Json]
     """A request's body: of the conversation, and of a system prompt that stands before it."""
-    answer: Callable[[Answer, str], Json]
-    """What its server answers, under an id."""
     says: Callable[[Json], str]
     """The text of an answer."""
     history: bool = True
     """Whether a request holds what was said before."""
     parts: bool = True
     """Whether a message may consist of several texts."""
+
+    def answer(self, answer: Answer, number: int = 1) -> Json:
+        """What its server answers."""
+        return wires.write(wires.format_at(self.path), answer.message, number=number)[0]
 
 
 def _if(given: object, **members: Any) -> Json:
@@ -127,11 +129,6 @@ def _content(said: Said, parts: Parts) -> str | list[Json]:
     return said.text if said.plain else [parts[part.kind](part.value) for part in said.parts]
 
 
-def _chat_answer(answer: Answer) -> Json:
-    calls = [] if answer.call is None else [chat_wire.called("look", {"at": answer.call}, answer.call_id)]
-    return {"role": "assistant", "content": answer.text or None, **_if(calls, tool_calls=calls)}
-
-
 CHAT_PARTS: Parts = {
     "text": lambda text: {"type": "text", "text": text},
     "file": lambda text: {"type": "file", "file": {"filename": text, "file_data": text}},
@@ -139,14 +136,10 @@ CHAT_PARTS: Parts = {
 }
 
 
-def _chat(entry: Entry) -> list[Json]:
-    match entry:
-        case Said():
-            return [{"role": entry.role, "content": _content(entry, CHAT_PARTS)}]
-        case Result(call_id, text):
-            return [{"role": "tool", "tool_call_id": call_id, "content": text}]
-        case Answer():
-            return [_chat_answer(entry)]
+def _chat(entry: Said | Result) -> Json:
+    if isinstance(entry, Result):
+        return {"role": "tool", "tool_call_id": entry.call_id, "content": entry.text}
+    return {"role": entry.role, "content": _content(entry, CHAT_PARTS)}
 
 
 RESPONSES_PARTS: Parts = {
@@ -156,16 +149,10 @@ RESPONSES_PARTS: Parts = {
 }
 
 
-def _responses(entry: Entry) -> list[Json]:
-    match entry:
-        case Said():
-            return [{"type": "message", "role": entry.role, "content": _content(entry, RESPONSES_PARTS)}]
-        case Result(call_id, text):
-            return [{"type": "function_call_output", "call_id": call_id, "output": text}]
-        case Answer(text, call):
-            written = orjson.dumps({"at": call}).decode()
-            calls = [] if call is None else [responses.call("look", written, entry.call_id)]
-            return [*([responses.message(text)] if text else []), *calls]
+def _responses(entry: Said | Result) -> Json:
+    if isinstance(entry, Result):
+        return {"type": "function_call_output", "call_id": entry.call_id, "output": entry.text}
+    return {"type": "message", "role": entry.role, "content": _content(entry, RESPONSES_PARTS)}
 
 
 MESSAGES_PARTS: Parts = {
@@ -175,41 +162,21 @@ MESSAGES_PARTS: Parts = {
 }
 
 
-def _blocks(answer: Answer) -> list[Json]:
-    call = answer.call
-    calls = [] if call is None else [anthropic_wire.tool_use("look", {"at": call}, answer.call_id)]
-    return [*([anthropic_wire.text(answer.text)] if answer.text else []), *calls]
+def _messages(entry: Said | Result) -> Json:
+    if isinstance(entry, Said):
+        return {"role": entry.role, "content": _content(entry, MESSAGES_PARTS)}
+    result = {"type": "tool_result", "tool_use_id": entry.call_id, "content": entry.text}
+    return {"role": "user", "content": [result]}
 
 
-def _messages(entry: Entry) -> list[Json]:
-    match entry:
-        case Said():
-            return [{"role": entry.role, "content": _content(entry, MESSAGES_PARTS)}]
-        case Result(call_id, text):
-            result = {"type": "tool_result", "tool_use_id": call_id, "content": text}
-            return [{"role": "user", "content": [result]}]
-        case Answer():
-            return [{"role": "assistant", "content": _blocks(entry)}]
-
-
-def _messages_answer(answer: Answer, name: str) -> Json:
-    reason = "end_turn" if answer.call is None else "tool_use"
-    return anthropic_wire.message(*_blocks(answer), id=name, stop_reason=reason)
-
-
-def _ollama(entry: Entry) -> list[Json]:
-    match entry:
-        case Said(role, parts):
-            # Its clients write files into the text.
-            texts = {"text": "{}", "file": "notes.md:\n{}", "image": ""}
-            text = "\n".join(filter(None, (texts[part.kind].format(part.value) for part in parts)))
-            images = [base64(part.value) for part in parts if part.kind == "image"]
-            return [{"role": role, "content": text, **_if(images, images=images)}]
-        case Result(_, text):
-            return [{"role": "tool", "tool_name": "look", "content": text}]
-        case Answer(text, call):
-            calls = [{"function": {"name": "look", "arguments": {"at": call}}}]
-            return [{"role": "assistant", "content": text, **({} if call is None else {"tool_calls": calls})}]
+def _ollama(entry: Said | Result) -> Json:
+    if isinstance(entry, Result):
+        return {"role": "tool", "tool_name": "look", "content": entry.text}
+    # Its clients write files into the text.
+    texts = {"text": "{}", "file": "notes.md:\n{}", "image": ""}
+    text = "\n".join(filter(None, (texts[part.kind].format(part.value) for part in entry.parts)))
+    images = [base64(part.value) for part in entry.parts if part.kind == "image"]
+    return {"role": entry.role, "content": text, **_if(images, images=images)}
 
 
 GEMINI_PARTS: Parts = {
@@ -219,20 +186,31 @@ GEMINI_PARTS: Parts = {
 }
 
 
-def _gemini(entry: Entry) -> list[Json]:
-    match entry:
-        case Said(role, parts):
-            return [{"role": role, "parts": [GEMINI_PARTS[part.kind](part.value) for part in parts]}]
-        case Result(_, text):
-            result = {"functionResponse": {"name": "look", "response": {"output": text}}}
-            return [{"role": "user", "parts": [result]}]
-        case Answer(text, call):
-            calls = [] if call is None else [{"functionCall": {"name": "look", "args": {"at": call}}}]
-            return [{"role": "model", "parts": [*([{"text": text}] if text else []), *calls]}]
+def _gemini(entry: Said | Result) -> Json:
+    if isinstance(entry, Said):
+        return {"role": entry.role, "parts": [GEMINI_PARTS[part.kind](part.value) for part in entry.parts]}
+    result = {"functionResponse": {"name": "look", "response": {"output": entry.text}}}
+    return {"role": "user", "parts": [result]}
 
 
-def _all(write: Entries, said: Sequence[Entry]) -> list[Json]:
-    return [each for entry in _spread(said) for each in write(entry)]
+KEPT: dict[str, Callable[[Json], list[Json]]] = {
+    "chat": lambda whole: [whole["choices"][0]["message"]],
+    "responses": lambda whole: whole["output"],
+    "messages": lambda whole: [{"role": "assistant", "content": whole["content"]}],
+    "ollama_chat": lambda whole: [whole["message"]],
+    "gemini": lambda whole: [whole["candidates"][0]["content"]],
+}
+"""What a client keeps of an answer."""
+
+
+def _all(name: str, write: Callable[[Said | Result], Json], said: Sequence[Entry]) -> list[Json]:
+    return [
+        each
+        for entry in _spread(said)
+        for each in (
+            KEPT[name](DIALECTS[name].answer(entry)) if isinstance(entry, Answer) else [write(entry)]
+        )
+    ]
 
 
 def _spread(said: Sequence[Entry]) -> Iterator[Entry]:
@@ -258,64 +236,53 @@ def _prompt(said: Sequence[Said]) -> Json:
 
 MODEL = {"model": "m"}
 DONE = "Done."
-OLLAMA_ANSWER = {"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": True, "done_reason": "stop"}
 
 DIALECTS = {
     "chat": Dialect(
         "/v1/chat/completions",
-        lambda said, first="": MODEL | {"messages": _all(_chat, [*_first(first), *said])},
-        lambda answer, name: chat_wire.whole(_chat_answer(answer), id=name),
+        lambda said, first="": MODEL | {"messages": _all("chat", _chat, [*_first(first), *said])},
         lambda answer: answer["choices"][0]["message"]["content"],
     ),
     "completions": Dialect(
         "/v1/completions",
         lambda said: MODEL | _prompt(said),
-        lambda answer, name: {
-            **{"id": name, "created": 1, "model": "m"},
-            "choices": [{"index": 0, "text": answer.text, "finish_reason": "stop"}],
-        },
         lambda answer: answer["choices"][0]["text"],
         history=False,
     ),
     "responses": Dialect(
         "/v1/responses",
-        lambda said, first="": MODEL | {"input": _all(_responses, said), **_if(first, instructions=first)},
-        lambda answer, name: responses.response(*_responses(answer), response_id=name),
-        lambda answer: "".join(
-            part["text"] for item in answer["output"] if item["type"] == "message" for part in item["content"]
+        lambda said, first="": (
+            MODEL | {"input": _all("responses", _responses, said), **_if(first, instructions=first)}
         ),
+        lambda answer: "".join(part["text"] for item in answer["output"] for part in item.get("content", ())),
     ),
     "messages": Dialect(
         "/v1/messages",
         lambda said, first="": (
-            MODEL | {"max_tokens": 9, "messages": _all(_messages, said), **_if(first, system=first)}
+            MODEL
+            | {"max_tokens": 9, "messages": _all("messages", _messages, said), **_if(first, system=first)}
         ),
-        _messages_answer,
         lambda answer: "".join(block.get("text", "") for block in answer["content"]),
     ),
     "ollama_chat": Dialect(
         "/api/chat",
-        lambda said, first="": MODEL | {"stream": False, "messages": _all(_ollama, [*_first(first), *said])},
-        lambda answer, name: OLLAMA_ANSWER | {"message": _ollama(answer)[0]},
+        lambda said, first="": (
+            MODEL | {"stream": False, "messages": _all("ollama_chat", _ollama, [*_first(first), *said])}
+        ),
         lambda answer: answer["message"]["content"],
         parts=False,
     ),
     "ollama_generate": Dialect(
         "/api/generate",
         lambda said: MODEL | {"stream": False, **_prompt(said)},
-        lambda answer, name: OLLAMA_ANSWER | {"response": answer.text},
         lambda answer: answer["response"],
         history=False,
     ),
     "gemini": Dialect(
         "/v1beta/models/m:generateContent",
         lambda said, first="": {
-            "contents": _all(_gemini, said),
+            "contents": _all("gemini", _gemini, said),
             **_if(first, systemInstruction={"parts": [{"text": first}]}),
-        },
-        lambda answer, name: {
-            "responseId": name,
-            "candidates": [{"content": _gemini(answer)[0], "finishReason": "STOP", "index": 0}],
         },
         lambda answer: "".join(part.get("text", "") for part in answer["candidates"][0]["content"]["parts"]),
     ),

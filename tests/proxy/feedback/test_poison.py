@@ -137,7 +137,7 @@ class World:
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         dialect = next(each for each in DIALECTS.values() if each.path == request.target)
-        await reply(orjson.dumps(dialect.answer(Answer(DONE), "answer_1")))(request, writer)
+        await reply(orjson.dumps(dialect.answer(Answer(DONE))))(request, writer)
 
     async with behind(tmp_path, script) as (http, server):
         yield World(http, server)

@@ -247,7 +247,7 @@ async def test_each_rating_reaches_the_answer_that_is_meant_or_is_refused(
 
     async def model(request: Received, writer: asyncio.StreamWriter) -> None:
         said = Answer(**orjson.loads(unquote(request.header(SAYS) or "")))
-        await reply(orjson.dumps(dialect.answer(said, f"resp-{next(ids)}")))(request, writer)
+        await reply(orjson.dumps(dialect.answer(said, next(ids))))(request, writer)
 
     async with (
         upstream(model) as server,
