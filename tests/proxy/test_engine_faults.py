@@ -24,7 +24,7 @@ from burnish.adapters.registry import Registry
 from tests.support.adapters import register
 from tests.support.inprocess import Switched, calling
 from tests.support.lora import random_lora, write_peft
-from tests.support.vllm_double import Engine, ask, error
+from tests.support.vllm_double import Engine, ask, error, live_version
 
 
 @dataclass
@@ -59,11 +59,8 @@ class Faulty(Engine):
 
 
 def registered(tmp_path: Path, weights: Path, seed: int) -> AdapterVersion:
-    return register(
-        Registry(tmp_path / "data" / "adapters"),
-        write_peft(tmp_path / f"made-{seed}", random_lora(seed)),
-        weights_digest(weights),
-    )
+    made = write_peft(tmp_path / f"made-{seed}", random_lora(seed))
+    return register(Registry(tmp_path / "data" / "adapters"), made, weights_digest(weights))
 
 
 @dataclass
@@ -111,9 +108,8 @@ async def world(tmp_path: Path, weights: Path) -> AsyncIterator[World]:
 async def opened(
     tmp_path: Path, engine: Faulty, weights: Path
 ) -> AsyncIterator[tuple[httpx.AsyncClient, Switched]]:
-    switched = Switched(engine)
+    switched, train = Switched(engine), {"base": str(weights)}
     await switched.on()
-    train = {"base": str(weights)}
     async with calling(tmp_path, upstream=switched.url, engine="auto", train=train) as http:
         yield http, switched
     await switched.off()
@@ -187,18 +183,14 @@ async def test_an_engine_that_dies_while_the_old_version_drains(world: World) ->
 
 @pytest.mark.parametrize("key", ["use_dora", "modules_to_save"])
 async def test_what_the_engine_cannot_take(tmp_path: Path, weights: Path, key: str) -> None:
-    registered(tmp_path, weights, 1)
-    registry = Registry(tmp_path / "data" / "adapters")
-    registry.record(1, "live", "for the test", replaced=0)
+    first, engine = live_version(tmp_path, weights_digest(weights)), Faulty()
     path = write_peft(tmp_path / "odd", random_lora(2), **{key: True})
-    odd = register(registry, path, weights_digest(weights))
-    engine = Faulty()
+    odd = register(Registry(tmp_path / "data" / "adapters"), path, weights_digest(weights))
     async with opened(tmp_path, engine, weights) as (http, switched):
-        world = World(engine, http, registry.get(1), odd, switched)
+        world = World(engine, http, first, odd, switched)
         await world.refused(key)
-        assert [body["lora_name"] for path, body in engine.asked if path == LOAD] == [
-            engine_name(world.first)
-        ], "it never reaches the engine"
+        loaded = [body["lora_name"] for path, body in engine.asked if path == LOAD]
+        assert loaded == [engine_name(world.first)], "it never reaches the engine"
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "gone"])

@@ -65,11 +65,9 @@ async def world(tmp_path: Path, fault: Answer | dict[str, Answer], **flags: Any)
         if b"healthy" in request:
             writer.write(answer_of(b"200 OK", FINE))
             return True
-        if isinstance(fault, dict):
-            return await next(each for name, each in fault.items() if f'"{name}"'.encode() in request)(
-                request, writer
-            )
-        return await fault(request, writer)
+        faults = fault if isinstance(fault, dict) else {"": fault}
+        said = next(each for name, each in faults.items() if not name or f'"{name}"'.encode() in request)
+        return await said(request, writer)
 
     async with server(answer) as upstream, calling(tmp_path, upstream=upstream.url, **flags) as http:
         yield World(http, upstream)
@@ -250,8 +248,7 @@ async def test_a_client_that_does_not_read_holds_up_only_its_own_stream(tmp_path
         return False
 
     async with world(tmp_path, answer, idle_timeout_s=0.5) as here:
-        async with dialled(str(here.http.base_url)) as (_, writer):
-            writer.write(request(FAULT))
+        async with dialled(str(here.http.base_url), request(FAULT)):
             before = -1
             while sent > before:  # until nobody takes any more
                 before = sent
@@ -279,10 +276,8 @@ async def test_a_client_that_leaves_in_the_middle_of_an_upload(
         writer.close()
 
     async with before(tmp_path, serve) as http:
-        async with dialled(str(http.base_url)) as (_, writer):
-            writer.write(
-                b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n"
-            )
+        head = b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+        async with dialled(str(http.base_url), head + b"4\r\nhalf\r\n"):
             await begun.wait()
         async with asyncio.timeout(5):
             got = await ended
@@ -292,8 +287,7 @@ async def test_a_client_that_leaves_in_the_middle_of_an_upload(
 
 async def dribble(here: World, opening: bytes, piece: bytes, pause_s: float = 0.02) -> bytes:
     """Send a beginning, then piece after piece until the other side has had enough; return what it says."""
-    async with dialled(str(here.http.base_url)) as (reader, writer):
-        writer.write(opening)
+    async with dialled(str(here.http.base_url), opening) as (reader, writer):
         said = asyncio.ensure_future(reader.read(-1))
         async with asyncio.timeout(20):
             while not said.done():
@@ -322,19 +316,16 @@ async def test_clients_that_dribble_are_sent_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize("after", [b"", request(b"healthy", "/v1/any")], ids=["at first", "later"])
 async def test_a_client_that_says_nothing_is_sent_away(tmp_path: Path, after: bytes) -> None:
     async with world(tmp_path, silent(), request_timeout_s=0.5) as here:
-        async with dialled(str(here.http.base_url)) as (reader, writer):
-            writer.write(after)
+        async with dialled(str(here.http.base_url), after) as (reader, _):
             async with asyncio.timeout(10):
                 said = await reader.read(-1)
         assert said.count(b"HTTP/1.1") == (1 if after else 0)
 
 
 async def test_a_client_that_is_slow_but_gets_on_is_served(tmp_path: Path) -> None:
-    content = b'{"model":"mock","messages":[{"role":"user","content":"healthy"}]}'
-    content += b" " * 6000
+    content = b'{"model":"mock","messages":[{"role":"user","content":"healthy"}]}' + b" " * 6000
     async with world(tmp_path, silent(), request_timeout_s=0.5) as here:
-        async with dialled(str(here.http.base_url)) as (reader, writer):
-            writer.write(request(b"", length=len(content)))
+        async with dialled(str(here.http.base_url), request(b"", length=len(content))) as (reader, writer):
             for at in range(0, len(content), 600):  # a second in all
                 await asyncio.sleep(0.1)
                 writer.write(content[at : at + 600])
@@ -359,10 +350,10 @@ HEADS = {"one header": b"x: " + b"y" * 8 * HEAD_LIMIT_BYTES, "many": b"x: y\r\n"
 
 @pytest.mark.parametrize("pieces", [1, 64])
 async def test_headers_that_are_too_large(tmp_path: Path, pieces: int) -> None:
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
     async with world(tmp_path, silent()) as here:
         for name, content in HEADS.items():
-            async with dialled(str(here.http.base_url)) as (reader, writer):
-                writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n")
+            async with dialled(str(here.http.base_url), head) as (reader, writer):
                 size = len(content) // pieces
                 for at in range(0, len(content), size):
                     writer.write(content[at : at + size])

@@ -14,14 +14,10 @@ SHAPE = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
 
 
 def test_each_kind_has_its_prefix_and_26_characters():
-    for made, prefix in (
-        (completion_id(), "cmpl_"),
-        (feedback_id(), "fb_"),
-        (run_id(), "run_"),
-        (conversation_id(completion_id()), "conv_"),
-    ):
-        assert made.startswith(prefix)
-        assert SHAPE.fullmatch(made.removeprefix(prefix))
+    made = (completion_id(), feedback_id(), run_id(), conversation_id(completion_id()))
+    for each, prefix in zip(made, ("cmpl_", "fb_", "run_", "conv_"), strict=True):
+        assert each.startswith(prefix)
+        assert SHAPE.fullmatch(each.removeprefix(prefix))
 
 
 def test_ids_sort_in_the_order_they_were_made():
@@ -31,8 +27,7 @@ def test_ids_sort_in_the_order_they_were_made():
 
 
 def test_ids_of_different_kinds_compare_by_time_behind_the_prefix():
-    earlier = feedback_id()
-    later = run_id()
+    earlier, later = feedback_id(), run_id()
     assert earlier.removeprefix("fb_") < later.removeprefix("run_")
 
 
@@ -52,11 +47,6 @@ def test_threads_never_get_the_same_id():
 def test_ids_go_on_after_one_of_an_earlier_process(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("burnish.proxy.ids._latest", 0)
     ahead = "cmpl_7ZZZZZZZZZZZZZZZZZZZZZZZZZ"
-    try:
-        continue_after(ahead)
+    for earlier in (ahead, "", "cmpl_0"):
+        continue_after(earlier)
         assert ahead < completion_id()
-        continue_after("")
-        continue_after("cmpl_0")
-        assert ahead < completion_id()
-    finally:
-        monkeypatch.undo()

@@ -29,9 +29,7 @@ THROUGH_MIB = 32
 LOGGED_MIB = 192
 """What the log may hold of an answer: 32 MiB of it, as it came and as one piece, and what it makes of them."""
 
-STREAMS = {
-    name: recorded for name, recorded in RECORDED.items() if not recorded.fails and len(recorded.parts) > 1
-}
+STREAMS = {name: each for name, each in RECORDED.items() if not each.fails and len(each.parts) > 1}
 
 
 @dataclass
@@ -98,9 +96,7 @@ async def test_what_is_no_completion_is_never_held(tmp_path: Path) -> None:
             assert (await here.read("/v1/files", content=b""))[:2] == (200, LARGE)
 
 
-async def test_a_hundred_megabytes_of_tool_output_are_refused_in_the_formats_words(
-    tmp_path: Path,
-) -> None:
+async def test_a_hundred_megabytes_of_tool_output_are_refused_in_the_formats_words(tmp_path: Path) -> None:
     asked = (user("Read it."), tool("a line of a log \n" * (LARGE // 17)))
     async with world(tmp_path) as here:
         for name, dialect in DIALECTS.items():
@@ -122,10 +118,8 @@ async def test_a_hundred_megabytes_of_stream_go_through_and_the_log_says_so(
     async with world(tmp_path) as here:
         here.says, here.content_type = lambda: (middle for _ in range(count)), recorded.content_type
         with here.growing_less_than(LOGGED_MIB):
-            status, size, name = await here.read(
-                recorded.path, json=dialect.body((user("Hi."),)) | {"stream": True}
-            )
+            asked = dialect.body((user("Hi."),)) | {"stream": True}
+            status, size, name = await here.read(recorded.path, json=asked)
             record = (await here.http.get(f"/burnish/completions/{name}")).json()
-    assert (status, size) == (200, count * len(middle))
-    assert record["outcome"] == "cut"
+    assert (status, size, record["outcome"]) == (200, count * len(middle), "cut")
     assert "only the first" in record["error"]

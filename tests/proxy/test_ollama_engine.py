@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import httpx
@@ -44,9 +43,8 @@ async def test_a_version_goes_live_in_ollama(tmp_path: Path) -> None:
         bare, untouched = await ask("smollm2@base")
         assert bare == "smollm2:latest"
         assert text != untouched
-        await asyncio.to_thread(
-            httpx.post, f"{url}/burnish/adapters/rollback", json={"to": 0}, timeout=60, trust_env=False
-        )
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+            await http.post(f"{url}/burnish/adapters/rollback", json={"to": 0})
         assert await ask("smollm2") == (bare, untouched)
         assert (await ask("smollm2@v1"))[1] == text, "kept while there is room"
     assert list(ollama.models) == ["smollm2:latest"], "burnish leaves nothing but what is live"

@@ -6,10 +6,8 @@ from burnish.proxy import errors
 
 
 def test_the_public_face_of_the_proxy_is_its_errors() -> None:
-    tree = {
-        name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)
-    }
-    assert set(burnish.proxy.__all__) == tree
+    kinds = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type)}
+    assert set(burnish.proxy.__all__) == {name for name in kinds if issubclass(kinds[name], Exception)}
 
 
 def test_every_error_is_the_standard_librarys_too_and_says_its_status() -> None:

@@ -8,11 +8,11 @@ import socket
 import stat
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
 from tests.support.burnish import DidNotStart, running, start
+from tests.support.program import ask
 
 UPSTREAM = ("--upstream", "http://127.0.0.1:9")
 
@@ -21,11 +21,7 @@ def test_files_are_their_owners_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with running(tmp_path / "data") as burnish:
-            httpx.post(
-                burnish.url + "/v1/chat/completions",
-                json={"model": "default", "max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}]},
-                timeout=60,
-            )
+            ask(burnish.url)
             ours = [path for path in burnish.data_dir.rglob("*") if path.name != "output.txt"]
             modes = {path: stat.S_IMODE(path.stat().st_mode) for path in [burnish.data_dir, *ours]}
     finally:

@@ -42,8 +42,7 @@ class World:
     engine: Upstream
 
     async def counts(self) -> dict[str, int]:
-        found: dict[str, int] = (await get(self.url + "/burnish/status"))["counts"]
-        return found
+        return dict((await get(self.url + "/burnish/status"))["counts"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -64,17 +63,13 @@ def world(running_world: World) -> World:
 
 
 def workers(burnish: Burnish) -> list[psutil.Process]:
-    return [
-        child
-        for child in psutil.Process(burnish.pid).children()
-        if "burnish.proxy.workers.worker" in child.cmdline()
-    ]
+    children = psutil.Process(burnish.pid).children()
+    return [child for child in children if "burnish.proxy.workers.worker" in child.cmdline()]
 
 
 async def get(url: str) -> dict[str, Any]:
     async with httpx.AsyncClient(timeout=30) as client:
-        found: dict[str, Any] = (await client.get(url)).json()
-        return found
+        return dict((await client.get(url)).json())
 
 
 async def ask(url: str, **more: object) -> httpx.Response:
@@ -83,11 +78,10 @@ async def ask(url: str, **more: object) -> httpx.Response:
         return await client.post(url + "/v1/chat/completions", json=QUESTION | more)
 
 
-async def rate(url: str, completion_id: str, rating: str = "good") -> httpx.Response:
+async def rate(url: str, completion_id: str) -> httpx.Response:
     async with httpx.AsyncClient(timeout=30) as client:
-        return await client.post(
-            url + "/v1/feedback", json={"completion_id": completion_id, "rating": rating}
-        )
+        rating = {"completion_id": completion_id, "rating": "good"}
+        return await client.post(url + "/v1/feedback", json=rating)
 
 
 async def test_each_answer_can_be_rated_at_once_whichever_worker_gave_it(world: World) -> None:
@@ -125,9 +119,8 @@ async def test_a_response_is_continued_whichever_worker_answered_it(tmp_path: Pa
                 answer = await client.post(up.url + "/v1/responses", json=asked)
             previous = answer.json()["id"]
         told = engine.requests[-1].json()["messages"]
-        assert [each["content"] for each in told if each["role"] == "user"] == [
-            f"Number {n}" for n in range(6)
-        ]
+        questions = [each["content"] for each in told if each["role"] == "user"]
+        assert questions == [f"Number {n}" for n in range(6)]
         assert len(told) == 11
 
 
@@ -163,14 +156,12 @@ async def test_a_killed_worker_is_replaced_and_none_outlives_a_killed_burnish(tm
 
 
 async def test_ctrl_c_lets_a_stream_end_and_logs_it(tmp_path: Path) -> None:
-    hold = asyncio.Event()
+    hold, asked = asyncio.Event(), QUESTION | {"stream": True}
     parts = events("one two three")
     async with upstream(stream(parts, hold=hold)) as engine, burnish(tmp_path, engine) as up:
         async with (
             httpx.AsyncClient(timeout=30) as client,
-            client.stream(
-                "POST", up.url + "/v1/chat/completions", json=QUESTION | {"stream": True}
-            ) as answer,
+            client.stream("POST", up.url + "/v1/chat/completions", json=asked) as answer,
         ):
             stopping = None
             async for part in answer.aiter_raw():
@@ -224,18 +215,13 @@ async def test_every_worker_tunnels_websockets_and_has_them_logged(tmp_path: Pat
             for number, each in enumerate(ours):
                 await each.send(str(number))
                 assert await each.recv() == str(number)
-            tunnels = [
-                each
-                for worker in workers(up)
-                for each in worker.net_connections("tcp")
-                if each.raddr and each.raddr.port == port
-            ]
+            held = [each for worker in workers(up) for each in worker.net_connections("tcp")]
+            tunnels = [each for each in held if each.raddr and each.raddr.port == port]
             for each in ours:
                 await each.close()
             async with asyncio.timeout(10):
                 while len(found := (await get(up.url + "/burnish/passthrough"))["data"]) < len(ours):
                     await asyncio.sleep(0.05)
     assert len(tunnels) == len(ours)
-    assert {(each["path"], each["status"], each["outcome"]) for each in found} == {
-        ("/v1/realtime", 101, "complete")
-    }
+    told = {(each["path"], each["status"], each["outcome"]) for each in found}
+    assert told == {("/v1/realtime", 101, "complete")}

@@ -35,8 +35,7 @@ def test_connected_and_back(burnish: Burnish, env: dict[str, str], tmp_path: Pat
     assert "restored" in call("disconnect", "codex", env=env).stdout
     assert settings.read_text() == '# mine\nmodel = "gpt-5"\n'
     again = call("disconnect", "codex", env=env)
-    assert again.returncode == 0
-    assert "isn't connected" in again.stdout
+    assert (again.returncode, "isn't connected" in again.stdout) == (0, True)
 
 
 def test_what_would_be_written_is_printed_and_not_written(
@@ -51,21 +50,18 @@ def test_what_would_be_written_is_printed_and_not_written(
 
 def test_it_works_before_burnish_runs_and_says_so(env: dict[str, str], tmp_path: Path) -> None:
     done = call("connect", "opencode", url=NOBODY, env=env)
-    assert done.returncode == 0
-    assert "burnish up" in done.stdout
+    assert (done.returncode, "burnish up" in done.stdout) == (0, True)
     assert NOBODY in (tmp_path / ".config" / "opencode" / "opencode.json").read_text()
 
 
 def test_what_cannot_be_done_is_said_in_one_sentence(env: dict[str, str], tmp_path: Path) -> None:
     unknown = call("connect", "emacs", url=NOBODY, env=env)
-    assert unknown.returncode == 2
-    assert "claude-code" in unknown.stderr
+    assert (unknown.returncode, "claude-code" in unknown.stderr) == (2, True)
     settings = tmp_path / ".claude" / "settings.json"
     settings.parent.mkdir()
     settings.write_text("{ // mine\n}")
     refused = call("connect", "claude-code", url=NOBODY, env=env)
-    assert refused.returncode == 1
-    assert "--print" in refused.stderr
+    assert (refused.returncode, "--print" in refused.stderr) == (1, True)
     assert settings.read_text() == "{ // mine\n}"
 
 
@@ -78,12 +74,10 @@ def test_before_a_cloud_an_agent_keeps_its_own_login_and_models(env: dict[str, s
 
 def test_the_running_burnish_knows_whether_an_agent_needs_a_key(env: dict[str, str], tmp_path: Path) -> None:
     """Whoever connects an agent need not have said in this shell what burnish was started with."""
-    flags = ("--upstream", "http://models.invalid/v1")
+    cloud = {"BURNISH_UPSTREAM": "http://models.invalid/v1", "BURNISH_ENGINE": "none"}
     settings = tmp_path / ".codex" / "config.toml"
     for held, wanted in (("sk-upstream", False), ("", True)):
-        with running(
-            tmp_path / "up", *flags, env={"BURNISH_UPSTREAM_API_KEY": held, "BURNISH_ENGINE": "none"}
-        ) as up:
+        with running(tmp_path / "up", env=cloud | {"BURNISH_UPSTREAM_API_KEY": held}) as up:
             done = call("connect", "codex", url=up.url, env=env)
         assert done.returncode == 0, done.stderr
         assert ("env_key" in settings.read_text()) == wanted
@@ -93,8 +87,7 @@ def test_the_running_burnish_knows_whether_an_agent_needs_a_key(env: dict[str, s
 def test_a_key_opens_burnish_to_agents_and_their_hooks(env: dict[str, str], tmp_path: Path) -> None:
     with running(tmp_path / "up", env={"BURNISH_API_KEY": "sk-burnish", "BURNISH_TRAIN__ENABLED": "0"}) as up:
         stranger = call("connect", "claude-code", url=up.url, env=env)
-        assert stranger.returncode == 1
-        assert "none is set here" in stranger.stderr
+        assert (stranger.returncode, "none is set here" in stranger.stderr) == (1, True)
         wrong = call("status", url=up.url, env=env | {"BURNISH_API_KEY": "sk-wrong"})
         assert "is wrong" in wrong.stderr
         assert call("connect", "claude-code", url=up.url, env=env | {"BURNISH_API_KEY": "sk-burnish"}).stdout
@@ -120,13 +113,10 @@ def test_a_hook_answers_in_the_agents_words(burnish: Burnish, env: dict[str, str
     [
         (json.dumps(HOOK), "isn't running"),
         (json.dumps(HOOK | {"prompt": "Why is the sky blue?"}), ""),
-        (json.dumps({"prompt": "/rl good"}), ""),
-        ("[]", ""),
-        ("", ""),
+        *[(other, "") for other in (json.dumps({"prompt": "/rl good"}), "[]", "")],
     ],
 )
 def test_a_hook_never_breaks_the_agent(stdin: str, says: str, env: dict[str, str]) -> None:
     done = call("hook", "--url", NOBODY, stdin=stdin, env=env)
-    assert done.returncode == 0
-    assert says in done.stdout
+    assert (done.returncode, says in done.stdout) == (0, True)
     assert bool(done.stdout) == bool(says), "without an answer, the prompt goes on to the model"

@@ -15,23 +15,16 @@ from tests.adapters.test_gate_tools import BROKEN, SOUND, asked_with_tools
 from tests.support.program import call
 from tests.support.upstream import reply, upstream
 
+VERSION = {"version": 7, "name": "smollm2@v7", "state": "candidate", "manifest": None, "events": []}
+
 
 async def shown(evidence: Evidence, columns: int, **changes: Any) -> str:
     """Run the command before a burnish that answers with the verdict on this evidence."""
     verdict = judge(evidence)
-    version = {
-        "version": 7,
-        "name": "smollm2@v7",
-        "state": "candidate",
-        "reason": verdict.reason,
-        "manifest": None,
-        "events": [],
-        "verdict": verdict.model_dump(mode="json") | changes,
-    }
+    version = VERSION | {"reason": verdict.reason, "verdict": verdict.model_dump(mode="json") | changes}
+    wide = {"COLUMNS": str(columns)}
     async with upstream(reply(orjson.dumps(version))) as burnish:
-        done = await asyncio.to_thread(
-            call, "adapters", "show", "v7", url=burnish.url, env={"COLUMNS": str(columns)}
-        )
+        done = await asyncio.to_thread(call, "adapters", "show", "v7", url=burnish.url, env=wide)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -39,9 +32,8 @@ async def shown(evidence: Evidence, columns: int, **changes: Any) -> str:
 async def test_what_passed_says_why_in_plain_words() -> None:
     text = await shown(LIKED, 120)
     assert "The gate passed it: You would like 82 % of its replies" in text
-    better, sound, reported = (
-        text.index(title) for title in ("is it better?", "is it sound?", "for information")
-    )
+    titles = ("is it better?", "is it sound?", "for information")
+    better, sound, reported = map(text.index, titles)
     assert better < text.index("✓ You would like 82 %") < sound < text.index("KL 0.24") < reported
     assert reported < text.index("characters on average")
 
@@ -62,14 +54,11 @@ async def test_tool_calls_are_shown_beside_each_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("evidence", "why"),
-    [
-        (replace(HEALTHY, held_out=()), "nothing proves that it is better"),
-        (replace(HEALTHY, candidate=()), "no replies were sampled"),
-    ],
+    ("missing", "why"),
+    [("held_out", "nothing proves that it is better"), ("candidate", "no replies were sampled")],
 )
-async def test_what_is_undecided_says_what_is_missing(evidence: Evidence, why: str) -> None:
-    text = await shown(evidence, 120)
+async def test_what_is_undecided_says_what_is_missing(missing: str, why: str) -> None:
+    text = await shown(replace(HEALTHY, **{missing: ()}), 120)
     assert "The gate could not decide: " in text
     assert why in text
 
@@ -84,14 +73,8 @@ async def test_a_wide_terminal_has_both_replies_on_one_line_and_a_narrow_one_doe
 
 
 async def test_replies_cannot_steer_the_terminal() -> None:
-    evil = {
-        "kind": "gain",
-        "why": "the largest gain",
-        "prompt": "[red]asked[/]\x1b[2J",
-        "before": "",
-        "after": "a\x1b]0;title\x07 [bold]b[/]",
-    }
-    text = await shown(HEALTHY, 120, examples=[evil])
+    evil = {"prompt": "[red]asked[/]\x1b[2J", "before": "", "after": "a\x1b]0;title\x07 [bold]b[/]"}
+    text = await shown(HEALTHY, 120, examples=[{"kind": "gain", "why": "the largest gain", **evil}])
     assert "\x1b" not in text and "\x07" not in text
     assert "[red]asked[/]" in text and "[bold]b[/]" in text
     assert "(nothing)" in text

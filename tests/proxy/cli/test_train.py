@@ -42,8 +42,7 @@ def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(r
     run_id = _begin_and_leave(rated)
     ended = _wait_until_ended(rated, run_id)
     assert ended["status"] in ("live", "candidate", "rejected"), ended
-    again = call("train", "--dry-run", url=rated.url)
-    assert again.returncode == 0
+    assert call("train", "--dry-run", url=rated.url).returncode == 0
 
     shown = call("adapters", "show", "1", url=rated.url).stdout
     assert "smollm2@v1" in shown

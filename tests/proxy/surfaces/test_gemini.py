@@ -193,8 +193,8 @@ def test_a_blocked_prompt_is_an_answer_without_a_reply():
 
 
 def test_all_candidates_are_kept():
-    other = chunk("b", index=1), chunk(finish="MAX_TOKENS", index=1)
-    reply = streamed(other[0], chunk("a", index=None), chunk("!", finish="STOP"), other[1])
+    begun, ended = chunk("b", index=1), chunk(finish="MAX_TOKENS", index=1)
+    reply = streamed(begun, chunk("a", index=None), chunk("!", finish="STOP"), ended)
     assert reply.message == {"role": "assistant", "content": "a!"}
     assert [choice["message"]["content"] for choice in reply.choices] == ["a!", "b"]
     assert [choice["finish_reason"] for choice in reply.choices] == ["stop", "length"]

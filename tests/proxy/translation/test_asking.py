@@ -155,8 +155,9 @@ def test_tools_of_other_kinds_are_functions_to_the_model() -> None:
     assert first["description"].endswith("start: /a/")
     assert first["parameters"]["required"] == ["input"]
     assert asked["tool_choice"] == {"type": "function", "function": {"name": "patch"}}
-    made = [call["function"].values() for call in asked["messages"][1]["tool_calls"]]
-    assert [[*each] for each in made] == [["patch", '{"input":"aaa"}'], ["agents__spawn", "{}"]]
+    made = [call["function"] for call in asked["messages"][1]["tool_calls"]]
+    patched = {"name": "patch", "arguments": '{"input":"aaa"}'}
+    assert made == [patched, {"name": "agents__spawn", "arguments": "{}"}]
 
 
 def test_ollamas_settings_go_along_where_chat_has_them() -> None:
@@ -193,18 +194,15 @@ def test_googles_settings_go_along_where_chat_has_them() -> None:
     schema = {"type": "OBJECT", "properties": {"type": {"type": "STRING", "enum": ["STRING"]}}}
     plain = {"type": "object", "properties": {"type": {"type": "string", "enum": ["STRING"]}}}
     as_json = {"responseMimeType": "application/json"}
-    config = {
-        **{"temperature": 0.1, "topK": 40.0, "maxOutputTokens": 9, "stopSequences": ["."]},
-        **{"candidateCount": 1, "thinkingConfig": {"thinkingBudget": 0}},
-        **{"responseSchema": schema, **as_json},
-    }
+    config = {"temperature": 0.1, "topK": 40.0, "maxOutputTokens": 9, "stopSequences": ["."]}
+    config |= {"candidateCount": 1, "thinkingConfig": {"thinkingBudget": 0}, "responseSchema": schema}
     functions = [{"name": "look", "parameters": schema}, {"name": "go"}]
     called = {"mode": "ANY", "allowedFunctionNames": ["look"]}
     image = {"inlineData": {"mimeType": "image/png", "data": "aGk="}}
     asked = gemini(
         {"role": "user", "parts": [{"text": "Look!"}, image]},
         systemInstruction={"parts": [{"text": "Be brief."}]},
-        generationConfig=config,
+        generationConfig=config | as_json,
         tools=[{"functionDeclarations": functions}, {"googleSearch": {}}],
         toolConfig={"functionCallingConfig": called},
         safetySettings=[],
