@@ -10,23 +10,24 @@ import orjson
 import pytest
 
 from tests.support.behind import ratings
-from tests.support.formats import OLLAMA, OLLAMA_END
 from tests.support.sdks import user, world
 from tests.support.upstream import reply, stream
 
+END = {"done": True, "done_reason": "stop", "prompt_eval_count": 5, "eval_count": 2}
+
 
 def answer(**members: Any) -> bytes:
-    return orjson.dumps(OLLAMA | members)
+    return orjson.dumps({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": False, **members})
 
 
 async def test_a_prompt(tmp_path: Path) -> None:
-    lines = [answer(response="Hel"), answer(response="lo"), answer(response="", **OLLAMA_END)]
+    lines = [answer(response="Hel"), answer(response="lo"), answer(response="", **END)]
     async with world(tmp_path, instructions=True) as here:
         here.unknown = stream([line + b"\n" for line in lines], content_type="application/x-ndjson")
         given = await here.ollama.generate("m", "Say hello.", system="Be kind.", stream=True)
         said = "".join([part.response or "" async for part in given])
         await here.http.post("/v1/feedback", json={"last": True, "rating": "bad", "comment": "be brief"})
-        here.unknown = reply(answer(response="Hi", **OLLAMA_END))
+        here.unknown = reply(answer(response="Hi", **END))
         whole = await here.ollama.generate("m", "Say hi.", system="Be kind.")
         for streamed in (True, False):
             got: Any = await here.ollama.generate("m", "/rl help", stream=streamed)

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from burnish.proxy.log.tree import step
 from burnish.proxy.surfaces import OllamaChat, OllamaGenerate, Reply, surface_at
-from tests.support.formats import OLLAMA, OLLAMA_END
 
 chat, generate = OllamaChat(), OllamaGenerate()
-END = OLLAMA_END | {"total_duration": 9, "prompt_eval_duration": 3, "eval_duration": 4}
+COUNTS = {"prompt_eval_count": 5, "prompt_eval_duration": 3, "eval_count": 2, "eval_duration": 4}
+END = {"done": True, "done_reason": "stop", "total_duration": 9} | COUNTS
+HEAD = {"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": False}
 PNG = "iVBORw0KGgo="
 
 
 def line(**members: Any) -> bytes:
-    return orjson.dumps(OLLAMA | members) + b"\n"
+    return orjson.dumps(HEAD | members) + b"\n"
 
 
 def says(message: dict[str, Any], **members: Any) -> bytes:
