@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from burnish.proxy.config import load_config
-from tests.support.behind import behind
 from tests.support.burnish import running
+from tests.support.inprocess import behind
 from tests.support.upstream import completion, reply
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

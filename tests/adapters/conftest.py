@@ -14,8 +14,7 @@ from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from tests.adapters.engines import running
-from tests.support.adapters import register
-from tests.support.lora import write_peft
+from tests.support.lora import register, write_peft
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
 

@@ -27,10 +27,9 @@ from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.hosts.ollama import OllamaHost
 from burnish.adapters.hosts.vllm import SglangHost, VllmHost
 from burnish.adapters.manifest import AdapterVersion
-from tests.support.adapters import DIGEST
 from tests.support.inprocess import listening
 from tests.support.llama_server import LlamaServer
-from tests.support.lora import version_of, write_peft
+from tests.support.lora import DIGEST, version_of, write_peft
 from tests.support.ollama_double import OllamaDouble, ollama_double
 from tests.support.tiny_gguf import TINY, tiny_lora
 from tests.support.vllm_double import NamedLoraDouble, SglangDouble, VllmDouble

@@ -14,9 +14,8 @@ from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from tests.adapters.engines import KEY, KINDS, OTHER_DIGEST, Engine, full_disk, running
-from tests.support.adapters import register
 from tests.support.engine import answer, answers_during, deltas
-from tests.support.lora import write_peft
+from tests.support.lora import register, write_peft
 from tests.support.tiny_gguf import TINY, tiny_lora
 
 PROMPT = "Name three colours."

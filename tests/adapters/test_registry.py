@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from burnish.adapters.errors import CorruptAdapter, IllegalTransition, UnknownVersion
 from burnish.adapters.registry import EVENTS, Registry
-from tests.support.adapters import LAYER, register, tensors, write_adapter
+from tests.support.lora import LAYER, register, tensors, write_adapter
 
 
 @pytest.fixture

@@ -13,9 +13,8 @@ from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from tests.support.adapters import DIGEST, register, tensors
 from tests.support.inprocess import listening
-from tests.support.lora import write_peft
+from tests.support.lora import DIGEST, register, tensors, write_peft
 from tests.support.vllm_double import VllmDouble
 
 

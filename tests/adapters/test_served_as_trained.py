@@ -17,10 +17,9 @@ from burnish.adapters.convert.gguf import to_gguf
 from burnish.adapters.convert.gguf_layout import read_base
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, cache_dir, ensure_small_model
-from tests.support.engine import headers
+from tests.support.engine import OPENINGS, headers
 from tests.support.llama_server import LlamaServer
 from tests.support.lora import random_lora, version_of, write_peft
-from tests.support.openings import OPENINGS
 from tests.support.tiny_gguf import Shape, of_model, tiny_lora, words
 
 pytest.importorskip("torch")

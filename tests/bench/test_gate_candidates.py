@@ -12,9 +12,8 @@ from burnish.adapters.errors import CorruptAdapter
 from burnish.adapters.registry import Registry
 from burnish.training.lessons import check_teachable
 from burnish.training.presets import hyperparameters
-from tests.support.adapters import register
 from tests.support.jobs import brief_samples
-from tests.support.lora import random_lora, write_peft
+from tests.support.lora import random_lora, register, write_peft
 
 DAMAGED = [each for each in candidates(6) if not each.healthy]
 SPOILT = [each for each in DAMAGED if each.spoil]

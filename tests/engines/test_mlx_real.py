@@ -25,10 +25,9 @@ from burnish.adapters.hosts.foreign import open_host
 from burnish.adapters.hosts.mlx import MlxHost
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
-from tests.support.adapters import register
 from tests.support.engine import answer, deltas
 from tests.support.inprocess import serving
-from tests.support.lora import random_lora, version_of, write_peft
+from tests.support.lora import random_lora, register, version_of, write_peft
 from tests.support.real_engines import MLX_PYTHON, mlx_server
 
 pytestmark = [

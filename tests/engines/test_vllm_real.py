@@ -20,9 +20,8 @@ from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_dig
 from burnish.adapters.hosts.vllm import VllmHost
 from burnish.adapters.manifest import AdapterVersion
 from burnish.training.weights import prepared_weights
-from tests.support.engine import deltas
+from tests.support.engine import OPENINGS, deltas
 from tests.support.lora import version_of
-from tests.support.openings import OPENINGS
 from tests.support.real_engines import VLLM_PYTHON, vllm_server
 
 pytestmark = [

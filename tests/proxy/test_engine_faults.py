@@ -21,9 +21,8 @@ from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
-from tests.support.adapters import register
 from tests.support.inprocess import Switched, calling
-from tests.support.lora import random_lora, write_peft
+from tests.support.lora import random_lora, register, write_peft
 from tests.support.vllm_double import Engine, ask, error, live_version
 
 

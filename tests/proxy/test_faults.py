@@ -17,8 +17,7 @@ import pytest
 
 from burnish.proxy.http.connection import HIGH_WATER_BYTES
 from burnish.proxy.http.listener import HEAD_LIMIT_BYTES
-from tests.support.behind import logged
-from tests.support.inprocess import calling
+from tests.support.inprocess import calling, logged
 from tests.support.raw_server import Answer, Serve, Server, dialled, says, server, speaking
 from tests.support.upstream import completion
 

@@ -17,8 +17,8 @@ import orjson
 import pytest
 import zstandard
 
-from tests.support.behind import behind
 from tests.support.dialects import DIALECTS, user
+from tests.support.inprocess import behind
 from tests.support.recorded import RECORDED, Recorded
 from tests.support.upstream import Received, Upstream, reply, stream
 

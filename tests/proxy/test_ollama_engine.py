@@ -9,9 +9,8 @@ import openai
 
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, ensure_small_model
 from burnish.adapters.registry import Registry
-from tests.support.adapters import register
 from tests.support.inprocess import serving
-from tests.support.lora import random_lora, write_peft
+from tests.support.lora import random_lora, register, write_peft
 from tests.support.ollama_double import ollama_double
 
 QUESTION = [{"role": "user", "content": "Name three colours."}]

@@ -5,12 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import dataclass
-from typing import Any
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
 
 import aiohttp
 
 from burnish.adapters.hosts.base import Endpoint
+
+OPENINGS = (
+    "The capital of France is",
+    "Water boils at",
+    "My favourite colour is",
+    "Once upon a time there was a",
+    "To cook rice, first",
+    "The opposite of hot is",
+    "A dog is a kind of",
+    "Monday, Tuesday,",
+    "def add(a, b):",
+    "Dear Sir or Madam,",
+)
+"""Texts that any base model goes on with, and does not end at once."""
 
 
 def body(prompt: str, tokens: int = 24, **more: Any) -> dict[str, Any]:
@@ -22,22 +36,27 @@ def headers(endpoint: Endpoint) -> dict[str, str]:
     return {"authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
 
 
-async def answer(endpoint: Endpoint, prompt: str, tokens: int = 24) -> str:
-    """The whole greedy answer."""
+@asynccontextmanager
+async def _asked(
+    endpoint: Endpoint, prompt: str, tokens: int, **more: Any
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    asked = body(prompt, tokens, **{"model": endpoint.model} | dict(endpoint.fields) | more)
+    url = f"{endpoint.url}/v1/chat/completions"
     async with (
         aiohttp.ClientSession() as session,
-        session.post(
-            f"{endpoint.url}/v1/chat/completions",
-            json=body(prompt, tokens, model=endpoint.model, **dict(endpoint.fields)),
-            headers=headers(endpoint),
-        ) as response,
+        session.post(url, json=asked, headers=headers(endpoint)) as response,
     ):
         response.raise_for_status()
+        yield response
+
+
+async def answer(endpoint: Endpoint, prompt: str, tokens: int = 24) -> str:
+    """The whole greedy answer."""
+    async with _asked(endpoint, prompt, tokens) as response:
         return str((await response.json())["choices"][0]["message"]["content"])
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """A piece of a streamed answer, and who says that it said it."""
 
     model: str
@@ -47,17 +66,7 @@ class Delta:
 async def deltas(endpoint: Endpoint, prompt: str, tokens: int = 24, **more: Any) -> AsyncIterator[Delta]:
     """The answer as it streams; ends with AssertionError when the stream is cut."""
     whole = False
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(
-            f"{endpoint.url}/v1/chat/completions",
-            json=body(
-                prompt, tokens, stream=True, **({"model": endpoint.model} | dict(endpoint.fields) | more)
-            ),
-            headers=headers(endpoint),
-        ) as response,
-    ):
-        response.raise_for_status()
+    async with _asked(endpoint, prompt, tokens, stream=True, **more) as response:
         async for line in response.content:
             if line.startswith(b"data: [DONE]"):
                 whole = True

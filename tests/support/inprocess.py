@@ -18,6 +18,7 @@ from burnish.proxy.asgi import App
 from burnish.proxy.config import load_config
 from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.surfaces import error_at
+from tests.support.upstream import Script, Upstream, upstream
 
 
 @asynccontextmanager
@@ -39,6 +40,26 @@ async def calling(tmp_path: Path, **flags: Any) -> AsyncIterator[httpx.AsyncClie
         httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as client,
     ):
         yield client
+
+
+@asynccontextmanager
+async def behind(
+    tmp_path: Path, script: Script, **flags: Any
+) -> AsyncIterator[tuple[httpx.AsyncClient, Upstream]]:
+    """Run burnish before an upstream; gives a client of burnish, and the upstream."""
+    async with upstream(script) as server, calling(tmp_path, **{"upstream": server.url} | flags) as client:
+        yield client, server
+
+
+async def logged(client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    """Return the completions, earliest first, with all that is known of them."""
+    listed = (await client.get("/burnish/completions")).json()["data"]
+    return [(await client.get(f"/burnish/completions/{each['id']}")).json() for each in listed][::-1]
+
+
+async def ratings(client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    """Return all feedback, latest first."""
+    return list((await client.get("/v1/feedback")).json()["data"])
 
 
 @asynccontextmanager

@@ -122,12 +122,9 @@ class LlamaServer:
         self.__exit__()
         self.__enter__()
 
-    def children(self) -> list[psutil.Process]:
-        """The processes of a router's models."""
-        assert self.process
-        return psutil.Process(self.process.pid).children(recursive=True)
-
     def child(self, model: str) -> psutil.Process:
         """The process of one model of a router."""
-        (found,) = [process for process in self.children() if model in process.cmdline()]
+        assert self.process
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        (found,) = [process for process in children if model in process.cmdline()]
         return found

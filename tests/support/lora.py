@@ -1,16 +1,21 @@
-"""LoRA adapters for the small model, made here without torch: random, and strong enough to be seen."""
+"""LoRA adapters in PEFT layout, made here without torch, and how they become versions."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from safetensors.numpy import save_file
 
 from burnish.adapters.manifest import AdapterVersion, Manifest
+from burnish.adapters.registry import Registry
 from tests.support.tiny_gguf import LINEAR, Array, Shape, tiny_lora
 
+DIGEST = "sha256:" + "0" * 64
+LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
 SMALL = Shape("llama", heads=9, kv_heads=3, head_dim=64, hidden=576, ffn=1536, blocks=30)
 """Of SmolLM2-135M."""
 
@@ -56,3 +61,27 @@ def version_of(path: Path, number: int, base_digest: str, base_model: str = "smo
         checksums={name: hashlib.sha256((path / name).read_bytes()).hexdigest() for name in files},
     )
     return AdapterVersion(manifest=manifest, path=path, state="candidate", reason="made for a test")
+
+
+def tensors(rank: int = 2, fill: float = 0.5) -> dict[str, np.ndarray]:
+    return {
+        f"{LAYER}.lora_A.weight": np.full((rank, 8), fill, np.float32),
+        f"{LAYER}.lora_B.weight": np.full((8, rank), fill, np.float32),
+    }
+
+
+def write_adapter(directory: Path, weights: dict[str, np.ndarray] | None = None) -> Path:
+    return write_peft(directory, weights or tensors(), 2, target_modules=["q_proj"])
+
+
+def register(
+    registry: Registry,
+    directory: Path,
+    base_digest: str = DIGEST,
+    base_model: str = "smollm2",
+    **changes: Any,
+) -> AdapterVersion:
+    """Register a trained adapter; ``changes``: other provenance than usual."""
+    usual: dict[str, Any] = {"parent": 0, "run_id": "run_1", "feedback_ids": [], "objective": "none"}
+    usual |= {"hyperparameters": {}, "metrics": {}, "base_model": base_model, "base_digest": base_digest}
+    return registry.register(directory, **usual | changes)

@@ -6,7 +6,7 @@ An answer is written as a message of chat, and said in whichever format the upst
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,8 +22,8 @@ from google import genai
 from google.genai import errors, types
 
 from tests.support import wires
-from tests.support.behind import behind, logged
 from tests.support.chat_wire import called
+from tests.support.inprocess import behind, logged
 from tests.support.upstream import Received, Script, Upstream, reply
 from tests.support.wires import CHAT
 
@@ -43,29 +43,23 @@ class Format:
     surface: str
     path: str
     refused: type[Exception]
-    status: Callable[[Any], int]
-    """Of such an error."""
     finished: tuple[str, str]
     """Finish reasons of an answer that calls tools, and of one that is too long."""
 
 
 def status_code(error: Any) -> int:
-    return int(error.status_code)
+    """Of such an error."""
+    return int(error.code if isinstance(error, errors.APIError) else error.status_code)
 
 
 GEMINI = "/v1beta/models/mock:"
 FORMATS = {
-    "messages": Format(
-        "messages", "/v1/messages", anthropic.APIStatusError, status_code, ("tool_use", "max_tokens")
-    ),
+    "messages": Format("messages", "/v1/messages", anthropic.APIStatusError, ("tool_use", "max_tokens")),
     "responses": Format(
-        "responses", "/v1/responses", openai.APIStatusError, status_code, ("completed", "max_output_tokens")
+        "responses", "/v1/responses", openai.APIStatusError, ("completed", "max_output_tokens")
     ),
-    "ollama": Format("ollama_chat", "/api/chat", ollama.ResponseError, status_code, ("stop", "length")),
-    "google": Format(
-        *("gemini", GEMINI + "generateContent", errors.APIError, lambda error: int(error.code)),
-        finished=("STOP", "MAX_TOKENS"),
-    ),
+    "ollama": Format("ollama_chat", "/api/chat", ollama.ResponseError, ("stop", "length")),
+    "google": Format("gemini", GEMINI + "generateContent", errors.APIError, ("STOP", "MAX_TOKENS")),
 }
 
 
@@ -107,16 +101,9 @@ FULL: Json = {
 }
 WEATHER = [user("Weather?")]
 RAIN_IS: Json = {"content": "Rain is"}
+RAIN_STREAM = wires.write(CHAT, RAIN_IS)[1]
 OUT_OF_MEMORY = b'data: {"error":{"message":"out of memory"}}\n\n'
 """An event of a chat stream."""
-
-
-def whole(message: Json, finish_reason: str) -> Json:
-    return wires.write(CHAT, message, finish_reason)[0]
-
-
-def streamed(message: Json, finish_reason: str) -> list[bytes]:
-    return wires.write(CHAT, message, finish_reason)[1]
 
 
 @dataclass

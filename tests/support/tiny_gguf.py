@@ -267,8 +267,8 @@ def _tokenizer(vocabulary: int) -> list[tuple[str, Any, Any, Any]]:
 @cache
 def _whole_tokenizer() -> list[tuple[str, Any, Any, Any]]:
     fields = gguf.GGUFReader(ensure_small_model()).fields
-    kept = [(key, found) for key, found in fields.items() if key.startswith("tokenizer.")]
     return [
-        (key, found.contents(), found.types[0], found.types[1] if len(found.types) > 1 else None)
-        for key, found in kept
+        (key, found.contents(), *(*found.types, None)[:2])
+        for key, found in fields.items()
+        if key.startswith("tokenizer.")
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 from starlette.applications import Starlette
@@ -15,8 +15,7 @@ from starlette.routing import Route
 
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
-from tests.support.adapters import register
-from tests.support.lora import random_lora, write_peft
+from tests.support.lora import random_lora, register, write_peft
 
 
 @dataclass
@@ -38,8 +37,11 @@ class NamedLoraDouble:
     """Name → path."""
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     """Every POST, in order."""
+    root: str = "/models/base"
     load_route = ""
     unload_route = ""
+    others: ClassVar[dict[str, str]] = {}
+    """Base models beside it."""
 
     def restart(self) -> None:
         """Forget what was loaded, as both do."""
@@ -80,8 +82,11 @@ class NamedLoraDouble:
         return None
 
     async def models(self, request: Request) -> Response:
-        served = [(self.base, "/models/base", None), *((*each, self.base) for each in self.loaded.items())]
-        cards = [{"id": id, "object": "model", "root": path, "parent": base} for id, path, base in served]
+        served = {self.base: self.root, **self.others, **self.loaded}
+        cards = [
+            {"id": id, "owned_by": "vllm", "root": path, "parent": self.base if id in self.loaded else None}
+            for id, path in served.items()
+        ]
         return self.refuses(request) or JSONResponse({"object": "list", "data": cards})
 
     async def complete(self, request: Request) -> Response:
@@ -94,7 +99,7 @@ class NamedLoraDouble:
         return self.refuses(request) or JSONResponse({"choices": [{"text": " x"}], "usage": usage})
 
     def knows(self, model: str) -> bool:
-        return model == self.base or model in self.loaded
+        return model in {self.base, *self.others, *self.loaded}
 
     async def asked_for(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = await request.json()
@@ -208,26 +213,17 @@ def error(status: int, message: str, kind: str) -> Response:
 class Engine(VllmDouble):
     """The double, which also chats: every answer is the name that was asked for."""
 
-    root = "/models/base"
+    others: ClassVar[dict[str, str]] = {"other": "/models/other"}
 
     def app(self) -> Starlette:
         app = super().app()
-        app.router.routes.insert(0, Route("/v1/models", self.cards))
         app.router.routes.insert(0, Route("/v1/chat/completions", self.chat, methods=["POST"]))
         return app
-
-    async def cards(self, request: Request) -> Response:
-        named = {self.base: self.root, "other": "/models/other", **self.loaded}
-        cards = [
-            {"id": name, "owned_by": "vllm", "root": root, "parent": self.base if "@" in name else None}
-            for name, root in named.items()
-        ]
-        return JSONResponse({"object": "list", "data": cards})
 
     async def chat(self, request: Request) -> Response:
         assert not self.asleep, "a sleeping vLLM must not be asked"
         model = (await self.asked_for(request))["model"]
-        if model != "other" and not self.knows(model):
+        if not self.knows(model):
             return error(404, f"The model `{model}` does not exist.", "NotFoundError")
         message = {"role": "assistant", "content": model}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.behind import behind
 from tests.support.burnish import Burnish
-from tests.support.inprocess import serving
+from tests.support.inprocess import behind, serving
 from tests.support.program import NOBODY, ask, call, said
 from tests.support.upstream import reply, upstream
 

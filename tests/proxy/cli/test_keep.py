@@ -9,8 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from burnish.proxy.cli.keep import PAGE
-from tests.support.behind import behind
-from tests.support.inprocess import serving
+from tests.support.inprocess import behind, serving
 from tests.support.program import NOBODY, ask, call, said
 from tests.support.upstream import completion, reply, upstream
 

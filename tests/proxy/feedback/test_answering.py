@@ -15,7 +15,7 @@ from burnish.proxy.feedback.answering import Action
 from burnish.proxy.log import Log
 from burnish.proxy.records import Feedback, FeedbackDraft
 from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, system, user
-from tests.support.behind import behind
+from tests.support.inprocess import behind
 from tests.support.upstream import completion, reply
 
 PARIS = [user("capital of France?"), assistant("The capital of France is Paris.")]

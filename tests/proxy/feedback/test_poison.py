@@ -13,7 +13,6 @@ import httpx
 import orjson
 import pytest
 
-from tests.support.behind import behind
 from tests.support.dialects import (
     DIALECTS,
     DONE,
@@ -28,6 +27,7 @@ from tests.support.dialects import (
     tool,
     user,
 )
+from tests.support.inprocess import behind
 from tests.support.upstream import Received, Upstream, reply
 
 GOOD = "/rl good"

@@ -23,10 +23,8 @@ from burnish.proxy.log.instructions import MAX_INSTRUCTIONS
 from burnish.proxy.records import Instruction
 from tests.proxy.log.exchanges import locked
 from tests.proxy.test_foreign_engine import Engine
-from tests.support.adapters import register
-from tests.support.behind import behind
-from tests.support.inprocess import calling, listening
-from tests.support.lora import random_lora, write_peft
+from tests.support.inprocess import behind, calling, listening
+from tests.support.lora import random_lora, register, write_peft
 from tests.support.upstream import Received, Script, Upstream, completion, events, reply, stream
 
 PATH = "/v1/chat/completions"

@@ -35,9 +35,8 @@ from burnish.proxy.log import Log
 from burnish.proxy.records import Run
 from tests.proxy.log.exchanges import answered, assistant, capture, rate, user
 from tests.proxy.test_foreign_engine import Engine
-from tests.support.adapters import register
 from tests.support.inprocess import listening
-from tests.support.lora import random_lora, write_peft
+from tests.support.lora import random_lora, register, write_peft
 from tests.support.tiny_gguf import random_llama
 
 

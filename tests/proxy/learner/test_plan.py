@@ -17,9 +17,8 @@ from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
 from burnish.training.job import JobDirectory
 from tests.proxy.test_foreign_engine import Engine, world
-from tests.support.adapters import register
 from tests.support.inprocess import calling, listening
-from tests.support.lora import random_lora, write_peft
+from tests.support.lora import random_lora, register, write_peft
 
 
 @dataclass

@@ -14,9 +14,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from tests.proxy.test_foreign_engine import Engine
-from tests.support.adapters import tensors
 from tests.support.inprocess import calling, listening
-from tests.support.lora import write_peft
+from tests.support.lora import tensors, write_peft
 from tests.support.program import call
 from tests.support.tiny_gguf import Shape, blank, tiny_lora
 

@@ -17,7 +17,7 @@ from burnish.proxy.log import Log
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.records import Run
 from tests.proxy.observe.scrapes import Scrape, parsed
-from tests.support.adapters import register, write_adapter
+from tests.support.lora import register, write_adapter
 
 
 async def scraped(log: Log, registry: Registry | None = None, status: dict[str, Any] | None = None) -> Scrape:

@@ -20,7 +20,7 @@ from burnish.proxy.observe.measures import MEASURES
 from burnish.proxy.observe.traces import Traces
 from tests.proxy.log.exchanges import capture, locked, user
 from tests.proxy.observe.scrapes import Scrape, parsed, scrape
-from tests.support.behind import behind
+from tests.support.inprocess import behind
 from tests.support.upstream import Received, completion, events, reply, stream
 
 PATH = "/v1/chat/completions"

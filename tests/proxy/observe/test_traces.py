@@ -17,7 +17,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from burnish.proxy.observe.traces import traces_wanted
-from tests.support.behind import behind
+from tests.support.inprocess import behind
 from tests.support.upstream import Script, Upstream, completion, events, reply, stream, upstream
 
 PATH = "/v1/chat/completions"

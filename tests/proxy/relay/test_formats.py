@@ -16,6 +16,7 @@ from tests.support.sdks import (
     FULL,
     OUT_OF_MEMORY,
     RAIN_IS,
+    RAIN_STREAM,
     TOOL,
     TOOLS,
     WEATHER,
@@ -23,7 +24,7 @@ from tests.support.sdks import (
     Failed,
     Json,
     called,
-    streamed,
+    status_code,
     user,
     world,
 )
@@ -156,7 +157,7 @@ async def test_a_missing_upstream_is_the_clients_own_error(tmp_path: Path, name:
             await here.ask(name, WEATHER, stream)
         (record,) = await here.logged()
     assert record["outcome"] == "failed"
-    assert (FORMATS[name].status(caught.value), kind_of(name, caught.value)) == (502, KINDS[502].get(name))
+    assert (status_code(caught.value), kind_of(name, caught.value)) == (502, KINDS[502].get(name))
 
 
 def error_of(name: str, status: int) -> Json:
@@ -184,7 +185,7 @@ async def test_an_error_of_the_upstream_is_the_clients_own(
             await here.ask(name, WEATHER, stream)
         (record,) = await here.logged()
     given: Any = caught.value
-    assert FORMATS[name].status(given) == status == record["status"]
+    assert status_code(given) == status == record["status"]
     assert kind_of(name, given) == KINDS[status].get(name)
     assert "no model mock" in record["error"]
     if name == "responses":
@@ -197,7 +198,7 @@ async def test_an_error_of_the_upstream_is_the_clients_own(
 
 @every_format
 async def test_an_error_in_the_middle_of_a_stream_is_reported(tmp_path: Path, name: str) -> None:
-    broken = stream([*streamed(RAIN_IS, "stop")[:2], OUT_OF_MEMORY, b"data: [DONE]\n\n"])
+    broken = stream([*RAIN_STREAM[:2], OUT_OF_MEMORY, b"data: [DONE]\n\n"])
     async with world(tmp_path, broken) as here:
         with pytest.raises((FORMATS[name].refused, Failed), match="out of memory"):
             await here.ask(name, WEATHER, True)

@@ -12,7 +12,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.support.behind import behind
+from tests.support.inprocess import behind
 from tests.support.upstream import Received, Upstream, completion, reply
 
 ASK = {"model": "default", "messages": [{"role": "user", "content": "Hi."}]}

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.behind import logged
-from tests.support.inprocess import calling, serving
+from tests.support.inprocess import calling, logged, serving
 from tests.support.raw_server import dialled, speaking
 from tests.support.upstream import events
 

@@ -9,7 +9,7 @@ import ollama
 import orjson
 import pytest
 
-from tests.support.behind import ratings
+from tests.support.inprocess import ratings
 from tests.support.sdks import user, world
 from tests.support.upstream import reply, stream
 

@@ -16,7 +16,7 @@ from openai import AsyncOpenAI
 
 from burnish.proxy.relay.flight import ENDS_BYTES, Ends
 from tests.proxy.observe.scrapes import scrape
-from tests.support.behind import behind
+from tests.support.inprocess import behind
 from tests.support.upstream import reply
 
 VECTOR = [0.25] * 3000

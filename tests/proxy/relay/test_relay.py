@@ -8,8 +8,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.support.behind import behind
-from tests.support.inprocess import calling
+from tests.support.inprocess import behind, calling
 from tests.support.upstream import Received, completion, events, reply, stream, upstream
 
 ASK = {"model": "mock", "messages": [{"role": "user", "content": "Say hello."}]}

@@ -14,7 +14,7 @@ import openai
 import orjson
 import pytest
 
-from tests.support.behind import behind, logged, ratings
+from tests.support.inprocess import behind, logged, ratings
 from tests.support.responses import Item, call, events, message, response
 from tests.support.upstream import Received, Upstream, reply, stream
 

@@ -13,6 +13,7 @@ import openai
 import orjson
 import pytest
 
+from tests.support import wires
 from tests.support.inprocess import serving
 from tests.support.sdks import (
     CHAT,
@@ -20,14 +21,12 @@ from tests.support.sdks import (
     FULL,
     GEMINI,
     OUT_OF_MEMORY,
-    RAIN_IS,
+    RAIN_STREAM,
     TOOLS,
     WEATHER,
     Json,
     called,
-    streamed,
     user,
-    whole,
     world,
 )
 from tests.support.upstream import Received, reply, stream, upstream
@@ -262,7 +261,7 @@ async def test_an_upstream_without_chat_answers_for_itself(tmp_path: Path) -> No
 
 @every_format
 async def test_a_whole_answer_is_streamed_to_a_client_that_streams(tmp_path: Path, name: str) -> None:
-    async with world(tmp_path, reply(orjson.dumps(whole(FULL, "tool_calls")))) as here:
+    async with world(tmp_path, reply(orjson.dumps(wires.write(CHAT, FULL)[0]))) as here:
         got = await here.ask(name, WEATHER, True, **TOOLS[name])
     assert (got.thoughts, got.text, len(got.calls)) == ("They want rain.", FULL["content"], 2)
 
@@ -270,7 +269,7 @@ async def test_a_whole_answer_is_streamed_to_a_client_that_streams(tmp_path: Pat
 @pytest.mark.parametrize("name", ["ollama", "google"])
 async def test_pieces_arrive_at_once(tmp_path: Path, name: str) -> None:
     held = asyncio.Event()
-    async with world(tmp_path, stream(streamed(RAIN_IS, "stop"), hold=held)) as here:
+    async with world(tmp_path, stream(RAIN_STREAM, hold=held)) as here:
         if name == "ollama":
             given: Any = await here.ollama.chat("mock", WEATHER, stream=True)
             first = (await anext(given)).message.content
@@ -286,10 +285,9 @@ async def test_pieces_arrive_at_once(tmp_path: Path, name: str) -> None:
 
 async def test_without_events_googles_stream_is_an_array_that_grows(tmp_path: Path) -> None:
     held = asyncio.Event()
-    begun = streamed(RAIN_IS, "stop")
-    broken = stream([*begun[:2], OUT_OF_MEMORY])
+    broken = stream([*RAIN_STREAM[:2], OUT_OF_MEMORY])
     path = GEMINI + "streamGenerateContent"
-    async with world(tmp_path, stream(begun, hold=held), broken) as here:
+    async with world(tmp_path, stream(RAIN_STREAM, hold=held), broken) as here:
         async with here.http.stream("POST", path, json=CONTENTS) as got:
             assert got.headers["content-type"].startswith("application/json")
             arrived = ""
@@ -309,7 +307,7 @@ async def test_without_events_googles_stream_is_an_array_that_grows(tmp_path: Pa
 
 async def test_a_client_that_leaves_cancels_the_answer(tmp_path: Path) -> None:
     held = asyncio.Event()
-    async with world(tmp_path, stream(streamed(RAIN_IS, "stop"), hold=held)) as here:
+    async with world(tmp_path, stream(RAIN_STREAM, hold=held)) as here:
         async with here.anthropic.messages.stream(**MESSAGE) as events:
             await anext(events.text_stream)
         while not here.upstream.disconnects:
