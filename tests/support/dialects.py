@@ -203,14 +203,13 @@ KEPT: dict[str, Callable[[Json], list[Json]]] = {
 """What a client keeps of an answer."""
 
 
-def _all(name: str, write: Callable[[Said | Result], Json], said: Sequence[Entry]) -> list[Json]:
-    return [
-        each
-        for entry in _spread(said)
-        for each in (
-            KEPT[name](DIALECTS[name].answer(entry)) if isinstance(entry, Answer) else [write(entry)]
-        )
-    ]
+def _all(
+    name: str, write: Callable[[Said | Result], Json], said: Sequence[Entry], first: str = ""
+) -> list[Json]:
+    found = [write(system(first))] if first else []
+    for entry in _spread(said):
+        found += KEPT[name](DIALECTS[name].answer(entry)) if isinstance(entry, Answer) else [write(entry)]
+    return found
 
 
 def _spread(said: Sequence[Entry]) -> Iterator[Entry]:
@@ -221,10 +220,6 @@ def _spread(said: Sequence[Entry]) -> Iterator[Entry]:
             yield from (Answer(call=1), Result("call_1", entry.text))
         else:
             yield entry
-
-
-def _first(text: str) -> tuple[Said, ...]:
-    return (system(text),) if text else ()
 
 
 def _prompt(said: Sequence[Said]) -> Json:
@@ -240,7 +235,7 @@ DONE = "Done."
 DIALECTS = {
     "chat": Dialect(
         "/v1/chat/completions",
-        lambda said, first="": MODEL | {"messages": _all("chat", _chat, [*_first(first), *said])},
+        lambda said, first="": MODEL | {"messages": _all("chat", _chat, said, first)},
         lambda answer: answer["choices"][0]["message"]["content"],
     ),
     "completions": Dialect(
@@ -267,7 +262,7 @@ DIALECTS = {
     "ollama_chat": Dialect(
         "/api/chat",
         lambda said, first="": (
-            MODEL | {"stream": False, "messages": _all("ollama_chat", _ollama, [*_first(first), *said])}
+            MODEL | {"stream": False, "messages": _all("ollama_chat", _ollama, said, first)}
         ),
         lambda answer: answer["message"]["content"],
         parts=False,

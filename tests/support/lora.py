@@ -15,6 +15,10 @@ from burnish.adapters.registry import Registry
 from tests.support.tiny_gguf import LINEAR, Array, Shape, tiny_lora
 
 DIGEST = "sha256:" + "0" * 64
+PROVENANCE: dict[str, Any] = {
+    **{"parent": 0, "run_id": "run_1", "feedback_ids": (), "objective": "none"},
+    **{"hyperparameters": {}, "metrics": {}},
+}
 LAYER = "base_model.model.model.layers.0.self_attn.q_proj"
 SMALL = Shape("llama", heads=9, kv_heads=3, head_dim=64, hidden=576, ffn=1536, blocks=30)
 """Of SmolLM2-135M."""
@@ -51,14 +55,9 @@ def version_of(path: Path, number: int, base_digest: str, base_model: str = "smo
         version=number,
         base_model=base_model,
         base_digest=base_digest,
-        parent=0,
-        run_id="run_test",
         created_at="2026-01-01T00:00:00Z",
-        feedback_ids=(),
-        objective="none",
-        hyperparameters={},
-        metrics={},
         checksums={name: hashlib.sha256((path / name).read_bytes()).hexdigest() for name in files},
+        **PROVENANCE,
     )
     return AdapterVersion(manifest=manifest, path=path, state="candidate", reason="made for a test")
 
@@ -82,6 +81,5 @@ def register(
     **changes: Any,
 ) -> AdapterVersion:
     """Register a trained adapter; ``changes``: other provenance than usual."""
-    usual: dict[str, Any] = {"parent": 0, "run_id": "run_1", "feedback_ids": [], "objective": "none"}
-    usual |= {"hyperparameters": {}, "metrics": {}, "base_model": base_model, "base_digest": base_digest}
+    usual = PROVENANCE | {"base_model": base_model, "base_digest": base_digest}
     return registry.register(directory, **usual | changes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from safetensors.numpy import save_file
@@ -13,6 +13,8 @@ from safetensors.numpy import save_file
 from burnish.adapters.convert.peft import read_tensors
 from tests.support.llama_server import boot, end, free_port
 
+Booted = AbstractContextManager[str]
+"""Gives the URL."""
 ENGINES = Path(__file__).parents[2] / ".engines"
 VLLM_PYTHON = ENGINES / "vllm" / "bin" / "python"
 MLX_PYTHON = ENGINES / "mlx" / "bin" / "python"
@@ -27,8 +29,7 @@ VLLM_ENVIRONMENT = {
 MLX_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
-@contextmanager
-def vllm_server(weights: Path, name: str, max_rank: int, log: Path, *, max_loras: int = 2) -> Iterator[str]:
+def vllm_server(weights: Path, name: str, max_rank: int, log: Path, *, max_loras: int = 2) -> Booted:
     """Boot vLLM in float32 on a Hugging Face directory; gives its URL. ``max_loras``: adapters in one batch."""
     command = [
         *(str(VLLM_PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1"),
@@ -37,16 +38,13 @@ def vllm_server(weights: Path, name: str, max_rank: int, log: Path, *, max_loras
         *("--enable-lora", "--max-loras", str(max_loras), "--max-cpu-loras", "4"),
         *("--max-lora-rank", str(max_rank)),
     ]
-    with _booted(command, VLLM_ENVIRONMENT, "/v1/models", log) as url:
-        yield url
+    return _booted(command, VLLM_ENVIRONMENT, "/v1/models", log)
 
 
-@contextmanager
-def mlx_server(base: Path, hub: Path, log: Path) -> Iterator[str]:
+def mlx_server(base: Path, hub: Path, log: Path) -> Booted:
     """Boot mlx_lm.server on a Hugging Face directory, with its own place for the hub's cache; gives its URL."""
     command = [str(MLX_PYTHON), "-m", "mlx_lm", "server", "--model", str(base)]
-    with _booted(command, MLX_ENVIRONMENT | {"HF_HUB_CACHE": str(hub)}, "/health", log) as url:
-        yield url
+    return _booted(command, MLX_ENVIRONMENT | {"HF_HUB_CACHE": str(hub)}, "/health", log)
 
 
 def mlx_base(weights: Path, target: Path) -> Path:

@@ -103,29 +103,25 @@ def on_a_thread(script: Script) -> Iterator[Upstream]:
 def _script(model: ScriptedModel, formats: Sequence[str], key: str | None) -> Script:
     numbers = itertools.count(1)
 
-    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+    def answer(request: Received) -> Script:
         path = urlsplit(request.target).path  # of a proxy's client the target is a whole URL
         if key is not None and keys_of(request) != {key}:
-            await reply(b'{"error": {"message": "a wrong key"}}', status="401 Unauthorized")(request, writer)
-            return
+            return reply(b'{"error": {"message": "a wrong key"}}', status="401 Unauthorized")
         form = format_at(path)
         if form not in formats:
-            await _other(request.method, path)(request, writer)
-            return
+            return _other(request.method, path)
         body = request.json()
         if not body:
-            await reply(b'{"error": {"message": "messages: missing"}}', status="400 Bad Request")(
-                request, writer
-            )
-            return
+            return reply(b'{"error": {"message": "messages: missing"}}', status="400 Bad Request")
         asked = _read(path, body)
         model.asked.append(asked)
         said, number = model.decide(asked), next(numbers)
         if isinstance(said, Fails):
-            await _refusal(said.status, path)(request, writer)
-            return
-        message, name = said.message(number), body.get("model", "mock")
-        await answering(form, body, message, number=number, model=name)(request, writer)
+            return _refusal(said.status, path)
+        return answering(form, body, said.message(number), number=number, model=body.get("model", "mock"))
+
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        await answer(request)(request, writer)
 
     return script
 

@@ -143,25 +143,22 @@ class World:
         self.clients.push_async_exit(client)
         return client
 
-    async def answer(self, request: Received, writer: asyncio.StreamWriter) -> None:
+    def answer(self, request: Received) -> Script:
         if self.models and request.target == "/v1/models":
-            await reply(orjson.dumps({"object": "list", "data": self.models}))(request, writer)
-        elif not self._known(request):
-            await self.unknown(request, writer)
-        elif request.body == b"[]":
-            await reply(b'{"detail":"messages: Field required"}', status="422 Unprocessable")(request, writer)
-        else:
-            message = self.says.pop(0)
-            script = message if not isinstance(message, dict) else self._script(dict(message), request)
-            await script(request, writer)
+            return reply(orjson.dumps({"object": "list", "data": self.models}))
+        if not self._known(request):
+            return self.unknown
+        if request.body == b"[]":
+            return reply(b'{"detail":"messages: Field required"}', status="422 Unprocessable")
+        says = self.says.pop(0)
+        if not isinstance(says, dict):
+            return says
+        said = dict(says)
+        finish = said.pop("finish_reason", "")
+        return wires.answering(wires.format_at(request.target), request.json(), said, finish)
 
     def _known(self, request: Received) -> bool:
         return request.target == CHAT or (self.native and wires.format_at(request.target) != "")
-
-    @staticmethod
-    def _script(message: Json, request: Received) -> Script:
-        finish = message.pop("finish_reason", "")
-        return wires.answering(wires.format_at(request.target), request.json(), message, finish)
 
     async def ask(self, name: str, history: Any, stream: bool = False, **more: Any) -> Answer:
         """Ask by a format's client. ``history``: messages with texts only, or in the client's own form."""
@@ -281,7 +278,7 @@ async def world(
     tmp_path: Path, *says: Json | Script, native: bool = False, **flags: Any
 ) -> AsyncIterator[World]:
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
-        await here.answer(request, writer)
+        await here.answer(request)(request, writer)
 
     async with behind(tmp_path, script, **flags) as (client, server), AsyncExitStack() as clients:
         here = World(server, client, str(client.base_url).rstrip("/"), clients, list(says), native=native)

@@ -246,9 +246,7 @@ def sayable(vocabulary: int) -> NDArray[np.bool_]:
 
 
 def _vocabulary() -> list[str]:
-    [tokens] = [value for key, value, *_ in _whole_tokenizer() if key == TOKENS]
-    found: list[str] = tokens
-    return found
+    return next(list(value) for key, value, *_ in _whole_tokenizer() if key == TOKENS)
 
 
 @cache
