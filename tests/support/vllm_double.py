@@ -40,6 +40,7 @@ class NamedLoraDouble:
     root: str = "/models/base"
     load_route = ""
     unload_route = ""
+    owner = "vllm"
     others: ClassVar[dict[str, str]] = {}
     """Base models beside it."""
 
@@ -83,8 +84,9 @@ class NamedLoraDouble:
 
     async def models(self, request: Request) -> Response:
         served = {self.base: self.root, **self.others, **self.loaded}
+        parent_of = dict.fromkeys(self.loaded, self.base)
         cards = [
-            {"id": id, "owned_by": "vllm", "root": path, "parent": self.base if id in self.loaded else None}
+            {"id": id, "owned_by": self.owner, "root": path, "parent": parent_of.get(id)}
             for id, path in served.items()
         ]
         return self.refuses(request) or JSONResponse({"object": "list", "data": cards})
@@ -166,6 +168,7 @@ class VllmDouble(NamedLoraDouble):
 class SglangDouble(NamedLoraDouble):
     """SGLang, from its documentation and source; it was not run."""
 
+    owner = "sglang"
     load_route = "/load_lora_adapter"
     unload_route = "/unload_lora_adapter"
 
