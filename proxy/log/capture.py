@@ -94,10 +94,7 @@ def _ended(ended: Ended, answer: Reply, request: ChatRequest) -> Ended:
     if outcome == "complete" and succeeded and not whole:
         outcome, error = "cut", error or "the answer ended without a finish_reason"
     elif outcome == "cancelled" and request.stream and succeeded and answer.ended:
-        outcome, error = (
-            "complete",
-            answer.error,
-        )  # some clients leave at the last event, before the body ends
+        outcome, error = "complete", answer.error  # some clients leave at the last event
     used, limit = _tokens(answer, "completion_tokens"), request.params.get("max_output_tokens")
     if finish_reason == "stop" and used is not None and isinstance(limit, int) and used >= limit:
         finish_reason = "length"  # llama.cpp reports such responses as completed

@@ -23,7 +23,12 @@ CHAT, OLLAMA = "/v1/chat/completions", "/api/chat"
 OLLAMAS = (OLLAMA, "/api/generate")
 PIECE = 5
 """Characters of a delta."""
-USAGE = {"prompt_tokens": 17, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 10}}
+USAGE = {
+    "prompt_tokens": 17,
+    "completion_tokens": 7,
+    "total_tokens": 24,
+    "prompt_tokens_details": {"cached_tokens": 10},
+}
 """In every format."""
 
 

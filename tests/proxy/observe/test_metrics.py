@@ -37,7 +37,7 @@ async def as_named(request: Received, writer: asyncio.StreamWriter) -> None:
         "stream": stream([*whole[:-1], USAGE, whole[-1]]),
         "unended": stream(events("half an", done=False)),
         "cut": stream(events("half an", done=False), cut=True),
-        "never": stream(whole, hold=asyncio.Event()),
+        "never": stream(whole[:2], hold=asyncio.Event()),
         "hostile": reply(
             orjson.dumps({"id": "x", "choices": [], "usage": {"prompt_tokens": -5, "completion_tokens": "9"}})
         ),
