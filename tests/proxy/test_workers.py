@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import socket
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -20,6 +21,8 @@ import pytest_asyncio
 from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 
+from burnish.proxy.errors import BurnishError, NotFound, Unavailable
+from burnish.proxy.workers.link import Link
 from tests.support.burnish import Burnish, in_thread, running
 from tests.support.lora import random_lora, write_peft
 from tests.support.responses import message, response
@@ -225,3 +228,37 @@ async def test_every_worker_tunnels_websockets_and_has_them_logged(tmp_path: Pat
     assert len(tunnels) == len(ours)
     told = {(each["path"], each["status"], each["outcome"]) for each in found}
     assert told == {("/v1/realtime", 101, "complete")}
+
+
+async def test_a_link_answers_each_request_or_says_why_not() -> None:
+    started = asyncio.Event()
+
+    async def answer(number: int) -> bytes:
+        if number == 0:
+            raise NotFound("no such number")
+        if number < 0:
+            raise ZeroDivisionError("of our own")
+        if number == 7:
+            started.set()
+            await asyncio.Event().wait()
+        return bytes(number)
+
+    ours, theirs = (Link({}, {"answer": answer}) for _ in range(2))
+    for link, end in zip((ours, theirs), socket.socketpair(), strict=True):
+        await link.connect(end)
+    large = 1 << 20  # longer than a socket's buffer
+    assert await asyncio.gather(*(ours.ask("answer", size) for size in (3, large))) == [
+        bytes(3),
+        bytes(large),
+    ]
+    with pytest.raises(NotFound, match="no such number"):
+        await ours.ask("answer", 0)
+    with pytest.raises(BurnishError, match="burnish failed: ZeroDivisionError: of our own"):
+        await theirs.ask("answer", -1)
+    unanswered = asyncio.ensure_future(ours.ask("answer", 7))
+    await started.wait()
+    theirs.close()
+    with pytest.raises(Unavailable, match="try again"):
+        await unanswered
+    with pytest.raises(Unavailable, match="try again"):
+        await ours.ask("answer", 3)
