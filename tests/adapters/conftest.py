@@ -13,7 +13,7 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from tests.adapters.engines import running
+from tests.adapters.engines import Engine
 from tests.support.lora import register, write_peft
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
@@ -61,7 +61,14 @@ async def swap(registry: Registry, host: EmbeddedHost) -> AsyncIterator[Swap]:
 
 
 @pytest.fixture
-async def engine(request: pytest.FixtureRequest, tmp_path: Path, tiny: Path) -> AsyncIterator[Any]:
-    """An engine of the module's kind."""
-    async with running(request.module.KIND, tmp_path, tiny) as engine:
+def kind(request: pytest.FixtureRequest) -> Any:
+    """The module's kind of engine; a module with several has a fixture of its own."""
+    return request.module.KIND
+
+
+@pytest.fixture
+async def engine(kind: type[Engine], tmp_path: Path, tiny: Path) -> AsyncIterator[Engine]:
+    engine = kind(tmp_path, tiny)
+    async with engine.closing:
+        await engine.start()
         yield engine

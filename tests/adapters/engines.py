@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -230,31 +231,14 @@ class Mlx(Engine):
         return JSONResponse({"choices": [{"text": "Hi", "logprobs": {"content": [{"top_logprobs": [top]}]}}]})
 
 
-KINDS: dict[str, type[Engine]] = {
-    "embedded": Embedded,
-    "router": Router,
-    "ollama": Ollama,
-    "vllm": Vllm,
-    "sglang": Sglang,
-    "mlx": Mlx,
-}
-
-
-@asynccontextmanager
-async def running(kind: type[Engine], folder: Path, gguf: Path) -> AsyncIterator[Any]:
-    engine = kind(folder, gguf)
-    async with engine.closing:
-        await engine.start()
-        yield engine
+KINDS: list[type[Engine]] = [Embedded, Router, Ollama, Vllm, Sglang, Mlx]
 
 
 @contextmanager
-def full_disk() -> Iterator[None]:
-    """Let no file of this process or its children grow beyond ten kilobytes."""
-    import resource
-
+def full_disk(limit: int = 10_000) -> Iterator[None]:
+    """Let no file of this process or its children grow beyond this many bytes."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limits[1]))
     try:
         yield
     finally:

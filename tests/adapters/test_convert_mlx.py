@@ -124,45 +124,27 @@ def test_an_adapter_that_mlx_trained_is_read(tmp_path: Path) -> None:
     assert found.pairs["model.layers.0.q"].b.shape == (5, 2)
 
 
-@pytest.mark.parametrize(
-    ("tensors", "config"),
-    [
-        (halves(), {"fine_tune_type": "dora"}),
-        (halves(), {"fine_tune_type": "full"}),
-        (halves() | {"model.layers.0.q.m": np.ones(5, np.float32)}, {}),
-        (halves("model.embed_tokens"), {}),
-        ({"x.lora_a": np.ones((4, 2, 3), np.float32), "x.lora_b": np.ones((4, 5, 2), np.float32)}, {}),
-    ],
-    ids=["dora", "full", "magnitudes", "embedding", "experts"],
-)
-def test_what_peft_cannot_express_is_refused(
-    tensors: dict[str, NDArray[np.float32]], config: dict[str, Any], tmp_path: Path
-) -> None:
-    with pytest.raises(IncompatibleAdapter):
-        from_mlx(write_mlx(tmp_path / "mlx", tensors, **config))
+EXPERTS = {"x.lora_a": np.ones((4, 2, 3), np.float32), "x.lora_b": np.ones((4, 5, 2), np.float32)}
+UNFIT: dict[str, tuple[type[Exception], dict[str, NDArray[np.float32]], dict[str, Any]]] = {
+    "dora": (IncompatibleAdapter, halves(), {"fine_tune_type": "dora"}),
+    "full": (IncompatibleAdapter, halves(), {"fine_tune_type": "full"}),
+    "magnitudes": (IncompatibleAdapter, halves() | {"model.layers.0.q.m": np.ones(5, np.float32)}, {}),
+    "embedding": (IncompatibleAdapter, halves("model.embed_tokens"), {}),
+    "experts": (IncompatibleAdapter, EXPERTS, {}),
+    "empty": (CorruptAdapter, {}, {}),
+    "half a pair": (CorruptAdapter, {"x.lora_a": np.ones((3, 2), np.float32)}, {}),
+    "wrong rank": (CorruptAdapter, halves(rank=3), {}),
+    "no scale": (CorruptAdapter, halves(), {"lora_parameters": {"rank": 2}}),
+    "scale NaN": (CorruptAdapter, halves(), {"lora_parameters": {"rank": 2, "scale": float("nan")}}),
+    "rank 0": (CorruptAdapter, halves(), {"lora_parameters": {"rank": 0, "scale": 1.0}}),
+    "NaN": (CorruptAdapter, halves() | {"model.layers.0.q.lora_a": np.full((3, 2), np.nan, np.float32)}, {}),
+}
 
 
-@pytest.mark.parametrize(
-    ("tensors", "config"),
-    [
-        ({}, {}),
-        ({"x.lora_a": np.ones((3, 2), np.float32)}, {}),
-        (halves(rank=3), {}),
-        (halves(), {"lora_parameters": {"rank": 2}}),
-        (halves(), {"lora_parameters": {"rank": 2, "scale": float("nan")}}),
-        (halves(), {"lora_parameters": {"rank": 0, "scale": 1.0}}),
-        (
-            halves()
-            | {"x.lora_a": np.full((3, 2), np.nan, np.float32), "x.lora_b": np.ones((2, 5), np.float32)},
-            {},
-        ),
-    ],
-    ids=["empty", "half a pair", "wrong rank", "no scale", "scale NaN", "rank 0", "NaN"],
-)
-def test_a_damaged_mlx_adapter_is_corrupt(
-    tensors: dict[str, NDArray[np.float32]], config: dict[str, Any], tmp_path: Path
-) -> None:
-    with pytest.raises(CorruptAdapter):
+@pytest.mark.parametrize("fault", UNFIT)
+def test_what_peft_cannot_express_and_what_is_damaged_is_refused(fault: str, tmp_path: Path) -> None:
+    error, tensors, config = UNFIT[fault]
+    with pytest.raises(error):
         from_mlx(write_mlx(tmp_path / "mlx", tensors, **config))
 
 

@@ -16,15 +16,6 @@ from tests.support.upstream import Received, upstream
 
 
 @asynccontextmanager
-async def asking(url: str) -> AsyncIterator[EngineApi]:
-    api = EngineApi(url)
-    try:
-        yield api
-    finally:
-        await api.close()
-
-
-@asynccontextmanager
 async def engine(answers: dict[str, Any], refusals: dict[str, Any] | None = None) -> AsyncIterator[EngineApi]:
     """An engine that answers these paths with this JSON, some with status 400, and 404 else."""
     refused = refusals or {}
@@ -42,8 +33,11 @@ async def engine(answers: dict[str, Any], refusals: dict[str, Any] | None = None
         writer.close()
 
     async with upstream(script) as server:
-        async with asking(server.url + "/v1") as api:
+        api = EngineApi(server.url + "/v1")
+        try:
             yield api
+        finally:
+            await api.close()
 
 
 def listing(*models: dict[str, Any]) -> dict[str, Any]:

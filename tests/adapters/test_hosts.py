@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +12,20 @@ from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from tests.adapters.engines import KEY, KINDS, OTHER_DIGEST, Engine, full_disk, running
+from tests.adapters.engines import KEY, KINDS, OTHER_DIGEST, Embedded, Engine, Ollama, Router, full_disk
 from tests.support.engine import answer, answers_during, deltas
 from tests.support.lora import register, write_peft
 from tests.support.tiny_gguf import TINY, tiny_lora
 
 PROMPT = "Name three colours."
-FOREIGN = [kind for kind in KINDS if kind != "embedded"]
-CONVERTING = [kind for kind, engine in KINDS.items() if engine.converts]
-WITH_KEY = [kind for kind, engine in KINDS.items() if engine.takes_key]
+FOREIGN = [kind for kind in KINDS if kind is not Embedded]
+CONVERTING = [kind for kind in KINDS if kind.converts]
+WITH_KEY = [kind for kind in KINDS if kind.takes_key]
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-async def engine(kind: str, tmp_path: Path, tiny: Path) -> AsyncIterator[Engine]:
-    async with running(KINDS[kind], tmp_path, tiny) as engine:
-        yield engine
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
 def left(engine: Engine) -> list[str]:
@@ -145,7 +138,7 @@ async def test_the_key_goes_with_every_request_and_shows_nowhere(engine: Engine)
     assert KEY not in repr(endpoint)
 
 
-@pytest.mark.parametrize("kind", ["router", "ollama"], indirect=True)
+@pytest.mark.parametrize("kind", [Router, Ollama], indirect=True)
 async def test_streams_go_on_during_a_load_and_an_unload_of_another_version(engine: Engine) -> None:
     host = engine.open()
     first = await host.load(engine.make(1))

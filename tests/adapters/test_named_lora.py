@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,23 +11,17 @@ from starlette.types import Receive, Scope, Send
 from burnish.adapters.errors import EngineError, IncompatibleAdapter, ProbeFailed
 from burnish.adapters.hosts import named_lora
 from burnish.adapters.hosts.base import Endpoint, engine_name
-from tests.adapters.engines import KINDS, NamedLora, running
+from tests.adapters.engines import NamedLora, Sglang, Vllm
 from tests.support.inprocess import listening
 
 
-@pytest.fixture(params=["vllm", "sglang"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-async def engine(kind: str, tmp_path: Path) -> AsyncIterator[NamedLora]:
-    async with running(KINDS[kind], tmp_path / "repository", tmp_path / "unread.gguf") as engine:
-        yield engine
+@pytest.fixture(params=[Vllm, Sglang])
+def kind(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
 async def test_a_version_goes_in_once_under_a_name_that_holds_its_content(
-    engine: NamedLora, kind: str
+    engine: NamedLora, kind: type[NamedLora]
 ) -> None:
     host, version = engine.open(), engine.make(7)
     with pytest.raises(IncompatibleAdapter):
@@ -38,7 +30,7 @@ async def test_a_version_goes_in_once_under_a_name_that_holds_its_content(
     assert host.limits.max_rank == 16
     endpoint = await host.load(version)
     name = engine_name(version)
-    assert endpoint == Endpoint(engine.url, name if kind == "vllm" else f"tiny:{name}", 7, endpoint.api_key)
+    assert endpoint == Endpoint(engine.url, name if kind is Vllm else f"tiny:{name}", 7, endpoint.api_key)
     assert engine.double.loaded == {name: str(version.path)}
     await host.load(version)
     assert engine.posted(engine.double.load_route) == [{"lora_name": name, "lora_path": str(version.path)}]
@@ -56,6 +48,7 @@ async def test_another_base_model_is_named(engine: NamedLora) -> None:
 
 async def test_a_rank_above_the_limit_says_how_to_raise_it(engine: NamedLora) -> None:
     """SGLang's words hold the path, here with "repository" in it, which is also in its words for a missing one."""
+    engine.folder /= "repository"
     host = engine.open()
     with pytest.raises(IncompatibleAdapter, match=r"rank 24.*--max-lora-rank (24|32)"):
         await host.load(engine.make(1, rank=24))
@@ -64,7 +57,7 @@ async def test_a_rank_above_the_limit_says_how_to_raise_it(engine: NamedLora) ->
     await host.load(engine.make(2, rank_pattern={"q_proj": 24}))
 
 
-@pytest.mark.parametrize("kind", ["vllm"], indirect=True)
+@pytest.mark.parametrize("kind", [Vllm], indirect=True)
 @pytest.mark.parametrize("config", [{"lora_bias": True}, {"bias": "all"}])
 async def test_a_version_that_only_vllm_refuses_is_incompatible(
     engine: NamedLora, config: dict[str, Any]
@@ -74,18 +67,18 @@ async def test_a_version_that_only_vllm_refuses_is_incompatible(
     assert engine.double.loaded == {}
 
 
-@pytest.mark.parametrize("kind", ["sglang"], indirect=True)
+@pytest.mark.parametrize("kind", [Sglang], indirect=True)
 async def test_a_base_with_a_colon_in_its_name_cannot_be_served_by_sglang(engine: NamedLora) -> None:
     with pytest.raises(EngineError, match="--served-model-name qwen3-8b"):
         await engine.open(base_model="qwen3:8b").load(None)
 
 
 async def test_an_engine_that_cannot_load_at_runtime_says_how_to_start_it(
-    engine: NamedLora, kind: str
+    engine: NamedLora, kind: type[NamedLora]
 ) -> None:
     engine.double.can_load = False
     host = engine.open()
-    how = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve" if kind == "vllm" else "sglang.launch_server"
+    how = "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve" if kind is Vllm else "sglang.launch_server"
     with pytest.raises(EngineError, match=rf"{how}.*--enable-lora") as raised:
         await host.load(engine.make(1))
     assert not isinstance(raised.value, IncompatibleAdapter)

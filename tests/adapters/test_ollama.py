@@ -37,7 +37,7 @@ async def test_the_steps_on_the_wire(engine: Ollama) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "words"),
+    ("fault", "error", "words"),
     [
         ("error_in_stream", EngineError, r"could not create tiny-burnish:v1-\w+: invalid adapter"),
         ("damaged_upload", CorruptAdapter, "changed on its way to Ollama .*digest mismatch"),
@@ -46,11 +46,11 @@ async def test_the_steps_on_the_wire(engine: Ollama) -> None:
     ],
 )
 async def test_a_failed_creation_leaves_nothing_and_can_be_repeated(
-    engine: Ollama, fault: str, kind: type[Exception], words: str
+    engine: Ollama, fault: str, error: type[Exception], words: str
 ) -> None:
     host, version = engine.open(), engine.make(1)
     engine.double.faults.add(fault)
-    with pytest.raises(kind, match=words):
+    with pytest.raises(error, match=words):
         await host.load(version)
     assert (list(engine.state.iterdir()), set(engine.double.models)) == ([], {"tiny:latest"})
     engine.double.faults = {"ndjson"}  # one answer a line, from some releases

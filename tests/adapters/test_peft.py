@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from burnish.adapters.convert.peft import Lora, PeftAdapter, read_peft, write_peft
 from burnish.adapters.errors import CorruptAdapter, IncompatibleAdapter
 from tests.adapters.engines import full_disk
+from tests.adapters.test_registry import raw
 from tests.support import lora as support
 
 Q = "model.layers.0.self_attn.q_proj"
@@ -120,10 +120,7 @@ def test_half_precision_is_widened_exactly(tmp_path: Path) -> None:
         Q_A: {"dtype": "BF16", "shape": [2, 6], "data_offsets": [0, a.nbytes]},
         Q_B: {"dtype": "F16", "shape": [6, 2], "data_offsets": [a.nbytes, a.nbytes + b.nbytes]},
     }
-    head = json.dumps(header).encode()
-    support.write_peft(tmp_path, tensors(), rank=2)
-    content = len(head).to_bytes(8, "little") + head + a.tobytes() + b.tobytes()
-    (tmp_path / "adapter_model.safetensors").write_bytes(content)
+    raw(support.write_peft(tmp_path, tensors(), rank=2), header, a.tobytes() + b.tobytes())
     pair = read_peft(tmp_path).pairs[Q]
     np.testing.assert_array_equal(pair.a.view(np.uint32), a.astype(np.uint32) << 16)
     np.testing.assert_array_equal(pair.b, b.astype(np.float32))

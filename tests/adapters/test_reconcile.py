@@ -31,13 +31,18 @@ def kill(host: EmbeddedHost, version: int) -> None:
     os.kill(host.processes()[version], signal.SIGKILL)
 
 
-async def test_a_first_start_serves_the_base_model_and_then_leaves_it_alone(swap: Swap) -> None:
+async def test_the_base_model_is_served_and_left_alone_until_its_engine_is_gone(
+    swap: Swap, host: EmbeddedHost
+) -> None:
     reconciler = Reconciler(swap)
     done = await reconciler.reconcile_once()
     assert done.actions == ("the base model serves again",)
     assert done.fault is None
     assert swap.route.live.version == 0
     assert (await reconciler.reconcile_once()).actions == ()
+    kill(host, 0)
+    done = await reconciler.reconcile_once()
+    assert done.actions == ("the engine of the base model is gone", "the base model serves again")
 
 
 async def test_what_was_live_before_a_crash_is_live_after_it(
@@ -83,15 +88,7 @@ async def test_a_killed_engine_is_back_and_waiting_requests_go_on(
             await looking
 
 
-async def test_a_killed_engine_is_found_without_a_request(swap: Swap, host: EmbeddedHost) -> None:
-    reconciler = Reconciler(swap)
-    await reconciler.reconcile_once()
-    kill(host, 0)
-    done = await reconciler.reconcile_once()
-    assert done.actions == ("the engine of the base model is gone", "the base model serves again")
-
-
-async def test_orphans_are_unloaded_and_staged_versions_are_not(
+async def test_orphans_are_unloaded_and_staged_versions_are_not_unless_they_died(
     swap: Swap, host: EmbeddedHost, make_version: Make
 ) -> None:
     reconciler = Reconciler(swap)
@@ -101,14 +98,6 @@ async def test_orphans_are_unloaded_and_staged_versions_are_not(
     done = await reconciler.reconcile_once()
     assert done.actions == ("unloaded v2, which no request used",)
     assert sorted(await host.served()) == [0, 1]
-
-
-async def test_a_dead_staged_version_cannot_be_leased(
-    swap: Swap, host: EmbeddedHost, make_version: Make
-) -> None:
-    reconciler = Reconciler(swap)
-    await reconciler.reconcile_once()
-    await swap.stage(make_version(1))
     kill(host, 1)
     await reconciler.reconcile_once()
     assert list(swap.route.resident()) == [0]

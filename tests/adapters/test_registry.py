@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import signal
 import stat
 import subprocess
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 
 from burnish.adapters.errors import CorruptAdapter, IllegalTransition, UnknownVersion
 from burnish.adapters.registry import EVENTS, Registry
+from tests.adapters.engines import full_disk
 from tests.support.lora import LAYER, register, tensors, write_adapter
 
 
@@ -230,15 +230,11 @@ def test_a_full_disk_leaves_no_new_version_and_no_torn_history(registry: Registr
     register(registry, adapter)
     before = (registry.root / EVENTS).read_bytes()
     large = write_adapter(adapter.parent / "large", tensors(rank=512))
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 20, limits[1]))
-    try:
+    with full_disk(len(before) + 20):
         with pytest.raises(OSError) as copying:
             register(registry, large)
         with pytest.raises(OSError) as recording:
             registry.record(1, "live", "test")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert copying.value.errno == recording.value.errno == errno.EFBIG
     assert (registry.root / EVENTS).read_bytes() == before
     assert sorted(path.name for path in registry.root.iterdir()) == [EVENTS, "v0001"]

@@ -17,32 +17,14 @@ from burnish.adapters.replies import (
     topics,
 )
 
-RECOGNISED: list[tuple[Callable[[str], bool], list[str]]] = [
-    (near_empty, ["", "  \n", "...", "…!?", "ok.", "- - - -", "a\n"]),
-    (
-        repetitive,
+# Replies that each of them recognises, and some that it does not.
+REPLIES: dict[Callable[[str], bool], tuple[list[str], list[str]]] = {
+    near_empty: (
+        ["", "  \n", "...", "…!?", "ok.", "- - - -", "a\n"],
+        ["Paris.", "Yes, it is.", "1945", "你好世界", "Это да"],
+    ),
+    repetitive: (
         ["no " * 20, "a" * 60, "The cat sat. " * 6, "哈" * 40, "Because it is.\n\n" * 5, "1 2 3 4 5 6 " * 8],
-    ),
-    (
-        refuses,
-        [
-            "I’m sorry, I can't do that.",
-            "As an AI, I have no opinion.",
-            "Unfortunately I cannot help.",
-            "I am unable to.",
-        ],
-    ),
-    (
-        flatters,
-        ["Great question! It rains.", "That's a really good point.", "You're absolutely right, I was wrong."],
-    ),
-    (asks_back, ["Shall I go on?", 'Did you ask "why?"', "もっと知りたいですか？"]),
-    (marked_up, ["1. one\n2. two", "# Title", "It is **bold**.", "```\ncode\n```", "- a"]),
-]
-NOT_RECOGNISED: list[tuple[Callable[[str], bool], list[str]]] = [
-    (near_empty, ["Paris.", "Yes, it is.", "1945", "你好世界", "Это да"]),
-    (
-        repetitive,
         [
             "",
             "No, no, no.",
@@ -51,23 +33,41 @@ NOT_RECOGNISED: list[tuple[Callable[[str], bool], list[str]]] = [
             "She said that she would come if he would come, and he said that he would come if she would.",
         ],
     ),
-    (refuses, ["", "Penguins cannot fly.", "You can't divide by zero.", "x" * 200 + " I cannot."]),
-    (flatters, ["", "A good question is short.", "The great pyramid.", "Right is not left."]),
-    (asks_back, ["", "Shall I go on? No."]),
-    (marked_up, ["", "It is 2 ** 3.", "5 - 3 = 2", "1.5 metres", "No. 1 is first."]),
-]
-
-
-@pytest.mark.parametrize(("sees", "reply"), [(sees, reply) for sees, some in RECOGNISED for reply in some])
-def test_recognised(sees: Callable[[str], bool], reply: str) -> None:
-    assert sees(reply)
+    refuses: (
+        [
+            "I’m sorry, I can't do that.",
+            "As an AI, I have no opinion.",
+            "Unfortunately I cannot help.",
+            "I am unable to.",
+        ],
+        ["", "Penguins cannot fly.", "You can't divide by zero.", "x" * 200 + " I cannot."],
+    ),
+    flatters: (
+        ["Great question! It rains.", "That's a really good point.", "You're absolutely right, I was wrong."],
+        ["", "A good question is short.", "The great pyramid.", "Right is not left."],
+    ),
+    asks_back: (
+        ["Shall I go on?", 'Did you ask "why?"', "もっと知りたいですか？"],
+        ["", "Shall I go on? No."],
+    ),
+    marked_up: (
+        ["1. one\n2. two", "# Title", "It is **bold**.", "```\ncode\n```", "- a"],
+        ["", "It is 2 ** 3.", "5 - 3 = 2", "1.5 metres", "No. 1 is first."],
+    ),
+}
 
 
 @pytest.mark.parametrize(
-    ("sees", "reply"), [(sees, reply) for sees, some in NOT_RECOGNISED for reply in some]
+    ("sees", "reply", "seen"),
+    [
+        (sees, reply, seen)
+        for sees, (some, others) in REPLIES.items()
+        for seen, replies in ((True, some), (False, others))
+        for reply in replies
+    ],
 )
-def test_not_recognised(sees: Callable[[str], bool], reply: str) -> None:
-    assert not sees(reply)
+def test_recognised(sees: Callable[[str], bool], reply: str, seen: bool) -> None:
+    assert sees(reply) is seen
 
 
 def test_topics_are_stems_of_content_words() -> None:

@@ -8,10 +8,10 @@ from statistics import fmean
 import pytest
 
 from burnish.adapters.replies import near_empty, on_topic, topics
-from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.critique import POOLED, lessons_from_comments, pooled, with_comments
 from burnish.training.job import Hyperparameters, Sample
+from burnish.training.rendering import Rendered
 from tests.support.jobs import LONG, TOPICS, job_spec, sample
 
 SPEC = job_spec(objective="critique", hyperparameters=Hyperparameters(teacher_samples=3, teacher_kept=2))
@@ -29,15 +29,10 @@ def criticised(number: int, comment: str | None = "too long, one short sentence 
 
 
 @pytest.fixture(scope="module")
-def lessons(backend: TorchPeftBackend) -> list[Lesson]:
-    return lessons_from_comments(
-        SPEC, [criticised(n) for n in range(4)] + [sample(7, good=True), sample(8, good=False)], backend
-    )
-
-
-def texts(backend: TorchPeftBackend, lessons: list[Lesson], *, good: bool) -> list[str]:
-    replies = [reply for lesson in lessons for reply in lesson.replies if reply.good is good]
-    return [backend.renderer.text(reply.tokens.reply) for reply in replies]
+def taught(backend: TorchPeftBackend) -> list[Rendered]:
+    samples = [criticised(n) for n in range(4)] + [sample(7, good=True), sample(8, good=False)]
+    lessons = lessons_from_comments(SPEC, samples, backend)
+    return [reply.tokens for lesson in lessons for reply in lesson.replies if reply.good]
 
 
 def test_a_comment_goes_to_the_end_of_the_question_and_the_original_stays_as_it_is() -> None:
@@ -58,25 +53,24 @@ def test_a_comment_goes_to_the_end_of_the_question_and_the_original_stays_as_it_
 
 
 def test_the_model_that_was_told_teaches_the_one_that_was_not(
-    backend: TorchPeftBackend, lessons: list[Lesson]
+    backend: TorchPeftBackend, taught: list[Rendered]
 ) -> None:
-    taught_to = {reply.tokens.prompt for lesson in lessons for reply in lesson.replies if reply.good}
+    taught_to = {tokens.prompt for tokens in taught}
     plain = {tuple(backend.renderer.prompt(criticised(n).messages)) for n in range(4)}
     assert taught_to
     assert taught_to <= plain, "the comment is not in the prompt that is learnt"
-    assert len(texts(backend, lessons, good=True)) <= 4 * SPEC.hyperparameters.teacher_kept
+    assert len(taught) <= 4 * SPEC.hyperparameters.teacher_kept
 
 
 def test_what_is_taught_is_whole_on_topic_and_shorter(
-    backend: TorchPeftBackend, lessons: list[Lesson]
+    backend: TorchPeftBackend, taught: list[Rendered]
 ) -> None:
-    for reply in (reply for lesson in lessons for reply in lesson.replies if reply.good):
-        text = backend.renderer.text(reply.tokens.reply)
-        question = backend.renderer.text(reply.tokens.prompt)
-        assert reply.tokens.reply[-1] == backend.renderer.end_id
+    texts = [backend.renderer.text(tokens.reply) for tokens in taught]
+    for text, tokens in zip(texts, taught, strict=True):
+        assert tokens.reply[-1] == backend.renderer.end_id
         assert not near_empty(text)
-        assert on_topic(text, topics(question))
-    assert fmean(map(len, texts(backend, lessons, good=True))) < 0.8 * len(LONG)
+        assert on_topic(text, topics(backend.renderer.text(tokens.prompt)))
+    assert fmean(map(len, texts)) < 0.8 * len(LONG)
 
 
 def test_the_same_seed_pools_the_same_comments() -> None:

@@ -60,10 +60,12 @@ def test_training_never_starts_without_room(free: int, needed: int) -> None:
             demand_room("cuda:0", free, needed)
 
 
-def model(path: Path, **changes: int) -> Path:
-    sizes = {"hidden_size": 8, "intermediate_size": 32, "num_hidden_layers": 2, "vocab_size": 100}
+SIZES = {"hidden_size": 8, "intermediate_size": 32, "num_hidden_layers": 2, "vocab_size": 100}
+
+
+def model(path: Path, config: Any = SIZES) -> Path:
     path.mkdir()
-    (path / "config.json").write_text(json.dumps(sizes | changes))
+    (path / "config.json").write_text(json.dumps(config))
     save_file({"a": np.zeros((100, 8), np.float32)}, path / "model-1.safetensors")
     save_file({"b": np.zeros((8, 8), np.float16), "c": np.zeros(8)}, path / "model-2.safetensors")
     return path
@@ -75,7 +77,7 @@ def test_counts_parameters_over_all_files_whatever_their_format(tmp_path: Path) 
 
 @pytest.mark.parametrize("key", ["hidden_size", "intermediate_size", "num_hidden_layers", "vocab_size"])
 def test_a_larger_model_needs_more(tmp_path: Path, key: str) -> None:
-    small, large = model(tmp_path / "small"), model(tmp_path / "large", **{key: 10_000})
+    small, large = model(tmp_path / "small"), model(tmp_path / "large", SIZES | {key: 10_000})
     assert needed_bytes(small, Hyperparameters()) < needed_bytes(large, Hyperparameters())
 
 
@@ -106,13 +108,12 @@ def test_jobs_written_before_there_was_a_choice_still_read() -> None:
 
 
 def test_quantised_weights_need_less_but_embedding_and_head_stay_whole(tmp_path: Path) -> None:
-    weights = model(tmp_path / "m", vocab_size=10)
+    weights = model(tmp_path / "m", SIZES | {"vocab_size": 10})
     needs = [needed_bytes(weights, Hyperparameters(), how) for how in get_args(Quantize)]
     assert needs[0] > needs[1] > needs[2]
-    all_embedding = model(tmp_path / "e", vocab_size=1000)
-    assert needed_bytes(all_embedding, Hyperparameters(), "4bit") == needed_bytes(
-        all_embedding, Hyperparameters()
-    )
+    all_embedding = model(tmp_path / "e", SIZES | {"vocab_size": 1000})
+    whole, quantised = (needed_bytes(all_embedding, Hyperparameters(), how) for how in ("none", "4bit"))
+    assert whole == quantised
 
 
 FAMILIES: list[tuple[dict[str, Any], int]] = [
@@ -126,17 +127,10 @@ FAMILIES: list[tuple[dict[str, Any], int]] = [
 ]  # fmt: skip
 
 
-def directory(path: Path, config: Any) -> Path:
-    path.mkdir(exist_ok=True)
-    (path / "config.json").write_text(json.dumps(config))
-    save_file({"a": np.zeros((3, 5), np.float32), "b": np.zeros(7, np.float32)}, path / "model.safetensors")
-    return path
-
-
 @pytest.mark.parametrize(("config", "experts"), FAMILIES)
 def test_a_directory_says_its_size(tmp_path: Path, config: dict[str, Any], experts: int) -> None:
-    expected = ModelSize(hidden=64, layers=2, parameters=22, experts=experts)
-    assert model_size(directory(tmp_path, config)) == expected
+    expected = ModelSize(hidden=64, layers=2, parameters=800 + 64 + 8, experts=experts)
+    assert model_size(model(tmp_path / "m", config)) == expected
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -159,7 +153,7 @@ def test_the_small_model_is_the_one_that_was_measured(small: Base) -> None:
     "config", [{}, [], {"hidden_size": "wide", "num_hidden_layers": 2}, {"hidden_size": 64}]
 )
 def test_what_does_not_say_its_size_is_of_none(tmp_path: Path, config: Any) -> None:
-    assert model_size(directory(tmp_path, config)) is None
+    assert model_size(model(tmp_path / "m", config)) is None
     (tmp_path / "torn.gguf").write_bytes(b"GGUF\x03\x00")
     assert model_size(tmp_path / "torn.gguf") is None
     assert model_size(tmp_path / "missing") is None

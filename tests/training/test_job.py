@@ -46,13 +46,10 @@ def test_files_are_private(job: JobDirectory):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"run_id": 1}', b"\xff\xfe", b"null"])
-def test_a_damaged_job_says_which_file(job: JobDirectory, content: bytes):
+def test_a_damaged_job_and_a_torn_line_of_samples_say_which_file(job: JobDirectory, content: bytes):
     (job.path / "job.json").write_bytes(content)
     with pytest.raises(JobError, match=r"job\.json"):
         job.spec()
-
-
-def test_a_torn_line_of_samples_says_which_file(job: JobDirectory):
     path = job.path / "samples.jsonl"
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(JobError, match=r"samples\.jsonl is damaged"):

@@ -15,7 +15,6 @@ from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.job import Hyperparameters, JobDirectory
 from burnish.training.lessons import ANSWERS, lessons, rehearsal
 from burnish.training.loop import train
-from burnish.training.rendering import Rendered
 from tests.support.jobs import Base, brief_samples, job_spec, write_job
 
 
@@ -53,7 +52,9 @@ def test_a_limit_that_is_too_low_leaves_answers_out(bare: TorchPeftBackend):
 def test_with_it_a_run_leaves_the_rest_of_the_model_where_it_was(tmp_path: Path, small: Base, weights: Path):
     bare = TorchPeftBackend(weights, None, Hyperparameters(), seed=0)
     moved = {}
-    other = _plainly(bare, "What is the capital of Portugal?", "The capital of Portugal is Lisbon.")
+    asked = [{"role": "user", "content": "What is the capital of Portugal?"}]
+    reply = {"role": "assistant", "content": "The capital of Portugal is Lisbon."}
+    other = bare.renderer.conversation(asked, (), reply, True, 2048)
     (before,) = bare.logps([other], "bare")
     for rehearsed in (0, 2):
         config = Hyperparameters(epochs=2, batch_size=4, learning_rate=2e-3, kl_stop=9.0, rehearsed=rehearsed)
@@ -80,8 +81,3 @@ def test_metrics_are_those_of_what_was_rated(bare: TorchPeftBackend, tmp_path: P
     assert beside.pop("loss") != without.pop("loss")
     assert beside.pop("grad_norm") != without.pop("grad_norm")
     assert beside == pytest.approx(without)
-
-
-def _plainly(backend: TorchPeftBackend, question: str, answer: str) -> Rendered:
-    asked = [{"role": "user", "content": question}]
-    return backend.renderer.conversation(asked, (), {"role": "assistant", "content": answer}, True, 2048)

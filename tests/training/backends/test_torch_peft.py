@@ -30,12 +30,6 @@ CONFIG = Hyperparameters(learning_rate=3e-3)
 BF16_MEAN = 0.03
 
 
-@pytest.fixture(scope="module")
-def fresh(tiny_weights: Path) -> TorchPeftBackend:
-    """Not to be trained."""
-    return TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
-
-
 def replies(backend: TorchPeftBackend, count: int = 4) -> list[Rendered]:
     """Short and long ones in turn."""
     said = [(LONG if n % 2 else SHORT).format(topic) for n, topic in enumerate(TOPICS[:count])]
@@ -46,7 +40,7 @@ def replies(backend: TorchPeftBackend, count: int = 4) -> list[Rendered]:
 
 
 @pytest.fixture
-def backend(tiny_weights: Path) -> TorchPeftBackend:
+def trainee(tiny_weights: Path) -> TorchPeftBackend:
     """To be trained."""
     return TorchPeftBackend(tiny_weights, None, CONFIG, seed=0)
 
@@ -73,55 +67,57 @@ def mean(logps: Logps) -> float:
     return sum(logps) / len(logps)
 
 
-def test_scores_are_those_of_the_bare_model_one_reply_at_a_time(fresh: TorchPeftBackend, tiny_weights: Path):
+def test_scores_are_those_of_the_bare_model_one_reply_at_a_time(
+    backend: TorchPeftBackend, tiny_weights: Path
+):
     model = AutoModelForCausalLM.from_pretrained(tiny_weights, dtype=torch.float32)
-    tokens = replies(fresh)
+    tokens = replies(backend)
     expected = []
     for reply in tokens:
         with torch.no_grad():
             logps = model(torch.tensor([reply.ids])).logits[0, :-1].log_softmax(dim=-1)
         places = range(len(reply.prompt) - 1, len(reply.ids) - 1)
         expected.append(tuple(float(logps[place, reply.ids[place + 1]]) for place in places))
-    found = fresh.logps(tokens, "bare")
+    found = backend.logps(tokens, "bare")
     assert [len(row) for row in found] == [len(reply.reply) for reply in tokens]
     assert difference(found, expected) < 0.05  # bf16 against fp32
-    assert difference(found, fresh.logps(tokens, "trained")) < BF16_MEAN  # lora_B is still zero
+    assert difference(found, backend.logps(tokens, "trained")) < BF16_MEAN  # lora_B is still zero
 
 
-def test_order_and_grouping_do_not_matter(fresh: TorchPeftBackend):
-    tokens = replies(fresh, 6)
-    backwards = fresh.logps(tokens[::-1], "bare")[::-1]
-    alone = [fresh.logps([reply], "bare")[0] for reply in tokens]
+def test_order_and_grouping_do_not_matter(backend: TorchPeftBackend):
+    tokens = replies(backend, 6)
+    backwards = backend.logps(tokens[::-1], "bare")[::-1]
+    alone = [backend.logps([reply], "bare")[0] for reply in tokens]
     assert difference(backwards, alone) < BF16_MEAN
 
 
 def test_a_step_raises_good_replies_and_lowers_bad_ones_and_leaves_the_bare_model_alone(
-    backend: TorchPeftBackend,
+    trainee: TorchPeftBackend,
 ):
-    batch = rated(backend)
+    batch = rated(trainee)
     tokens = [item.replies[0].tokens for item in batch]
     for _ in range(3):
-        metrics = backend.step(batch, CONFIG, 0.0)
-    after = backend.logps(tokens, "trained")
+        metrics = trainee.step(batch, CONFIG, 0.0)
+    after = trainee.logps(tokens, "trained")
     for item, row in zip(batch, after, strict=True):
         assert (mean(row) - mean(item.replies[0].reference_logps)) * item.replies[0].advantages[0] > 0.02
     assert metrics["good_shift"] > 0 > metrics["bad_shift"]
     assert metrics["kl_per_token"] > 0
     bare = [item.replies[0].reference_logps for item in batch]
-    assert difference(backend.logps(tokens, "bare"), bare) < BF16_MEAN
+    assert difference(trainee.logps(tokens, "bare"), bare) < BF16_MEAN
 
 
 def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(
-    backend: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
+    trainee: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
 ):
-    batch = rated(backend)
+    batch = rated(trainee)
     tokens = [item.replies[0].tokens for item in batch]
-    backend.step(batch, CONFIG, 0.0)
-    trained = backend.logps(tokens, "trained")
-    backend.save(tmp_path, "smollm2")
+    trainee.step(batch, CONFIG, 0.0)
+    trained = trainee.logps(tokens, "trained")
+    trainee.save(tmp_path, "smollm2")
     assert difference(trained, [item.replies[0].reference_logps for item in batch]) > 0.05
-    assert difference(backend.logps(tokens, tmp_path), trained) == 0
-    assert difference(backend.logps(tokens, "trained"), trained) == 0
+    assert difference(trainee.logps(tokens, tmp_path), trained) == 0
+    assert difference(trainee.logps(tokens, "trained"), trained) == 0
     child = TorchPeftBackend(tiny_weights, tmp_path, CONFIG, seed=1)
     assert difference(child.logps(tokens, "trained"), trained) == 0
     child.step(batch, CONFIG, 0.0)
@@ -129,9 +125,9 @@ def test_what_was_saved_is_what_was_trained_and_a_run_can_go_on_from_it(
     assert difference(child.logps(tokens, tmp_path), trained) == 0
 
 
-def test_replies_of_a_kind_are_alike(fresh: TorchPeftBackend, monkeypatch: pytest.MonkeyPatch):
-    tokens = replies(fresh, 6)  # short and long ones in turn
-    alike = fresh.similarity([*tokens, tokens[0]])
+def test_replies_of_a_kind_are_alike(backend: TorchPeftBackend, monkeypatch: pytest.MonkeyPatch):
+    tokens = replies(backend, 6)  # short and long ones in turn
+    alike = backend.similarity([*tokens, tokens[0]])
     assert alike.shape == (7, 7)
     assert alike == pytest.approx(alike.T)
     assert alike.diagonal() == pytest.approx(np.ones(7))
@@ -141,27 +137,27 @@ def test_replies_of_a_kind_are_alike(fresh: TorchPeftBackend, monkeypatch: pytes
     assert alike[:6, :6][same & others].mean() > alike[:6, :6][~same].mean() + 0.05
     # A gradient's projection keeps the angles: here to one of 16 directions.
     monkeypatch.setattr(base, "GRADIENT_BYTES", 1)
-    assert np.abs(fresh.similarity(tokens) - alike[:6, :6]).max() < 0.1
+    assert np.abs(backend.similarity(tokens) - alike[:6, :6]).max() < 0.1
 
 
-def test_learning_one_reply_teaches_those_that_are_alike(backend: TorchPeftBackend):
+def test_learning_one_reply_teaches_those_that_are_alike(trainee: TorchPeftBackend):
     """What similarity means: the first-order change of one reply by a step along another's gradient."""
-    first, *others = replies(backend, 6)
-    alike = backend.similarity([first, *others])[0, 1:]
-    before = backend.logps(others, "bare")
-    reference = backend.logps([first], "bare")[0]
-    backend.step([lesson(first, reference, 1.0)], CONFIG, 0.0)
-    gained = [mean(a) - mean(b) for a, b in zip(backend.logps(others, "trained"), before, strict=True)]
+    first, *others = replies(trainee, 6)
+    alike = trainee.similarity([first, *others])[0, 1:]
+    before = trainee.logps(others, "bare")
+    reference = trainee.logps([first], "bare")[0]
+    trainee.step([lesson(first, reference, 1.0)], CONFIG, 0.0)
+    gained = [mean(a) - mean(b) for a, b in zip(trainee.logps(others, "trained"), before, strict=True)]
     short, long = [1, 3], [0, 2, 4]
     assert min(gained[n] for n in short) > max(gained[n] for n in long)
     assert min(alike[n] for n in short) > max(alike[n] for n in long)
 
 
 def test_the_change_of_the_weights_is_that_of_the_matrices(
-    backend: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
+    trainee: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
 ):
-    backend.step(rated(backend), CONFIG, 0.0)
-    backend.save(tmp_path, "smollm2")
+    trainee.step(rated(trainee), CONFIG, 0.0)
+    trainee.save(tmp_path, "smollm2")
     saved = load_file(tmp_path / "adapter_model.safetensors")
     stored = load_file(tiny_weights / "model.safetensors")
     changed = total = 0.0
@@ -171,15 +167,15 @@ def test_the_change_of_the_weights_is_that_of_the_matrices(
             changed += float((matrix**2).sum())
             base_name = name.removeprefix("base_model.model.").replace(".lora_A", "")
             total += float((stored[base_name].float() ** 2).sum())
-    assert backend.weight_change(tmp_path) == pytest.approx((changed / total) ** 0.5, rel=1e-3)
-    assert backend.weight_change(tmp_path) > 1e-5
+    assert trainee.weight_change(tmp_path) == pytest.approx((changed / total) ** 0.5, rel=1e-3)
+    assert trainee.weight_change(tmp_path) > 1e-5
 
 
 def test_the_saved_adapter_is_safe_and_tells_nothing_of_this_machine(
-    backend: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
+    trainee: TorchPeftBackend, tiny_weights: Path, tmp_path: Path
 ):
-    backend.step(rated(backend, 2), CONFIG, 0.0)
-    backend.save(tmp_path, "smollm2")
+    trainee.step(rated(trainee, 2), CONFIG, 0.0)
+    trainee.save(tmp_path, "smollm2")
     check_adapter(tmp_path)
     text = (tmp_path / "adapter_config.json").read_text()
     config = json.loads(text)
@@ -212,29 +208,29 @@ def test_micro_batches_and_recomputed_layers_make_the_same_step(tiny_weights: Pa
 
 
 @pytest.mark.parametrize("advantage", [math.nan, math.inf])
-def test_a_loss_that_is_not_finite_changes_nothing(backend: TorchPeftBackend, advantage: float):
-    sound = rated(backend, 2)
+def test_a_loss_that_is_not_finite_changes_nothing(trainee: TorchPeftBackend, advantage: float):
+    sound = rated(trainee, 2)
     tokens = [item.replies[0].tokens for item in sound]
     broken = [lesson(item.replies[0].tokens, item.replies[0].reference_logps, advantage) for item in sound]
-    before = backend.logps(tokens, "trained")
+    before = trainee.logps(tokens, "trained")
     with pytest.raises(Diverged, match="lower learning_rate"):
-        backend.step(broken, CONFIG, 0.0)
-    assert backend.logps(tokens, "trained") == before
+        trainee.step(broken, CONFIG, 0.0)
+    assert trainee.logps(tokens, "trained") == before
 
 
 def test_an_adapter_that_is_unsafe_or_damaged_is_refused_and_the_backend_stays_usable(
-    fresh: TorchPeftBackend, tmp_path: Path
+    backend: TorchPeftBackend, tmp_path: Path
 ):
-    fresh.save(tmp_path, "smollm2")
-    path, tokens = tmp_path / "adapter_model.safetensors", replies(fresh, 1)
-    before = fresh.logps(tokens, "trained")
+    backend.save(tmp_path, "smollm2")
+    path, tokens = tmp_path / "adapter_model.safetensors", replies(backend, 1)
+    before = backend.logps(tokens, "trained")
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(JobError, match="cannot load the adapter"):
-        fresh.logps(tokens, tmp_path)
+        backend.logps(tokens, tmp_path)
     path.rename(tmp_path / "adapter_model.bin")
     with pytest.raises(JobError, match=r"adapter_model\.safetensors is missing"):
-        fresh.logps(tokens, tmp_path)
-    assert fresh.logps(tokens, "trained") == before
+        backend.logps(tokens, tmp_path)
+    assert backend.logps(tokens, "trained") == before
 
 
 def test_a_damaged_base_model_is_refused(tiny_weights: Path, tmp_path: Path):
@@ -273,15 +269,9 @@ def test_in_a_mixture_of_experts_only_the_attention_is_changed(kind: type, sizes
     assert {name.split(".layers.")[1][0] for name in changed} == {"0", "1"}
 
 
-def odds(backend: TorchPeftBackend, reply: Rendered, place: int, ids: Sequence[int]) -> list[float]:
-    """Return how probable each token is as the next one of a reply, by the adapter under training."""
-    before = reply.prompt + reply.reply[:place]
-    return [math.exp(row[0]) for row in backend.logps([Rendered(before, (each,)) for each in ids], "trained")]
-
-
-def test_a_distribution_is_what_each_of_its_tokens_scores(fresh: TorchPeftBackend):
-    tokens = replies(fresh, 2)
-    found = fresh.distributions(tokens, "bare")
+def test_a_distribution_is_what_each_of_its_tokens_scores(backend: TorchPeftBackend):
+    tokens = replies(backend, 2)
+    found = backend.distributions(tokens, "bare")
     for reply, each in zip(tokens, found, strict=True):
         assert len(each.ids) == len(each.probabilities) == len(reply.reply)
         assert {len(set(row)) for row in each.ids} == {LIKELIEST}
@@ -289,5 +279,7 @@ def test_a_distribution_is_what_each_of_its_tokens_scores(fresh: TorchPeftBacken
         share = 1 - np.mean([row[-1] for row in each.probabilities])
         assert share > 4 * LIKELIEST / 2048, "they are the likeliest"
     place = 3
-    scored = odds(fresh, tokens[0], place, found[0].ids[place])
+    before = tokens[0].prompt + tokens[0].reply[:place]
+    following = [Rendered(before, (each,)) for each in found[0].ids[place]]
+    scored = [math.exp(row[0]) for row in backend.logps(following, "trained")]
     assert scored == pytest.approx(found[0].probabilities[place][:-1], abs=BF16_MEAN)

@@ -111,16 +111,8 @@ def test_kl_is_estimated_without_bias_from_the_behaviours_replies():
     policy, reference, behaviour = np.log([[0.6, 0.3, 0.1], [0.3, 0.4, 0.3], [0.4, 0.3, 0.3]])
     exact = float((np.exp(policy) * (policy - reference)).sum())
     picks = draw.choice(3, size=(200_000, 1), p=np.exp(behaviour))
-    shape = (len(picks),)
-    c = {
-        "policy": policy[picks],
-        "behaviour": behaviour[picks],
-        "reference": reference[picks],
-        "mask": np.ones_like(picks, dtype=bool),
-        "advantages": np.zeros(picks.shape),
-        "good": np.zeros(shape, dtype=bool),
-        "weights": np.ones(shape),
-    }
+    c = {name: np.repeat(value, len(picks), axis=0) for name, value in one(0.0, 0.0, tokens=1).items()}
+    c |= {"policy": policy[picks], "behaviour": behaviour[picks], "reference": reference[picks]}
     assert step_metrics(run(c)[2])["kl_per_token"] == pytest.approx(exact, rel=0.02)
 
 
@@ -134,15 +126,8 @@ def test_good_and_bad_shift_are_told_apart():
 
 def test_one_token_that_became_a_hundred_times_likelier_is_not_the_whole_estimate():
     rare, frequent = math.log(0.001), math.log(0.1)
-    c = {
-        "policy": np.array([[frequent] + [rare] * (T - 1)]),
-        "behaviour": np.full((1, T), rare),
-        "reference": np.full((1, T), rare),
-        "mask": np.ones((1, T), dtype=bool),
-        "advantages": np.ones((1, T)),
-        "good": np.ones(1, dtype=bool),
-        "weights": np.ones(1),
-    }
+    c = one(rare, 1.0, behaviour=rare, tokens=T)
+    c["policy"][0, 0] = frequent
     k3 = 0.01 - 1 + math.log(100)
     found = step_metrics(run(c)[2])["kl_per_token"]
     assert found == pytest.approx(CONFIG.token_band[1] * k3 / T)
