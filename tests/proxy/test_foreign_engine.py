@@ -19,11 +19,11 @@ from tests.support.vllm_double import Engine, ask, live_version
 
 @asynccontextmanager
 async def world(
-    tmp_path: Path, engine: Engine, weights: Path | None, **train: Any
+    tmp_path: Path, engine: Engine, weights: Path | None, flags: dict[str, Any] | None = None, **train: Any
 ) -> AsyncIterator[httpx.AsyncClient]:
     train |= {"base": str(weights)} if weights else {}
     async with listening(engine.app()) as upstream:
-        async with calling(tmp_path, upstream=upstream, engine="auto", train=train) as http:
+        async with calling(tmp_path, upstream=upstream, engine="auto", train=train, **(flags or {})) as http:
             yield http
 
 

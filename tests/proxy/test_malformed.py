@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,8 +53,8 @@ class World:
         return dict((await self.http.get(f"/burnish/completions/{name}")).json())
 
 
-@asynccontextmanager
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[World]:
     async with behind(tmp_path, reply(b"")) as (http, server):
         yield World(http, server)
 
@@ -77,16 +76,15 @@ ODD_EVENTS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @every_stream
-async def test_a_stream_that_is_odd_is_read_as_any_other(tmp_path: Path, recorded: Recorded) -> None:
+async def test_a_stream_that_is_odd_is_read_as_any_other(here: World, recorded: Recorded) -> None:
     odd = ODD | (ODD_EVENTS if "event-stream" in recorded.content_type else {})
-    async with world(tmp_path) as here:
-        for name, change in odd.items():
-            heard = await here.hear(recorded, change(recorded.body), recorded.content_type)
-            assert (heard["outcome"], heard["error"]) == ("complete", None), name
-            content = orjson.dumps(heard["reply"]).replace(b"." * 2**20, b"")
-            if name == "as it should be":
-                usual = content
-            assert content == usual, name
+    for name, change in odd.items():
+        heard = await here.hear(recorded, change(recorded.body), recorded.content_type)
+        assert (heard["outcome"], heard["error"]) == ("complete", None), name
+        content = orjson.dumps(heard["reply"]).replace(b"." * 2**20, b"")
+        if name == "as it should be":
+            usual = content
+        assert content == usual, name
 
 
 def broken_in_the_middle(recorded: Recorded) -> bytes:
@@ -113,22 +111,21 @@ def is_marked(record: dict[str, Any]) -> bool:
 
 
 @every_stream
-async def test_an_answer_that_is_damaged_is_passed_on_and_marked(tmp_path: Path, recorded: Recorded) -> None:
-    async with world(tmp_path) as here:
-        fine = await here.hear(recorded, recorded.body, recorded.content_type)
-        damaged = {name: damage(recorded) for name, damage in DAMAGED.items()}
-        errors = {f"{name} error": orjson.dumps(error) for name, error in ERRORS.items()}
-        for name, body in (damaged | errors).items():
-            for content_type in (recorded.content_type, "application/json", "text/html"):
-                heard = await here.hear(recorded, body, content_type)
-                # Responses says all of it again at its end: what was damaged before does not matter.
-                assert is_marked(heard) or heard["reply"] == fine["reply"], (name, content_type)
-                if name.endswith("error"):
-                    assert "out of memory" in heard["error"], (name, content_type)
-        assert (fine["outcome"], fine["error"]) == ("complete", None)
+async def test_an_answer_that_is_damaged_is_passed_on_and_marked(here: World, recorded: Recorded) -> None:
+    fine = await here.hear(recorded, recorded.body, recorded.content_type)
+    damaged = {name: damage(recorded) for name, damage in DAMAGED.items()}
+    errors = {f"{name} error": orjson.dumps(error) for name, error in ERRORS.items()}
+    for name, body in (damaged | errors).items():
+        for content_type in (recorded.content_type, "application/json", "text/html"):
+            heard = await here.hear(recorded, body, content_type)
+            # Responses says all of it again at its end: what was damaged before does not matter.
+            assert is_marked(heard) or heard["reply"] == fine["reply"], (name, content_type)
+            if name.endswith("error"):
+                assert "out of memory" in heard["error"], (name, content_type)
+    assert (fine["outcome"], fine["error"]) == ("complete", None)
 
 
-async def test_compressed_bytes_that_are_damaged_are_passed_on_and_marked(tmp_path: Path) -> None:
+async def test_compressed_bytes_that_are_damaged_are_passed_on_and_marked(here: World) -> None:
     """All formats share the decoding, so one format is enough here."""
     recorded = STREAMS["chat"]
     whole, flat = gzip.compress(recorded.body), zlib.compress(recorded.body)
@@ -143,11 +140,10 @@ async def test_compressed_bytes_that_are_damaged_are_passed_on_and_marked(tmp_pa
         "zstd that is none": (recorded.body, "zstd"),
         "unknown": (recorded.body, "rot13"),
     }
-    async with world(tmp_path) as here:
-        for name, (body, encoding) in damaged.items():
-            assert is_marked(await here.hear(recorded, body, recorded.content_type, encoding)), name
-        fine = await here.hear(recorded, whole, recorded.content_type, "gzip")
-        assert (fine["outcome"], fine["error"]) == ("complete", None)
+    for name, (body, encoding) in damaged.items():
+        assert is_marked(await here.hear(recorded, body, recorded.content_type, encoding)), name
+    fine = await here.hear(recorded, whole, recorded.content_type, "gzip")
+    assert (fine["outcome"], fine["error"]) == ("complete", None)
 
 
 BROKEN_REQUESTS = {
@@ -161,15 +157,12 @@ BROKEN_REQUESTS = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-async def test_a_request_that_is_no_json_is_refused_in_its_formats_words(
-    tmp_path: Path, dialect: Any
-) -> None:
-    async with world(tmp_path) as here:
-        for name, body in BROKEN_REQUESTS.items():
-            answer = await here.http.post(dialect.path, content=body)
-            assert answer.status_code == 400, name
-            error = answer.json()["error"]
-            assert "JSON" in (error if isinstance(error, str) else error["message"]), name
+async def test_a_request_that_is_no_json_is_refused_in_its_formats_words(here: World, dialect: Any) -> None:
+    for name, body in BROKEN_REQUESTS.items():
+        answer = await here.http.post(dialect.path, content=body)
+        assert answer.status_code == 400, name
+        error = answer.json()["error"]
+        assert "JSON" in (error if isinstance(error, str) else error["message"]), name
 
 
 async def test_half_an_emoji_in_a_request_is_the_upstreams_to_judge(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.hosts.vllm import VllmHost
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.sleep import Disturbed, while_asleep
-from tests.support.inprocess import calling, listening
+from tests.proxy.learner.test_plan import rated
+from tests.proxy.test_foreign_engine import world
+from tests.support.inprocess import listening
 from tests.support.vllm_double import Engine, ask, live_version
 
 Lend = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
@@ -109,34 +111,17 @@ async def test_an_engine_that_a_killed_burnish_left_asleep_is_woken_before_it_se
 ) -> None:
     version = live_version(tmp_path, weights_digest(weights))
     engine.asleep = True
-    async with (
-        listening(engine.app()) as upstream,
-        calling(tmp_path, upstream=upstream, engine="auto", train={"base": str(weights)}) as http,
-    ):
+    async with world(tmp_path, engine, weights) as http:
         assert await ask(http, "default") == engine_name(version)
 
 
 async def test_a_run_on_a_shared_gpu_puts_the_engine_to_sleep_and_wakes_it_whatever_happens(
     tmp_path: Path, weights: Path, engine: Engine
 ) -> None:
-    train = {"base": str(weights), "device": "shared", "schedule": "manual"}
-    async with (
-        listening(engine.app()) as upstream,
-        calling(tmp_path, upstream=upstream, engine="auto", train=train) as http,
-    ):
-        for number in range(8):
-            body = {"model": "default", "messages": [{"role": "user", "content": f"Question {number}?"}]}
-            answered = await http.post("/v1/chat/completions", json=body)
-            named = answered.headers["x-burnish-completion-id"]
-            rating = {"completion_id": named, "rating": 1 if number % 2 else -1}
-            assert (await http.post("/v1/feedback", json=rating)).status_code == 201
-        started = await http.post("/burnish/train", json={})
-        run_id = started.json()["run_id"]
-        async with asyncio.timeout(90):
-            while not (run := (await http.get(f"/burnish/runs/{run_id}")).json())["ended_at"]:
-                await asyncio.sleep(0.1)
-        assert run["status"] == "failed", run
+    async with rated(tmp_path, weights, engine, device="shared") as burnish:
+        await burnish.rate(*["good", "bad"] * 4)
+        await burnish.job()  # which fails
         paths = [path for path, _ in engine.asked]
         assert paths.index("/sleep?level=1&mode=wait") < paths.index("/wake_up")
-        assert await ask(http, "default") == "smollm2"
-        assert (await http.get("/burnish/status")).json()["learner"]["ready"]["new"] == 8, "no rating is lost"
+        assert await ask(burnish.http, "default") == "smollm2"
+        assert (await burnish.plan())["ready"]["new"] == 8, "no rating is lost"

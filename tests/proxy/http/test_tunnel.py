@@ -184,15 +184,17 @@ async def test_stopping_burnish_does_not_wait_for_a_websocket(tmp_path: Path) ->
 
 
 @asynccontextmanager
-async def raw(tmp_path: Path, talk: Serve, **flags: Any) -> AsyncIterator[str]:
-    """Burnish before a server that reads a handshake and then does as it likes."""
+async def raw(tmp_path: Path, said: bytes, talk: Serve | None = None, **flags: Any) -> AsyncIterator[str]:
+    """Burnish before a server that reads a handshake, says one thing and then does as it likes."""
     talks: set[asyncio.Task[None]] = set()
 
     async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         talks.add(asyncio.current_task())  # type: ignore[arg-type]
         await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
         try:
-            await talk(reader, writer)
+            if talk:
+                await talk(reader, writer)
         finally:
             writer.close()
 
@@ -206,10 +208,10 @@ async def raw(tmp_path: Path, talk: Serve, **flags: Any) -> AsyncIterator[str]:
 
 async def test_its_agreement_comes_as_it_is_and_what_came_early_is_not_lost(tmp_path: Path) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(AGREED + b"early")
         writer.write(await reader.readexactly(9))
 
-    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE + b"as") as (reader, writer):
+    early = HANDSHAKE + b"as"
+    async with raw(tmp_path, AGREED + b"early", talk) as url, dialled(url, early) as (reader, writer):
         writer.write(b" early ")
         assert await reader.read(-1) == AGREED + b"early" + b"as early "
         writer.close()
@@ -233,13 +235,10 @@ async def test_a_side_that_has_sent_everything_still_receives(tmp_path: Path, cl
             await writer.drain()
         writer.write_eof()
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(AGREED)
-        await (close_first if closes == "upstream" else answer)(reader, writer)
-
-    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE) as (reader, writer):
+    ours, theirs = (close_first, answer) if closes == "client" else (answer, close_first)
+    async with raw(tmp_path, AGREED, theirs) as url, dialled(url, HANDSHAKE) as (reader, writer):
         await reader.readuntil(b"\r\n\r\n")
-        await (close_first if closes == "client" else answer)(reader, writer)
+        await ours(reader, writer)
         assert await asyncio.wait_for(received, 5) == b"you sent all"
 
 
@@ -255,10 +254,9 @@ async def test_who_does_not_read_holds_up_the_other(tmp_path: Path, slow: str) -
             sent += 2**16
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(AGREED)
         await (pour(writer) if slow == "client" else done.wait())
 
-    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE) as (reader, writer):
+    async with raw(tmp_path, AGREED, talk) as url, dialled(url, HANDSHAKE) as (reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         pouring = asyncio.ensure_future(pour(writer) if slow == "upstream" else done.wait())
         before = -1
@@ -273,10 +271,7 @@ REFUSAL = b"HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer\r\nContent-Length: 4\r\n
 
 
 async def test_another_answer_is_passed_on(tmp_path: Path) -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(REFUSAL)
-
-    async with raw(tmp_path, talk) as url, dialled(url, HANDSHAKE) as (reader, _):
+    async with raw(tmp_path, REFUSAL) as url, dialled(url, HANDSHAKE) as (reader, _):
         head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
         (record,) = await passed(url)
     assert head.startswith(b"HTTP/1.1 401 ")
@@ -304,10 +299,7 @@ async def test_no_answer_at_all_is_an_error_of_burnish(
 
 
 async def test_nobody_is_told_to_switch_who_did_not_ask(tmp_path: Path) -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(AGREED + b"smuggled")
-
-    async with raw(tmp_path, talk) as url, httpx.AsyncClient(base_url=url) as http:
+    async with raw(tmp_path, AGREED + b"smuggled") as url, httpx.AsyncClient(base_url=url) as http:
         answer = await http.get(PATH)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
 
@@ -316,23 +308,20 @@ async def test_nobody_is_told_to_switch_who_did_not_ask(tmp_path: Path) -> None:
 async def test_a_side_that_breaks_off_ends_it(tmp_path: Path, breaks: str) -> None:
     ends: asyncio.Queue[bytes] = asyncio.Queue()
 
-    async def end(breaks_off: bool, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if breaks_off:
-            assert await reader.readexactly(5) == b"hello"
-            writer.transport.abort()
-            return
+    async def breaks_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.readexactly(5) == b"hello"
+        writer.transport.abort()
+
+    async def listens(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hello")
         with suppress(ConnectionError):
             ends.put_nowait(await reader.read(-1))
 
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(AGREED)
-        await end(breaks == "upstream", reader, writer)
-
-    async with raw(tmp_path, talk) as url:
+    ours, theirs = (breaks_off, listens) if breaks == "client" else (listens, breaks_off)
+    async with raw(tmp_path, AGREED, theirs) as url:
         async with dialled(url, HANDSHAKE) as (reader, writer):
             await reader.readuntil(b"\r\n\r\n")
-            await end(breaks == "client", reader, writer)
+            await ours(reader, writer)
             assert await asyncio.wait_for(ends.get(), 2) == b""
         (record,) = await passed(url)
     assert record["request_bytes" if breaks == "upstream" else "response_bytes"] >= 5
@@ -340,13 +329,12 @@ async def test_a_side_that_breaks_off_ends_it(tmp_path: Path, breaks: str) -> No
 
 async def test_one_on_which_nobody_says_anything_is_closed(tmp_path: Path) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(AGREED)
         for _ in range(4):
             await asyncio.sleep(0.2)
             writer.write(b"still here")
         await reader.read(-1)
 
-    async with raw(tmp_path, talk, idle_timeout_s=0.6) as url:
+    async with raw(tmp_path, AGREED, talk, idle_timeout_s=0.6) as url:
         began = time.perf_counter()
         async with dialled(url, HANDSHAKE) as (reader, _):
             said = await reader.read(-1)
@@ -358,11 +346,10 @@ async def test_one_on_which_nobody_says_anything_is_closed(tmp_path: Path) -> No
 
 async def test_it_is_one_of_the_connections_that_an_upstream_is_given(tmp_path: Path) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(AGREED)
         await reader.read(-1)
 
     flags = {"max_connections": 1, "queue_timeout_s": 0.2}
-    async with raw(tmp_path, talk, **flags) as url, httpx.AsyncClient(base_url=url) as http:
+    async with raw(tmp_path, AGREED, talk, **flags) as url, httpx.AsyncClient(base_url=url) as http:
         async with dialled(url, HANDSHAKE) as (reader, _):
             await reader.readuntil(b"\r\n\r\n")
             assert (await http.get("/v1/any")).status_code == 503
@@ -375,11 +362,8 @@ async def test_it_is_one_of_the_connections_that_an_upstream_is_given(tmp_path: 
 @pytest.mark.parametrize("pieces", [1, 7])
 async def test_one_that_waits_behind_another_request(tmp_path: Path, pieces: int) -> None:
     """Sent ahead, in one piece or in many."""
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nfirst")
-
-    async with raw(tmp_path, talk) as url:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nfirst"
+    async with raw(tmp_path, answer) as url:
         ahead = b"GET /v1/first HTTP/1.1\r\nHost: localhost\r\n\r\n" + HANDSHAKE
         async with dialled(url) as (reader, writer):
             for at in range(0, len(ahead), len(ahead) // pieces + 1):

@@ -23,7 +23,8 @@ from burnish.proxy.log.instructions import MAX_INSTRUCTIONS
 from burnish.proxy.records import Instruction
 from tests.proxy.log.exchanges import locked
 from tests.proxy.test_foreign_engine import Engine
-from tests.support.inprocess import behind, calling, listening
+from tests.proxy.test_foreign_engine import world as foreign_engine
+from tests.support.inprocess import behind
 from tests.support.lora import random_lora, register, write_peft
 from tests.support.upstream import Received, Script, Upstream, completion, events, reply, stream
 
@@ -417,17 +418,10 @@ async def live(http: httpx.AsyncClient, number: int) -> None:
     assert answer.json()["live"] == number, answer.text
 
 
-async def state(http: httpx.AsyncClient) -> dict[str, Any]:
-    return {each["text"]: each["state"] for each in (await http.get("/burnish/instructions")).json()["data"]}
-
-
 async def test_a_version_retires_what_it_and_its_ancestors_learnt(tmp_path: Path, weights: Path) -> None:
     engine = Engine()
-    train = {"base": str(weights), "schedule": "manual"}
-    async with (
-        listening(engine.app()) as upstream,
-        calling(tmp_path, upstream=upstream, engine="auto", train=train, instructions=True) as http,
-    ):
+    flags = {"instructions": True}
+    async with foreign_engine(tmp_path, engine, weights, flags, schedule="manual") as http:
         digest = weights_digest(weights)
         long = await said(http, (await told(http, engine))[1], "too long")
         first = version(tmp_path, digest, 0, [long])
@@ -439,7 +433,9 @@ async def test_a_version_retires_what_it_and_its_ancestors_learnt(tmp_path: Path
 
         await live(http, first)
         assert (await told(http, engine))[0] == ["no lists", "in German"]
-        assert await state(http) == {"in German": "active", "no lists": "active", "too long": "learnt"}
+        listed = (await http.get("/burnish/instructions")).json()["data"]
+        found = {each["text"]: each["state"] for each in listed}
+        assert found == {"in German": "active", "no lists": "active", "too long": "learnt"}
         await live(http, second)
         assert (await told(http, engine))[0] == ["in German"]
         assert (await http.get("/burnish/status")).json()["instructions"] == {"on": True, "count": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
 from burnish.training.job import JobDirectory
 from tests.proxy.test_foreign_engine import Engine, world
-from tests.support.inprocess import calling, listening
 from tests.support.lora import random_lora, register, write_peft
 
 
@@ -74,8 +73,11 @@ class Rated:
 
 
 @asynccontextmanager
-async def rated(tmp_path: Path, weights: Path, **train: Any) -> AsyncIterator[Rated]:
-    async with world(tmp_path, Engine(), weights, schedule="manual", **train) as http:
+async def rated(
+    tmp_path: Path, weights: Path, engine: Engine | None = None, **train: Any
+) -> AsyncIterator[Rated]:
+    """Burnish before the double of an engine; unless said otherwise, a run starts only by hand."""
+    async with world(tmp_path, engine or Engine(), weights, **({"schedule": "manual"} | train)) as http:
         yield Rated(http, tmp_path / "data", weights_digest(weights))
 
 
@@ -206,14 +208,9 @@ async def test_a_run_goes_on_where_one_stopped_that_was_to_do_the_same(burnish: 
 # Steering from the chat
 
 
-@asynccontextmanager
-async def steered(tmp_path: Path, weights: Path, *owners: str) -> AsyncIterator[Rated]:
-    train = {"base": str(weights), "min_ratings": 2, "min_good": 1, "min_bad": 1}
-    async with (
-        listening(Engine().app()) as upstream,
-        calling(tmp_path, upstream=upstream, engine="auto", train=train, owners=owners) as http,
-    ):
-        yield Rated(http, tmp_path / "data", weights_digest(weights))
+def steered(tmp_path: Path, weights: Path, *owners: str) -> AbstractAsyncContextManager[Rated]:
+    train = {"schedule": "auto", "min_ratings": 2, "min_good": 1, "min_bad": 1}
+    return rated(tmp_path, weights, flags={"owners": owners}, **train)
 
 
 async def typed(burnish: Rated, text: str, who: str | None = "ann") -> str:

@@ -268,14 +268,15 @@ async def test_text_and_calls_may_be_there_or_not(message: dict[str, Any]) -> No
     assert rollout.tool_calls == tuple(message["tool_calls"] or ())
 
 
-async def test_what_the_engine_can_make_no_answer_of_is_a_broken_call() -> None:
+async def test_what_the_engine_can_make_no_answer_of_is_a_broken_call(tmp_path: Path) -> None:
     found, _, _ = await sampled(UNPARSED, CALLS, with_tools(2))
     assert [r.called for r in found["candidate"].values()] == [True, True]
     assert "Failed to parse input at pos 12" in (found["candidate"]["cmpl_00"].error or "")
     assert [r.error for r in found["incumbent"].values()] == [None, None]
-
-
-async def test_where_it_can_make_none_of_either_the_prompt_says_nothing() -> None:
+    job = JobDirectory(tmp_path)
+    job.write_rollouts(both(found))
+    assert job.rollouts() == both(found)
+    # If neither engine can make anything of it, the prompt says nothing.
     assert both((await sampled(UNPARSED, UNPARSED, with_tools(2)))[0]) == []
 
 
@@ -299,13 +300,6 @@ async def test_the_embedded_engine_takes_tools(open_world: Open) -> None:
     assert [rollout.policy for rollout in rollouts] == ["candidate", "incumbent"]
     assert all(rollout.reply and not rollout.error for rollout in rollouts)
     assert not any(rollout.called for rollout in rollouts)
-
-
-async def test_calls_survive_the_job_directory(tmp_path: Path) -> None:
-    found, _, _ = await sampled(CALLS, UNPARSED, with_tools(2))
-    job = JobDirectory(tmp_path)
-    job.write_rollouts(both(found))
-    assert job.rollouts() == both(found)
 
 
 def test_a_preference_model_is_not_learnt_from_rated_calls() -> None:

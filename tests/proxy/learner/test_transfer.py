@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
@@ -13,24 +11,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from tests.proxy.test_foreign_engine import Engine
-from tests.support.inprocess import calling, listening
+from tests.proxy.test_foreign_engine import Engine, world
 from tests.support.lora import tensors, write_peft
 from tests.support.program import call
 from tests.support.tiny_gguf import Shape, blank, tiny_lora
 
 LLAMA = Shape("llama")
 MODULE = "model.layers.0.self_attn.q_proj"
-
-
-@asynccontextmanager
-async def burnish(tmp_path: Path, base: Path) -> AsyncIterator[httpx.AsyncClient]:
-    """burnish before the double of an engine that serves these base weights."""
-    async with (
-        listening(Engine().app()) as upstream,
-        calling(tmp_path, upstream=upstream, engine="auto", train={"base": str(base)}) as http,
-    ):
-        yield http
 
 
 async def import_(http: httpx.AsyncClient, path: Path) -> httpx.Response:
@@ -49,7 +36,7 @@ def same(first: Path, second: Path) -> bool:
 async def test_peft_to_gguf_and_back_and_live(tmp_path: Path) -> None:
     trained = write_peft(tmp_path / "trained", tiny_lora(LLAMA, 1))
     (trained / "README.md").write_text("as PEFT writes it")
-    async with burnish(tmp_path, blank(tmp_path / "base.gguf", LLAMA)) as http:
+    async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
         made = await import_(http, trained)
         assert (made.status_code, made.json()["version"], made.json()["state"]) == (201, 1, "candidate")
         assert (await export(http, 1, tmp_path / "out.gguf", "gguf")).status_code == 200
@@ -66,7 +53,7 @@ async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
     base.mkdir()
     (base / "config.json").write_text("{}")
     save_file({f"{MODULE}.weight": np.zeros((8, 8), np.float32)}, base / "model.safetensors")
-    async with burnish(tmp_path, base) as http:
+    async with world(tmp_path, Engine(), base) as http:
         assert (await import_(http, trained)).status_code == 201
         assert (await export(http, 1, tmp_path / "out", "mlx")).status_code == 200
         assert (tmp_path / "out" / "adapters.safetensors").is_file()
@@ -87,7 +74,7 @@ async def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Pat
     next(iter(nan.values()))[0, 0] = np.nan
     spoilt = write_peft(tmp_path / "nan", nan)
     (tmp_path / "words.gguf").write_text("no GGUF")
-    async with burnish(tmp_path, blank(tmp_path / "base.gguf", LLAMA)) as http:
+    async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
         for path, words in (
             (other, "is for another model"),
             (torn, "damaged"),
@@ -105,7 +92,7 @@ async def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Pat
 
 
 async def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
-    async with burnish(tmp_path, blank(tmp_path / "base.gguf", LLAMA)) as http:
+    async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
         await import_(http, write_peft(tmp_path / "trained", tiny_lora(LLAMA, 1)))
         assert (await export(http, 7, tmp_path / "out", "peft")).status_code == 404
         assert (await export(http, 1, tmp_path / "no" / "out", "peft")).status_code == 404
@@ -123,7 +110,7 @@ async def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    async with burnish(tmp_path, blank(tmp_path / "base.gguf", LLAMA)) as http:
+    async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
         assert "imported as v1" in await run("import", "trained", "--reason", "a gift")
         for form in ("gguf", "peft"):
             assert "written" in await run("export", "v1", f"as-{form}", "--as", form)
