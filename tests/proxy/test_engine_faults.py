@@ -57,9 +57,10 @@ class Faulty(Engine):
         return answer
 
 
-def registered(tmp_path: Path, weights: Path, seed: int) -> AdapterVersion:
+def registered(tmp_path: Path, weights: Path, seed: int, **changes: Any) -> AdapterVersion:
+    """A version that is not live; ``changes``: other provenance than usual."""
     made = write_peft(tmp_path / f"made-{seed}", random_lora(seed))
-    return register(Registry(tmp_path / "data" / "adapters"), made, weights_digest(weights))
+    return register(Registry(tmp_path / "data" / "adapters"), made, weights_digest(weights), **changes)
 
 
 @dataclass

@@ -18,7 +18,7 @@ import pytest
 from burnish.proxy.http.connection import HIGH_WATER_BYTES
 from burnish.proxy.http.listener import HEAD_LIMIT_BYTES
 from tests.support.inprocess import calling, logged
-from tests.support.raw_server import Answer, Serve, Server, dialled, says, server, speaking
+from tests.support.raw_server import Answer, Server, dialled, says, server, speaking
 from tests.support.upstream import completion
 
 PATH = "/v1/chat/completions"
@@ -70,12 +70,6 @@ async def world(tmp_path: Path, fault: Answer | dict[str, Answer], **flags: Any)
 
     async with server(answer) as upstream, calling(tmp_path, upstream=upstream.url, **flags) as http:
         yield World(http, upstream)
-
-
-@asynccontextmanager
-async def before(tmp_path: Path, serve: Serve, **flags: Any) -> AsyncIterator[httpx.AsyncClient]:
-    async with speaking(serve) as upstream, calling(tmp_path, upstream=upstream, **flags) as http:
-        yield http
 
 
 async def meanwhile(world: World, under_way: Awaitable[Any]) -> Any:
@@ -193,7 +187,7 @@ async def test_an_upstream_that_answers_before_the_request_ends(tmp_path: Path, 
         writer.close()
 
     body = b'{"model":"mock","messages":[{"role":"user","content":"' + b"x" * 2**24 + b'"}]}'
-    async with before(tmp_path, serve) as http:
+    async with speaking(serve) as upstream, calling(tmp_path, upstream=upstream) as http:
         answer = await http.post(path, content=body)
         assert (answer.status_code, answer.json()["error"]["message"]) == (413, "too large")
         if path == PATH:
@@ -274,7 +268,7 @@ async def test_a_client_that_leaves_in_the_middle_of_an_upload(
         ended.set_result(head + await reader.read(-1))
         writer.close()
 
-    async with before(tmp_path, serve) as http:
+    async with speaking(serve) as upstream, calling(tmp_path, upstream=upstream) as http:
         head = b"POST /v1/files HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
         async with dialled(str(http.base_url), head + b"4\r\nhalf\r\n"):
             await begun.wait()
@@ -339,7 +333,8 @@ async def test_an_upload_that_the_upstream_takes_slowly_is_not_the_clients_fault
         writer.write(answer_of(b"200 OK", b"taken"))
         writer.close()
 
-    async with before(tmp_path, serve, request_timeout_s=0.5) as http:
+    flags = {"request_timeout_s": 0.5}
+    async with speaking(serve) as upstream, calling(tmp_path, upstream=upstream, **flags) as http:
         answer = await http.post("/v1/files", content=b"x" * 2**24)
         assert answer.content == b"taken"
 

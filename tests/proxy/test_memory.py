@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,8 +70,8 @@ class World:
         assert self.status("VmHWM") - before < limit_mib
 
 
-@asynccontextmanager
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[World]:
     async with (
         upstream(reply(b"{}")) as server,
         in_thread(running(tmp_path, "--upstream", server.url, env={"BURNISH_ENGINE": "none"})) as burnish,
@@ -83,43 +83,40 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield here
 
 
-async def test_what_is_no_completion_is_never_held(tmp_path: Path) -> None:
+async def test_what_is_no_completion_is_never_held(here: World) -> None:
     async def upload() -> AsyncIterator[bytes]:
         for _ in range(LARGE // len(PIECE)):
             yield PIECE
 
-    async with world(tmp_path) as here:
-        with here.growing_less_than(THROUGH_MIB):
-            assert (await here.read("/v1/files", content=upload()))[:2] == (200, 2)
-        here.says = lambda: (PIECE for _ in range(LARGE // len(PIECE)))
-        with here.growing_less_than(THROUGH_MIB):
-            assert (await here.read("/v1/files", content=b""))[:2] == (200, LARGE)
+    with here.growing_less_than(THROUGH_MIB):
+        assert (await here.read("/v1/files", content=upload()))[:2] == (200, 2)
+    here.says = lambda: (PIECE for _ in range(LARGE // len(PIECE)))
+    with here.growing_less_than(THROUGH_MIB):
+        assert (await here.read("/v1/files", content=b""))[:2] == (200, LARGE)
 
 
-async def test_a_hundred_megabytes_of_tool_output_are_refused_in_the_formats_words(tmp_path: Path) -> None:
+async def test_a_hundred_megabytes_of_tool_output_are_refused_in_the_formats_words(here: World) -> None:
     asked = (user("Read it."), tool("a line of a log \n" * (LARGE // 17)))
-    async with world(tmp_path) as here:
-        for name, dialect in DIALECTS.items():
-            with here.growing_less_than(THROUGH_MIB):
-                answer = await here.http.post(dialect.path, content=orjson.dumps(dialect.body(asked)))
-            assert answer.status_code == 413, name
-            error = answer.json()["error"]
-            assert "max_body_bytes" in (error if isinstance(error, str) else error["message"]), name
+    for name, dialect in DIALECTS.items():
+        with here.growing_less_than(THROUGH_MIB):
+            answer = await here.http.post(dialect.path, content=orjson.dumps(dialect.body(asked)))
+        assert answer.status_code == 413, name
+        error = answer.json()["error"]
+        assert "max_body_bytes" in (error if isinstance(error, str) else error["message"]), name
 
 
 @pytest.mark.parametrize("surface", STREAMS)
 async def test_a_hundred_megabytes_of_stream_go_through_and_the_log_says_so(
-    tmp_path: Path, surface: str
+    here: World, surface: str
 ) -> None:
     recorded: Recorded = STREAMS[surface]
     dialect: Dialect = DIALECTS[recorded.surface]
     middle = recorded.parts[len(recorded.parts) // 3] * 500
     count = LARGE // len(middle)
-    async with world(tmp_path) as here:
-        here.says, here.content_type = lambda: (middle for _ in range(count)), recorded.content_type
-        with here.growing_less_than(LOGGED_MIB):
-            asked = dialect.body((user("Hi."),)) | {"stream": True}
-            status, size, name = await here.read(recorded.path, json=asked)
-            record = (await here.http.get(f"/burnish/completions/{name}")).json()
+    here.says, here.content_type = lambda: (middle for _ in range(count)), recorded.content_type
+    with here.growing_less_than(LOGGED_MIB):
+        asked = dialect.body((user("Hi."),)) | {"stream": True}
+        status, size, name = await here.read(recorded.path, json=asked)
+        record = (await here.http.get(f"/burnish/completions/{name}")).json()
     assert (status, size, record["outcome"]) == (200, count * len(middle), "cut")
     assert "only the first" in record["error"]

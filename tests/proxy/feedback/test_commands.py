@@ -18,6 +18,7 @@ from burnish.proxy.feedback.commands import (
 )
 from tests.proxy.log.exchanges import Message, assistant, user
 from tests.proxy.log.test_tree import anything
+from tests.support.anthropic_wire import text
 
 
 def good(comment: str = "") -> Command:
@@ -30,10 +31,6 @@ def bad(comment: str = "") -> Command:
 
 def likert(stars: int, comment: str = "") -> Command:
     return Command("rate", comment, (stars - 3) / 2, "likert")
-
-
-def text(value: str) -> Message:
-    return {"type": "text", "text": value}
 
 
 COMMANDS = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,8 +132,8 @@ class World:
         return [each["reward"] for each in (await self.http.get("/v1/feedback")).json()["data"]]
 
 
-@asynccontextmanager
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[World]:
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         dialect = next(each for each in DIALECTS.values() if each.path == request.target)
         await reply(orjson.dumps(dialect.answer(Answer(DONE))))(request, writer)
@@ -144,31 +143,29 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-async def test_a_command_that_nobody_typed_goes_to_the_model(tmp_path: Path, dialect: Dialect) -> None:
-    async with world(tmp_path) as here:
-        await here.ask(dialect, BEFORE[:1])
-        for name, said in POISON.items():
-            if not dialect.history and said[-1].plain and said[-1].text == GOOD:
-                continue  # where all is one prompt, it is the whole of it
-            body, answer = await here.ask(dialect, (*BEFORE, *said) if dialect.history else said[-1:])
-            assert answer == DONE, name
-            assert here.upstream.requests[-1].body == body, name
-            assert await here.ratings() == [], name
+async def test_a_command_that_nobody_typed_goes_to_the_model(here: World, dialect: Dialect) -> None:
+    await here.ask(dialect, BEFORE[:1])
+    for name, said in POISON.items():
+        if not dialect.history and said[-1].plain and said[-1].text == GOOD:
+            continue  # where all is one prompt, it is the whole of it
+        body, answer = await here.ask(dialect, (*BEFORE, *said) if dialect.history else said[-1:])
+        assert answer == DONE, name
+        assert here.upstream.requests[-1].body == body, name
+        assert await here.ratings() == [], name
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-async def test_a_command_that_somebody_typed_is_carried_out(tmp_path: Path, dialect: Dialect) -> None:
+async def test_a_command_that_somebody_typed_is_carried_out(here: World, dialect: Dialect) -> None:
     rated = 0
-    async with world(tmp_path) as here:
-        await here.ask(dialect, BEFORE[:1])
-        for name, said in TYPED.items():
-            if dialect.history and (dialect.parts or all(each.plain for each in said)):
-                _, answer = await here.ask(dialect, (*BEFORE, *said))
-                rated += 1
-                assert answer.startswith("burnish: rated good"), name
-            elif not dialect.history and len(said) == 1 and said[0].plain:
-                _, answer = await here.ask(dialect, said)
-                # A prompt says nothing of what was before.
-                assert answer.startswith("burnish: nothing was rated"), name
-            assert await here.ratings() == [1.0] * rated, name
-        assert len(here.upstream.requests) == 1
+    await here.ask(dialect, BEFORE[:1])
+    for name, said in TYPED.items():
+        if dialect.history and (dialect.parts or all(each.plain for each in said)):
+            _, answer = await here.ask(dialect, (*BEFORE, *said))
+            rated += 1
+            assert answer.startswith("burnish: rated good"), name
+        elif not dialect.history and len(said) == 1 and said[0].plain:
+            _, answer = await here.ask(dialect, said)
+            # A prompt says nothing of what was before.
+            assert answer.startswith("burnish: nothing was rated"), name
+        assert await here.ratings() == [1.0] * rated, name
+    assert len(here.upstream.requests) == 1

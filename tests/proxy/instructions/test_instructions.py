@@ -16,16 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.adapters.hosts.detect import weights_digest
-from burnish.adapters.registry import Registry
 from burnish.proxy.instructions.instructions import HEAD, PAUSE_S, Learnt, addition, states
 from burnish.proxy.log.instructions import MAX_INSTRUCTIONS
 from burnish.proxy.records import Instruction
 from tests.proxy.log.exchanges import locked
+from tests.proxy.test_engine_faults import registered
 from tests.proxy.test_foreign_engine import Engine
 from tests.proxy.test_foreign_engine import world as foreign_engine
 from tests.support.inprocess import behind
-from tests.support.lora import random_lora, register, write_peft
 from tests.support.upstream import Received, Script, Upstream, completion, events, reply, stream
 
 PATH = "/v1/chat/completions"
@@ -405,13 +403,6 @@ async def said(http: httpx.AsyncClient, completion: str, comment: str) -> str:
     return str((await http.post("/v1/feedback", json=body)).json()["id"])
 
 
-def version(tmp_path: Path, digest: str, parent: int, feedback: list[str]) -> int:
-    registry = Registry(tmp_path / "data" / "adapters")
-    source = write_peft(tmp_path / f"made{parent}", random_lora(parent + 1))
-    made = register(registry, source, digest, parent=parent, feedback_ids=feedback, objective="critique")
-    return made.number
-
-
 async def live(http: httpx.AsyncClient, number: int) -> None:
     path, body = ("rollback", {"to": 0}) if number == 0 else (f"{number}/promote", {"force": True})
     answer = await http.post(f"/burnish/adapters/{path}", json=body)
@@ -422,11 +413,11 @@ async def test_a_version_retires_what_it_and_its_ancestors_learnt(tmp_path: Path
     engine = Engine()
     flags = {"instructions": True}
     async with foreign_engine(tmp_path, engine, weights, flags, schedule="manual") as http:
-        digest = weights_digest(weights)
         long = await said(http, (await told(http, engine))[1], "too long")
-        first = version(tmp_path, digest, 0, [long])
+        first = registered(tmp_path, weights, 1, feedback_ids=[long], objective="critique").number
         lists = await said(http, (await told(http, engine))[1], "no lists")
-        second = version(tmp_path, digest, first, [lists])
+        learnt = {"parent": first, "feedback_ids": [lists], "objective": "critique"}
+        second = registered(tmp_path, weights, 2, **learnt).number
         await http.post("/burnish/instructions", json={"text": "in German"})
         all_of_them = ["too long", "no lists", "in German"]
         assert (await told(http, engine))[0] == all_of_them

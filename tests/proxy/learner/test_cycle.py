@@ -83,10 +83,6 @@ async def check_verdict(world: World, run: Run, questions: Sequence[str]) -> Non
     assert world.registry.live() == (1 if run.status == "live" else 0)
 
 
-def reason(world: World) -> str:
-    return str(world.learner.status()["reason"])
-
-
 async def check_live(world: World, run: Run) -> None:
     """The version is served, and what it has learnt is no longer ready."""
     assert world.registry.live() == run.version == 1
@@ -149,7 +145,7 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_mo
     )
     await rate_answers(world, PROMPTS[:8], lambda *_: False)
     async with asyncio.timeout(30):  # until it has counted them all, and decided
-        while world.learner.status()["ready"]["bad"] < 8 or "ratings are bad" not in reason(world):
+        while "all 8 ready ratings are bad" not in world.learner.status()["reason"]:
             await asyncio.sleep(0.05)
     assert await world.log.runs() == []
     run_id = await world.learner.train_now(force_one_sided=True)

@@ -74,10 +74,10 @@ class Rated:
 
 @asynccontextmanager
 async def rated(
-    tmp_path: Path, weights: Path, engine: Engine | None = None, **train: Any
+    tmp_path: Path, weights: Path, engine: Engine | None = None, **settings: Any
 ) -> AsyncIterator[Rated]:
     """Burnish before the double of an engine; unless said otherwise, a run starts only by hand."""
-    async with world(tmp_path, engine or Engine(), weights, **({"schedule": "manual"} | train)) as http:
+    async with world(tmp_path, engine or Engine(), weights, **({"schedule": "manual"} | settings)) as http:
         yield Rated(http, tmp_path / "data", weights_digest(weights))
 
 

@@ -25,6 +25,7 @@ def test_enough_ratings_and_quiet_start_a_run() -> None:
     ("state", "reason"),
     [
         (State(0, 0, 0), "no rating is ready"),
+        (State(0, 0, 0, asked=True, one_sided=True), "no rating is ready"),
         (State(31, 12, 19), "waiting for 1 more rating"),
         (State(32, 7, 25), "waiting for 1 more good rating"),
         (State(32, 29, 3), "waiting for 1 more bad rating"),
@@ -96,10 +97,6 @@ def test_switched_off_means_never() -> None:
         decision = decide(state, off, NOON)
         assert not decision.start
         assert "--no-train" in decision.reason
-
-
-def test_nothing_to_learn_cannot_be_forced() -> None:
-    assert not decide(State(0, 0, 0, asked=True, one_sided=True), TrainConfig(), NOON).start
 
 
 def test_manual_waits_for_the_user() -> None:

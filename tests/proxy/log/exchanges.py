@@ -27,8 +27,8 @@ def user(content: Any) -> Message:
     return {"role": "user", "content": content}
 
 
-def assistant(text: str) -> Message:
-    return {"role": "assistant", "content": text}
+def assistant(content: Any) -> Message:
+    return {"role": "assistant", "content": content}
 
 
 def system(text: str) -> Message:

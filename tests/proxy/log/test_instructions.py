@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log import Log
 from burnish.proxy.log.instructions import MAX_CHARACTERS, MAX_INSTRUCTIONS, one_line, wording
-from burnish.proxy.records import FeedbackDraft, Instruction
-from tests.proxy.log.exchanges import capture, user
+from burnish.proxy.records import Instruction
+from tests.proxy.log.exchanges import capture, rate, user
 
 
 @dataclass
@@ -29,10 +29,7 @@ class Person:
         about = changes.pop("about", None) or capture(
             self.log, [user(f"{self.name}, question {self.count}?")]
         )
-        draft = FeedbackDraft(
-            about, "completion_id", reward=reward, comment=comment, rater=self.name, **changes
-        )
-        return (await self.log.add_feedback(draft))[0].id
+        return (await rate(self.log, about, reward, comment=comment, rater=self.name, **changes)).id
 
     async def instructions(self) -> list[Instruction]:
         return await self.log.instructions(self.name)

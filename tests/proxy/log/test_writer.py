@@ -19,8 +19,7 @@ from burnish.proxy.errors import Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.queue import SPILL_BYTES
 from burnish.proxy.log.writer import BATCH_ROWS
-from burnish.proxy.records import FeedbackDraft
-from tests.proxy.log.exchanges import Arrivals, capture, exchange, locked, opened, pass_on, until, user
+from tests.proxy.log.exchanges import Arrivals, capture, exchange, locked, opened, pass_on, rate, until, user
 
 DEEP = b'{"messages":[{"role":"user","content":' + b"[" * 600 + b"]" * 600 + b"}]}"
 
@@ -31,8 +30,7 @@ from pathlib import Path
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.log import Log
 from burnish.proxy.log.queue import QUEUE_LIMIT_BYTES
-from burnish.proxy.records import FeedbackDraft
-from tests.proxy.log.exchanges import Arrivals, capture, exchange, until, user
+from tests.proxy.log.exchanges import Arrivals, capture, exchange, rate, until, user
 
 arrivals = Arrivals()
 """
@@ -60,8 +58,7 @@ async def test_a_body_that_cannot_be_read_is_kept_raw_and_harms_no_other(tmp_pat
         assert (await log.completion(after)).prompt == "after"
         found = await log.completion(bad)
         assert (found.ended.error or "").startswith("burnish could not parse it")
-        feedback, created = await log.add_feedback(FeedbackDraft(bad, "completion_id", reward=1.0))
-        assert created and feedback.draft.completion_id == bad
+        assert (await rate(log, bad)).draft.completion_id == bad
         (rated,) = await log.rated()
         assert rated.fault == "no_text", "counted, and not learnt from"
         assert log.healthy() is None
@@ -93,12 +90,7 @@ async def test_four_threads_capture_at_once(log: Log):
 
 async def test_a_waiter_that_gives_up_harms_no_other(log: Log):
     made = capture(log, [user("hi")])
-    tasks = [
-        asyncio.ensure_future(
-            log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0, rater=str(n)))
-        )
-        for n in range(20)
-    ]
+    tasks = [asyncio.ensure_future(rate(log, made, rater=str(n))) for n in range(20)]
     await asyncio.sleep(0)
     for task in tasks[::2]:
         task.cancel()
@@ -113,7 +105,7 @@ async def test_a_locked_file_is_reported_and_caught_up_with(log: Log, tmp_path: 
     with locked(tmp_path / "log" / "log.sqlite3"):
         waiting = capture(log, [user("while locked")])
         with pytest.raises(Unavailable, match="locked"):
-            await log.add_feedback(FeedbackDraft(first, "completion_id", reward=1.0))
+            await rate(log, first)
         assert "locked" in (log.healthy() or "")
         with pytest.raises(Unavailable):
             await log.completion(waiting)
@@ -141,8 +133,7 @@ async def test_a_short_lock_is_waited_for_and_nobody_notices(log: Log, tmp_path:
     with locked(tmp_path / "log" / "log.sqlite3") as other:
         made = capture(log, [user("while locked")])
         threading.Timer(0.4, lambda: other.execute("ROLLBACK")).start()
-        feedback, created = await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
-    assert created and feedback.draft.completion_id == made
+        assert (await rate(log, made)).draft.completion_id == made
 
 
 async def test_closing_while_the_file_is_locked_keeps_captures_for_the_next_start(tmp_path: Path):
@@ -218,12 +209,12 @@ FULL_DISK = """
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, unlimited[1]))
         made = [capture(log, [user("x" * 50_000 + str(n))]) for n in range(20)]
         try:
-            await log.add_feedback(FeedbackDraft(first, "completion_id", reward=1.0))
+            await rate(log, first)
         except Unavailable as error:
             print("refused:", error)
         print("health:", log.healthy())
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)
-        await log.add_feedback(FeedbackDraft(made[-1], "completion_id", reward=1.0))
+        await rate(log, made[-1])
         print("stored:", (await log.counts())["completions"], "ratings:", (await log.counts())["ratings"])
         print("health:", log.healthy())
 """
@@ -240,17 +231,16 @@ def test_a_full_disk_is_reported_and_caught_up_with(tmp_path: Path):
 
 
 RATING_LOOP = """
-    async def rate(log, name):
+    async def work(log, name):
         number = 0
         while True:
             made = capture(log, [user(f"{name} {number}")])
-            feedback, _ = await log.add_feedback(FeedbackDraft(made, "completion_id", reward=1.0))
-            sys.stdout.write(feedback.id + "\\n")
+            sys.stdout.write((await rate(log, made)).id + "\\n")
             sys.stdout.flush()
             number += 1
 
     async def main(log):
-        await asyncio.gather(*(rate(log, name) for name in range(4)))
+        await asyncio.gather(*(work(log, name) for name in range(4)))
 """
 
 

@@ -85,8 +85,10 @@ async def test_completions_count_by_how_they_ended(client: httpx.AsyncClient) ->
                 async for chunk in answer.aiter_raw():
                     received += len(chunk)
     found = await scrape(client)
-    for ending, count in Counter((status, outcome) for _, status, outcome in ENDINGS.values()).items():
-        assert found.value("burnish_requests_total", surface="chat", **labels(ending)) == count
+    endings = Counter((status, outcome) for _, status, outcome in ENDINGS.values())
+    for (status, outcome), count in endings.items():
+        named = {"surface": "chat", "status": status, "outcome": outcome}
+        assert found.value("burnish_requests_total", **named) == count
     assert found.total("burnish_requests_total") == len(ENDINGS)
     for outcome, count in Counter(outcome for *_, outcome in ENDINGS.values()).items():
         named = {"surface": "chat", "outcome": outcome}
@@ -101,10 +103,6 @@ async def test_completions_count_by_how_they_ended(client: httpx.AsyncClient) ->
     # Of "ok" and "stream"; nonsense isn't counted.
     assert found.value("burnish_tokens_total", surface="chat", type="input") == 5 + 30
     assert found.value("burnish_tokens_total", surface="chat", type="output") == 2 + 4
-
-
-def labels(ending: tuple[str, str]) -> dict[str, str]:
-    return dict(zip(("status", "outcome"), ending, strict=True))
 
 
 async def test_a_client_that_leaves_counts_as_cancelled(client: httpx.AsyncClient) -> None:

@@ -15,9 +15,6 @@ from tests.support.recorded import RECORDED
 from tests.support.sdks import WEATHER, World, world
 from tests.support.upstream import stream
 
-# Google's client inherits from a class of aiohttp which does not like that.
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
-
 Said = tuple[str, str, list[tuple[str, Any]]]
 """Text, thoughts and calls."""
 

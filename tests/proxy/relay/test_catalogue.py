@@ -17,9 +17,6 @@ from google.genai import errors
 from tests.support.sdks import World, world
 from tests.support.upstream import Script, reply
 
-# Google's client inherits from a class of aiohttp which does not like that.
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
-
 MODELS = [
     {"id": "qwen", "object": "model", "created": 1760000000, "owned_by": "vllm", "max_model_len": 32768},
     {"id": "org/llama:8b", "object": "model", "created": 0, "owned_by": "vllm"},

@@ -30,9 +30,6 @@ from tests.support.sdks import (
 )
 from tests.support.upstream import reply, stream
 
-# Google's client inherits from a class of aiohttp which does not like that.
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
-
 SYSTEM: dict[str, Any] = {
     "messages": {"system": "Be brief."},
     "responses": {"instructions": "Be brief."},

@@ -15,9 +15,6 @@ from tests.support.inprocess import serving
 from tests.support.sdks import called, user, world
 from tests.support.upstream import reply
 
-# The client inherits from a class of aiohttp which does not like that.
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
-
 PATH = "/v1beta/models/m:generateContent"
 SECRET = "AIza-nobody-may-know"
 ASK = {"contents": [{"parts": [{"text": "Hi"}]}]}

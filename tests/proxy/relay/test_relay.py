@@ -2,23 +2,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
-import httpx
 import orjson
 import pytest
 
-from tests.support.inprocess import behind, calling
+from tests.support.inprocess import behind, calling, logged
 from tests.support.upstream import Received, completion, events, reply, stream, upstream
 
 ASK = {"model": "mock", "messages": [{"role": "user", "content": "Say hello."}]}
 PATH = "/v1/chat/completions"
-
-
-async def record_of(client: httpx.AsyncClient, response_id: str) -> dict[str, Any]:
-    answer = await client.get(f"/burnish/completions/{response_id}")
-    assert answer.status_code == 200, answer.text
-    return answer.json()
 
 
 @pytest.mark.parametrize(
@@ -32,8 +24,8 @@ async def record_of(client: httpx.AsyncClient, response_id: str) -> dict[str, An
 )
 async def test_headers_mark_a_sub_agent(tmp_path: Path, headers: dict[str, str], sub_agent: bool) -> None:
     async with behind(tmp_path, reply(completion())) as (client, server):
-        answer = await client.post(PATH, json=ASK, headers=headers)
-        record = await record_of(client, answer.headers["x-burnish-completion-id"])
+        await client.post(PATH, json=ASK, headers=headers)
+        (record,) = await logged(client)
         last = await client.post("/v1/feedback", json={"last": True, "rating": "good"})
     assert record["sub_agent"] is sub_agent
     assert last.status_code == (404 if sub_agent else 201)
@@ -79,7 +71,7 @@ async def test_a_redirect_is_the_clients_to_follow(tmp_path: Path) -> None:
     there = reply(b"", status="307 Temporary Redirect", headers="location: http://elsewhere.example/\r\n")
     async with behind(tmp_path, there) as (client, server):
         answer = await client.post(PATH, json=ASK)
-        record = await record_of(client, answer.headers["x-burnish-completion-id"])
+        (record,) = await logged(client)
     assert (answer.status_code, answer.headers["location"]) == (307, "http://elsewhere.example/")
     assert (record["status"], len(server.requests)) == (307, 1)
 

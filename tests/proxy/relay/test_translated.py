@@ -31,9 +31,6 @@ from tests.support.sdks import (
 )
 from tests.support.upstream import Received, reply, stream, upstream
 
-# Google's client inherits from a class of aiohttp which does not like that.
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
-
 TURNS: list[Json] = [
     {"reasoning_content": "Hm.", "tool_calls": [called("look", {"city": "Köln"}, "call_a")]},
     {"content": "Rain."},

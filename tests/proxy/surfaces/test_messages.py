@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.log.tree import path
 from burnish.proxy.surfaces import ChatRequest, Messages, Reply
+from tests.proxy.log.exchanges import assistant, user
 from tests.support.anthropic_wire import USAGE, event, message, message_events, text, thinking, tool_use
 from tests.support.chat_wire import called
 
@@ -21,14 +22,6 @@ REMINDER = "<system-reminder>\nToday is Monday.\n</system-reminder>"
 
 def read(*items: Any, **more: Any) -> ChatRequest:
     return messages.read({"model": "m", "max_tokens": 9, "messages": list(items), **more})
-
-
-def user(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
-
-
-def assistant(content: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": content}
 
 
 def result(content: Any, id: str = "toolu_1", **more: Any) -> dict[str, Any]:

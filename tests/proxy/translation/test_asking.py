@@ -13,6 +13,8 @@ from burnish.proxy.errors import InvalidRequest
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.lenient import loads_storable
 from burnish.proxy.translation import TRANSLATIONS
+from tests.proxy.log.exchanges import user
+from tests.support.anthropic_wire import text
 from tests.support.chance import Chance, write
 from tests.support.formats import FORMATS
 
@@ -33,14 +35,6 @@ def responses(*items: Any, **more: Any) -> Json:
 
 def gemini(*contents: Any, **more: Any) -> Json:
     return as_chat("gemini", contents=list(contents), **more)
-
-
-def user(content: Any) -> Json:
-    return {"role": "user", "content": content}
-
-
-def text(said: str) -> Json:
-    return {"type": "text", "text": said}
 
 
 def shaped(schema: Json, name: str = "answer", **more: Any) -> Json:
