@@ -233,7 +233,7 @@ def test_a_real_engines_stream(sdk: Sdk, engine: Burnish, tmp_path: Path) -> Non
     """What the embedded engine streams makes the same answer in the SDK as in the log."""
     with running_sdk(sdk, engine.url, tmp_path / "home") as program:
         talk = Talk(sdk, program, engine, SdkModel(), streamed=True)
-        # SDKs of Responses raise where an answer is longer than they ask for.
+        # SDKs of Responses raise if an answer is longer than they ask for, so they ask for the likeliest one.
         got = program.turn(of=[], user="What is the capital of France? Say one word.", stream=True)
     assert "error" not in got, got
     assert got["answers"][0]["text"]

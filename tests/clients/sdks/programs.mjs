@@ -111,7 +111,8 @@ const sdks = {
     const callsOf = (output) => output.filter(({ type }) => type === "function_call");
     return {
       async ask(history, streamed) {
-        const asked = { model: "default", input: history, tools, store: false, max_output_tokens: LIMIT };
+        const limits = { max_output_tokens: LIMIT, temperature: 0 };
+        const asked = { model: "default", input: history, tools, store: false, ...limits };
         let response, headers; // of a stream, the SDK does not show the latter
         if (streamed) {
           response = await responses.stream(asked).finalResponse();

@@ -60,6 +60,7 @@ def openai_responses() -> None:
         "tools": [{"type": "function", **FUNCTION}],
         "store": False,
         "max_output_tokens": LIMIT,
+        "temperature": 0,
     }
 
     def results(reply: Entry, text: str) -> Entry:
@@ -303,7 +304,7 @@ def openai_agents(api: str) -> None:
     agent: Any = agents.Agent(
         name="one",
         model=models[api](model="default", openai_client=client),
-        model_settings=agents.ModelSettings(include_usage=True, store=False, max_tokens=LIMIT),
+        model_settings=agents.ModelSettings(include_usage=True, store=False, max_tokens=LIMIT, temperature=0),
         tools=[agents.function_tool(look_up)],
     )
 
