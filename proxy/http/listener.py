@@ -29,6 +29,8 @@ from burnish.proxy.http.tunnel import TUNNEL, ClientEnd
 
 WRITE = "burnish.write"
 """ASGI extension: writes a piece of a response body at once, without waking the application."""
+ON_LEAVE = "burnish.on_leave"
+"""ASGI extension: takes a function, and calls it if the client leaves. A task that awaits the disconnect costs more."""
 
 # Agents send cookies and tokens, seldom more than a few KiB. (A longer head in one piece may pass.)
 HEAD_LIMIT_BYTES = 64 * 1024
@@ -102,6 +104,7 @@ class ClientConnection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._running: RequestResponseCycle | None = None
         """The request that is being answered; ``cycle`` is the one that came last."""
+        self._on_leave: Callable[[], None] | None = None
         self._tunnel: ClientEnd | None = None
         # A client that never sends anything is treated like an idle one.
         self.timeout_keep_alive_task = self.loop.call_later(self.patience_s, self.timeout_keep_alive_handler)
@@ -134,6 +137,7 @@ class ClientConnection(HttpToolsProtocol):
             # The client sent more requests ahead, and uvicorn notifies only the last one.
             self._running.disconnected = True
             self._running.message_event.set()
+        self._leave()
         self._unset_keepalive_if_required()
         self._finish_request()
 
@@ -145,8 +149,24 @@ class ClientConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        cycle.scope["extensions"] = {WRITE: partial(_write, cycle)}  # type: ignore[dict-item]  # a function, not a dictionary
+        self._on_leave = None
+        cycle.scope["extensions"] = {  # functions, not dictionaries
+            WRITE: partial(_write, cycle),  # type: ignore[dict-item]
+            ON_LEAVE: partial(self._watch, cycle),  # type: ignore[dict-item]
+        }
         super()._start_asgi_task(cycle, app)
+
+    def _watch(self, cycle: RequestResponseCycle, on_leave: Callable[[], None]) -> None:
+        self.flow.resume_reading()  # who does not read never learns that the client left
+        if cycle.disconnected:
+            on_leave()
+        elif cycle is self._running:
+            self._on_leave = on_leave
+
+    def _leave(self) -> None:
+        on_leave, self._on_leave = self._on_leave, None
+        if on_leave:
+            on_leave()
 
     def _should_upgrade(self) -> bool:
         """Leave every request for another protocol to ``_feed``; uvicorn calls this for no other request."""
@@ -178,7 +198,8 @@ class ClientConnection(HttpToolsProtocol):
             return rest
         self.cycle.keep_alive = False
         self._tunnel = ClientEnd(self, self.transport, bytes(rest))
-        self.scope["extensions"] = {TUNNEL: {"end": self._tunnel}}
+        watch = partial(self._watch, self.cycle)
+        self.scope["extensions"] = {TUNNEL: {"end": self._tunnel}, ON_LEAVE: watch}  # type: ignore[dict-item]
         self.transport.set_protocol(self._tunnel)
         return rest[:0]
 
@@ -233,6 +254,8 @@ class ClientConnection(HttpToolsProtocol):
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
+            if cycle is self._running:
+                self._leave()
         self.flow.resume_reading()
         self.transport.set_protocol(_Discard(self))
         self.transport.write_eof()

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from burnish.proxy.errors import BodyTooLarge, BurnishError, InvalidRequest, UpstreamTimeout
 from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.headers import Named, first, to_client
-from burnish.proxy.http.listener import WRITE
+from burnish.proxy.http.listener import ON_LEAVE, WRITE
 from burnish.proxy.http.origin import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.flight import Ending
 from burnish.proxy.surfaces.lenient import loads_storable
@@ -24,10 +24,9 @@ BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
 class Client:
     """Context manager that cancels its block when the client leaves, and swallows that cancellation."""
 
-    def __init__(self, receive: Receive, *, watch: bool = True) -> None:
-        self._receive = receive
+    def __init__(self, scope: Scope, *, watch: bool = True) -> None:
+        self._on_leave = scope["extensions"][ON_LEAVE]
         self._watch_at_once = watch
-        self._watcher: asyncio.Task[None] | None = None
         self.gone = False
         self.begun = False
         """True once the head of the answer was sent."""
@@ -35,13 +34,8 @@ class Client:
         """True once the answer is complete. A client that leaves later has all of it."""
 
     def watch(self) -> None:
-        """Wait for the client to leave; call it after the whole body was read."""
-        self._watcher = asyncio.get_running_loop().create_task(self._watch())
-
-    async def _watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self.leave()
+        """Notice from now on that the client leaves; call it after the whole body was read."""
+        self._on_leave(self.leave)
 
     def leave(self) -> None:
         if not self.finished:
@@ -60,8 +54,6 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         self.finished = True
-        if self._watcher:
-            self._watcher.cancel()
         return self.gone and kind is asyncio.CancelledError and self._task.uncancel() == 0
 
 

@@ -52,7 +52,7 @@ class PassthroughRelay:
         """Pass on a request of any kind. Errors before the first byte are raised as BurnishError."""
         tunnel: ClientEnd | None = scope.get("extensions", {}).get(TUNNEL, {}).get("end")
         passthrough = PassthroughUnderWay(scope)
-        async with Client(receive, watch=False) as client:
+        async with Client(scope, watch=False) as client:
             body = request_body(receive, named_headers(scope), client, passthrough.request.add)
             if body is None:
                 client.watch()
@@ -71,7 +71,7 @@ class PassthroughRelay:
         body = await read_body(receive, named_headers(scope), self._config.max_body_bytes)
         model = passthrough.model = surface.read(parse(body)).model
         passthrough.request.add(body)
-        async with Client(receive) as client:
+        async with Client(scope) as client:
             exchange = self._exchange(scope, send, client, body, passthrough, model=model)
             await self._logged(exchange, client, passthrough, self._config.total_timeout_s)
 

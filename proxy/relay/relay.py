@@ -136,7 +136,7 @@ class Relay:
             traceparent=first(headers, b"traceparent") if self._traced else None,
         )
         try:
-            async with Client(receive) as client:
+            async with Client(scope) as client:
                 attempt = self._attempt(flight, scope, send, client)
                 await answered(attempt, client, flight, self._config.total_timeout_s)
         except BurnishError as error:
