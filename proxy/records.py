@@ -16,6 +16,10 @@ reply or no context; own_prompt: the model saw another prompt than the logged on
 Source = Literal["human", "environment", "judge", "implicit"]
 
 
+Voice = tuple[str, str | None]
+"""A rater and the key that named them."""
+
+
 class Asked(NamedTuple):
     """The request: its sender, its time, its model."""
 
@@ -163,6 +167,13 @@ class FeedbackDraft:
     weight: float = 1.0
     tags: tuple[str, ...] = ()
     idempotency_key: str | None = None
+    given_with: str | None = None
+    """api_key | admin_key | none: what came with the request. None: burnish had no keys."""
+
+    @property
+    def voice(self) -> Voice:
+        """Return who gave it: a name says who only among the names that come with the same key."""
+        return self.rater, self.given_with
 
 
 @dataclass(frozen=True, slots=True)

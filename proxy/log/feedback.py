@@ -30,6 +30,7 @@ COLUMNS = f"""
     CASE WHEN reward IS NOT NULL AND undone_at IS NULL THEN (
         SELECT later.id FROM feedback AS later
         WHERE later.completion_id = feedback.completion_id AND later.rater = feedback.rater
+          AND later.given_with IS feedback.given_with
           AND (later.scope = feedback.scope OR feedback.scope = 'completion' OR later.scope = 'conversation')
           AND later.reward IS NOT NULL AND later.id > feedback.id
           AND later.id NOT IN (SELECT feedback FROM undo)

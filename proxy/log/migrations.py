@@ -227,6 +227,8 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX passthrough_caller ON passthrough (caller)",
         ),
     ),
+    # Which key a rater was named with; of what was rated before, nobody knows.
+    Migration("keys of ratings", ("ALTER TABLE feedback ADD COLUMN given_with TEXT",)),
 )
 
 

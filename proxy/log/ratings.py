@@ -3,7 +3,7 @@
 A rating that was undone doesn't count, nor one that the same rater replaced. A rating of a turn or a conversation
 counts for all completions of its branch up to the rating, unless they have one of their own. They share its weight, so
 one opinion counts once. Comments, corrections and comparisons belong to their own completion only. Several raters give
-the weighted mean.
+the weighted mean. All raters that one key names weigh together as one: a client may name as many as it likes.
 
 Clients see ratings as they were given. Training uses ``for_training``, which weights raters and normalises grades.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import fsum, sqrt
 from typing import NamedTuple
 
-from burnish.proxy.records import Feedback, Scope, Source
+from burnish.proxy.records import Feedback, FeedbackDraft, Scope, Source, Voice
 
 # A person's behaviour is a weaker sign than a rating.
 SOURCE_WEIGHTS: Mapping[Source, float] = {"human": 1.0, "judge": 1.0, "environment": 1.0, "implicit": 0.3}
@@ -54,7 +54,7 @@ class Effective:
     reward: float | None
     """None when it was only commented on."""
     weight: float
-    """Sum over the raters."""
+    """Sum over the raters; those of one key count as the weightiest of them."""
     feedback_ids: tuple[str, ...]
     comment: str | None
     correction: str | None
@@ -65,7 +65,7 @@ class Effective:
 def for_training(
     feedback: Sequence[Feedback],
     rater_weights: Mapping[str, float],
-    habits: Mapping[str, Habit] | None = None,
+    habits: Mapping[Voice, Habit] | None = None,
 ) -> list[Feedback]:
     """Return feedback as training uses it; raters with a weight of 0 are left out.
 
@@ -81,25 +81,25 @@ def for_training(
         draft = each.draft
         weight = draft.weight * rater_weights.get(draft.rater, 1.0) * SOURCE_WEIGHTS[draft.source]
         reward = draft.reward
-        if reward is not None and draft.scale in GRADED and draft.rater in habits:
-            mean, deviation = habits[draft.rater]
+        if reward is not None and draft.scale in GRADED and draft.voice in habits:
+            mean, deviation = habits[draft.voice]
             reward = max(-1.0, min(1.0, (reward - mean) / deviation))
         if weight:
             found.append(replace(each, draft=replace(draft, reward=reward, weight=weight)))
     return found
 
 
-def grades_of(feedback: Iterable[Feedback]) -> dict[str, Counter[float]]:
+def grades_of(feedback: Iterable[Feedback]) -> dict[Voice, Counter[float]]:
     """Return how often each rater gave each grade, by rater; grades that no longer count are left out."""
-    grades: dict[str, Counter[float]] = defaultdict(Counter)
+    grades: dict[Voice, Counter[float]] = defaultdict(Counter)
     for each in feedback:
         counts = each.undone_at is None and each.superseded_by is None
         if counts and each.draft.reward is not None and each.draft.scale in GRADED:
-            grades[each.draft.rater][each.draft.reward] += 1
+            grades[each.draft.voice][each.draft.reward] += 1
     return grades
 
 
-def habits_of(grades: Mapping[str, Counter[float]]) -> dict[str, Habit]:
+def habits_of(grades: Mapping[Voice, Counter[float]]) -> dict[Voice, Habit]:
     """Return the habits of the raters with ``MIN_GRADES`` or more that are not all the same."""
     return {rater: habit for rater, given in grades.items() if (habit := _habit(given))}
 
@@ -186,13 +186,14 @@ def _summed(completion_id: str, given: Sequence[Feedback]) -> Effective:
     narrowest = min((NARROWEST_FIRST.index(each.draft.scope) for each in rated), default=0)
     # Of one rater, who may have rated a turn at several of its answers, the last word counts.
     heeded = [each for each in rated if NARROWEST_FIRST.index(each.draft.scope) == narrowest]
-    counting = list({each.draft.rater: each for each in heeded}.values())
+    counting = list({each.draft.voice: each for each in heeded}.values())
     own = [each for each in reversed(given) if each.draft.completion_id == completion_id]
     comment = next((each for each in own if each.draft.comment), None)
     correction = next((each for each in own if each.draft.correction), None)
     preferred = next((each for each in own if each.draft.preferred_over), None)
-    weight = sum(each.draft.weight for each in counting)
-    total = sum(each.draft.weight * (each.draft.reward or 0.0) for each in counting)
+    opinions = _opinions_of(counting)
+    weight = sum(weight for _, weight in opinions)
+    total = sum(reward * weight for reward, weight in opinions)
     used = [*counting, *(each for each in (comment, correction, preferred) if each)]
     return Effective(
         reward=total / weight if counting else None,
@@ -202,6 +203,21 @@ def _summed(completion_id: str, given: Sequence[Feedback]) -> Effective:
         correction=correction.draft.correction if correction else None,
         preferred_over=preferred.draft.preferred_over if preferred else None,
     )
+
+
+def _opinions_of(counting: Sequence[Feedback]) -> list[tuple[float, float]]:
+    """Return rewards and weights: one for each rater, and one for all raters of a key."""
+    groups: dict[Voice | str, list[FeedbackDraft]] = defaultdict(list)
+    for each in counting:
+        groups[each.draft.given_with or each.draft.voice].append(each.draft)
+    return [
+        (
+            sum(draft.weight * (draft.reward or 0.0) for draft in group)
+            / sum(draft.weight for draft in group),
+            max(draft.weight for draft in group),
+        )
+        for group in groups.values()
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from burnish.proxy.log import feedback
 from burnish.proxy.log.queries import TEXT_SURFACES, fault_of, next_turn
 from burnish.proxy.log.ratings import Effective, Habit, effective, for_training, grades_of, habits_of
 from burnish.proxy.log.store import Reader, as_json
-from burnish.proxy.records import Fault, Feedback
+from burnish.proxy.records import Fault, Feedback, Voice
 
 
 class ReadyCounts(NamedTuple):
@@ -74,7 +74,7 @@ class _Conversation(NamedTuple):
     """A conversation's share of the counts."""
 
     summaries: tuple[RatingSummary, ...]
-    grades: Mapping[str, Counter[float]]
+    grades: Mapping[Voice, Counter[float]]
     """By rater."""
 
 
@@ -89,8 +89,8 @@ class RatingTally:
         self._conversations: dict[str, _Conversation] = {}
         self._watched: set[str] = set()
         """Conversations where a new completion can change what a rating is about."""
-        self._grades: dict[str, Counter[float]] = {}
-        self._graded: dict[str, dict[float | None, set[str]]] = {}
+        self._grades: dict[Voice, Counter[float]] = {}
+        self._graded: dict[Voice, dict[float | None, set[str]]] = {}
         """By rater and grade: the conversations. None: several people rated in them."""
         self._counted: dict[str, RatingCounts] = {}
         """By conversation, for ``_learnt`` and ``_since``."""
@@ -177,7 +177,7 @@ class RatingTally:
                 for grade in (None, *counter):
                     self._graded[rater].get(grade, set()).discard(name)
             grades = grades_of(own)
-            several = len({each.draft.rater for each in own if each.draft.reward is not None}) > 1
+            several = len({each.draft.voice for each in own if each.draft.reward is not None}) > 1
             for rater, counter in grades.items():
                 self._grades.setdefault(rater, Counter()).update(counter)
                 for grade in (None,) if several else counter:
@@ -186,7 +186,7 @@ class RatingTally:
             if self._next_turns or any(each.draft.scope != "completion" for each in own):
                 self._watched.add(name)
 
-    def _moved(self, before: Mapping[str, Habit], after: Mapping[str, Habit]) -> set[str]:
+    def _moved(self, before: Mapping[Voice, Habit], after: Mapping[Voice, Habit]) -> set[str]:
         """Return the conversations whose grades may have changed sides because their rater's habit changed."""
         moved: set[str] = set()
         for rater in before.keys() | after.keys():

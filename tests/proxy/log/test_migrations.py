@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.log import feedback
 from burnish.proxy.log.migrations import MIGRATIONS, applied, migrate
 
 
@@ -58,6 +59,17 @@ def test_what_was_logged_before_there_were_turns_is_linked(connection: sqlite3.C
     migrate(connection)
     found = connection.execute("SELECT id, continues, begins_turn FROM completion ORDER BY id").fetchall()
     assert found == [("a", None, 1), ("b", "a", 0), ("c", "b", 1), ("d", None, 1), ("z", None, 1)]
+
+
+def test_what_was_rated_before_there_were_keys_is_nobodys(connection: sqlite3.Connection):
+    migrate(connection, [step.name for step in MIGRATIONS].index("keys of ratings"))
+    connection.execute(
+        """INSERT INTO feedback (id, created_at, completion_id, conversation_id, target, reward, scope, source, rater,
+            weight, tags) VALUES ('fb_1', 0, 'cmpl_1', 'conv', 'rl', 1.0, 'turn', 'human', 'ann', 1.0, '[]')"""
+    )
+    migrate(connection)
+    (found,) = feedback.select(connection, "1")
+    assert (found.draft.voice, found.draft.reward, found.superseded_by) == (("ann", None), 1.0, None)
 
 
 def test_steps_are_recorded_once(connection: sqlite3.Connection):

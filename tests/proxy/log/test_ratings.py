@@ -214,6 +214,40 @@ def test_rewards_stay_between_those_given_and_own_ratings_win(given_feedback: li
             )
 
 
+@given(feedback, feedback)
+def test_all_raters_of_a_key_weigh_as_the_weightiest_of_them(
+    one_key: list[Feedback], another: list[Feedback]
+):
+    def with_key(given: list[Feedback], key: str) -> list[Feedback]:
+        return [
+            replace(each, id=key + each.id, draft=replace(each.draft, given_with=key, scope="completion"))
+            for each in given
+        ]
+
+    one, two = (effective(with_key(given, key), places) for given, key in ((one_key, "a"), (another, "b")))
+    both = effective(with_key(one_key, "a") + with_key(another, "b"), places)
+    for name, found in both.items():
+        opinions = [each for each in (one.get(name), two.get(name)) if each and each.reward is not None]
+        assert found.weight == sum(each.weight for each in opinions)
+        assert all(each.weight <= 3.0 for each in opinions)
+        if opinions:
+            total = sum(each.weight * (each.reward or 0) for each in opinions)
+            assert found.reward == pytest.approx(total / found.weight)
+
+
+def test_invented_raters_turn_no_answer_and_no_scale():
+    """250 names that one key made up, on an answer and in the name of a rater with another key."""
+    good = FeedbackDraft("c0", "rl", reward=1.0, scale="binary", given_with="admin_key")
+    invented = [replace(good, reward=-1.0, rater=f"r{n}", given_with="api_key") for n in range(250)]
+    drafts = [good, *invented]
+    given_ = [Feedback(f"fb_{n}", float(n), "conv0", draft) for n, draft in enumerate(drafts)]
+    assert effective(given_, places)["c0"].reward == 0
+    posing = [
+        replace(each, draft=replace(each.draft, given_with="api_key")) for each in graded(*[1.0, 0.5] * 9)
+    ]
+    assert rewards_of(for_training(graded(0.5) + posing, {}))[0] == 0.5, "on its own scale it stays good"
+
+
 @given(feedback)
 def test_the_weights_of_all_that_one_rating_covers_are_no_more_than_its_own(given_feedback: list[Feedback]):
     for each in given_feedback:

@@ -76,7 +76,8 @@ class Life:
     async def _add(self, **draft: Any) -> None:
         if self.talks:
             target = self.chance.choice(self.talks[-12:])[1]
-            made = FeedbackDraft(target, "completion_id", **draft)
+            key = self.chance.choice((None, "api_key", "admin_key"))
+            made = FeedbackDraft(target, "completion_id", given_with=key, **draft)
             try:
                 self.feedback.append((await self.log.add_feedback(made))[0].id)
             except LookupError:
