@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,10 +18,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from burnish.proxy.access import Identity, may_steer_in_chat
 from burnish.proxy.asgi import App, on_burnish_error, on_http_error
-from burnish.proxy.config import Config
+from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import BurnishError, Conflict, Unavailable
 from burnish.proxy.feedback import Command, answer_command, command_route, completion_routes, feedback_routes
+from burnish.proxy.feedback.answering import ACTION_HELP, Action
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions import Instructions, instruction_routes
@@ -62,6 +64,11 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
         pool = Pool(config)
         stack.push_async_callback(pool.close)
         guard = Guard(config)
+        if not is_loopback(config.host) and config.admin_key is None:
+            logger.warning(
+                "admin_key isn't set, so nobody can train, roll back, read the log or erase over %s",
+                config.host,
+            )
         opened = await stack.enter_async_context(learning(config, log, pool))
         hub = Hub(log, observer.counts.refused) if config.workers > 1 else None
         if hub:
@@ -149,6 +156,7 @@ class _Parts:
         *,
         caller: str,
         session: str | None,
+        identity: Identity,
         previous: str | None = None,
     ) -> str:
         """Carry out a ``/rl`` command and return the text that answers it."""
@@ -158,18 +166,30 @@ class _Parts:
             added = await self.instructions_status(caller)
             return summary(await self.log.counts(), live, self.learner_status(), added)
 
-        owner = self.learning and caller in self.config.owners
         return await answer_command(
             command,
             messages,
             self.log,
             caller,
             session,
+            identity=identity,
             previous=previous,
             status=status,
             on_feedback=self.on_feedback,
-            actions=chat_actions(self.learning.learner, caller) if self.learning and owner else None,
+            actions=self._chat_actions(identity, caller),
         )
+
+    def _chat_actions(self, identity: Identity, caller: str) -> Mapping[str, Action]:
+        """Return what a caller may do by ``/rl``, besides rating."""
+        if not may_steer_in_chat(identity, caller, self.config.owners):
+            return {}
+        if self.learning:
+            return chat_actions(self.learning.learner, caller)
+
+        async def refuse(_: str) -> str:
+            return self.why_not
+
+        return dict.fromkeys(ACTION_HELP, refuse)
 
 
 def _routes_and_relay(
@@ -183,6 +203,7 @@ def _routes_and_relay(
     hub: Hub | None,
 ) -> tuple[ASGIApp, ASGIApp]:
     learns = opened if isinstance(opened, Learning) else None
+    guard.knows_engine = known = isinstance(opened, Learning) or opened.known
     parts = _Parts(
         config,
         guard,
@@ -198,7 +219,7 @@ def _routes_and_relay(
     own = Starlette(routes=_routes(parts), exception_handlers=handlers)
     if hub:
         route = (learns.base, learns.route) if learns else (None, None)
-        hub.use(Services(own, parts.answer, parts.instructions, *route))
+        hub.use(Services(own, parts.answer, parts.instructions, known, *route))
     relay = Relay(
         pool=pool,
         upstream=parts.upstream,
@@ -237,7 +258,7 @@ def _routes(parts: _Parts) -> list[Route]:
         *completion_routes(log, parts.instructions.changed),
         *instruction_routes(log, parts.instructions, parts.live),
         *(
-            learner_routes(learns.learner, learns.registry, learns.transfer, log)
+            learner_routes(learns.learner, learns.registry, learns.transfer, log, parts.config.data_dir)
             if learns
             else _refusing_routes(parts.why_not)
         ),

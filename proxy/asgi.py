@@ -11,9 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from burnish.proxy.access import IDENTITY, action_at, demand
+from burnish.proxy.config import is_loopback
 from burnish.proxy.errors import BurnishError, NotFound
 from burnish.proxy.http.guard import Guard
-from burnish.proxy.http.headers import named_headers
+from burnish.proxy.http.headers import FORWARDED, Named, named_headers
 from burnish.proxy.surfaces import error_at
 
 logger = logging.getLogger(__name__)
@@ -37,6 +39,18 @@ class App:
         self._own = own
         self._relay = relay
 
+    def _admit(self, scope: Scope) -> bool:
+        """Find out who asks and whether they may; return whether the route is ours."""
+        path, method, headers = scope["path"], scope["method"], named_headers(scope)
+        identity = self._guard.check(path, headers)
+        own = is_own(scope)
+        if own:
+            identity = identity._replace(local=_is_local(scope, headers))
+        action = action_at(method, path) if own else self._guard.action_upstream(path)
+        demand(identity, action, f"{method} {path}")
+        scope[IDENTITY] = identity
+        return own
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         begun = False
@@ -47,8 +61,8 @@ class App:
             await send(message)
 
         try:
-            self._guard.check(scope["path"], named_headers(scope))
-            await (self._own if is_own(scope) else self._relay)(scope, receive, noting_send)
+            own = self._admit(scope)
+            await (self._own if own else self._relay)(scope, receive, noting_send)
         except BurnishError as error:
             if begun:
                 raise
@@ -62,6 +76,12 @@ class App:
             self._refused(BurnishError.status)
             failed = BurnishError(f"burnish failed: {type(error).__name__}; see its log")
             await error_response(failed, scope["path"])(scope, receive, send)
+
+
+def _is_local(scope: Scope, headers: Named) -> bool:
+    """Whether a request came from this machine, and not through a reverse proxy on it."""
+    client = scope.get("client")
+    return client is not None and is_loopback(client[0]) and not any(name in headers for name in FORWARDED)
 
 
 def is_own(scope: Scope) -> bool:

@@ -219,6 +219,15 @@ class Config(BaseModel):
     api_key: SecretStr | None = Field(
         None, description="Key that callers must send (Authorization: Bearer … or x-burnish-key)."
     )
+    admin_key: SecretStr | None = Field(
+        None,
+        description="Key for everything that is neither inference nor feedback: steering, others' texts, erasing, "
+        "import and export. Unset: on loopback everybody who may ask, on other hosts nobody.",
+    )
+    allow_management: bool = Field(
+        False,
+        description="Pass on Ollama's own routes that create, pull, push, copy and delete models. Only on loopback.",
+    )
     allowed_hosts: tuple[str, ...] = Field((), description="Host names to accept besides those of loopback.")
     allowed_origins: tuple[str, ...] = Field(
         (), description='Web pages that may call, e.g. "http://localhost:3000".'
@@ -246,8 +255,9 @@ class Config(BaseModel):
     )
     owners: tuple[str, ...] = Field(
         (),
-        description="Users who may type /rl train, /rl rollback, /rl on and /rl off: names in x-burnish-user, or "
-        "`local` for requests without it. Unset: no users.",
+        description="Users who may type /rl train, /rl rollback, /rl reset, /rl on and /rl off: names in "
+        "x-burnish-user, or `local` for requests without it. With an admin_key the request must send it, too. Unset: "
+        "no users, but whoever sends the admin_key.",
     )
     instructions: bool = Field(
         False,
@@ -299,6 +309,12 @@ class Config(BaseModel):
             raise ValueError(
                 f"other machines can reach host {self.host!r}: set api_key, or listen on 127.0.0.1"
             )
+        if not is_loopback(self.host) and self.allow_management:
+            raise ValueError(
+                f"other machines can reach host {self.host!r}: leave allow_management out, or listen on 127.0.0.1"
+            )
+        if self.api_key and self.api_key == self.admin_key:
+            raise ValueError("admin_key must differ from api_key, which callers get")
         return self
 
 

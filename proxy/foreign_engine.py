@@ -9,7 +9,7 @@ from pathlib import Path
 from burnish.adapters.errors import EngineError, EngineUnreachable
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
-from burnish.adapters.hosts.detect import Detected, detect
+from burnish.adapters.hosts.detect import Detected, Kind, detect
 from burnish.adapters.hosts.foreign import open_host
 from burnish.adapters.hosts.hub import cached, downloaded, hub_id
 from burnish.adapters.hosts.replicas import Replicas
@@ -18,16 +18,22 @@ from burnish.proxy.config import Config
 
 
 async def foreign_host(
-    config: Config, versions: Callable[[], Sequence[AdapterVersion]], *, fetch: bool = True
+    config: Config,
+    versions: Callable[[], Sequence[AdapterVersion]],
+    *,
+    fetch: bool = True,
+    on_found: Callable[[Kind], None] = lambda _: None,
 ) -> tuple[AdapterHost, Path]:
     """Return the host of the engine behind ``upstream``, and its base weights.
 
-    ``fetch``: download the weights if ``train.base`` names a model on the hub that isn't here. Raises EngineUnreachable
+    ``fetch``: download the weights if ``train.base`` names a model on the hub that isn't here. ``on_found`` gets the
+    kind of the engine, also if versions can't be swapped in it. Raises EngineUnreachable
     if nothing answers; other EngineErrors and IncompatibleAdapter if versions can't be swapped.
     """
     key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
     apis = [EngineApi(url, key) for url in config.upstreams]
     found = await _one_kind(apis, config.model)
+    on_found(found.kind)
     weights = await asyncio.to_thread(_weights, config, found, fetch=fetch)
     hosts: dict[str, AdapterHost] = {}
     for api in apis:

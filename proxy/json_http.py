@@ -10,9 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from burnish.proxy import client_headers
+from burnish.proxy.access import identity_of
 from burnish.proxy.errors import BodyTooLarge, InvalidRequest, Unprocessable, UnsupportedMediaType
 from burnish.proxy.http.headers import named_headers
 
+BROWSER = frozenset({"origin", "referer", "cookie"})
 DEFAULT_PAGE, MAX_PAGE = 50, 1000
 
 
@@ -25,13 +27,17 @@ class Body(BaseModel):
 Valid = TypeVar("Valid", bound=Body)
 
 
-async def read_json(request: Request, max_bytes: int) -> Any:
-    """Return the body; {} if it is empty. Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest."""
+async def read_json(request: Request, max_bytes: int, *, untyped: bool = False) -> Any:
+    """Return the body; {} if it is empty. Raises UnsupportedMediaType, BodyTooLarge, InvalidRequest.
+
+    ``untyped``: a tool on this machine may leave the content type out.
+    """
     # A web page can't send this type to another origin without asking first (CSRF).
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json":
+    if media_type != "application/json" and not (untyped and not media_type and _is_local_tool(request)):
         raise UnsupportedMediaType(
-            f"the header content-type must be application/json, but is {media_type or 'missing'}"
+            f"the header content-type must be application/json, but is {media_type or 'missing'}. "
+            "With curl add: -H 'content-type: application/json'"
         )
     body = b""
     async for chunk in request.stream():
@@ -42,6 +48,12 @@ async def read_json(request: Request, max_bytes: int) -> Any:
         return orjson.loads(body or b"{}")
     except orjson.JSONDecodeError as error:
         raise InvalidRequest(f"the body is not valid JSON: {error}") from error
+
+
+def _is_local_tool(request: Request) -> bool:
+    """Whether a program on this machine asks, and no web page: browsers send some of these headers with every POST."""
+    by_browser = any(name in BROWSER or name.startswith("sec-") for name in request.headers)
+    return identity_of(request.scope).local and not by_browser
 
 
 def validated(model: type[Valid], body: Any) -> Valid:

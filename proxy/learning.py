@@ -13,6 +13,7 @@ from pathlib import Path
 
 from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable, IncompatibleAdapter
 from burnish.adapters.hosts.base import AdapterHost, Sleeps
+from burnish.adapters.hosts.detect import Kind
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
 from burnish.adapters.reconcile import Reconciler
@@ -55,6 +56,8 @@ class NotLearning:
     reason: str
     ask_again: bool = False
     """The engine was down or not yet ready."""
+    known: bool = False
+    """Whether the engine is one of those that burnish knows."""
 
 
 @asynccontextmanager
@@ -75,11 +78,12 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
                 "versions are not swapped, because engine = none. burnish logs and takes ratings"
             )
             return
+        kinds: list[Kind] = []
         try:
-            host, weights = await foreign_host(config, registry.versions)
+            host, weights = await foreign_host(config, registry.versions, on_found=kinds.append)
         except (EngineError, IncompatibleAdapter) as error:
             reason = f"versions cannot be swapped: {error}. burnish logs and takes ratings"
-            yield NotLearning(reason, _may_pass(error))
+            yield NotLearning(reason, _may_pass(error), known=kinds not in ([], ["other"]))
             return
         remote = RemoteUpstream(config, pool, host.base_model)
     async with _with_learner(host, registry, config, log, weights) as (learner, engine, route):

@@ -49,8 +49,9 @@ def find(url: str | None, config: Config) -> str:
 
 
 def key_header(config: Config) -> dict[str, str]:
-    """Return the header with burnish's api_key, if one is set."""
-    return {KEY_HEADER: config.api_key.get_secret_value()} if config.api_key else {}
+    """Return the header with burnish's admin_key, else its api_key, if one is set."""
+    key = config.admin_key or config.api_key
+    return {KEY_HEADER: key.get_secret_value()} if key else {}
 
 
 def in_path(identifier: str) -> str:
@@ -163,8 +164,8 @@ class Proxy:
     def _unauthorized(self) -> CommandFailed:
         fault = "and the one that is set here is wrong" if self._headers else "and none is set here"
         return CommandFailed(
-            f"burnish at {self.url} needs its api_key, {fault}: set BURNISH_API_KEY, or api_key in "
-            f"{default_config_file()}"
+            f"burnish at {self.url} needs its api_key or admin_key, {fault}: set BURNISH_API_KEY or "
+            f"BURNISH_ADMIN_KEY, or api_key or admin_key in {default_config_file()}"
         )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from burnish.proxy.access import Identity
 from burnish.proxy.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.feedback.commands import ANSWER_PREFIX, Command, without_command
 from burnish.proxy.log import Log
 from burnish.proxy.log.tree import text_of
-from burnish.proxy.records import Completion, Feedback, FeedbackDraft
+from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Voice
 
 QUOTE_CHARACTERS = 60
 FEEDBACK_SEARCHED = 50
@@ -29,7 +30,7 @@ HELP = """rate the last answer:
   /rl help"""
 ACTION_HELP = {
     "train": "\n  /rl train            train now",
-    "rollback": "\n  /rl rollback [version | base]",
+    "rollback": "\n  /rl rollback [version | base]\n  /rl reset            back to the base model",
     "on": "\n  /rl on               continue training",
     "off": "\n  /rl off              stop training",
 }
@@ -42,6 +43,7 @@ async def answer_command(
     caller: str,
     session: str | None,
     *,
+    identity: Identity,
     previous: str | None = None,
     status: Callable[[], Awaitable[str]],
     on_feedback: Callable[[Feedback], None],
@@ -51,7 +53,7 @@ async def answer_command(
 
     ``messages`` is the whole request with the command. ``previous`` is the response that the request continues, if
     the upstream keeps the history. Without both, the command applies to the caller's last answer (in the session, if
-    one is given). ``actions`` are the owner's commands by name.
+    one is given). ``actions`` are the owner's commands by name, if the request may give them.
     """
     actions = actions or {}
     try:
@@ -63,7 +65,7 @@ async def answer_command(
             answer = "nothing was saved: /rl fix needs the reply that you wanted, for example  /rl fix It is Paris."
         elif command.name in ("rate", "fix", "undo"):
             target = await _target(log, messages, caller, session, previous)
-            answer = await _on_answer(command, target, log, caller, on_feedback)
+            answer = await _on_answer(command, target, log, (caller, identity.key), on_feedback)
         else:
             answer = _help(command, actions)
     except NotFound as error:
@@ -96,11 +98,11 @@ async def _target(
 
 
 async def _on_answer(
-    command: Command, target: Completion, log: Log, caller: str, on_feedback: Callable[[Feedback], None]
+    command: Command, target: Completion, log: Log, voice: Voice, on_feedback: Callable[[Feedback], None]
 ) -> str:
     if command.name == "undo":
-        return await _undo(log, target, caller, on_feedback)
-    feedback, _ = await log.add_feedback(_draft(command, target, caller))
+        return await _undo(log, target, voice, on_feedback)
+    feedback, _ = await log.add_feedback(_draft(command, target, voice))
     on_feedback(feedback)
     return f"{_confirmation(command)} – {_quote(target)} (/rl undo takes it back)"
 
@@ -109,13 +111,15 @@ def _help(command: Command, actions: Mapping[str, Action]) -> str:
     problem = f"unknown command: /rl {command.text[:QUOTE_CHARACTERS]}. " if command.text else ""
     if command.name in ACTION_HELP:
         problem = (
-            f"Only owners may use /rl {command.name}: add yourself to `owners` in burnish's configuration. "
+            f"Only owners may use /rl {command.name}: add yourself to `owners` in burnish's configuration, and if it "
+            "has keys for several people, send the admin_key. "
         )
     return problem + HELP + "".join(ACTION_HELP.get(name, "") for name in actions)
 
 
-def _draft(command: Command, target: Completion, caller: str) -> FeedbackDraft:
+def _draft(command: Command, target: Completion, voice: Voice) -> FeedbackDraft:
     fix = command.name == "fix"
+    rater, given_with = voice
     return FeedbackDraft(
         completion_id=target.id,
         target="rl",
@@ -124,7 +128,8 @@ def _draft(command: Command, target: Completion, caller: str) -> FeedbackDraft:
         comment=None if fix else command.text or None,
         correction=command.text if fix else None,
         scope="completion" if fix else "turn",
-        rater=caller,
+        rater=rater,
+        given_with=given_with,
     )
 
 
@@ -138,9 +143,9 @@ def _confirmation(command: Command) -> str:
     return f"rated {rating}" + (" with your comment" if command.text else "")
 
 
-async def _undo(log: Log, target: Completion, caller: str, on_feedback: Callable[[Feedback], None]) -> str:
+async def _undo(log: Log, target: Completion, voice: Voice, on_feedback: Callable[[Feedback], None]) -> str:
     given: Sequence[Feedback] = await log.feedbacks(completion_id=target.id, limit=FEEDBACK_SEARCHED)
-    own = next((each for each in given if each.draft.rater == caller and each.undone_at is None), None)
+    own = next((each for each in given if each.draft.voice == voice and each.undone_at is None), None)
     if own is None:
         return f"you have no rating to take back on {_quote(target)}"
     on_feedback(await log.undo_feedback(own.id))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from burnish.proxy.access import Identity
 from burnish.proxy.log.people import is_context, unwrapped
 
 Name = Literal["rate", "fix", "undo", "status", "help", "train", "rollback", "on", "off"]
@@ -43,6 +44,7 @@ class Answer(Protocol):
         *,
         caller: str,
         session: str | None,
+        identity: Identity,
         previous: str | None = None,
     ) -> Awaitable[str]:
         """``messages`` is the whole request with the command; None: the caller's last answer is meant.
@@ -98,6 +100,8 @@ def _one_line(rest: str) -> Command:
         return _rating(word, SEPARATOR.sub("", tail))
     if word == "rollback" and re.fullmatch(r"(?:v?\d{1,9}|base)?", tail):
         return Command("rollback", tail)
+    if word == "reset" and not tail:
+        return Command("rollback", "base")
     plain = next((name for name in PLAIN_COMMANDS if name == word), None)
     return Command(plain) if plain and not tail else unknown
 

@@ -11,10 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from burnish.proxy.access import Action, demand, identity_of
 from burnish.proxy.client_headers import SESSION_HEADERS
 from burnish.proxy.errors import Unprocessable
 from burnish.proxy.feedback.commands import Answer, parse
-from burnish.proxy.feedback.targets import MAX_TEXT, draft_of, read_feedback
+from burnish.proxy.feedback.targets import MAX_TEXT, demand_weight, draft_of, read_feedback
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
 from burnish.proxy.log.queries import PersonalRecord
@@ -32,8 +33,10 @@ def feedback_routes(
     """Return the routes of feedback and raters; calls ``on_feedback`` for each new record and each undo."""
 
     async def create(request: Request) -> Response:
-        asked = read_feedback(await read_json(request, MAX_BODY_BYTES))
-        draft = await draft_of(asked, log, caller_of(request), request.headers.get(SESSION_HEADER))
+        asked = read_feedback(await read_json(request, MAX_BODY_BYTES, untyped=True))
+        demand_weight(asked, identity_of(request.scope))
+        session = request.headers.get(SESSION_HEADER)
+        draft = await draft_of(asked, log, caller_of(request), session, identity_of(request.scope))
         feedback, created = await log.add_feedback(draft)
         if created:
             on_feedback(feedback)
@@ -50,10 +53,10 @@ def feedback_routes(
         return json_response(_page([feedback_json(each) for each in found], page_limit(request)))
 
     async def show(request: Request) -> Response:
-        return json_response(feedback_json(await log.feedback(request.path_params["id"])))
+        return json_response(feedback_json(await _own(log, request)))
 
     async def undo(request: Request) -> Response:
-        feedback = await log.undo_feedback(request.path_params["id"])
+        feedback = await log.undo_feedback((await _own(log, request)).id)
         on_feedback(feedback)
         return json_response(feedback_json(feedback))
 
@@ -68,6 +71,14 @@ def feedback_routes(
         Route("/v1/feedback/{id}", undo, methods=["DELETE"]),
         Route("/burnish/raters", raters, methods=["GET"]),
     ]
+
+
+async def _own(log: Log, request: Request) -> Feedback:
+    """Return the feedback that a request names, if it was given with the same key. Raises NotFound, Forbidden."""
+    identity, found = identity_of(request.scope), await log.feedback(request.path_params["id"])
+    if found.draft.given_with != identity.key:
+        demand(identity, Action.READ, "feedback that was given with another key")
+    return found
 
 
 class Typed(Body):
@@ -87,7 +98,8 @@ def command_route(answer: Answer) -> Route:
                 f'text must be a command such as "/rl good", not {typed.text!r}', param="text"
             )
         session = request.headers.get(SESSION_HEADER)
-        text = await answer(command, None, caller=caller_of(request), session=session)
+        identity = identity_of(request.scope)
+        text = await answer(command, None, caller=caller_of(request), session=session, identity=identity)
         return json_response({"object": "command", "answer": text})
 
     return Route("/burnish/command", run_command, methods=["POST"])

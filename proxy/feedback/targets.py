@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, StrictBool, StringConstraints, ValidationError
 
+from burnish.proxy.access import Action, Identity, demand
 from burnish.proxy.errors import NotFound, Unprocessable
 from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log
@@ -26,6 +27,8 @@ PATIENCE_S = 2.0
 POLL_S = 0.05
 
 LIKERT = (1, 2, 3, 4, 5)
+PROGRAMS = frozenset({"judge", "environment"})
+"""Sources that the owner of burnish sets up; others are people who use it."""
 WORDS = {"good": 1.0, "bad": -1.0}
 
 
@@ -120,7 +123,17 @@ def reward_of(rating: Any, scale: str | None) -> tuple[float | None, str | None]
     raise Unprocessable(f"rating must be {allowed}, not {rating!r}", param="rating")
 
 
-async def draft_of(request: FeedbackRequest, log: Log, caller: str, session: str | None) -> FeedbackDraft:
+def demand_weight(request: FeedbackRequest, identity: Identity) -> None:
+    """Raise Forbidden for a weight or a source that an identity may not claim."""
+    if request.weight > 1:
+        demand(identity, Action.WEIGH, "a weight over 1", param="weight")
+    if request.source in PROGRAMS:
+        demand(identity, Action.WEIGH, f"the source {request.source!r}", param="source")
+
+
+async def draft_of(
+    request: FeedbackRequest, log: Log, caller: str, session: str | None, identity: Identity
+) -> FeedbackDraft:
     """Resolve the target, and return the record to store. Raises NotFound, Conflict, Unprocessable."""
     reward, scale = reward_of(request.rating, request.scale)
     target = await _target(request, log, caller, session)
@@ -138,6 +151,7 @@ async def draft_of(request: FeedbackRequest, log: Log, caller: str, session: str
         weight=request.weight,
         tags=tuple(request.tags),
         idempotency_key=request.idempotency_key,
+        given_with=identity.key,
     )
 
 

@@ -1,4 +1,4 @@
-"""Decides which requests may go on: by host name, by web page, by key; never to the management of an engine.
+"""Decides which requests may go on: by host name, by web page, by key; and which routes of an engine they may reach.
 
 A web page in the user's browser can reach 127.0.0.1 (DNS rebinding, CSRF). It cannot forge ``Host``,
 ``Origin`` or ``Sec-Fetch-Site``, so those decide. Only ``scope["path"]`` is trusted, never a URL built from
@@ -9,26 +9,16 @@ from __future__ import annotations
 
 import hmac
 from functools import lru_cache
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from burnish.proxy.access import EVERYBODY, NOBODY, Action, Identity
 from burnish.proxy.client_headers import KEY_HEADER
 from burnish.proxy.config import Config, is_loopback
-from burnish.proxy.errors import Forbidden, InvalidRequest, Unauthorized
+from burnish.proxy.errors import Forbidden, Unauthorized
 from burnish.proxy.http.headers import CREDENTIALS, Named, RawHeaders, first
+from burnish.proxy.http.paths import purpose_of
 
-MANAGEMENT = (
-    # vLLM, SGLang: adapters, weights, sleep
-    "/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/load_lora_adapter", "/unload_lora_adapter",
-    "/sleep", "/wake_up", "/release_kv_cache_memory", "/update_weights", "/reset_prefix_cache", "/flush_cache",
-    "/pause", "/resume",
-    "/init_weights_update_group", "/release_memory_occupation", "/resume_memory_occupation", "/collective_rpc",
-    "/server_info", "/start_profile", "/stop_profile", "/abort_request", "/scale_elastic_ep",
-    # llama.cpp
-    "/lora-adapters", "/slots", "/props", "/models/load", "/models/unload",
-    # Ollama
-    "/api/create", "/api/pull", "/api/push", "/api/blobs", "/api/delete", "/api/copy",
-)  # fmt: skip
-"""Routes that change an engine. Only burnish may call them."""
+_KEY_HEADERS = (KEY_HEADER.encode(), *CREDENTIALS)
 
 
 class Guard:
@@ -36,13 +26,26 @@ class Guard:
         self._hosts = {host.lower() for host in config.allowed_hosts}
         self._origins = {origin.lower().rstrip("/") for origin in config.allowed_origins}
         self._open = not is_loopback(config.host)
-        self._key = config.api_key.get_secret_value().encode() if config.api_key else None
+        admin_key, api_key = config.admin_key, config.api_key
+        self._keys: list[tuple[bytes, Identity]] = []
+        """Those that a request may send, and who it then is."""
+        if admin_key:
+            admin = Identity("admin_key", administers=True)
+            self._keys.append((admin_key.get_secret_value().encode(), admin))
+        if api_key:
+            # On a machine's own address the one key keeps other users of the machine out, so its owner holds it.
+            caller = Identity("api_key", administers=not admin_key and not self._open)
+            self._keys.append((api_key.get_secret_value().encode(), caller))
+        self._without = None if api_key else NOBODY if admin_key else EVERYBODY
+        """Who a request without any of the keys is; None: it is refused."""
+        self._allow_management = config.allow_management
+        self.knows_engine = False
+        """Whether the engine is one whose routes for inference are known. Then it gets no others."""
         # A client sends the same name with every request.
         self._is_ours = lru_cache(maxsize=64)(self._names_us)
 
-    def check(self, path: str, headers: Named) -> None:
-        """Raise Forbidden, Unauthorized or InvalidRequest unless the request may go on."""
-        manages = _manages(path)
+    def check(self, path: str, headers: Named) -> Identity:
+        """Return who asks. Raises Forbidden, Unauthorized, and InvalidRequest for a path with two meanings."""
         host = first(headers, b"host") or ""
         if not self._is_ours(host):
             raise Forbidden(
@@ -50,29 +53,45 @@ class Guard:
                 code="host_not_allowed",
             )
         self._check_origin(host, headers)
-        if self._key is not None:
-            self._check_key(headers)
-        if manages:
+        identity = self._identified(headers)
+        purpose_of(path)
+        return identity
+
+    def action_upstream(self, path: str) -> Action:
+        """Return what a request to the engine does. Raises Forbidden for routes that nobody may call."""
+        purpose = purpose_of(path)
+        if purpose == "inference":
+            return Action.ASK
+        if purpose == "models" and self._allow_management:
+            return Action.MANAGE_ENGINE
+        if purpose == "other":
+            if not self.knows_engine:
+                return Action.ASK
             raise Forbidden(
-                f"{path} manages the engine, which burnish does itself. Use `burnish adapters`, or call the engine "
-                "directly.",
+                f"burnish knows no route {path} for inference at this engine: call the engine directly",
                 code="management_route",
             )
+        hint = ", or set allow_management" if purpose == "models" else ""
+        raise Forbidden(
+            f"{path} manages the engine, which burnish does itself. Use `burnish adapters`, or call the engine "
+            f"directly{hint}.",
+            code="management_route",
+        )
 
     def without_key(self, headers: RawHeaders) -> RawHeaders:
-        """Drop burnish's own key from headers that go upstream."""
-        if self._key is None:
+        """Drop burnish's own keys from headers that go upstream."""
+        if not self._keys:
             return headers
         return [
             (name, value)
             for name, value in headers
-            if not (name.lower() in CREDENTIALS and self._matches(_secret(name.lower(), value)))
+            if not (name.lower() in CREDENTIALS and self._holder(_secret(name.lower(), value)))
         ]
 
     def _names_us(self, host: str) -> bool:
         name = urlsplit(f"//{host}").hostname or ""
         # With a key, an attacker's page gains nothing from a name of its own.
-        return is_loopback(name) or name in self._hosts or (self._open and self._key is not None)
+        return is_loopback(name) or name in self._hosts or (self._open and self._without is None)
 
     def _check_origin(self, host: str, headers: Named) -> None:
         origin = first(headers, b"origin")
@@ -88,16 +107,20 @@ class Guard:
             code="origin_not_allowed",
         )
 
-    def _check_key(self, headers: Named) -> None:
-        given = [(name, headers[name]) for name in (KEY_HEADER.encode(), *CREDENTIALS) if name in headers]
-        if any(self._matches(_secret(name, value)) for name, value in given):
-            return
+    def _identified(self, headers: Named) -> Identity:
+        """Return who the keys of a request say it is; of several keys, the one that may most."""
+        given = [_secret(name, headers[name]) for name in _KEY_HEADERS if name in headers]
+        found = [holder for each in given if (holder := self._holder(each))]
+        if found:
+            return max(found, key=lambda holder: holder.administers)
+        if self._without:
+            return self._without
         raise Unauthorized(
             "this burnish needs its api_key: send it as Authorization: Bearer <key>, or in x-burnish-key."
         )
 
-    def _matches(self, given: bytes) -> bool:
-        return self._key is not None and hmac.compare_digest(given, self._key)
+    def _holder(self, secret: bytes) -> Identity | None:
+        return next((holder for key, holder in self._keys if hmac.compare_digest(secret, key)), None)
 
 
 def _secret(name: bytes, value: bytes) -> bytes:
@@ -105,34 +128,3 @@ def _secret(name: bytes, value: bytes) -> bytes:
         return value
     scheme, _, token = value.partition(b" ")
     return token.strip() if scheme.lower() == b"bearer" else b""
-
-
-def refuse_traversal(path: str) -> None:
-    """Refuse a path that the next hop could understand differently. Raises InvalidRequest."""
-    decoded = _decoded(path)
-    if "\\" in decoded or any(part in (".", "..") for part in decoded.split("/")) or "\0" in decoded:
-        raise InvalidRequest(f"the path {path!r} must not contain . or .. or a backslash")
-
-
-@lru_cache(maxsize=256)
-def _manages(path: str) -> bool:
-    """Check for a management route. Raises InvalidRequest, which isn't cached."""
-    refuse_traversal(path)
-    return is_management(path)
-
-
-def is_management(path: str) -> bool:
-    """Check whether a path, in any spelling, is a management route of a known engine."""
-    plain = "/" + "/".join(part for part in _decoded(path).lower().split("/") if part)
-    return any(
-        plain == route or plain.startswith(route + "/")
-        for each in MANAGEMENT
-        for route in (each, "/v1" + each)
-    )
-
-
-def _decoded(path: str) -> str:
-    """Undo percent-encoding until nothing changes (``%252e`` is a dot to a server that decodes twice)."""
-    while (decoded := unquote(path)) != path:
-        path = decoded
-    return path

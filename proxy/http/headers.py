@@ -21,6 +21,9 @@ NOT_FOR_UPSTREAM = HOP_BY_HOP | {b"host", b"content-length", b"expect"}  # the p
 HARMLESS = frozenset({b"close", b"keep-alive"})
 """Values of ``Connection`` that name no header."""
 
+FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
+"""Headers by which a reverse proxy says that it asks for somebody else."""
+
 CREDENTIALS = (b"authorization", b"x-api-key", b"x-goog-api-key")
 """Headers for a key: OpenAI's, Anthropic's, Google's."""
 

@@ -16,8 +16,9 @@ from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.threads import in_one_thread
-from burnish.proxy.errors import Conflict, NotFound, Unprocessable
-from burnish.proxy.feedback.answering import Action
+from burnish.proxy.access import Action, Identity, demand, identity_of
+from burnish.proxy.errors import Conflict, Forbidden, NotFound, Unprocessable
+from burnish.proxy.feedback.answering import Action as ChatAction
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
 from burnish.proxy.learner.evidence import last_question
 from burnish.proxy.learner.learner import Learner
@@ -28,6 +29,8 @@ from burnish.training.job import JobDirectory, Rollout
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_PATH = 4096
+BURNISHS_OWN = {(name,) for name in ("adapters", "jobs", "engine", "burnish.db-spill")} | {()}
+"""Beginnings of paths in the data directory where nothing may be written by hand."""
 MAX_REASON = 1000
 """Characters."""
 
@@ -72,8 +75,14 @@ class ExportRequest(Body):
     format: Format = "peft"
 
 
-def learner_routes(learner: Learner, registry: Registry, transfer: Transfer, log: Log) -> list[Route]:
-    return [*_run_routes(learner, log), *_version_routes(learner, registry), *_transfer_routes(transfer)]
+def learner_routes(
+    learner: Learner, registry: Registry, transfer: Transfer, log: Log, data_dir: Path
+) -> list[Route]:
+    return [
+        *_run_routes(learner, log),
+        *_version_routes(learner, registry),
+        *_transfer_routes(transfer, data_dir),
+    ]
 
 
 def _run_routes(learner: Learner, log: Log) -> list[Route]:
@@ -133,15 +142,16 @@ def _version_routes(learner: Learner, registry: Registry) -> list[Route]:
     ]
 
 
-def _transfer_routes(transfer: Transfer) -> list[Route]:
+def _transfer_routes(transfer: Transfer, data_dir: Path) -> list[Route]:
     async def import_(request: Request) -> Response:
         body = validated(ImportRequest, await read_json(request, MAX_BODY_BYTES))
-        version = await in_one_thread(transfer.import_adapter, _absolute(body.path), body.reason)
+        source = _reachable(body.path, data_dir, identity_of(request.scope))
+        version = await in_one_thread(transfer.import_adapter, source, body.reason)
         return json_response(_summary(version), 201)
 
     async def export(request: Request) -> Response:
         body = validated(ExportRequest, await read_json(request, MAX_BODY_BYTES))
-        target = _absolute(body.path)
+        target = _reachable(body.path, data_dir, identity_of(request.scope), writes=True)
         await in_one_thread(transfer.export_version, request.path_params["n"], body.format, target)
         return json_response({"path": str(target), "format": body.format})
 
@@ -151,7 +161,7 @@ def _transfer_routes(transfer: Transfer) -> list[Route]:
     ]
 
 
-def chat_actions(learner: Learner, owner: str) -> Mapping[str, Action]:
+def chat_actions(learner: Learner, owner: str) -> Mapping[str, ChatAction]:
     """Return the actions of owners in the chat, by ``/rl`` command. They raise what the learner raises."""
 
     async def train(_: str) -> str:
@@ -174,11 +184,19 @@ def chat_actions(learner: Learner, owner: str) -> Mapping[str, Action]:
     return {"train": train, "rollback": rollback, "on": go_on, "off": stop}
 
 
-def _absolute(path: str) -> Path:
-    """Refuse a path that depends on the working directory of burnish. Raises Unprocessable."""
-    found = Path(path)
-    if not found.is_absolute() or "\0" in path:
+def _reachable(path: str, data_dir: Path, identity: Identity, *, writes: bool = False) -> Path:
+    """Return a path that an identity may name, without links. Raises Unprocessable, Forbidden."""
+    if not Path(path).is_absolute() or "\0" in path:
         raise Unprocessable(f"path must be absolute, not {path!r}", param="path")
+    try:
+        found = Path(path).resolve()
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise Unprocessable(f"path cannot be read: {error}", param="path") from error
+    home = data_dir.resolve()
+    if not found.is_relative_to(home):
+        demand(identity, Action.TRANSFER_ANYWHERE, f"a path outside {home}", param="path")
+    elif writes and found.relative_to(home).parts[:1] in BURNISHS_OWN:
+        raise Forbidden(f"{found} is inside a directory that burnish keeps for itself", param="path")
     return found
 
 

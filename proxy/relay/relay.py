@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from burnish.proxy.access import identity_of
 from burnish.proxy.client_headers import COMPLETION_ID, SESSION_HEADERS, SUB_AGENT_HEADERS, caller_of
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError
@@ -109,7 +110,12 @@ class Relay:
         if b"/rl" in body:
             if command := find_command(request.messages):
                 text = await self._answer(
-                    command, request.messages, caller=caller, session=session, previous=request.previous
+                    command,
+                    request.messages,
+                    caller=caller,
+                    session=session,
+                    identity=identity_of(scope),
+                    previous=request.previous,
                 )
                 answer = surface.answer(text, request, new_completion_id(), request.model or "burnish")
                 await _send_local(send, answer)

@@ -42,6 +42,8 @@ class Services:
     own: ASGIApp
     answer: Answer
     instructions: Instructions
+    known: bool
+    """See ``Guard.knows_engine``."""
     base: tuple[str, str] | None = None
     route: LiveRoute | None = None
 
@@ -95,9 +97,10 @@ class Hub:
     def _state(self) -> EngineState:
         route = self._route
         if self._services is None or route is None:
-            return EngineState(None)
+            return EngineState(None, known=self._services is not None and self._services.known)
         resident = tuple(route.resident().values())
-        return EngineState(self._services.base, route.live, resident, route.asleep is not None)
+        asleep = route.asleep is not None
+        return EngineState(self._services.base, route.live, resident, asleep, self._services.known)
 
     def answering(self) -> int:
         """Return how many completions the workers are answering, as of their last confirmation."""
@@ -142,8 +145,10 @@ class Hub:
 
     async def answer(self, asked: tuple[Any, ...]) -> str:
         services = await self._caught_up()
-        command, messages, caller, session, previous = asked
-        return await services.answer(command, messages, caller=caller, session=session, previous=previous)
+        command, messages, caller, session, identity, previous = asked
+        return await services.answer(
+            command, messages, caller=caller, session=session, identity=identity, previous=previous
+        )
 
     async def messages_up_to(self, asked: tuple[str, str, str | None]) -> list[dict[str, Any]] | None:
         await self._caught_up()

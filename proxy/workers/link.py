@@ -32,6 +32,8 @@ class EngineState:
     """All versions that a request may name, the live one included."""
     asleep: bool = False
     """A request has to wake the engine first."""
+    known: bool = False
+    """See ``Guard.knows_engine``."""
 
 
 class Link(asyncio.Protocol):

@@ -17,6 +17,7 @@ import uvloop
 from starlette.types import Receive, Scope, Send
 
 from burnish.adapters.route import LiveRoute
+from burnish.proxy.access import IDENTITY, Identity
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.feedback import Command
@@ -39,6 +40,7 @@ SEND_AFTER_S = 0.005
 POLL_S = 0.01
 SCOPE = (
     "type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path", "headers",
+    IDENTITY,
 )  # fmt: skip
 """Keys of a request's scope that the hub gets for our own routes."""
 
@@ -105,6 +107,7 @@ class _Worker:
 
     def _take_state(self, numbered: tuple[int, EngineState]) -> None:
         number, state = numbered
+        self._guard.knows_engine = state.known
         if state.base and self._route is None:
             self._route = _Route(self.link)
             plain = RemoteUpstream(self.config, self.pool, state.base[0]) if self.config.upstream else None
@@ -159,9 +162,10 @@ class _Worker:
         *,
         caller: str,
         session: str | None,
+        identity: Identity,
         previous: str | None = None,
     ) -> str:
-        text: str = await self.link.ask("answer", (command, messages, caller, session, previous))
+        text: str = await self.link.ask("answer", (command, messages, caller, session, identity, previous))
         return text
 
 

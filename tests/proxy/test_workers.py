@@ -262,3 +262,20 @@ async def test_a_link_answers_each_request_or_says_why_not() -> None:
         await unanswered
     with pytest.raises(Unavailable, match="try again"):
         await ours.ask("answer", 3)
+
+
+async def test_keys_count_the_same_in_every_worker(tmp_path: Path):
+    keys = {"BURNISH_API_KEY": "caller", "BURNISH_ADMIN_KEY": "root", "BURNISH_ENGINE": "none"}
+    async with upstream(reply(completion())) as engine:
+        given = ("--workers", str(WORKERS), "--upstream", engine.url, "--model", "mock")
+        async with in_thread(running(tmp_path / "data", *given, env=keys)) as up:
+            for _ in range(2 * WORKERS):  # each on a connection of its own
+                async with httpx.AsyncClient(base_url=up.url, headers={"x-burnish-key": "caller"}) as http:
+                    asked = await http.post("/v1/chat/completions", json=QUESTION)
+                    rating = b'{"completion_id": "%b", "rating": "good"}'
+                    rating %= asked.headers["x-burnish-completion-id"].encode()
+                    rated = await http.post("/v1/feedback", content=rating)
+                    assert rated.json()["given_with"] == "api_key"
+                    assert (await http.get("/burnish/completions")).status_code == 403
+                    admin = {"x-burnish-key": "root"}
+                    assert (await http.get("/burnish/completions", headers=admin)).status_code == 200

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from burnish.proxy.access import EVERYBODY
 from burnish.proxy.feedback import answer_command, find_command
 from burnish.proxy.feedback.answering import Action
 from burnish.proxy.log import Log
@@ -44,6 +45,7 @@ class Chat:
             self.log,
             caller,
             session,
+            identity=EVERYBODY,
             status=status,
             on_feedback=self.told.append,
             actions=self.actions,

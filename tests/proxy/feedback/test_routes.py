@@ -9,7 +9,9 @@ from typing import Any
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
 
+from burnish.proxy.access import EVERYBODY, IDENTITY
 from burnish.proxy.asgi import on_burnish_error
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.feedback import completion_routes, feedback_routes
@@ -36,7 +38,11 @@ async def burnish(log: Log) -> AsyncIterator[Service]:
     forgotten: list[str] = []
     told: list[Feedback] = []
     routes = feedback_routes(log, told.append, {"bob": 0.5}) + completion_routes(log, forgotten.append)
-    app = Starlette(routes=routes, exception_handlers={BurnishError: on_burnish_error})
+    starlette = Starlette(routes=routes, exception_handlers={BurnishError: on_burnish_error})
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await starlette(scope | {IDENTITY: EVERYBODY}, receive, send)
+
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish") as http:
         yield Service(log, http, told, forgotten)
 

@@ -154,7 +154,9 @@ async def world(
         base_weights, cache = paths["base_weights"], paths["weights_cache"]
         transfer = Transfer(registry, host.base_model, host.base_digest, base_weights, cache)
         handlers: Any = {BurnishError: on_burnish_error, HTTPException: on_http_error}
-        app = Starlette(routes=learner_routes(learner, registry, transfer, log), exception_handlers=handlers)
+        app = Starlette(
+            routes=learner_routes(learner, registry, transfer, log, data), exception_handlers=handlers
+        )
         http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish")
         await stack.enter_async_context(http)
         yield World(data, log, registry, host, swap, learner, http)

@@ -118,3 +118,23 @@ async def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         shown = json.loads(await run("show", "1", "--json"))
         assert shown["reason"] == "a gift"
     assert same(trained, tmp_path / "as-peft")
+
+
+async def test_from_elsewhere_only_the_data_directory_is_read_and_written(tmp_path: Path) -> None:
+    trained = write_peft(tmp_path / "trained", tiny_lora(LLAMA, 1))
+    async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
+        assert (await import_(http, trained)).status_code == 201
+        data = tmp_path / "data"
+        (data / "link").symlink_to(tmp_path)
+        http.headers["x-forwarded-for"] = "10.0.0.9"  # as a reverse proxy on this machine says
+        for outside in (tmp_path / "out", data / "link" / "out", data / ".." / "out"):
+            refused = await export(http, 1, outside, "peft")
+            assert (refused.status_code, refused.json()["error"]["param"]) == (403, "path")
+        assert (await import_(http, trained)).status_code == 403
+        assert (await export(http, 1, data / "out", "peft")).status_code == 200
+        assert (await import_(http, data / "out")).json()["version"] == 2
+        del http.headers["x-forwarded-for"]
+        for own in ("adapters/v0099", "jobs/x", "engine/x", "burnish.db-spill/x"):
+            assert (await export(http, 1, data / own, "peft")).status_code == 403
+        assert (await export(http, 1, tmp_path / "out", "peft")).status_code == 200
+    assert not (data / "adapters" / "v0099").exists()

@@ -1,0 +1,101 @@
+"""Who may do what. Each request has an identity, each route an action, and ``may`` decides.
+
+Names that clients send (``x-burnish-user``, ``rater``) are only names: an identity comes from a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Literal, NamedTuple
+
+from starlette.types import Scope
+
+from burnish.proxy.errors import Forbidden
+
+Key = Literal["api_key", "admin_key", "none"]
+
+
+class Action(Enum):
+    ASK = "ask the model"
+    RATE = "rate, and take own ratings back"
+    WATCH = "see counts, versions and health"
+    WEIGH = "rate with a weight over 1, or as a judge or an environment"
+    READ = "read what users wrote and the model answered"
+    STEER = "train, pause, promote, roll back, change instructions"
+    ERASE = "erase a user"
+    TRANSFER = "import and export versions inside the data directory"
+    TRANSFER_ANYWHERE = "import from and export to any path"
+    MANAGE_ENGINE = "create, load and delete models of the engine"
+
+
+FOR_EVERYBODY = frozenset({Action.ASK, Action.RATE, Action.WATCH})
+WATCHED = frozenset({"/healthz", "/metrics", "/v1/models", "/burnish/status"})
+
+
+class Identity(NamedTuple):
+    """Who sent a request, as far as burnish can tell."""
+
+    key: Key | None
+    """The key that came with it; None: burnish has no keys."""
+    administers: bool
+    local: bool = False
+    """Whether it came from this machine."""
+
+
+EVERYBODY = Identity(None, administers=True)
+"""Whoever asks while burnish has no keys."""
+NOBODY = Identity("none", administers=False)
+IDENTITY = "burnish.identity"
+"""Key of the ASGI scope under which the identity is kept."""
+
+
+def identity_of(scope: Scope) -> Identity:
+    identity: Identity = scope.get(IDENTITY, NOBODY)
+    return identity
+
+
+def may(identity: Identity, action: Action) -> bool:
+    """Decide whether an identity may do something."""
+    if action in FOR_EVERYBODY:
+        return True
+    return identity.administers and (identity.local or action is not Action.TRANSFER_ANYWHERE)
+
+
+def demand(identity: Identity, action: Action, what: str, *, param: str | None = None) -> None:
+    """Raise Forbidden unless an identity may do something; ``what`` names it to the user."""
+    if may(identity, action):
+        return
+    if identity.administers:
+        raise Forbidden(f"{what} is only for requests from the machine where burnish runs", param=param)
+    raise Forbidden(
+        f"{what} needs burnish's admin_key: set admin_key (BURNISH_ADMIN_KEY) where burnish runs, and send it as "
+        "Authorization: Bearer <key>, or in x-burnish-key. Commands send the one in their environment",
+        code="admin_key_needed",
+        param=param,
+    )
+
+
+def may_steer_in_chat(identity: Identity, user: str, owners: Collection[str]) -> bool:
+    """Decide whether ``/rl train`` and the like count: for owners, on a request that may steer.
+
+    Without a list of owners, the admin_key itself is enough.
+    """
+    if not may(identity, Action.STEER):
+        return False
+    return user in owners or (not owners and identity.key == "admin_key")
+
+
+def action_at(method: str, path: str) -> Action:
+    """Return what a request to one of our own routes does; unknown ones are not for everybody."""
+    if path in WATCHED:
+        return Action.WATCH
+    if path == "/burnish/command" or path.startswith("/v1/feedback/"):
+        return Action.RATE
+    if path == "/v1/feedback" and method == "POST":
+        return Action.RATE
+    if path.startswith("/burnish/users/") and method == "DELETE":
+        return Action.ERASE
+    if path.endswith("/export") or (path == "/burnish/adapters" and method == "POST"):
+        return Action.TRANSFER
+    return Action.READ if method in ("GET", "HEAD") else Action.STEER
