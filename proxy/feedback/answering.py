@@ -111,8 +111,8 @@ def _help(command: Command, actions: Mapping[str, Action]) -> str:
     problem = f"unknown command: /rl {command.text[:QUOTE_CHARACTERS]}. " if command.text else ""
     if command.name in ACTION_HELP:
         problem = (
-            f"Only owners may use /rl {command.name}: add yourself to `owners` in burnish's configuration, and if it "
-            "has keys for several people, send the admin_key. "
+            f"Only owners may use /rl {command.name}: add yourself to `owners` in burnish's configuration. "
+            "If it has an admin_key, the request must send that, too. "
         )
     return problem + HELP + "".join(ACTION_HELP.get(name, "") for name in actions)
 
