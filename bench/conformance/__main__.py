@@ -38,14 +38,16 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     wanted = [suite for suite in SUITES if not given.only or suite.name in given.only.split(",")]
     print(f"{'suite':24} {'version':28} {'direct':>28} {'through burnish':>28} differing tests, requests")
-    same = [_compared(suite, given.suites.absolute() / suite.name) for suite in wanted]
+    same = [compared(suite, given.suites.absolute() / suite.name) for suite in wanted]
     return 0 if same and all(same) else 1
 
 
-def _compared(suite: Suite, checkout: Path) -> bool:
+def compared(suite: Suite, checkout: Path) -> bool:
     """Run a suite both ways and print the result. Returns whether nothing differs."""
     if not checkout.is_dir():
-        print(f"{suite.name:24} {'needed' if suite.needed else 'not run'}: there is no {checkout}", flush=True)
+        print(
+            f"{suite.name:24} {'needed' if suite.needed else 'not run'}: there is no {checkout}", flush=True
+        )
         return not suite.needed
     home = cache_dir() / "conformance" / suite.name
     home.mkdir(parents=True, exist_ok=True)
@@ -77,7 +79,9 @@ def _compared(suite: Suite, checkout: Path) -> bool:
 
 def _counts(taken: Taken) -> str:
     counts = Counter(taken.tests.values())
-    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in ("passed", "failed", "skipped") if counts[outcome])
+    return ", ".join(
+        f"{counts[outcome]} {outcome}" for outcome in ("passed", "failed", "skipped") if counts[outcome]
+    )
 
 
 def _differing(direct: tuple[str, ...], through: tuple[str, ...]) -> list[str]:

@@ -1,4 +1,7 @@
-"""A plugin for pytest: clients of pytest-httpserver ask burnish, which asks the server. Runs in the suite's environment."""
+"""A plugin for pytest: clients of pytest-httpserver ask burnish, which asks the server.
+
+Runs in the suite's environment.
+"""
 
 from __future__ import annotations
 
@@ -6,4 +9,6 @@ import os
 
 from pytest_httpserver import HTTPServer
 
-HTTPServer.url_for = lambda self, suffix: os.environ["BURNISH_URL"] + (suffix if suffix.startswith("/") else f"/{suffix}")  # type: ignore[method-assign]
+HTTPServer.url_for = lambda self, suffix: (
+    os.environ["BURNISH_URL"] + (suffix if suffix.startswith("/") else f"/{suffix}")
+)  # type: ignore[method-assign]

@@ -49,7 +49,9 @@ class Suite(ABC):
 
     def version(self, checkout: Path) -> str:
         described = ["git", "describe", "--tags", "--always"]
-        return subprocess.run(described, cwd=checkout, capture_output=True, text=True).stdout.strip()
+        return subprocess.run(
+            described, check=False, cwd=checkout, capture_output=True, text=True
+        ).stdout.strip()
 
     @abstractmethod
     def install(self, checkout: Path, home: Path) -> None:
@@ -70,7 +72,10 @@ class OpenAIPython(Suite):
 
     def run(self, checkout: Path, home: Path, folder: Path, *, through: bool) -> Taken:
         folder.mkdir()
-        with _steady(home, checkout / SPECIFICATION, folder) as upstream, _burnish(folder, upstream, through) as url:
+        with (
+            _steady(home, checkout / SPECIFICATION, folder) as upstream,
+            _burnish(folder, upstream, through) as url,
+        ):
             return Taken(_pytest(checkout, home, folder, ["tests/api_resources"], TEST_API_BASE_URL=url))
 
 
@@ -86,7 +91,10 @@ class OpenAINode(Suite):
         folder.mkdir()
         report = folder / "report.json"
         jest = ["node_modules/.bin/jest", "--runInBand", "--json", f"--outputFile={report}"]
-        with _steady(home, checkout / SPECIFICATION, folder) as upstream, _burnish(folder, upstream, through) as url:
+        with (
+            _steady(home, checkout / SPECIFICATION, folder) as upstream,
+            _burnish(folder, upstream, through) as url,
+        ):
             env = {"OPENAI_TEST_SUITE": "generated", "TEST_API_BASE_URL": url, **_with_node(home)}
             _call(jest, checkout, env, may_return=SOME_FAILED)
         return Taken(_of_jest(report))
@@ -164,12 +172,20 @@ def _call(command: Sequence[str], folder: Path, env: Mapping[str, str] = {}, *, 
     """Run a command in a folder. Raises CannotRun if it is missing, hangs, or returns neither 0 nor ``may_return``."""
     try:
         ended = subprocess.run(
-            command, cwd=folder, env=os.environ | env, capture_output=True, text=True, timeout=SUITE_LIMIT_S
+            command,
+            check=False,
+            cwd=folder,
+            env=os.environ | env,
+            capture_output=True,
+            text=True,
+            timeout=SUITE_LIMIT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotRun(str(error)) from error
     if ended.returncode not in (0, may_return):
-        raise CannotRun(f"{' '.join(command)}: exit code {ended.returncode}\n{(ended.stdout + ended.stderr)[-2000:]}")
+        raise CannotRun(
+            f"{' '.join(command)}: exit code {ended.returncode}\n{(ended.stdout + ended.stderr)[-2000:]}"
+        )
 
 
 def _pytest(checkout: Path, home: Path, folder: Path, arguments: Sequence[str], **env: str) -> dict[str, str]:
@@ -186,7 +202,9 @@ def _pytest(checkout: Path, home: Path, folder: Path, arguments: Sequence[str], 
 
 def _of_jest(report: Path) -> dict[str, str]:
     tests = {
-        f"{Path(file['name']).name}::{test['fullName']}": "skipped" if test["status"] == "pending" else test["status"]
+        f"{Path(file['name']).name}::{test['fullName']}": "skipped"
+        if test["status"] == "pending"
+        else test["status"]
         for file in json.loads(report.read_text())["testResults"]
         for test in file["assertionResults"]
     }
@@ -198,11 +216,17 @@ def _of_jest(report: Path) -> dict[str, str]:
 @contextmanager
 def _steady(home: Path, specification: Path, folder: Path) -> Iterator[str]:
     """Run OpenAI's mock on their specification; yield its URL. Raises CannotRun."""
-    formats = [f"--validator-{place}-{kind}-format=brackets" for place in ("query", "form") for kind in ("array", "object")]
+    formats = [
+        f"--validator-{place}-{kind}-format=brackets"
+        for place in ("query", "form")
+        for kind in ("array", "object")
+    ]
     port = free_port()
     program = home / "node_modules" / ".bin" / "steady"
     command = [str(program), "--host", "127.0.0.1", "-p", str(port), *formats, str(specification)]
-    with _running(command, folder / "steady.txt", f"http://127.0.0.1:{port}/_x-steady/health", _with_node(home)):
+    with _running(
+        command, folder / "steady.txt", f"http://127.0.0.1:{port}/_x-steady/health", _with_node(home)
+    ):
         yield f"http://127.0.0.1:{port}"
 
 
