@@ -27,6 +27,8 @@ class Endpoint:
     fields: tuple[tuple[str, Any], ...] = ()
     """Members that the body of every request to it must have, e.g. ``("adapters", "/path")``; they replace the
     caller's."""
+    without_adapter: tuple[tuple[str, Any], ...] | None = None
+    """Members of a body with which it answers as the base model; None: it can't."""
     also: tuple[str, ...] = ()
     """Roots of replicas that serve it as well; the route picks one for each request."""
     lacking: tuple[str, ...] = field(default=(), compare=False)

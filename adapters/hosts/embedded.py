@@ -8,7 +8,7 @@ import os
 import secrets
 import signal
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,6 +27,8 @@ from burnish.adapters.threads import cores
 MAX_RESIDENT = 4
 # Beyond this, more threads wait for memory rather than compute.
 MAX_THREADS = 8
+# Each request says it: one that doesn't may get what the request before it said.
+ADAPTER_ON, ADAPTER_OFF = ((("lora", [{"id": 0, "scale": scale}]),) for scale in (1.0, 0.0))
 # An adapter's child is up in about a second; a big model on a slow disk takes a while, but not minutes.
 START_TIMEOUT_S = 120.0
 # How much of the child's log goes into an error message.
@@ -217,7 +219,10 @@ class EmbeddedHost:
             converted=str(converted_path(self._state, version, self.base_digest)) if version else None,
         )
         process = await EngineProcess.start(settings, self._state / f"engine-v{number:04d}.log")
-        return _Child(process, Endpoint(process.url, name, number, key), EngineApi(process.url, key))
+        endpoint = Endpoint(process.url, name, number, key)
+        if version:
+            endpoint = replace(endpoint, fields=ADAPTER_ON, without_adapter=ADAPTER_OFF)
+        return _Child(process, endpoint, EngineApi(process.url, key))
 
     async def _forget_dead(self, number: int) -> None:
         """Drop dead children, and the child of one version in any case."""

@@ -57,6 +57,8 @@ class Target:
     reuse_connections: bool = True
     fields: tuple[tuple[str, Any], ...] = ()
     """Further members of the body, e.g. for the adapter."""
+    without_adapter: tuple[tuple[str, Any], ...] | None = None
+    """Instead of ``fields``: members with which it answers as the base model."""
     leased: bool = False
     """True: a version, which reconciling restores when it is lost."""
     base_digest: str | None = None
@@ -208,8 +210,8 @@ class LearningUpstream:
         try:
             return self._leased(self._route.lease_version(self._version(name)))
         except (UnknownVersion, ValueError) as error:
-            if self._plain and name == f"{self._base}@base":
-                return await self._bare(self._plain, headers)
+            if name == f"{self._base}@base" and (base := await self._base_beside_live(headers)):
+                return base
             if self._plain and not name.startswith(f"{self._base}@"):
                 return await self._plain.target(model, headers)
             raise NotFound(
@@ -228,7 +230,7 @@ class LearningUpstream:
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
         """List ``default``, the base model, the loaded versions, and the engine's other models."""
         others = await self._plain.models(headers) if self._plain else []
-        loaded = sorted(self._route.resident())
+        loaded = sorted({BASE_VERSION, *self._route.resident()})
         served = {
             DEFAULT_MODEL,
             self._base,
@@ -253,6 +255,16 @@ class LearningUpstream:
                 code="engine_down",
             ) from error
         return self._leased(self._route.lease())
+
+    async def _base_beside_live(self, headers: RawHeaders) -> Target | None:
+        """Pick the base model while a version is live: beside it, or in its process; None if the engine can't."""
+        if self._plain:
+            return await self._bare(self._plain, headers)
+        live = await self._live(headers)
+        if live.without_adapter is None:
+            live.release()
+            return None
+        return replace(live, model=self._base, version=BASE_VERSION, fields=live.without_adapter)
 
     async def _bare(self, plain_upstream: RemoteUpstream, headers: RawHeaders) -> Target:
         """Pick the base model, which an engine that isn't ours serves in any case."""
@@ -279,6 +291,7 @@ class LearningUpstream:
             keep_caller_authorization=shared,
             reuse_connections=shared,
             fields=endpoint.fields,
+            without_adapter=endpoint.without_adapter,
             leased=True,
             lacks=frozenset() if shared else EMBEDDED_LACKS,
         )
