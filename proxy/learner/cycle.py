@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
-from burnish.adapters.errors import NeedsRestart
+from burnish.adapters.errors import IllegalTransition, NeedsRestart
 from burnish.adapters.gate import Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry, version_label
@@ -198,7 +198,25 @@ class Cycle:
         job = self.job(plan.run_id)
         await asyncio.to_thread(self._write, job, plan)
         await self._run_step("train", job)
-        version = await in_one_thread(self._register, job, plan)
+        return await self._decide(job, plan, await in_one_thread(self._register, job, plan), report)
+
+    async def judge_again(self, version: AdapterVersion, report: Report) -> Ended:
+        """Judge a candidate whose judgement was interrupted. Raises what ``run`` raises."""
+        job = self.job(version.manifest.run_id)
+        rated = await self.log.rated(self.train.rater_weights, next_turns=self.train.next_turn)
+        plan = await asyncio.to_thread(self._plan_of, job, version, rated)
+        return await self._decide(job, plan, version, report)
+
+    def _plan_of(self, job: JobDirectory, version: AdapterVersion, rated: Sequence[RatedCompletion]) -> Plan:
+        """Return the plan of a run that ended before its verdict. Raises JobError, AdapterError."""
+        spec, live = job.spec(), self.registry.live()
+        if (spec.incumbent_adapter or spec.parent_adapter) != self._adapter(live):
+            raise IllegalTransition(f"{version_label(live)} went live meanwhile; train again")
+        usable = tuple(each for each in rated if not each.fault)
+        return Plan(spec.run_id, version.manifest.parent, live, tuple(job.samples()), spec, usable)
+
+    async def _decide(self, job: JobDirectory, plan: Plan, version: AdapterVersion, report: Report) -> Ended:
+        """Judge a candidate; if it passes, make it live."""
         await report("evaluating", version.number)
         try:
             try:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from burnish.adapters.errors import AdapterError
+from burnish.adapters.manifest import AdapterVersion
 from burnish.proxy.config import TrainConfig
-from burnish.proxy.errors import BurnishError, Conflict, Unavailable
+from burnish.proxy.errors import BurnishError, Conflict, NotFound, Unavailable
 from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.export import FAULTS
 from burnish.proxy.learner.runs import Runs
@@ -112,12 +113,11 @@ class Learner:
         """Repair the state after a crash, then work in the background until ``stop``. Raises AdapterError."""
         try:
             await asyncio.to_thread(self._cycle.registry.recover)
-            self._versions.give_up_unjudged("burnish was interrupted before the gate decided")
         except OSError as error:
             logger.error("the adapters folder could not be repaired after a crash: %s", error)
         await self._prune()
         await self._runs.recall()
-        self._task = asyncio.get_running_loop().create_task(self._work())
+        self._task = asyncio.get_running_loop().create_task(self._work(self._versions.unjudged()))
 
     async def stop(self) -> None:
         """Interrupt the current run and end its child process."""
@@ -228,7 +228,8 @@ class Learner:
         request = _Request(one_sided, refresh, asyncio.get_running_loop().create_future())
         return request, decide(self._state(request), self._train, _now())
 
-    async def _work(self) -> None:
+    async def _work(self, interrupted: Sequence[AdapterVersion]) -> None:
+        await self._judge_again(interrupted)
         while True:
             pause_s = TICK_S
             try:
@@ -278,7 +279,7 @@ class Learner:
         one_sided, refresh = bool(request and request.one_sided), bool(request and request.refresh)
         ready = self._counting.ready(refresh=refresh)
         runs = self._runs
-        try:
+        async with self._recorded():
             run = await runs.start(reason, ready.good + ready.bad + ready.neutral)
             if request:
                 request.settle(run.id)
@@ -286,6 +287,32 @@ class Learner:
             if plan.note:
                 await runs.add_note(plan.note)
             await runs.conclude(await self._cycle.run(plan, runs.report))
+
+    async def _judge_again(self, interrupted: Sequence[AdapterVersion]) -> None:
+        """Judge the candidates that burnish left without a verdict when it stopped, each once more."""
+        for version in interrupted:
+            try:
+                if not self._versions.note_interruption(version):
+                    self._versions.give_up(version, "burnish was interrupted twice before the gate decided")
+                    continue
+                await self._runs.resume(version.manifest.run_id, version.number)
+            except NotFound as error:
+                self._versions.give_up(
+                    version, f"burnish was interrupted before the gate decided, and {error}"
+                )
+                continue
+            except (AdapterError, BurnishError, OSError) as error:
+                logger.error("v%d, which was interrupted, can't be judged: %s", version.number, error)
+                continue
+            async with self._recorded():
+                await self._runs.conclude(await self._cycle.judge_again(version, self._runs.report))
+
+    @asynccontextmanager
+    async def _recorded(self) -> AsyncIterator[None]:
+        """Record how the current run ends, if the block doesn't."""
+        runs = self._runs
+        try:
+            yield
         except asyncio.CancelledError:
             await runs.end("interrupted", "burnish stopped")
             raise

@@ -57,6 +57,12 @@ class Runs:
         await self._log.start_run(self.active)
         return self.active
 
+    async def resume(self, run_id: str, version: int) -> None:
+        """Make an interrupted run the current one again. Raises NotFound, Unavailable."""
+        run = await self._log.run(run_id)
+        self.active = replace(run, status="evaluating", version=version, ended_at=None)
+        await self._store(self.active)
+
     def finish(self) -> None:
         self.active = None
 
@@ -76,12 +82,13 @@ class Runs:
         await self._store(replace(run, status=ended.status, reason=ended.reason, ended_at=time.time()))
 
     async def end(self, status: Literal["failed", "interrupted"], reason: str) -> None:
-        """End the run without a verdict, and reject its candidate if there is one."""
+        """End the run without a verdict. If it failed, reject its candidate; if not, the next start judges it."""
         run = self._current
         self.failures += 1
         self.failed_at = time.time()
         try:
-            self._versions.give_up_unjudged(f"its run {status} before the gate decided: {reason}")
+            if status == "failed":
+                self._versions.give_up_unjudged(f"its run failed before the gate decided: {reason}")
         except (AdapterError, OSError) as error:
             logger.error("the candidate of %s could not be rejected: %s", run.id, error)
         await self._store(replace(run, status=status, reason=reason, ended_at=time.time()))

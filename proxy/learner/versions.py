@@ -1,4 +1,4 @@
-"""Promotes and rolls back versions, and rejects those that the gate never judged."""
+"""Promotes and rolls back versions, and knows those that the gate hasn't judged."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.swap import Swap
 from burnish.proxy.errors import Conflict, NotFound, Unavailable
+
+INTERRUPTED = "interrupted"
+"""In the details of an event: the gate was interrupted once. A second time it may have been the cause."""
 
 
 class Versions:
@@ -49,11 +52,26 @@ class Versions:
         await self._go_live(version, reason)
         return to
 
+    def unjudged(self) -> list[AdapterVersion]:
+        """Return the candidates that the gate hasn't judged, oldest first. Raises CorruptAdapter."""
+        return [version for version in self._registry.versions() if self._unjudged(version)]
+
     def give_up_unjudged(self, reason: str) -> None:
-        """Reject the candidates that the gate never judged. Raises AdapterError, OSError."""
-        for version in self._registry.versions():
-            if self._unjudged(version):
-                self._registry.record(version.number, "rejected", reason)
+        """Reject the candidates that the gate hasn't judged. Raises AdapterError, OSError."""
+        for version in self.unjudged():
+            self.give_up(version, reason)
+
+    def give_up(self, version: AdapterVersion, reason: str) -> None:
+        self._registry.record(version.number, "rejected", reason)
+
+    def note_interruption(self, version: AdapterVersion) -> bool:
+        """Record that a judgement starts again; return whether it hadn't before. Raises AdapterError, OSError."""
+        events = self._registry.events(version.number)
+        if any(INTERRUPTED in event.details for event in events):
+            return False
+        reason = "burnish was interrupted before the gate decided; it is judged again"
+        self._registry.record(version.number, "candidate", reason, **{INTERRUPTED: True})
+        return True
 
     def _unjudged(self, version: AdapterVersion) -> bool:
         events = self._registry.events(version.number)

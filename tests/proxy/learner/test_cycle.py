@@ -159,6 +159,27 @@ async def test_bad_ratings_alone_never_reach_the_users(open_world: Open, tiny_mo
     assert list(await world.host.served()) == [0], "the candidate was unloaded"
 
 
+async def test_a_version_whose_judgement_was_interrupted_is_judged_after_the_restart(
+    open_world: Open, tiny_model: Path
+) -> None:
+    world = await open_world(model=tiny_model, min_ratings=4)
+    await rate_answers(world, PROMPTS[:8], every_second)
+    run_id = await world.learner.train_now()
+    await world.run_when(lambda run: run.status == "evaluating", 200)
+    world = await open_world(model=tiny_model, min_ratings=4)
+    run = await world.ended(run_id, 200)
+    while run.status == "interrupted":  # as the end of the first burnish left it
+        world.log.run_changed.clear()
+        run = await world.run_when(lambda run: run.status != "interrupted" and run.ended_at is not None, 200)
+    assert run.id == run_id
+    assert run.status in ("live", "candidate", "rejected"), run.reason
+    interrupted, judged = world.registry.events(1)[1:3]
+    assert "it is judged again" in interrupted.reason
+    assert judged.details["verdict"]["outcome"] in ("passed", "undecided", "rejected")
+    assert world.learner.status()["failures"] == 0
+    assert len(world.registry.versions()) == 1, "it wasn't trained again"
+
+
 async def test_a_killed_trainer_leaves_the_base_live_and_the_ratings_ready(
     open_world: Open, tiny_model: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -137,12 +138,15 @@ async def test_what_a_crash_left_behind_is_put_in_order(open_world: Open) -> Non
     crashed = Run(run_id(), time.time(), None, "evaluating", "32 new ratings", unjudged, 32)
     await world.log.start_run(crashed)
     world = await open_world()
+    async with asyncio.timeout(10):  # the job of this run is gone, so nothing can judge it
+        while world.registry.get(unjudged).state == "candidate":
+            await asyncio.sleep(0.02)
     assert world.registry.get(judged).state == "candidate"
     assert world.registry.get(unjudged).state == "rejected"
-    assert "interrupted before the gate decided" in world.registry.get(unjudged).reason
+    assert "there is no run" in world.registry.get(unjudged).reason
     assert not list(world.registry.root.glob("*.tmp"))
     run = await world.log.run(crashed.id)
-    assert (run.status, run.version) == ("interrupted", unjudged)
+    assert run.status == "interrupted"
     assert run.ended_at
     assert world.learner.status()["failures"] == 1
 
