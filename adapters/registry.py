@@ -23,7 +23,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from burnish.adapters import durable
+from burnish.adapters import durable, examples
 from burnish.adapters.errors import CorruptAdapter, IllegalTransition, PrunedVersion, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event, Manifest, State
 from burnish.adapters.weights_file import ALLOWED, check_adapter, check_names
@@ -190,12 +190,17 @@ class Registry:
     def recover(self) -> None:
         """Clean up after a crash: delete half-copied and half-deleted versions, and add a missing first event.
 
+        Also takes prompts and replies out of events that earlier releases wrote.
+
         The process that writes calls it once, before anything else.
         """
         with self._writing:
             for partial in self.root.glob(f"v*{_PARTIAL}"):
                 shutil.rmtree(partial, ignore_errors=True)
             events = self.events()
+            if rewritten := examples.moved_out(self.root, events):
+                lines = "".join(event.model_dump_json() + "\n" for event in rewritten)
+                durable.replace(self.root / EVENTS, lines)
             for event in events:
                 if event.state == "pruned":
                     _delete_weights(self._path(event.version))

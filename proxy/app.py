@@ -149,6 +149,12 @@ class _Parts:
         if self.learning:
             self.learning.learner.wake()
 
+    async def on_forgotten(self, user: str) -> None:
+        """Called when the log has erased a user. Raises Unavailable."""
+        self.instructions.changed(user)
+        if self.learning:
+            await self.learning.learner.forget()
+
     async def answer(
         self,
         command: Command,
@@ -255,7 +261,7 @@ def _routes(parts: _Parts) -> list[Route]:
         *metrics_routes(parts.observer.counts, gauges),
         *feedback_routes(log, parts.on_feedback, parts.config.train.rater_weights),
         command_route(parts.answer),
-        *completion_routes(log, parts.instructions.changed),
+        *completion_routes(log, parts.on_forgotten),
         *instruction_routes(log, parts.instructions, parts.live),
         *(
             learner_routes(learns.learner, learns.registry, learns.transfer, log, parts.config.data_dir)

@@ -36,6 +36,7 @@ class Example(BaseModel):
     kind: ExampleKind
     why: str
     """Why it was chosen, for users."""
+    prompt_id: str
     prompt: str
     before: str
     after: str
@@ -127,6 +128,7 @@ def _example(kind: ExampleKind, why: str, pair: Pair) -> Example:
     return Example(
         kind=kind,
         why=why,
+        prompt_id=new.prompt_id,
         prompt=_cut(new.prompt, MAX_PROMPT_CHARACTERS),
         before=_cut(_readable(old), MAX_REPLY_CHARACTERS),
         after=_cut(_readable(new), MAX_REPLY_CHARACTERS),

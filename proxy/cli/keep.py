@@ -79,7 +79,8 @@ def forget(
 ) -> None:
     """Versions that were trained on it and backups stay unchanged."""
     proxy = Proxy(url)
-    if not yes and not typer.confirm(f"Erase all requests, answers and ratings of {user}?"):
+    remains = "Versions that learnt from them stay, and so do backups."
+    if not yes and not typer.confirm(f"Erase all requests, answers and ratings of {user}? {remains}"):
         raise Interrupted("nothing was erased")
     erased = proxy.delete(f"/burnish/users/{in_path(user)}")
     if printed_json(erased, as_json):

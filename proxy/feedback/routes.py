@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -105,7 +105,7 @@ def command_route(answer: Answer) -> Route:
     return Route("/burnish/command", run_command, methods=["POST"])
 
 
-def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Route]:
+def completion_routes(log: Log, on_forgotten: Callable[[str], Awaitable[None]]) -> list[Route]:
     """Return the routes of the log; calls ``on_forgotten`` with the name of an erased user."""
 
     async def index(request: Request) -> Response:
@@ -139,7 +139,7 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], None]) -> list[Rou
     async def forget(request: Request) -> Response:
         user = request.path_params["user"]
         erased = await log.forget(user)
-        on_forgotten(user)
+        await on_forgotten(user)
         return json_response({"object": "user", "user": user, "erased": erased})
 
     return [

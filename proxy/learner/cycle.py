@@ -11,6 +11,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
 
+from burnish.adapters import examples
 from burnish.adapters.errors import IllegalTransition, NeedsRestart
 from burnish.adapters.gate import Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
@@ -104,10 +105,35 @@ class Cycle:
     jobs: Path
     """The folder of job directories."""
     _learnt: tuple[int, frozenset[str]] | None = field(default=None, init=False)
+    _erase_at_end: set[str] = field(default_factory=set, init=False)
+    """Runs under way when a user was erased."""
 
     def job(self, run_id: str) -> JobDirectory:
         """Return a run's job directory, which may be gone already."""
         return JobDirectory(self.jobs / run_id)
+
+    async def forget(self, current: str | None) -> None:
+        """Delete the texts of erased completions outside the log: all jobs, and the examples of verdicts.
+
+        ``current`` is the run under way, whose job is needed until its end. Raises OSError, Unavailable.
+        """
+        quoted = {each for each in examples.prompts(self.registry.root) if not sampling.is_ours(each)}
+        erased = quoted - await self.log.existing(quoted)
+        await asyncio.to_thread(self._forget, current, erased)
+
+    def _forget(self, current: str | None, erased: Collection[str]) -> None:
+        for path in self.jobs.glob("run_*"):
+            if path.name == current:
+                self._erase_at_end.add(current)
+            else:
+                shutil.rmtree(path)
+        examples.erase(self.registry.root, erased)
+
+    def ended(self, run_id: str) -> None:
+        """Delete the job of a run that was under way when a user was erased."""
+        if run_id in self._erase_at_end:
+            self._erase_at_end.discard(run_id)
+            shutil.rmtree(self.job(run_id).path, ignore_errors=True)
 
     def learnt(self) -> frozenset[str]:
         """Return the feedback ids that the live version has learnt from, the same object while it is live."""
@@ -226,7 +252,9 @@ class Cycle:
                 why = f"trained, but not judged: {error}; `burnish adapters promote {version.number}` makes it live"
                 self.registry.record(version.number, "candidate", why, awaits="restart")
                 return Ended("candidate", why, version.number)
-            details = verdict.model_dump(mode="json")
+            details = verdict.model_dump(mode="json", exclude={"examples"})
+            shown = [example.model_dump(mode="json") for example in verdict.examples]
+            await asyncio.to_thread(examples.keep, self.registry.root, version.number, shown)
             if verdict.outcome == "rejected":
                 self.registry.record(version.number, "rejected", verdict.reason, verdict=details)
                 return Ended("rejected", verdict.reason, version.number)

@@ -213,6 +213,10 @@ class Learner:
         self.wake()
         return number
 
+    async def forget(self) -> None:
+        """Delete the texts of erased completions outside the log; see ``Cycle.forget``."""
+        await self._cycle.forget(self._runs.active.id if self._runs.active else None)
+
     async def pause(self, *, on: bool) -> None:
         """Stop or resume starting runs by itself, also after a restart. A current run continues. Raises Unavailable."""
         try:
@@ -324,6 +328,8 @@ class Learner:
             logger.exception("a training run failed")
             await runs.end("failed", f"a fault in burnish: {type(error).__name__}: {error}")
         finally:
+            if runs.active:
+                await asyncio.to_thread(self._cycle.ended, runs.active.id)
             runs.finish()
             self._due_since = None
             self.wake()

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from burnish.adapters import examples
 from burnish.adapters.errors import CorruptAdapter, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
 from burnish.adapters.registry import Registry, version_label
@@ -235,15 +236,14 @@ def _details(registry: Registry, learner: Learner, number: int) -> dict[str, Any
     return _summary(version) | {
         "manifest": version.manifest.model_dump(mode="json"),
         "events": history,
-        "verdict": _verdict(events),
+        "verdict": _verdict(events, examples.of(registry.root, number)),
         "samples": _side_by_side(learner.job(version.manifest.run_id)),
     }
 
 
-def _verdict(events: Sequence[Event]) -> dict[str, Any] | None:
-    return next(
-        (dict(event.details["verdict"]) for event in reversed(events) if "verdict" in event.details), None
-    )
+def _verdict(events: Sequence[Event], shown: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    verdicts = [event.details["verdict"] for event in events if "verdict" in event.details]
+    return {**verdicts[-1], "examples": shown} if verdicts else None
 
 
 def _side_by_side(job: JobDirectory) -> list[dict[str, Any]]:

@@ -72,6 +72,11 @@ class Prompt:
         return tuple(self.params.get("tools", ()))
 
 
+def is_ours(prompt_id: str) -> bool:
+    """Whether a prompt is one of ours, not from the log."""
+    return prompt_id.startswith((_FACT, _ORDINARY))
+
+
 def prompts(
     held_out: Iterable[Completion], recent: Iterable[Completion], rated: Iterable[Completion]
 ) -> list[Prompt]:

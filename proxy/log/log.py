@@ -209,6 +209,12 @@ class Log:
                 break
         return gone
 
+    async def existing(self, completion_ids: Collection[str]) -> set[str]:
+        """Return those of the completions that the log has. Raises Unavailable."""
+        query = "SELECT id FROM completion WHERE id IN (SELECT value FROM json_each(?))"
+        rows = await self._read(lambda db: db.execute(query, (store.as_json(completion_ids),)).fetchall())
+        return {name for (name,) in rows}
+
     async def _delete(self, call: Query[Result]) -> Result:
         self._deletions += 1
         try:

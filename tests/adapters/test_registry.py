@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from burnish.adapters import examples
 from burnish.adapters.errors import CorruptAdapter, IllegalTransition, UnknownVersion
 from burnish.adapters.registry import EVENTS, Registry
 from tests.adapters.engines import full_disk
@@ -161,6 +162,26 @@ def test_a_crash_between_rename_and_event_is_repaired(registry: Registry, adapte
     assert [v.number for v in registry.versions()] == [1, version.number]
     assert "interrupted" in registry.get(2).reason
     assert not list(registry.root.glob("*.tmp"))
+
+
+def test_prompts_in_events_of_earlier_releases_move_to_a_file_that_can_be_erased(
+    registry: Registry, adapter: Path
+) -> None:
+    register(registry, adapter)
+    shown = [{"why": "a typical pair", "prompt": "My secret?", "before": "No.", "after": "Yes."}]
+    verdict = {"outcome": "passed", "reason": "better", "checks": [], "examples": shown}
+    registry.record(1, "candidate", "better", verdict=verdict)
+    before = registry.events()
+    for _ in range(2):
+        registry.recover()
+        assert b"My secret?" not in (registry.root / EVENTS).read_bytes()
+        assert examples.of(registry.root, 1) == shown
+    assert [(each.at, each.reason) for each in registry.events()] == [
+        (each.at, each.reason) for each in before
+    ]
+    assert registry.events()[-1].details["verdict"] == {"outcome": "passed", "reason": "better", "checks": []}
+    examples.erase(registry.root, examples.prompts(registry.root))
+    assert examples.of(registry.root, 1) == []
 
 
 @given(cut=st.integers(min_value=1), junk=st.binary(max_size=8))

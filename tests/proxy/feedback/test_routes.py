@@ -36,8 +36,12 @@ class Service:
 @pytest.fixture
 async def burnish(log: Log) -> AsyncIterator[Service]:
     forgotten: list[str] = []
+
+    async def on_forgotten(user: str) -> None:
+        forgotten.append(user)
+
     told: list[Feedback] = []
-    routes = feedback_routes(log, told.append, {"bob": 0.5}) + completion_routes(log, forgotten.append)
+    routes = feedback_routes(log, told.append, {"bob": 0.5}) + completion_routes(log, on_forgotten)
     starlette = Starlette(routes=routes, exception_handlers={BurnishError: on_burnish_error})
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -6,14 +6,16 @@ The ordinary tests use a tiny model that knows nothing. The long form teaches th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from bench.learning.questions import BRIEFLY, PROMPTS
+from burnish.adapters import examples
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.questions import QUESTIONS
+from burnish.proxy.learner.sampling import is_ours
 from burnish.proxy.learner.trainer import progress
 from burnish.proxy.records import Run
 from tests.proxy.learner.conftest import Open, World
@@ -75,7 +77,7 @@ async def check_verdict(world: World, run: Run, questions: Sequence[str]) -> Non
     verdict = next(e.details["verdict"] for e in world.registry.events(1) if "verdict" in e.details)
     assert any(check["name"] == "facts" for check in verdict["checks"]), "the engine was asked for facts"
     taught = {s.messages[-1]["content"] for s in world.learner.job(run.id).samples() if not s.held_out}
-    shown = {each["prompt"] for each in verdict["examples"]}
+    shown = {each["prompt"] for each in examples.of(world.registry.root, 1)}
     assert 3 <= len(shown) <= 5
     assert shown <= {*questions, *QUESTIONS} - taught, "it was judged by what it had not learnt from"
     judged = {"passed": "live", "undecided": "candidate", "rejected": "rejected"}
@@ -178,6 +180,27 @@ async def test_a_version_whose_judgement_was_interrupted_is_judged_after_the_res
     assert judged.details["verdict"]["outcome"] in ("passed", "undecided", "rejected")
     assert world.learner.status()["failures"] == 0
     assert len(world.registry.versions()) == 1, "it wasn't trained again"
+    await check_forgotten(world)
+
+
+async def check_forgotten(world: World) -> None:
+    """An erased user's texts are in no job and in no verdict."""
+    assert left(world, PROMPTS[:8]), "there is something to erase"
+    await world.log.forget("local")
+    await world.learner.forget()
+    assert not left(world, PROMPTS[:8])
+    shown = (await world.http.get("/burnish/adapters/1")).json()
+    assert shown["samples"] == []
+    assert shown["verdict"]["checks"]
+    assert all(is_ours(each["prompt_id"]) for each in shown["verdict"]["examples"])
+
+
+def left(world: World, texts: Iterable[str]) -> set[str]:
+    """Return the files outside the log that hold one of the texts."""
+    files = [
+        path for path in world.data.rglob("*") if path.is_file() and not path.name.startswith("burnish.db")
+    ]
+    return {path.name for path in files if any(text.encode() in path.read_bytes() for text in texts)}
 
 
 async def test_a_killed_trainer_leaves_the_base_live_and_the_ratings_ready(

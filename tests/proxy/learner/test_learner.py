@@ -212,7 +212,7 @@ async def test_a_version_is_shown_with_its_verdict_and_its_answers(open_world: O
     missing = await world.http.get("/burnish/adapters/7")
     odd = await world.http.get("/burnish/adapters/v1")
     assert shown["manifest"]["base_digest"] == world.host.base_digest
-    assert shown["verdict"] == UNDECIDED
+    assert shown["verdict"] == UNDECIDED | {"examples": []}
     assert [event["state"] for event in shown["events"]] == ["candidate", "candidate"]
     assert shown["samples"] == [
         {
