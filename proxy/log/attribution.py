@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from burnish.proxy.errors import Conflict, NotFound
-from burnish.proxy.log.capture import Continuation, Parsed
+from burnish.proxy.log.capture import Continuation, Parsed, parameters
 from burnish.proxy.log.store import Reader, as_json, row_of, select
 from burnish.proxy.log.tree import SYSTEM_ROLES, Digest, Step, last_user_message, loaded, path, step
 from burnish.proxy.records import Completion
+from burnish.proxy.surfaces.base import inherited
 from burnish.proxy.surfaces.items import completion_named, references, resolved
 
 DISTINCTIVE_BYTES = 40
@@ -213,10 +214,13 @@ def continued(connection: sqlite3.Connection, parsed: Parsed) -> Parsed:
     messages = with_answers(connection, sent, asked.caller) if parsed.named else sent
     before = _answer(connection, parsed.previous, asked.caller, asked.session) if parsed.previous else None
     if before:
-        instructions = 1 if parsed.settings and _instructed(orjson.loads(parsed.settings)) else 0
+        settings: dict[str, Any] = orjson.loads(parsed.settings) if parsed.settings else {}
+        instructions = 1 if _instructed(settings) else 0
         messages = [*messages[:instructions], *_history(before), *messages[instructions:]]
         place = Continuation(before.conversation_id, before.id if before.reply else None)
         parsed = parsed._replace(continuation=place)
+        if "thread" in settings:
+            parsed = _inheriting(parsed, settings, before)
     if messages == sent:
         return parsed
     context, message = tuple(path(messages)), parsed.message
@@ -236,15 +240,21 @@ def with_answers(
     return resolved(messages, {each.id: each.reply for each in found if each.reply})
 
 
-def messages_up_to(
-    connection: sqlite3.Connection, name: str, caller: str, session: str | None
-) -> list[dict[str, Any]] | None:
-    """Return the messages up to a response to a caller, and the response; None if the log has no such response.
+def _inheriting(parsed: Parsed, settings: dict[str, Any], before: Completion) -> Parsed:
+    large = orjson.loads(parsed.definitions) if parsed.definitions else {}
+    small, definitions = parameters(inherited(settings | large, before.params))
+    return parsed._replace(settings=small, definitions=definitions)
 
-    ``name`` is the ID of the response or of one of its items.
+
+def held_up_to(
+    connection: sqlite3.Connection, name: str, caller: str, session: str | None
+) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
+    """Return the messages up to a response to a caller, and the response; and its request's parameters.
+
+    None if the log has no such response. ``name`` is the ID of the response or of one of its items.
     """
     before = _answer(connection, name, caller, session)
-    return _history(before) if before else None
+    return (_history(before), before.params) if before else None
 
 
 def _answer(connection: sqlite3.Connection, name: str, caller: str, session: str | None) -> Completion | None:

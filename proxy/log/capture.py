@@ -63,7 +63,7 @@ def parsed(completion: Completion) -> Parsed:
     request = surface.read(loads_storable(wire.request_body))
     answer = surface.reassemble(wire.chunks, wire.content_type, wire.content_encoding)
     context = tuple(path(request.messages))
-    settings, definitions = _parameters(request.params)
+    settings, definitions = parameters(request.params)
     return Parsed(
         completion=completion._replace(ended=_ended(completion.ended, answer, request)),
         context=context,
@@ -114,7 +114,7 @@ def _tokens(answer: Reply, name: str) -> int | None:
     return count if isinstance(count, int) and 0 <= count < 2**63 else None
 
 
-def _parameters(params: dict[str, Any]) -> tuple[bytes | None, bytes | None]:
+def parameters(params: dict[str, Any]) -> tuple[bytes | None, bytes | None]:
     """Return the small parameters and the large ones, as JSON; None where there are none."""
     small: dict[str, Any] = {}
     large: dict[str, Any] = {}

@@ -137,7 +137,7 @@ class Log:
     counts = _reads(queries.counts)
     resolve = _reads(queries.resolve, "lookups")
     resolve_history = _reads(queries.resolve_history, "lookups")
-    messages_up_to = _writes(attribution.messages_up_to)
+    held_up_to = _writes(attribution.held_up_to)
     """On the writer thread, because a request waits, and reads may take long."""
 
     add_feedback = _writes(feedback_table.add)

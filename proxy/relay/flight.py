@@ -66,6 +66,8 @@ class Flight(Ending):
     """None if the request names none."""
     served: Served
     body: bytes
+    threaded: bool = False
+    """Whether it continues one of Anthropic's threads."""
     traceparent: str | None = None
     content_type: str = ""
     content_encoding: str = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 from starlette.types import Receive, Scope, Send
@@ -30,7 +30,7 @@ from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.outbound import Outbound, naming
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
 from burnish.proxy.relay.routing import Target, Upstream
-from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator
+from burnish.proxy.relay.translated import UNKNOWN_PATH, Held, Translator
 from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
 from burnish.proxy.surfaces.writing import LocalAnswer
 
@@ -41,10 +41,8 @@ REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStat
 
 
 class Log(Captures, Protocol):
-    async def messages_up_to(
-        self, name: str, caller: str, session: str | None
-    ) -> list[dict[str, Any]] | None:
-        """Return the messages up to a response, and the response; None if the caller has no such response."""
+    async def held_up_to(self, name: str, caller: str, session: str | None) -> Held | None:
+        """Return what came before, up to a response; None if the caller has no such response."""
 
 
 class Instructions(Protocol):
@@ -77,7 +75,7 @@ class Relay:
         self._instructions = instructions
         self._config = config
         self._traced = traced
-        self._translator = Translator(self._outbound, guard, log.messages_up_to)
+        self._translator = Translator(self._outbound, guard, log.held_up_to)
         self.in_flight = 0
         """Completions that are being answered now."""
         self.last_active = time.monotonic()
@@ -139,6 +137,7 @@ class Relay:
             model=model,
             served=Served(upstream, model_served=model or ""),
             body=body,
+            threaded=request.previous is not None and "thread" in request.params,
             traceparent=first(headers, b"traceparent") if self._traced else None,
         )
         try:
@@ -182,7 +181,7 @@ class Relay:
         """Send the request as the client did, or translated into chat if the target lacks the format."""
         translator = self._translator
         response = None
-        if not translator.needed(target, flight.asked.surface):
+        if not translator.needed(target, flight):
             path, named = naming(SURFACES[flight.asked.surface], target, scope["raw_path"], body)
             response = await self._outbound.send(scope, target, named, path)
             if response.status not in UNKNOWN_PATH:

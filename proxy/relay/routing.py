@@ -35,8 +35,12 @@ FOR_A_LIST = (*CREDENTIALS, b"anthropic-version")
 DOWN_S = 5.0
 # A restarted engine is back within two seconds. Much longer means that something is wrong.
 ENGINE_WAIT_S = 15.0
+THREADS = "threads"
+"""Histories that Anthropic's servers hold."""
+# No engine holds threads: one that speaks Messages would answer the new turn alone.
+ENGINE_LACKS = frozenset({THREADS})
 # llama.cpp streams Responses without members that OpenAI's SDKs insist on, and stores none to continue.
-EMBEDDED_LACKS = frozenset({"responses"})
+EMBEDDED_LACKS = ENGINE_LACKS | {"responses"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Target:
     base_digest: str | None = None
     """Digest of the base weights under the version."""
     lacks: frozenset[str] = frozenset()
-    """Formats that must be translated into chat for it."""
+    """Formats that must be translated into chat for it; THREADS: requests that continue one."""
 
 
 class Upstream(Protocol):
@@ -89,11 +93,13 @@ class RemoteUpstream:
     """Any OpenAI-compatible server, or equal replicas of one, with the caller's credentials or burnish's own."""
 
     def __init__(self, config: Config, pool: Pool, own_model: str | None = None) -> None:
+        """``own_model``: the base model of an engine that burnish knows."""
         self._urls = config.upstreams
         self._pool = pool
         self._balance = Balance()
         self._down_until: dict[str, float] = {}
         self._own_model = own_model or config.model
+        self._lacks = ENGINE_LACKS if own_model else frozenset()
         self._targets: dict[tuple[str, str | None], Target] = {}
         """By URL and by name of the model there."""
         key = config.upstream_api_key
@@ -112,7 +118,9 @@ class RemoteUpstream:
         target = self._targets.get((url, name))
         if target is None:
             done = partial(self._balance.done, url)
-            target = self._targets[url, name] = Target(url, done, name, None, self._authorization)
+            target = self._targets[url, name] = Target(
+                url, done, name, None, self._authorization, lacks=self._lacks
+            )
         return target
 
     def lost(self, target: Target) -> bool:
@@ -293,7 +301,7 @@ class LearningUpstream:
             fields=endpoint.fields,
             without_adapter=endpoint.without_adapter,
             leased=True,
-            lacks=frozenset() if shared else EMBEDDED_LACKS,
+            lacks=ENGINE_LACKS if shared else EMBEDDED_LACKS,
         )
 
 

@@ -25,9 +25,10 @@ from burnish.proxy.http.headers import CREDENTIALS, NAMED, RawHeaders, by_name, 
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, append_members, naming
-from burnish.proxy.relay.routing import Target
+from burnish.proxy.relay.routing import THREADS, Target
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
 from burnish.proxy.surfaces.items import completion_named, references, resolved
+from burnish.proxy.surfaces.messages import THREAD_NOT_FOUND
 from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, with_history
 
 UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
@@ -42,26 +43,30 @@ NEW_LIMIT = "max_completion_tokens"
 NOT_FOUND = {
     "input": ("Item", "item_not_found"),
     "previous_response_id": ("Previous response", "previous_response_not_found"),
+    "thread": ("Message", THREAD_NOT_FOUND),
 }
-"""OpenAI's name and error code for something that a member of a request refers to and that isn't found."""
+"""Name and error code for something that a member of a request refers to and that isn't found."""
 OPENAI = (".openai.com", ".openai.azure.com")
 
 
-MessagesUpTo = Callable[[str, str, str | None], Awaitable[list[dict[str, Any]] | None]]
-"""Finds the messages up to a response, and the response, by its ID or that of an item, caller and session."""
+Held = tuple[list[dict[str, Any]], dict[str, Any]]
+"""The messages up to a response, and the response; and the parameters of its request."""
+HeldUpTo = Callable[[str, str, str | None], Awaitable[Held | None]]
+"""Finds them by the ID of the response or of one of its items, caller and session."""
 
 
 class Translator:
-    def __init__(self, outbound: Outbound, guard: Guard, messages_up_to: MessagesUpTo) -> None:
+    def __init__(self, outbound: Outbound, guard: Guard, held_up_to: HeldUpTo) -> None:
         self._outbound = outbound
         self._guard = guard
-        self._messages_up_to = messages_up_to
+        self._held_up_to = held_up_to
         self._lacking: dict[tuple[str, str], float] = {}
         """Upstream (URL) and format (name) → until when the upstream is believed to lack it."""
         self._has: dict[tuple[str, str], float] = {}
 
-    def needed(self, target: Target, surface: str) -> bool:
-        if surface in target.lacks:
+    def needed(self, target: Target, flight: Flight) -> bool:
+        surface = flight.asked.surface
+        if surface in target.lacks or (flight.threaded and THREADS in target.lacks):
             return True
         return bool(self._lacking) and self._lacking.get((target.url, surface), 0.0) > time.monotonic()
 
@@ -146,15 +151,18 @@ class Translator:
     async def _complete(self, request: ChatRequest, flight: Flight) -> ChatRequest:
         """Return a request with the messages that it refers to. Raises InvalidRequest."""
         names = dict.fromkeys(name for message in request.messages for name in references(message))
-        replies = {completion_named(name): (await self._before(name, flight, "input"))[-1] for name in names}
+        replies = {
+            completion_named(name): (await self._before(name, flight, "input"))[0][-1] for name in names
+        }
         request = replace(request, messages=resolved(request.messages, replies))
         if request.previous is None:
             return request
-        return with_history(request, await self._before(request.previous, flight, "previous_response_id"))
+        param = "thread" if "thread" in request.params else "previous_response_id"
+        return with_history(request, *await self._before(request.previous, flight, param))
 
-    async def _before(self, name: str, flight: Flight, param: str) -> list[dict[str, Any]]:
-        """Return the messages up to a response that a member of a request names. Raises InvalidRequest."""
-        found = await self._messages_up_to(name, flight.asked.caller, flight.asked.session)
+    async def _before(self, name: str, flight: Flight, param: str) -> Held:
+        """Return what came before, up to a response that a member of a request names. Raises InvalidRequest."""
+        found = await self._held_up_to(name, flight.asked.caller, flight.asked.session)
         if found is None:
             what, code = NOT_FOUND[param]
             why = "the upstream stores none, and burnish has no such completion of this caller"

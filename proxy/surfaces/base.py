@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from abc import ABC, abstractmethod
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
@@ -27,7 +28,8 @@ class ChatRequest:
     """For each message, the index of the body's item that it was read from, or several indexes; -1: no item.
     None: item n is message n."""
     previous: str | None = None
-    """Id of the response that it continues, whose history the upstream holds; ``messages`` are the new ones."""
+    """Id of the response that it continues, whose history the upstream holds; ``messages`` are the new ones.
+    With ``thread`` in ``params``, the upstream also holds the tools."""
     after_command: bool = False
     """Whether it continues our answer to a ``/rl`` command, which the upstream doesn't know. Then ``previous`` is the
     response before, and ``without`` puts it into the body."""
@@ -143,3 +145,24 @@ def with_suffix(prompt: Any, body: Json) -> Any:
         return prompt
     before = prompt if isinstance(prompt, list) else [{"type": "text", "text": prompt}]
     return [*before, {"type": "suffix", "suffix": body["suffix"]}]
+
+
+def our_id(prefix: str, completion_id: str, previous: str | None) -> str:
+    """Return the id of our answer to a command, which holds the id of the response before it, if there is one."""
+    token = base64.urlsafe_b64encode((previous or "").encode()).decode().rstrip("=")
+    return f"{prefix}{completion_id.removeprefix('cmpl_')}_{token}"
+
+
+def before_ours(prefix: str, name: str) -> str | None:
+    """Return the id of the response before our answer; None if there is none."""
+    token = name.removeprefix(prefix).partition("_")[2]
+    try:
+        return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode() or None
+    except ValueError:
+        return None
+
+
+def inherited(params: Json, before: Json) -> Json:
+    """Return the parameters of a request with those that the upstream holds since the requests before it."""
+    held = {"tools": before["tools"]} if "thread" in params and "tools" in before else {}
+    return held | params

@@ -1,4 +1,8 @@
-"""Anthropic Messages: ``POST /v1/messages`` and ``POST /v1/messages/count_tokens``."""
+"""Anthropic Messages: ``POST /v1/messages`` and ``POST /v1/messages/count_tokens``.
+
+A client that lets the server hold its history in a thread names the previous answer. Our answers to commands are in no
+thread. As in Responses, their ids hold the id before.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,9 @@ from burnish.proxy.surfaces.base import (
     ChatRequest,
     Reply,
     Surface,
+    before_ours,
     model_of,
+    our_id,
     unread,
     wants_stream,
     wrong_type,
@@ -32,6 +38,11 @@ FINISH_REASONS = {
     "refusal": "content_filter",
 }
 """Anthropic's stop reason → chat's finish reason."""
+
+OURS = "msg_rl_"
+"""Prefix of the ids of our answers to commands."""
+THREAD_NOT_FOUND = "thread_not_found"
+"""Anthropic's error code, on which its SDKs send the whole history again."""
 
 PROMPT_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 """Counts that add up to the prompt's tokens."""
@@ -62,7 +73,10 @@ class Messages(Surface):
             origins += [index] * len(own)
         params = {key: value for key, value in body.items() if key not in ("messages", "model", "system")}
         settings = messages_blocks.settings(params)
-        return ChatRequest(found, model_of(body), wants_stream(body), settings, tuple(origins))
+        previous, after_command = _previous(body.get("thread"))
+        return ChatRequest(
+            found, model_of(body), wants_stream(body), settings, tuple(origins), previous, after_command
+        )
 
     def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         """Keep the tool results of an item whose other messages are cut."""
@@ -75,7 +89,10 @@ class Messages(Surface):
                 kept.append(item)
             elif left:
                 kept.append({**item, "content": [block for turn in left for block in turn]})
-        return {**body, "messages": kept or body["messages"]}
+        thread = body.get("thread")
+        if request.after_command:
+            thread = {**body["thread"], "previous_message_id": request.previous}
+        return {**body, "messages": kept or body["messages"]} | ({"thread": thread} if thread else {})
 
     def with_system(self, body: Json, text: str) -> Json | None:
         system = body.get("system")
@@ -87,10 +104,31 @@ class Messages(Surface):
         return _streamed(body) if is_streamed(body, content_type) else _whole(body)
 
     def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
-        return local_answer(MessageWriter(completion_id, model), text, stream=request.stream)
+        writer = MessageWriter(completion_id, model)
+        writer.whole["id"] = our_id(OURS, completion_id, request.previous)
+        return local_answer(writer, text, stream=request.stream)
 
     def error(self, error: BurnishError) -> Json:
-        return error_of(error.status, error.message)
+        body = error_of(error.status, error.message)
+        if error.reason == THREAD_NOT_FOUND:
+            body["error"]["details"] = {"error_code": error.reason}
+        return body
+
+
+def _previous(thread: Any) -> tuple[str | None, bool]:
+    """Return the id of the answer that a request continues, and whether ours came between. Raises InvalidRequest."""
+    named = thread.get("previous_message_id") if isinstance(thread, dict) else None
+    if not isinstance(named, str) or thread.get("type") != "continue":
+        return None, False
+    if not named.startswith(OURS):
+        return named, False
+    if before := before_ours(OURS, named):
+        return before, True
+    raise InvalidRequest(
+        f"No thread holds the message {named!r}, a command's answer: send the whole history.",
+        param="thread",
+        code=THREAD_NOT_FOUND,
+    )
 
 
 def error_of(status: int, message: str) -> Json:

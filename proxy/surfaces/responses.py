@@ -6,7 +6,6 @@ the upstream doesn't know it. Our id holds the upstream's, so burnish needs no s
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Set
 from dataclasses import replace
 from typing import ClassVar
@@ -15,7 +14,9 @@ from burnish.proxy.surfaces.base import (
     ChatRequest,
     Reply,
     Surface,
+    before_ours,
     model_of,
+    our_id,
     unread,
     wants_stream,
     without_items,
@@ -28,6 +29,8 @@ from burnish.proxy.surfaces.responses_writer import ResponseWriter, begun
 from burnish.proxy.surfaces.sse import is_streamed
 from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
 
+OURS = "resp_rl_"
+"""Prefix of the ids of our answers to commands."""
 READ = frozenset({"input", "instructions", "model", "previous_response_id", "tools", "tool_choice"})
 """Members of a body that are converted."""
 
@@ -61,7 +64,7 @@ class Responses(Surface):
             wants_stream(body),
             params,
             tuple(origins),
-            previous_of(previous) if previous and after_command else previous,
+            before_ours(OURS, previous) if previous and after_command else previous,
             after_command,
         )
 
@@ -84,7 +87,7 @@ class Responses(Surface):
         return _streamed(body) if is_streamed(body, content_type) else _whole(body)
 
     def answer(self, text: str, request: ChatRequest, completion_id: str, model: str) -> LocalAnswer:
-        head = begun(our_id(completion_id, request.previous), model, request.previous)
+        head = begun(our_id(OURS, completion_id, request.previous), model, request.previous)
         writer = ResponseWriter(head, completion_id.replace("_", f"_{COMMAND_PREFIX}", 1))
         return local_answer(writer, text, stream=request.stream)
 
@@ -166,21 +169,3 @@ def _finish_reason(response: Json, message: Json | None) -> str | None:
     details = response.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, dict) else None
     return FINISHED.get(reason, "length") if isinstance(reason, str) else "length"
-
-
-OURS = "resp_rl_"
-
-
-def our_id(completion_id: str, previous: str | None) -> str:
-    """Return the id of our answer after a response, or after none."""
-    token = base64.urlsafe_b64encode((previous or "").encode()).decode().rstrip("=")
-    return f"{OURS}{completion_id.removeprefix('cmpl_')}_{token}"
-
-
-def previous_of(our_id: str) -> str | None:
-    """Return the id of the response before our answer; None if there is none."""
-    token = our_id.removeprefix(OURS).partition("_")[2]
-    try:
-        return base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode() or None
-    except ValueError:
-        return None

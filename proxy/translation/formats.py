@@ -18,6 +18,7 @@ from burnish.proxy.surfaces import (
     gemini_contents,
     ollama,
 )
+from burnish.proxy.surfaces.base import inherited
 from burnish.proxy.surfaces.gemini_contents import GeminiWriter, member, schema_of
 from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects
 from burnish.proxy.surfaces.messages import error_of
@@ -49,10 +50,11 @@ class Translation(NamedTuple):
     """Answers requests without a question, if the format has any."""
 
 
-def with_history(request: ChatRequest, history: list[Json]) -> ChatRequest:
+def with_history(request: ChatRequest, history: list[Json], params: Json) -> ChatRequest:
+    """Return a request with the messages before it; ``params``: the parameters that came with those."""
     first = 1 if request.params.get("instructions") is True else 0
-    messages = request.messages
-    return replace(request, messages=[*messages[:first], *history, *messages[first:]], previous=None)
+    messages = [*request.messages[:first], *history, *request.messages[first:]]
+    return replace(request, messages=messages, params=inherited(request.params, params), previous=None)
 
 
 def _translated_error(written: Callable[[int, str], Json]) -> Callable[[int, bytes], bytes]:

@@ -150,9 +150,9 @@ class Hub:
             command, messages, caller=caller, session=session, identity=identity, previous=previous
         )
 
-    async def messages_up_to(self, asked: tuple[str, str, str | None]) -> list[dict[str, Any]] | None:
+    async def held_up_to(self, asked: tuple[str, str, str | None]) -> Any:
         await self._caught_up()
-        return await self.log.messages_up_to(*asked)
+        return await self.log.held_up_to(*asked)
 
     async def addition(self, asked: tuple[str, int | None]) -> Any:
         return await self._services.instructions.addition(*asked) if self._services else None
@@ -183,7 +183,7 @@ class Worker:
             "confirm": self._confirm,
             "up": lambda _: report_up(),
         }
-        on_request = (hub.own, hub.answer, hub.messages_up_to, hub.addition)
+        on_request = (hub.own, hub.answer, hub.held_up_to, hub.addition)
         self.link = Link(on_message, {answer.__name__: answer for answer in on_request})
 
     def send_state(self, state: EngineState) -> None:

@@ -32,6 +32,7 @@ from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import read_body
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
+from burnish.proxy.relay.translated import Held
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.workers.link import EngineState, Link, OnMessage
 
@@ -138,10 +139,8 @@ class _Worker:
     def capture(self, entry: Completion | Passthrough) -> None:
         self.link.send("capture", entry)
 
-    async def messages_up_to(
-        self, name: str, caller: str, session: str | None
-    ) -> list[dict[str, Any]] | None:
-        found: list[dict[str, Any]] | None = await self.link.ask("messages_up_to", (name, caller, session))
+    async def held_up_to(self, name: str, caller: str, session: str | None) -> Held | None:
+        found: Held | None = await self.link.ask("held_up_to", (name, caller, session))
         return found
 
     async def _in_flight(self, _: None) -> int:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.log.tree import path, step
 from burnish.proxy.surfaces import ChatRequest, Reply, Responses
-from burnish.proxy.surfaces.responses import our_id, previous_of
+from burnish.proxy.surfaces.base import before_ours, our_id
+from burnish.proxy.surfaces.responses import OURS
 from tests.support.anthropic_wire import text
 from tests.support.chat_wire import called
 from tests.support.responses import call, events, message, reasoning, refusal, response, sse
@@ -168,7 +169,7 @@ def test_earlier_commands_are_cut_with_our_answers_to_them():
 
 @pytest.mark.parametrize("previous", ["resp_abc", "resp_ä/+_=-", None])
 def test_our_ids_say_what_they_stood_on(previous: str | None):
-    named = our_id("cmpl_01ABC", previous)
+    named = our_id(OURS, "cmpl_01ABC", previous)
     body = {"model": "m", "input": "hi", "previous_response_id": named}
     request = responses.read(body)
     assert (request.previous, request.after_command) == (previous, True)
@@ -179,7 +180,7 @@ def test_our_ids_say_what_they_stood_on(previous: str | None):
 @example("x_a")
 @given(st.text(max_size=20))
 def test_ids_that_only_look_like_ours_break_nothing(rest: str):
-    assert previous_of("resp_rl_" + rest) is None or isinstance(previous_of("resp_rl_" + rest), str)
+    assert before_ours(OURS, OURS + rest) is None or isinstance(before_ours(OURS, OURS + rest), str)
 
 
 def test_a_whole_answer_and_its_stream_say_the_same():
