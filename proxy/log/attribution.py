@@ -1,13 +1,14 @@
 """Finds completions by the messages that a client sends back: the conversation of a request, and the answer meant.
 
-First by key: the path to the reply, message by message. If the client rewrote earlier messages (a time in the
-system prompt, a compaction), by the reply's own identity, with the words before it as a witness.
+First by key: the path to the reply, message by message. If the client rewrote the reply itself (an agent that renders
+calls as text), by the path before it. If it rewrote earlier messages (a time in the system prompt, a compaction), by
+the reply's own identity, with the words before it as a witness.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -16,7 +17,7 @@ from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log.capture import Continuation, Parsed, parameters
 from burnish.proxy.log.store import Reader, as_json, row_of, select
 from burnish.proxy.log.tree import SYSTEM_ROLES, Digest, Step, last_user_message, loaded, path, step
-from burnish.proxy.records import Completion
+from burnish.proxy.records import Asked, Completion
 from burnish.proxy.surfaces.base import inherited
 from burnish.proxy.surfaces.items import completion_named, references, resolved
 
@@ -26,13 +27,17 @@ DISTINCTIVE_BYTES = 40
 RETRY_WINDOW = 1000
 """Completions; a client's retry follows its first attempt closely."""
 
+RENDERED_WITHIN_S = 3600.0
+"""An agent's next step follows the last one within this time."""
+
 MAX_CANDIDATES = 200
 """Equal replies that are compared, latest first."""
 
 CANDIDATES = f"""SELECT id, conversation_id, session, caller, node, prompt, created_at
     FROM completion WHERE %s = ? ORDER BY n DESC LIMIT {MAX_CANDIDATES}"""  # noqa: S608
-BY_KEY, BY_IDENTITY, BY_RESPONSE = (
-    CANDIDATES % column for column in ("reply_key", "reply_identity", "response_id")
+BY_KEY, BY_IDENTITY, BY_RESPONSE, BY_CONTEXT = (
+    CANDIDATES % column
+    for column in ("reply_key", "reply_identity", "response_id", "reply IS NOT NULL AND node")
 )
 
 
@@ -57,8 +62,11 @@ def continuation(connection: sqlite3.Connection, parsed: Parsed) -> Continuation
             nearest = preferred(found, asked_by.session, asked_by.caller)[0]
             if index == replies[0]:
                 return Continuation(nearest.conversation_id, nearest.id)
-            rewritten = _only(connection, context, replies[0], _same_reply(connection, parsed, replies[0]))
-            return Continuation(nearest.conversation_id, rewritten.id if rewritten else None)
+            same = _only(connection, context, replies[0], _same_reply(connection, parsed, replies[0]))
+            rendered = [] if same else _same_context(connection, parsed, replies[0])
+            return Continuation(nearest.conversation_id, same.id if same else _single(rendered))
+    if rendered := _same_context(connection, parsed, replies[0]):
+        return Continuation(rendered[0].conversation_id, _single(rendered))
     for index in replies:
         if found := _same_reply(connection, parsed, index):
             same = _only(connection, context, index, found) if index == replies[0] else None
@@ -115,7 +123,7 @@ def by_response(connection: sqlite3.Connection, response_id: str) -> list[Candid
     return [Candidate(*row) for row in connection.execute(BY_RESPONSE, (response_id,))]
 
 
-def preferred(found: Sequence[Candidate], session: str | None, caller: str) -> list[Candidate]:
+def preferred(found: Iterable[Candidate], session: str | None, caller: str) -> list[Candidate]:
     """Sort by session, then caller, then time (latest first, as they come)."""
     return sorted(found, key=lambda each: (not session or each.session != session, each.caller != caller))
 
@@ -132,16 +140,49 @@ def _by_identity(connection: sqlite3.Connection, reply: Step) -> list[Candidate]
 
 def _same_reply(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list[Candidate]:
     """Return the completions with this reply that may belong to the same conversation."""
-    caller, session = parsed.completion.asked.caller, parsed.completion.asked.session
     reply = parsed.context[index]
-    same_people = [
-        candidate
-        for candidate in preferred(_by_identity(connection, reply), session, caller)
-        if candidate.caller == caller
-        and (candidate.session == session or not (candidate.session and session))
-    ]
+    same_people = _of_same_people(_by_identity(connection, reply), parsed.completion.asked)
     witnessed = [each for each in same_people if _same_question(connection, parsed.context, index, each)]
     return witnessed or (same_people if _is_distinctive(reply) else [])
+
+
+def _same_context(connection: sqlite3.Connection, parsed: Parsed, index: int) -> list[Candidate]:
+    """Return the completions that answered exactly the messages before a reply; all belong to one conversation.
+
+    If an agent asked the same in several conversations, the next step belongs to the only one that waits for it.
+    """
+    asked, before = parsed.completion.asked, parsed.context[:index]
+    if not any(said.human for said in before):
+        return []
+    node = connection.execute("SELECT id FROM node WHERE digest = ?", (before[-1].node,)).fetchone()
+    rows = connection.execute(BY_CONTEXT, node) if node else ()
+    found = [
+        each
+        for each in _of_same_people(map(Candidate._make, rows), asked)
+        if each.created_at >= asked.created_at - RENDERED_WITHIN_S
+    ]
+    found = [each for each in found if each.session == asked.session] or found
+    if _conversations(found) > 1:
+        links = "SELECT 1 FROM completion WHERE continues = ?"
+        found = [each for each in found if not connection.execute(links, (each.id,)).fetchone()]
+    return found if _conversations(found) == 1 else []
+
+
+def _of_same_people(found: Iterable[Candidate], asked: Asked) -> list[Candidate]:
+    return [
+        each
+        for each in preferred(found, asked.session, asked.caller)
+        if each.caller == asked.caller
+        and (each.session == asked.session or not (each.session and asked.session))
+    ]
+
+
+def _conversations(found: Sequence[Candidate]) -> int:
+    return len({each.conversation_id for each in found})
+
+
+def _single(found: Sequence[Candidate]) -> str | None:
+    return found[0].id if len(found) == 1 else None
 
 
 def _is_distinctive(reply: Step) -> bool:

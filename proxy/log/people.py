@@ -30,6 +30,8 @@ CONTEXT_MESSAGES = (
     re.compile(r"\A<task-notification>.*</task-notification>\Z", re.DOTALL),
 )
 """User parts and messages that no human wrote."""
+OBSERVATION = re.compile(r"\s*Observation:\s")
+"""The beginning of what a tool found, where an agent writes calls and results as text (smolagents, llama-index)."""
 BEGINNINGS = ("<", "OpenClaw runtime context", "# AGENTS.md instructions")
 """How all of them begin: most of what people write is told from them by that alone."""
 
@@ -53,11 +55,12 @@ def of_a_person(message: dict[str, Any]) -> bool:
     """True if a user message has words, or other parts, of a person."""
     content = message.get("content")
     if isinstance(content, str):  # as in most
-        return bool(content.strip()) and not is_context(content)
-    return any(
-        not isinstance(text := _text(part), str) or (bool(text.strip()) and not is_context(text))
-        for part in _parts(message)
-    )
+        return _is_said(content)
+    return any(not isinstance(text := _text(part), str) or _is_said(text) for part in _parts(message))
+
+
+def _is_said(text: str) -> bool:
+    return bool(text.strip()) and not is_context(text) and not OBSERVATION.match(text)
 
 
 def words(message: dict[str, Any]) -> str:
