@@ -283,26 +283,32 @@ MOST_READING_S = 3600.0
 MOST_ANSWERS = 10
 """Per context."""
 
+PARAMETERS = """(SELECT json_group_array(key) FROM content, json_each(CAST(body AS TEXT))
+    WHERE content.id = {}.settings)"""
+"""Names of the small parameters. Their values, such as a seed, may change."""
 # The + keeps SQLite from walking through all answers of a caller.
-AGAIN = """WITH answer AS NOT MATERIALIZED (
+ALIKE = f"""+{{0}}.caller = again.caller AND {{0}}.session IS again.session AND {{0}}.continues IS again.continues
+    AND {{0}}.surface = again.surface AND {PARAMETERS.format("{0}")} = {PARAMETERS.format("again")}"""
+"""The same client asks at the same place of a conversation."""
+AGAIN = f"""WITH answer AS NOT MATERIALIZED (
     SELECT *, created_at + total_s AS ended_at FROM completion
     WHERE outcome = 'complete' AND status = 200 AND reply IS NOT NULL
 )
 SELECT id, (
     SELECT max(+first.id) FROM answer AS first
     WHERE first.node = again.node AND first.n < again.n AND first.reply != again.reply
-        AND +first.caller = again.caller AND first.session IS again.session
+        AND {ALIKE.format("first")}
         AND again.created_at - first.ended_at BETWEEN ? AND ?
 ) AS instead_of, continues
 FROM answer AS again
 WHERE node IN (SELECT node FROM completion WHERE node IS NOT NULL GROUP BY node HAVING count(*) BETWEEN 2 AND ?)
     AND retry = 0 AND begins_turn AND instead_of IS NOT NULL
     AND (? IS NULL OR id < ?) AND (? IS NULL OR conversation_id = ?)
-ORDER BY n DESC"""
-WENT_ON = """SELECT continues, later.id FROM completion AS later WHERE continues IN (
+ORDER BY n DESC"""  # noqa: S608
+WENT_ON = f"""SELECT continues, later.id FROM completion AS later WHERE continues IN (
     SELECT sibling.id FROM completion AS sibling JOIN completion AS again ON sibling.node = again.node
-    WHERE again.id = ? AND +sibling.caller = again.caller AND sibling.session IS again.session
-)"""
+    WHERE again.id = ? AND {ALIKE.format("sibling")}
+)"""  # noqa: S608
 
 
 def regenerations(
@@ -316,7 +322,9 @@ def regenerations(
     Perhaps the first answer wasn't what the person wanted. These are candidates of a preference, and nothing learns
     from them: feedback with ``preferred_over`` states one. A second answer to the same context counts if
 
-    - both answers are complete, differ, and have the same caller and session: all others are retries;
+    - both answers are complete and differ: all others are retries;
+    - the same client asked, in the same way and after the same answer: a program that is run again, or that asks what
+      somebody asked in a chat, does not;
     - the person could read the first answer before asking again: programs ask at once, or at the same time;
     - it opens a turn: within one, agents repeat what a tool or a parser rejected;
     - it is part of a conversation, which came from an earlier answer or continued from one of these, and at most

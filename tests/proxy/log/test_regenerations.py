@@ -93,6 +93,25 @@ async def test_a_prompt_that_is_sampled_many_times_is_none(log: Log):
     assert await log.regenerations() == []
 
 
+async def test_a_program_that_is_run_twice_before_somebody_chats_is_none(log: Log):
+    """It asks what a person asks later, in another way; only the person's conversation goes on."""
+    for number in range(2):
+        capture(log, TALK[:1], f"Hello {number}!", **at(10 * number))
+    chat = {"params": {"stream": False}}
+    first = capture(log, TALK[:1], "Hello there!", **at(30), **chat)
+    capture(log, [TALK[0], assistant("Hello there!"), user("Well")], "Yes?", **at(40), **chat)
+    assert await pairs(log) == []
+    second = capture(log, TALK[:1], "Good day!", **at(50), **chat)
+    assert await pairs(log) == [(second, first, first)]
+
+
+async def test_a_program_that_holds_the_same_conversation_twice_is_none(log: Log):
+    for number in range(2):
+        capture(log, TALK[:1], "Hello!", **at(60 * number))
+        capture(log, TALK, f"Cat {number}", **at(60 * number + 10))
+    assert await pairs(log) == []
+
+
 async def test_what_an_agent_repeats_within_a_turn_is_none(log: Log):
     worked = [user("Hi"), CALL, RESULT]
     capture(log, worked[:1], CALL, **at(0))
