@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +13,7 @@ from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers
-from burnish.proxy.log.side_requests import is_side_request
+from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
 from burnish.proxy.log.store import COLUMNS, Reader, row_of, select
 from burnish.proxy.records import (
     Completion,
@@ -27,6 +28,8 @@ from burnish.proxy.records import (
 MAX_SIDE_REQUESTS = 500
 """Side requests that are skipped to find the latest answer to the person."""
 TEXT_SURFACES = ("completions", "ollama_generate")
+ANSWERS_QUOTED = 5
+"""Latest answers that a side request may quote."""
 OWN_PROMPT = ("raw", "template", "suffix", "context")
 """With these parameters of a text prompt the model sees another text than the logged messages."""
 EQUAL: Mapping[str, float] = MappingProxyType({})
@@ -102,14 +105,13 @@ def resolve(
     if response_id is not None:
         return _of_response(connection, response_id)
     if conversation_id is not None:
-        found = _latest_turn(connection, "conversation_id = ?", conversation_id)
+        turns = _turns(connection, "conversation_id = ?", conversation_id)
+        found = next((each.id for each in turns), None)
         missing = NotFound(
             f"there is no answer in a conversation {conversation_id!r}", param="conversation_id"
         )
     else:
-        found = _latest_turn(
-            connection, "caller = ? AND (? IS NULL OR session = ?)", last_of, session, session
-        )
+        found = _last_read(connection, last_of or "", session)
         missing = NotFound(f"{last_of!r} has no answer in the log yet", param="last")
     if found is None:
         raise missing
@@ -239,15 +241,25 @@ def _of_response(connection: sqlite3.Connection, response_id: str) -> Completion
     return completion(connection, found[0].id)
 
 
-def _latest_turn(connection: sqlite3.Connection, where: str, *values: object) -> str | None:
-    """Return the ID of the latest answer that isn't one to a side request."""
+def _turns(connection: sqlite3.Connection, where: str, *values: object) -> Iterator[Completion]:
+    """Return the answers that aren't to side requests, latest first."""
     reader = Reader(connection)
     latest = f"SELECT {COLUMNS} FROM completion WHERE {where} AND reply IS NOT NULL ORDER BY id DESC LIMIT ?"  # noqa: S608
     for row in connection.execute(latest, (*values, MAX_SIDE_REQUESTS)):
         found = reader.completion(row, full=True)
         if not is_side_request(found):
+            yield found
+
+
+def _last_read(connection: sqlite3.Connection, caller: str, session: str | None) -> str | None:
+    """Return the ID of the latest answer to a person; of what may be a side request only if there is no other."""
+    perhaps = None
+    for found in _turns(connection, "caller = ? AND (? IS NULL OR session = ?)", caller, session, session):
+        earlier = _turns(connection, "caller = ? AND id < ?", caller, found.id)
+        if not perhaps_side_request(found, islice(earlier, ANSWERS_QUOTED)):
             return found.id
-    return None
+        perhaps = perhaps or found.id
+    return perhaps
 
 
 PersonalRecord = Completion | Feedback | Passthrough

@@ -3,11 +3,15 @@
 They are logged and can be rated like any other completion. But a person who rates "the last answer" means the last one
 that they read. Some agents mark sub-agents by a header (``Asked.sub_agent``); all others are recognised by their exact
 prompts. Any other request counts as a turn of the person.
+
+Nobody knows all agents. So a new conversation that asks for a title, or quotes an answer of a moment ago, is perhaps a
+side request: it isn't what "the last answer" means, but a person in that conversation can rate it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -43,6 +47,19 @@ LAST = re.compile(
     re.VERBOSE,
 )
 """Of the last user message."""
+ABOUT = r"(?:this|our|(?:the|an?)(?:\ \w+)?)\ (?:conversation|chat|discussion|session|thread|dialogue?)\b"
+ASKS_FOR_A_TITLE = re.compile(
+    rf"""\A\s*(?:your\ task(?:\ is\ to|:)\ )?(?:please\ )?(?:
+        (?:create|generate|write|suggest|give|provide|propose|make|find|come\ up\ with)\b
+            [^\n.]{{0,60}}\b(?:titles?|names?|summary|tags?|topics?|headline)\b[^\n.]{{0,60}}\b{ABOUT}
+        | (?:summari[sz]e|name)\ {ABOUT}
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+QUOTED_CHARACTERS = 20
+"""Shorter answers occur by chance."""
+A_MOMENT_S = 10.0
+"""A person needs longer to read an answer and paste it."""
 CODEX_TURN = {"request_kind": "turn", "thread_source": "user"}
 """Metadata of a person's turn in Codex; its side requests have other values."""
 
@@ -57,6 +74,28 @@ def is_side_request(completion: Completion) -> bool:
         is not None
         or _codex_says_so(completion.params.get("client_metadata"))
     )
+
+
+def perhaps_side_request(completion: Completion, answers: Iterable[Completion]) -> bool:
+    """True for a new conversation without tools that asks for a title or quotes one of some earlier answers.
+
+    An agent that quotes a summary goes on after a compaction.
+    """
+    messages = completion.messages
+    if completion.params.get("tools") or any(each.get("role") == "assistant" for each in messages):
+        return False
+    texts = [text_of(each) for each in messages]
+    return _asks_for_a_title(completion) or any(
+        0 <= completion.asked.created_at - each.asked.created_at - each.ended.total_s <= A_MOMENT_S
+        and len(quoted := text_of(each.reply or {}).strip()) >= QUOTED_CHARACTERS
+        and any(quoted in text for text in texts)
+        and not _asks_for_a_title(each)
+        for each in answers
+    )
+
+
+def _asks_for_a_title(completion: Completion) -> bool:
+    return any(ASKS_FOR_A_TITLE.match(text_of(each)) for each in completion.messages[-1:])
 
 
 def _codex_says_so(metadata: Any) -> bool:

@@ -111,6 +111,65 @@ async def test_the_last_answer_is_the_last_one_that_the_person_was_given(log: Lo
     assert (await log.resolve(conversation_id=conversation)).id == meant
 
 
+@pytest.mark.parametrize(
+    ("messages", "passed_over"),
+    [
+        ([system("Titles."), user("Your task: Create a 2-4 word title for this conversation.\n…")], True),
+        ([user("Generate a descriptive name for this conversation.\n\nThe name should …")], True),
+        ([user("Write a short, concise summary of the following chat:\n…")], True),
+        ([user("Please suggest 3 tags for the discussion below.")], True),
+        ([user("Summarize our conversation in five words.")], True),
+        ([user("Hi"), assistant("Hello!"), user("Create a title for this conversation.")], False),
+        ([user("Write a summary of this book.")], False),
+        ([user("Why do people create a title for the conversation?")], False),
+    ],
+)
+async def test_what_asks_for_a_title_is_not_the_last_answer(
+    log: Log, messages: list[dict[str, Any]], passed_over: bool
+):
+    """But it is a person's request in its own conversation, or if there is no other."""
+    alone = capture(log, messages, "Sky", caller="eve")
+    assert (await log.resolve(last_of="eve")).id == alone
+    first, title = capture(log, [user("Why?")], "Rayleigh."), capture(log, messages, "Sky")
+    assert (await log.resolve(last_of="local")).id == (first if passed_over else title)
+    conversation = (await log.completion(title)).conversation_id
+    assert (await log.resolve(conversation_id=conversation)).id == title
+    assert (await log.resolve_history([*messages, assistant("Sky")], "local")).id == title
+
+
+RAYLEIGH = "Sunlight is scattered by the air, blue light far more than red light."
+ASKED_AT = 1_790_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("later", "meant"),
+    [
+        ({}, "first"),
+        ({"created_at": ASKED_AT + 60}, "second"),  # a person had time to paste it
+        ({"caller": "eve"}, "first"),
+        ({"params": {"tools": [{"type": "function", "function": {"name": "f"}}]}}, "second"),
+        ({"says": "Judge this: Sunlight."}, "second"),
+    ],
+)
+async def test_a_new_conversation_that_quotes_the_answer_of_a_moment_ago_is_passed_over(
+    log: Log, later: dict[str, Any], meant: str
+):
+    first = capture(log, [user("Why?")], RAYLEIGH, created_at=ASKED_AT, total_s=2.0)
+    says = later.pop("says", f"Judge this.\n\nAnswer: {RAYLEIGH}\n")
+    second = capture(log, [user(says)], "Good.", **{"created_at": ASKED_AT + 3, "total_s": 1.0} | later)
+    found = (await log.resolve(last_of="local")).id
+    assert found == {"first": first, "second": second}[meant]
+    assert (await log.resolve(completion_id=second)).id == second
+
+
+async def test_what_follows_a_compaction_is_the_last_answer(log: Log):
+    """The history that goes on after it quotes the summary, in a conversation that looks new."""
+    asks = [user("Why?"), assistant("Rayleigh."), user("Summarize our conversation.")]
+    capture(log, asks, RAYLEIGH, created_at=ASKED_AT, total_s=2.0)
+    goes_on = capture(log, [user(f"Before: {RAYLEIGH} And now?")], "Go.", created_at=ASKED_AT + 3)
+    assert (await log.resolve(last_of="local")).id == goes_on
+
+
 async def test_a_side_request_alone_is_no_answer_to_anybody(log: Log):
     title = capture(log, [system(OPENCODE_TITLE), user("Hi")], "Greeting")
     with pytest.raises(NotFound):
