@@ -77,8 +77,16 @@ def json_response(content: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(content), status, media_type="application/json")
 
 
-def page_limit(request: Request) -> int:
-    """Return how many records a listing may have. Raises Unprocessable."""
+def page_limit(request: Request, *members: str) -> int:
+    """Return how many records a listing may have. Raises Unprocessable.
+
+    ``members`` are the other members of its query. Raises InvalidRequest for any that it doesn't know.
+    """
+    known = ("limit", *members)
+    if unknown := next((name for name in request.query_params if name not in known), None):
+        raise InvalidRequest(
+            f"unknown query member {unknown[:40]!r}: this list knows {', '.join(known)}", param=unknown[:40]
+        )
     given = request.query_params.get("limit", str(DEFAULT_PAGE))
     if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= MAX_PAGE):
         raise Unprocessable(f"limit must be a number from 1 to {MAX_PAGE}, not {given[:20]!r}", param="limit")

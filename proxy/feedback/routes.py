@@ -15,7 +15,7 @@ from burnish.proxy.access import Action, demand, identity_of
 from burnish.proxy.client_headers import SESSION_HEADERS
 from burnish.proxy.errors import Unprocessable
 from burnish.proxy.feedback.commands import Answer, parse
-from burnish.proxy.feedback.targets import MAX_TEXT, demand_weight, draft_of, read_feedback
+from burnish.proxy.feedback.targets import MAX_TEXT, QUERY, demand_weight, draft_of, filters_of, read_feedback
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
 from burnish.proxy.log.queries import PersonalRecord
@@ -43,14 +43,9 @@ def feedback_routes(
         return json_response(feedback_json(feedback), 201 if created else 200)
 
     async def index(request: Request) -> Response:
-        query = request.query_params
-        found = await log.feedbacks(
-            query.get("completion_id"),
-            query.get("conversation_id"),
-            page_limit(request) + 1,
-            query.get("before"),
-        )
-        return json_response(_page([feedback_json(each) for each in found], page_limit(request)))
+        limit = page_limit(request, *QUERY)
+        found = await log.feedbacks(limit=limit + 1, **filters_of(request.query_params))
+        return json_response(_page([feedback_json(each) for each in found], limit))
 
     async def show(request: Request) -> Response:
         return json_response(feedback_json(await _own(log, request)))
@@ -109,27 +104,26 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], Awaitable[None]]) 
     """Return the routes of the log; calls ``on_forgotten`` with the name of an erased user."""
 
     async def index(request: Request) -> Response:
-        query = request.query_params
-        found = await log.completions(page_limit(request) + 1, query.get("before"), query.get("conversation"))
-        return json_response(_page([completion_json(each) for each in found], page_limit(request)))
+        query, limit = request.query_params, page_limit(request, "before", "conversation")
+        found = await log.completions(limit + 1, query.get("before"), query.get("conversation"))
+        return json_response(_page([completion_json(each) for each in found], limit))
 
     async def show(request: Request) -> Response:
         found = await log.completion(request.path_params["id"])
         return json_response(completion_json(found) | {"next_turn": await log.next_turn(found.id)})
 
     async def again(request: Request) -> Response:
-        query = request.query_params
-        found = await log.regenerations(
-            page_limit(request) + 1, query.get("before"), query.get("conversation")
-        )
-        return json_response(_page([_regeneration_json(each) for each in found], page_limit(request)))
+        query, limit = request.query_params, page_limit(request, "before", "conversation")
+        found = await log.regenerations(limit + 1, query.get("before"), query.get("conversation"))
+        return json_response(_page([_regeneration_json(each) for each in found], limit))
 
     async def passthrough(request: Request) -> Response:
-        found = await log.passthroughs(page_limit(request) + 1, request.query_params.get("before"))
-        return json_response(_page([_passthrough_json(each) for each in found], page_limit(request)))
+        limit = page_limit(request, "before")
+        found = await log.passthroughs(limit + 1, request.query_params.get("before"))
+        return json_response(_page([_passthrough_json(each) for each in found], limit))
 
     async def export(request: Request) -> Response:
-        user, limit = request.path_params["user"], page_limit(request)
+        user, limit = request.path_params["user"], page_limit(request, "after")
         found = await log.personal_records(user, request.query_params.get("after", ""), limit + 1)
         data = [_personal_json(each) for each in found[:limit]]
         if len(found) <= limit:

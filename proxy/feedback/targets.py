@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field, StrictBool, StringConstraints, ValidationError
 
@@ -29,7 +31,7 @@ POLL_S = 0.05
 LIKERT = (1, 2, 3, 4, 5)
 PROGRAMS = frozenset({"judge", "environment"})
 """Sources that the owner of burnish sets up; others are people who use it."""
-WORDS = {"good": 1.0, "bad": -1.0}
+WORDS = {"good": 1.0, "bad": -1.0, True: 1.0, False: -1.0}
 
 
 def _not_empty(value: Any) -> Any:
@@ -42,6 +44,10 @@ Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=MA
 Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT), BeforeValidator(_not_empty)]
 
 TARGETS = ("completion_id", "response_id", "conversation_id", "last")
+SAME = ("completion_id", "conversation_id", "before", "rater", "source", "tag")
+"""Members of the query of a list that filter by equal values."""
+SIDES = {"good": "above", "bad": "below"}
+QUERY = (*SAME, "rating", "version")
 STATEMENTS = ("rating", "comment", "correction", "preferred_over")
 
 
@@ -113,14 +119,39 @@ def reward_of(rating: Any, scale: str | None) -> tuple[float | None, str | None]
                 param="rating",
             )
         return (float(rating) - 3) / 2, scale
-    if isinstance(rating, str) and rating in WORDS and scale != "scalar":
+    if isinstance(rating, str | bool) and rating in WORDS and scale != "scalar":
         return WORDS[rating], "binary"
     if number and -1 <= rating <= 1 and scale != "binary":
         return float(rating), "scalar"
-    allowed = {"binary": '"good" or "bad"', "scalar": "a number from -1 to 1"}.get(
-        scale or "", '"good", "bad", a number from -1 to 1, or 1 to 5 with "scale": "likert"'
+    allowed = {"binary": '"good", "bad", true or false', "scalar": "a number from -1 to 1"}.get(
+        scale or "", '"good", "bad", true, false, a number from -1 to 1, or 1 to 5 with "scale": "likert"'
     )
     raise Unprocessable(f"rating must be {allowed}, not {rating!r}", param="rating")
+
+
+def filters_of(query: Mapping[str, str]) -> dict[str, object]:
+    """Return the filters that the query of a list of feedback names. Raises Unprocessable."""
+    found: dict[str, object] = {name: query[name] for name in SAME if name in query}
+    if (source := query.get("source")) not in (None, *get_args(Source)):
+        raise Unprocessable(
+            f"source must be one of {', '.join(get_args(Source))}, not {source!r}", param="source"
+        )
+    if rating := query.get("rating"):
+        found |= {SIDES[rating]: 0.0} if rating in SIDES else {"reward": _number(rating)}
+    if version := query.get("version"):
+        if version != "base" and not (version.isascii() and version.isdecimal()):
+            raise Unprocessable(
+                f"version must be a version's number or base, not {version!r}", param="version"
+            )
+        found["version"] = 0 if version == "base" else int(version[:9])
+    return found
+
+
+def _number(rating: str) -> float:
+    with suppress(ValueError):
+        if -1 <= float(rating) <= 1:
+            return float(rating)
+    raise Unprocessable(f"rating must be good, bad, or a number from -1 to 1, not {rating!r}", param="rating")
 
 
 def demand_weight(request: FeedbackRequest, identity: Identity) -> None:

@@ -102,24 +102,28 @@ def select(connection: sqlite3.Connection, where: str, *values: object) -> list[
     return [_record(row) for row in rows]
 
 
-def latest(
-    connection: sqlite3.Connection,
-    completion_id: str | None = None,
-    conversation_id: str | None = None,
-    limit: int = 50,
-    before: str | None = None,
-) -> list[Feedback]:
-    """Return feedback, latest first, also undone and superseded pieces; ``before`` is an ID to continue from."""
-    filters = {"completion_id = ?": completion_id, "conversation_id = ?": conversation_id, "id < ?": before}
-    given = {clause: value for clause, value in filters.items() if value is not None}
-    where = " AND ".join(given) or "1"
-    found = select(
-        connection,
-        f"id IN (SELECT id FROM feedback WHERE {where} ORDER BY id DESC LIMIT ?)",  # noqa: S608
-        *given.values(),
-        limit,
-    )
-    return found[::-1]
+FILTERS = {
+    "completion_id": "completion_id = ?",
+    "conversation_id": "conversation_id = ?",
+    "before": "id < ?",
+    "rater": "rater = ?",
+    "source": "source = ?",
+    "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",
+    "reward": "reward = ?",
+    "above": "reward > ?",
+    "below": "reward < ?",
+    "version": "? = (SELECT adapter_version FROM completion WHERE completion.id = completion_id)",
+}
+
+
+def latest(connection: sqlite3.Connection, /, *, limit: int = 50, **filters: object) -> list[Feedback]:
+    """Return feedback, latest first, also undone and superseded pieces.
+
+    ``filters``: by the names of FILTERS. ``before`` is an ID to continue from.
+    """
+    where = " AND ".join(FILTERS[name] for name in filters) or "1"
+    ids = f"id IN (SELECT id FROM feedback WHERE {where} ORDER BY id DESC LIMIT ?)"  # noqa: S608
+    return select(connection, ids, *filters.values(), limit)[::-1]
 
 
 def _record(row: tuple[Any, ...]) -> Feedback:

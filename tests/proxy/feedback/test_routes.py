@@ -65,6 +65,8 @@ def refused(answer: httpx.Response, status: int, param: str | None = None) -> st
     [
         ({"rating": "good"}, 1.0, "binary"),
         ({"rating": "bad"}, -1.0, "binary"),
+        ({"rating": True}, 1.0, "binary"),
+        ({"rating": False, "scale": "binary"}, -1.0, "binary"),
         ({"rating": 0.25}, 0.25, "scalar"),
         ({"rating": -1}, -1.0, "scalar"),
         ({"rating": 0}, 0.0, "scalar"),
@@ -148,7 +150,7 @@ async def test_each_target_finds_its_completion(burnish: Service):
         ({"completion_id": "C", "rating": "great"}, "rating", '"good", "bad"'),
         ({"completion_id": "C", "rating": 2}, "rating", "-1 to 1"),
         ({"completion_id": "C", "rating": -1.01}, "rating", "-1 to 1"),
-        ({"completion_id": "C", "rating": True}, "rating", "True"),
+        ({"completion_id": "C", "rating": True, "scale": "scalar"}, "rating", "True"),
         ({"completion_id": "C", "rating": [1]}, "rating", "-1 to 1"),
         ({"completion_id": "C", "rating": 0, "scale": "likert"}, "rating", "1 to 5"),
         ({"completion_id": "C", "rating": 6, "scale": "likert"}, "rating", "1 to 5"),
@@ -156,7 +158,7 @@ async def test_each_target_finds_its_completion(burnish: Service):
         ({"completion_id": "C", "rating": True, "scale": "likert"}, "rating", "True"),
         ({"completion_id": "C", "rating": "good", "scale": "likert"}, "rating", "1 to 5"),
         ({"completion_id": "C", "rating": "good", "scale": "scalar"}, "rating", "-1 to 1"),
-        ({"completion_id": "C", "rating": 1, "scale": "binary"}, "rating", '"good" or "bad"'),
+        ({"completion_id": "C", "rating": 1, "scale": "binary"}, "rating", '"good", "bad", true or false'),
         ({"completion_id": "C", "comment": "x", "scale": "likert"}, "scale", "add one"),
         ({"completion_id": "C", "rating": 1, "scale": "stars"}, "scale", "likert"),
         ({"completion_id": "C", "comment": ""}, "comment", "must not be empty"),
@@ -247,6 +249,57 @@ async def test_lists_come_in_pages(burnish: Service):
     for wanted, expected in (({"completion_id": made[1]}, ids[1]), (conversation, ids[2])):
         one = (await burnish.http.get("/v1/feedback", params=wanted)).json()
         assert [each["id"] for each in one["data"]] == [expected]
+
+
+async def test_feedback_is_listed_by_who_gave_it_and_of_what(burnish: Service):
+    made = [capture(burnish.log, [user(f"q{n}")], adapter_version=n) for n in range(3)]
+    given = [
+        {"rating": "good", "rater": "ann", "tags": ["a", "b"]},
+        {"rating": "bad", "source": "implicit"},
+        {"rating": 0.5, "rater": "ann", "tags": ["b"]},
+        {"comment": "too long"},
+    ]
+    for answer, said in zip((*made, made[2]), given, strict=True):
+        assert (await burnish.post({"completion_id": answer, **said})).status_code == 201
+    for wanted, found in {
+        "rater=ann": [2, 0],
+        "rater=ann&tag=a": [0],
+        "tag=b": [2, 0],
+        "source=implicit": [1],
+        "rating=good": [2, 0],
+        "rating=bad": [1],
+        "rating=0.5": [2],
+        "version=0": [0],
+        "version=base": [0],
+        "version=2": [3, 2],
+        "version=2&rating=good": [2],
+        "rater=eve": [],
+    }.items():
+        listed = (await burnish.http.get(f"/v1/feedback?{wanted}")).json()["data"]
+        assert [(each["completion_id"], each["comment"]) for each in listed] == [
+            ((*made, made[2])[n], given[n].get("comment")) for n in found
+        ], wanted
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong", "status"),
+    [
+        ("/v1/feedback", "raters=ann", 400),
+        ("/v1/feedback", "conversation=c", 400),
+        ("/v1/feedback", "rating=great", 422),
+        ("/v1/feedback", "rating=nan", 422),
+        ("/v1/feedback", "version=x", 422),
+        ("/v1/feedback", "source=dog", 422),
+        ("/burnish/completions", "conversation_id=c", 400),
+        ("/burnish/regenerations", "after=c", 400),
+        ("/burnish/passthrough", "conversation=c", 400),
+        ("/burnish/users/ann", "before=c", 400),
+    ],
+)
+async def test_a_query_that_cannot_be_answered_is_refused(
+    burnish: Service, path: str, wrong: str, status: int
+):
+    refused(await burnish.http.get(f"{path}?{wrong}"), status, wrong.partition("=")[0])
 
 
 async def test_the_next_turn_and_what_was_asked_again_are_shown(burnish: Service):
