@@ -16,6 +16,17 @@ reply or no context; own_prompt: the model saw another prompt than the logged on
 Source = Literal["human", "environment", "judge", "implicit"]
 
 
+def answer_name(completion_id: str, choice: int) -> str:
+    """Return the name of one choice of a completion; the first one has the completion's."""
+    return f"{completion_id}/{choice}" if choice else completion_id
+
+
+def answer_named(name: str) -> tuple[str, int]:
+    """Return the completion's ID and the choice."""
+    completion_id, _, choice = name.partition("/")
+    return completion_id, int(choice or 0)
+
+
 Voice = tuple[str, str | None]
 """A rater and the key that named them."""
 
@@ -51,7 +62,7 @@ class Served(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a completion. The last four fields come from the body, which the log's writer thread parses."""
+    """The end of a completion. The last five fields come from the body, which the log's writer thread parses."""
 
     outcome: Outcome
     total_s: float
@@ -66,6 +77,8 @@ class Ended(NamedTuple):
     finish_reason: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    choice_count: int = 1
+    """More than 1 if the request asked for several answers (``n``) and got them."""
 
 
 class Wire(NamedTuple):
@@ -80,6 +93,17 @@ class Wire(NamedTuple):
     """"" | gzip | deflate | br | zstd."""
     traceparent: str | None = None
     """The client's span (W3C trace context); None unless traces are exported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several answers to a request."""
+
+    index: int
+    finish_reason: str | None
+    reply: dict[str, Any]
+    rating: float | None = None
+    """As of a completion."""
 
 
 NO_PARAMS: dict[str, Any] = {}
@@ -112,7 +136,9 @@ class Completion(NamedTuple):
     prompt: str = ""
     """What the person asked: the text of their last message, less what the client added to it."""
     reply: dict[str, Any] | None = None
-    """The assistant message; None when there is none."""
+    """The assistant message, of the first choice if there are several; None when there is none."""
+    choices: tuple[Choice, ...] = ()
+    """All of them, if there are several."""
     rating: float | None = None
     """Effective reward by ratings in [-1, 1], None when unrated."""
 
@@ -167,8 +193,14 @@ class FeedbackDraft:
     weight: float = 1.0
     tags: tuple[str, ...] = ()
     idempotency_key: str | None = None
+    choice: int = 0
+    """Index of the choice that it is about. Another than the first has the scope "completion"."""
     given_with: str | None = None
     """api_key | admin_key | none: what came with the request. None: burnish had no keys."""
+
+    @property
+    def answer(self) -> str:
+        return answer_name(self.completion_id, self.choice)
 
     @property
     def voice(self) -> Voice:
@@ -224,6 +256,12 @@ class RatedCompletion:
     worse: dict[str, Any] | None = None
     """The reply of another completion to the same context, which this one was preferred over."""
     fault: Fault | None = None
+    choice: int = 0
+    """Index of the choice; ``completion.reply`` is its reply."""
+
+    @property
+    def answer(self) -> str:
+        return answer_name(self.completion.id, self.choice)
 
     @property
     def rating_id(self) -> str:

@@ -151,6 +151,7 @@ class Sample(_Record):
     """One rated completion. A line of ``samples.jsonl``."""
 
     completion_id: str
+    """With ``/1`` for its second choice, and so on."""
     conversation_id: str
     feedback_ids: tuple[str, ...]
     messages: tuple[dict[str, Any], ...]

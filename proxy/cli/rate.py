@@ -79,7 +79,8 @@ def _rate(proxy: Proxy, target: str | None, rating: dict[str, Any], as_json: boo
     )
     record = proxy.post("/v1/feedback", named | rating)
     if not printed_json(record, as_json):
-        console.print(f"rated {verdict(record['reward'])}: {_quote(proxy, record['completion_id'])}")
+        again = "already " if record["repeated"] else ""
+        console.print(f"{again}rated {verdict(record['reward'])}: {_quote(proxy, record['completion_id'])}")
 
 
 def _latest(proxy: Proxy) -> str:

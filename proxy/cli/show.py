@@ -195,6 +195,10 @@ def _show(completion: dict[str, Any]) -> None:
     room = max(console.width - len("  › "), 2 * SHOWN_LEAST)
     asked = short(completion["prompt"], room // 3)
     console.print(f"  [dim]{asked} ›[/] {short(_answer(completion), room - room // 3)}", soft_wrap=True)
+    for choice in completion["choices"][1:]:
+        words = f"{verdict(choice['rating'])}  " if choice["rating"] is not None else ""
+        answer = short(_answer(completion | choice), room - room // 3)
+        console.print(f"  [dim]choice {choice['index']} ›[/] {words}{answer}", soft_wrap=True)
 
 
 def _answer(completion: dict[str, Any]) -> str:

@@ -102,9 +102,11 @@ async def _on_answer(
 ) -> str:
     if command.name == "undo":
         return await _undo(log, target, voice, on_feedback)
-    feedback, _ = await log.add_feedback(_draft(command, target, voice))
-    on_feedback(feedback)
-    return f"{_confirmation(command)} – {_quote(target)} (/rl undo takes it back)"
+    feedback, created = await log.add_feedback(_draft(command, target, voice))
+    if created:
+        on_feedback(feedback)
+    before = "" if created else ", as before"
+    return f"{_confirmation(command)}{before} – {_quote(target)} (/rl undo takes it back)"
 
 
 def _help(command: Command, actions: Mapping[str, Action]) -> str:

@@ -19,10 +19,13 @@ from burnish.proxy.feedback.targets import MAX_TEXT, QUERY, demand_weight, draft
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
 from burnish.proxy.log.queries import PersonalRecord
+from burnish.proxy.log.tree import text_of
 from burnish.proxy.records import Completion, Feedback, Passthrough, Regeneration
 
 MAX_BODY_BYTES = 1024 * 1024
 """Largest body; the longest comment and correction fit in."""
+
+QUOTED_CHARACTERS = 200
 
 SESSION_HEADER = SESSION_HEADERS[0].decode()
 
@@ -40,7 +43,9 @@ def feedback_routes(
         feedback, created = await log.add_feedback(draft)
         if created:
             on_feedback(feedback)
-        return json_response(feedback_json(feedback), 201 if created else 200)
+        rated = await log.completion(feedback.draft.completion_id)
+        said = {"repeated": not created, "about": _quoted(rated, feedback.draft.choice)}
+        return json_response(feedback_json(feedback) | said, 201 if created else 200)
 
     async def index(request: Request) -> Response:
         limit = page_limit(request, *QUERY)
@@ -153,6 +158,13 @@ def feedback_json(feedback: Feedback) -> dict[str, Any]:
     return {"object": "feedback", **record, **draft}
 
 
+def _quoted(completion: Completion, choice: int) -> dict[str, str]:
+    """Return the beginnings of a question and of an answer to it."""
+    reply = next((each.reply for each in completion.choices if each.index == choice), completion.reply)
+    texts = {"prompt": completion.prompt, "reply": text_of(reply or {})}
+    return {name: " ".join(text[:QUOTED_CHARACTERS].split()) for name, text in texts.items()}
+
+
 def completion_json(completion: Completion) -> dict[str, Any]:
     """Return a completion as one flat object."""
     record = completion._asdict()
@@ -160,6 +172,7 @@ def completion_json(completion: Completion) -> dict[str, Any]:
     for part in ("asked", "served", "ended"):
         record |= record.pop(part)._asdict()
     del record["retry"]
+    record["choices"] = [asdict(each) for each in completion.choices]
     return {"object": "completion", **record}
 
 

@@ -58,6 +58,7 @@ class FeedbackRequest(Body):
     response_id: Name | None = None
     conversation_id: Name | None = None
     last: StrictBool | None = None
+    choice: Annotated[int, Field(ge=0, strict=True)] | None = None
     rating: Any = None
     scale: Literal["binary", "scalar", "likert"] | None = None
     comment: Text | None = None
@@ -168,9 +169,11 @@ async def draft_of(
     """Resolve the target, and return the record to store. Raises NotFound, Conflict, Unprocessable."""
     reward, scale = reward_of(request.rating, request.scale)
     target = await _target(request, log, caller, session)
+    choice = _choice(request, target)
     return FeedbackDraft(
         completion_id=target.id,
         target=request.targets[0],
+        choice=choice,
         reward=reward,
         scale=scale,
         comment=request.comment,
@@ -184,6 +187,21 @@ async def draft_of(
         idempotency_key=request.idempotency_key,
         given_with=identity.key,
     )
+
+
+def _choice(request: FeedbackRequest, target: Completion) -> int:
+    """Return the choice that a request rates. Raises Unprocessable."""
+    if not request.choice:
+        return 0
+    if request.scope != "completion":
+        raise Unprocessable("choice names one answer: leave scope out", param="choice")
+    indexes = [each.index for each in target.choices] or [0]
+    if request.choice not in indexes:
+        raise Unprocessable(
+            f"choice must be one of the answer's, {indexes[0]} to {indexes[-1]}, not {request.choice}",
+            param="choice",
+        )
+    return 0 if request.choice == indexes[0] else request.choice
 
 
 async def _target(request: FeedbackRequest, log: Log, caller: str, session: str | None) -> Completion:

@@ -79,7 +79,7 @@ class Plan:
     @property
     def held_out(self) -> list[RatedCompletion]:
         kept = {sample.completion_id for sample in self.samples if sample.held_out}
-        return [each for each in self.rated if each.completion.id in kept]
+        return [each for each in self.rated if each.answer in kept]
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def _sample(rated: RatedCompletion, policies: Policies, *, held_out: bool, repla
     completion = rated.completion
     assert completion.reply is not None  # otherwise it has a fault
     return Sample(
-        completion_id=completion.id,
+        completion_id=rated.answer,
         conversation_id=completion.conversation_id,
         feedback_ids=rated.feedback_ids,
         messages=completion.messages,

@@ -105,6 +105,7 @@ def _ended(ended: Ended, answer: Reply, request: ChatRequest) -> Ended:
         finish_reason=finish_reason,
         prompt_tokens=_tokens(answer, "prompt_tokens"),
         completion_tokens=used,
+        choice_count=max(1, sum("message" in choice for choice in answer.choices)),
     )
 
 

@@ -30,7 +30,7 @@ COLUMNS = f"""
     CASE WHEN reward IS NOT NULL AND undone_at IS NULL THEN (
         SELECT later.id FROM feedback AS later
         WHERE later.completion_id = feedback.completion_id AND later.rater = feedback.rater
-          AND later.given_with IS feedback.given_with
+          AND later.given_with IS feedback.given_with AND later.choice = feedback.choice
           AND (later.scope = feedback.scope OR feedback.scope = 'completion' OR later.scope = 'conversation')
           AND later.reward IS NOT NULL AND later.id > feedback.id
           AND later.id NOT IN (SELECT feedback FROM undo)
@@ -40,12 +40,17 @@ SOURCE = "feedback LEFT JOIN undo ON undo.feedback = feedback.id"
 
 
 def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback, bool]:
-    """Store feedback; with a known idempotency key, return the first record and False.
+    """Store feedback. What the same rater said last of the same answer is returned with False, as is a known
+    idempotency key's record.
 
     Raises NotFound for unknown completions, Conflict when the key was used for something else.
     """
     if draft.idempotency_key is not None and (first := _same_key(connection, draft)):
         return first, False
+    # A key must be stored if its target may be another one when the request is repeated.
+    keyed = draft.idempotency_key is not None and draft.target in MOVING_TARGETS
+    if not keyed and (said := _said_last(connection, draft)):
+        return said, False
     row = connection.execute(
         "SELECT conversation_id FROM completion WHERE id = ?", (draft.completion_id,)
     ).fetchone()
@@ -79,6 +84,19 @@ def _same_key(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback 
             feedback_id=found[0].id,
         )
     return found[0]
+
+
+def _said_last(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback | None:
+    """Return what a rater said last of an answer, if it is the same."""
+    found = select(
+        connection,
+        "completion_id = ? AND choice = ? AND rater = ? AND given_with IS ? AND undone_at IS NULL",
+        *(draft.completion_id, draft.choice, *draft.voice),
+    )
+    for last in found[-1:]:
+        if replace(draft, target=last.draft.target, idempotency_key=last.draft.idempotency_key) == last.draft:
+            return last
+    return None
 
 
 def undo(connection: sqlite3.Connection, feedback_id: str) -> Feedback:

@@ -229,6 +229,16 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     # Which key a rater was named with; of what was rated before, nobody knows.
     Migration("keys of ratings", ("ALTER TABLE feedback ADD COLUMN given_with TEXT",)),
+    Migration(
+        "choices",
+        (
+            "ALTER TABLE completion ADD COLUMN choice_count INTEGER NOT NULL DEFAULT 1",
+            """UPDATE completion SET choice_count = max(1, (
+                SELECT json_array_length(CAST(body AS TEXT)) FROM content WHERE content.id = completion.choices
+            )) WHERE choices IS NOT NULL""",
+            "ALTER TABLE feedback ADD COLUMN choice INTEGER NOT NULL DEFAULT 0",
+        ),
+    ),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from itertools import islice
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers
+from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
 from burnish.proxy.log.store import COLUMNS, Reader, row_of, select
 from burnish.proxy.records import (
@@ -23,6 +25,8 @@ from burnish.proxy.records import (
     Passthrough,
     RatedCompletion,
     Regeneration,
+    answer_name,
+    answer_named,
 )
 
 MAX_SIDE_REQUESTS = 500
@@ -44,9 +48,8 @@ def completion(connection: sqlite3.Connection, completion_id: str) -> Completion
         if not by_response(connection, completion_id):
             raise
         return _of_response(connection, completion_id)
-    conversation = row[1]
-    rating = feedback.effective_ratings(connection, [conversation]).get(row[0])
-    return Reader(connection).completion(row, rating.reward if rating else None, full=True)
+    ratings = feedback.effective_ratings(connection, [row[1]])
+    return _rated_as(Reader(connection).completion(row, full=True), ratings)
 
 
 def completions(
@@ -63,10 +66,17 @@ def completions(
     ratings = feedback.effective_ratings(connection, {row[1] for row in rows})
     reader = Reader(connection)
     reader.load(rows)
-    return [
-        reader.completion(row, rating.reward if (rating := ratings.get(row[0])) else None, full=False)
-        for row in rows
-    ]
+    return [_rated_as(reader.completion(row, full=False), ratings) for row in rows]
+
+
+def _rated_as(record: Completion, ratings: Mapping[str, Effective]) -> Completion:
+    def reward(choice: int) -> float | None:
+        return found.reward if (found := ratings.get(answer_name(record.id, choice))) else None
+
+    choices = tuple(
+        replace(each, rating=reward(each.index if place else 0)) for place, each in enumerate(record.choices)
+    )
+    return record._replace(rating=reward(0), choices=choices)
 
 
 def passthroughs(
@@ -146,12 +156,13 @@ def rated(
     ratings = feedback.effective_ratings(connection, rater_weights=rater_weights)
     reader = Reader(connection)
     found: list[RatedCompletion] = []
-    for completion_id, rating in sorted(ratings.items()):
+    for name, rating in sorted(ratings.items()):
+        completion_id, choice = answer_named(name)
         row = row_of(connection, completion_id)
-        record = reader.completion(row, rating.reward, full=True)
+        record = _with_choice(reader.completion(row, rating.reward, full=True), choice)
         reward = rating.reward or 0.0
         comment = rating.comment
-        if next_turns and reward < 0 and not comment:
+        if next_turns and reward < 0 and not comment and not choice:
             comment = next_turn(connection, completion_id)
         found.append(
             RatedCompletion(
@@ -168,9 +179,19 @@ def rated(
                     has_text=bool(record.reply is not None and record.messages),
                     params=record.params if record.asked.surface in TEXT_SURFACES else {},
                 ),
+                choice=choice,
             )
         )
     return found
+
+
+def _with_choice(record: Completion, choice: int) -> Completion:
+    """Return a completion with another choice than the first as its reply."""
+    for each in record.choices if choice else ():
+        if each.index == choice:
+            ended = record.ended._replace(finish_reason=each.finish_reason)
+            return record._replace(reply=each.reply, ended=ended)
+    return record
 
 
 def fault_of(

@@ -114,7 +114,7 @@ def _habit(grades: Counter[float]) -> Habit | None:
 
 
 def effective(feedback: Sequence[Feedback], places: Iterable[Place]) -> dict[str, Effective]:
-    """Return the effective rating of every completion that has any feedback, by id.
+    """Return the effective rating of every answer that has any feedback, by its name (``records.answer_name``).
 
     ``feedback`` comes earliest first, complete for the conversations of ``places``.
     """
@@ -124,10 +124,10 @@ def effective(feedback: Sequence[Feedback], places: Iterable[Place]) -> dict[str
         if each.undone_at is None and each.superseded_by is None and each.draft.completion_id in ways.places:
             covered = ways.covered_by(each)
             shared = replace(each, draft=replace(each.draft, weight=each.draft.weight / len(covered)))
-            for completion_id in covered:
-                about[completion_id].append(shared)
-    found = {completion_id: _summed(completion_id, given) for completion_id, given in about.items()}
-    return {completion_id: rating for completion_id, rating in found.items() if rating.feedback_ids}
+            for answer in covered:
+                about[answer].append(shared)
+    found = {answer: _summed(answer, given) for answer, given in about.items()}
+    return {answer: rating for answer, rating in found.items() if rating.feedback_ids}
 
 
 class _Ways:
@@ -145,7 +145,7 @@ class _Ways:
         draft = feedback.draft
         target = self.places[draft.completion_id]
         if draft.scope == "completion":
-            return [target.completion_id]
+            return [draft.answer]
         within_turn = draft.scope == "turn"
         return [
             place.completion_id
@@ -180,14 +180,14 @@ class _Ways:
             yield place
 
 
-def _summed(completion_id: str, given: Sequence[Feedback]) -> Effective:
-    """Return what feedback that covers a completion comes to, earliest first."""
+def _summed(answer: str, given: Sequence[Feedback]) -> Effective:
+    """Return what feedback that covers an answer comes to, earliest first."""
     rated = [each for each in given if each.draft.reward is not None]
     narrowest = min((NARROWEST_FIRST.index(each.draft.scope) for each in rated), default=0)
     # Of one rater, who may have rated a turn at several of its answers, the last word counts.
     heeded = [each for each in rated if NARROWEST_FIRST.index(each.draft.scope) == narrowest]
     counting = list({each.draft.voice: each for each in heeded}.values())
-    own = [each for each in reversed(given) if each.draft.completion_id == completion_id]
+    own = [each for each in reversed(given) if each.draft.answer == answer]
     comment = next((each for each in own if each.draft.comment), None)
     correction = next((each for each in own if each.draft.correction), None)
     preferred = next((each for each in own if each.draft.preferred_over), None)

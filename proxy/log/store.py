@@ -11,12 +11,12 @@ import orjson
 
 from burnish.proxy.errors import NotFound
 from burnish.proxy.log.people import words
-from burnish.proxy.log.tree import loaded, text_of
-from burnish.proxy.records import Asked, Completion, Ended, Served
+from burnish.proxy.log.tree import loaded, stored, text_of
+from burnish.proxy.records import Asked, Choice, Completion, Ended, Served
 
 FACTS = ("id", "conversation_id", "continues", *Asked._fields, *Served._fields, *Ended._fields)
 """Columns that are fields of a Completion, in the order of its parts."""
-COLUMNS = f"{', '.join(FACTS)}, node, settings, definitions, prompt, reply, instructions"
+COLUMNS = f"{', '.join(FACTS)}, node, settings, definitions, prompt, reply, choices, instructions"
 
 Part = TypeVar("Part", Asked, Served, Ended)
 
@@ -30,7 +30,7 @@ class Reader:
 
     def load(self, rows: Iterable[Sequence[Any]]) -> None:
         """Load the prompts and replies of rows of COLUMNS at once, for a listing."""
-        contents = as_json(each for *_, prompt, reply, _ in rows for each in (prompt, reply) if each)
+        contents = as_json(each for *_, prompt, reply, _, _ in rows for each in (prompt, reply) if each)
         found = self._connection.execute(
             "SELECT id, body FROM content WHERE id IN (SELECT value FROM json_each(?))", (contents,)
         )
@@ -38,7 +38,7 @@ class Reader:
 
     def completion(self, row: Sequence[Any], rating: float | None = None, *, full: bool) -> Completion:
         """Build one record from COLUMNS; ``full`` loads its context and parameters too."""
-        *facts, node, settings, definitions, prompt, reply, instructions = row
+        *facts, node, settings, definitions, prompt, reply, choices, instructions = row
         left = iter(facts)
         name, conversation_id, continues = islice(left, 3)
         asked, served, ended = _part(Asked, left), _part(Served, left), _part(Ended, left)
@@ -54,6 +54,7 @@ class Reader:
             params=self.params(settings, definitions) if full else {},
             prompt=self._asked(prompt) if prompt else "",
             reply=self._message(reply) if reply else None,
+            choices=self._choices(choices) if ended.choice_count > 1 else (),
             rating=rating,
         )
 
@@ -79,6 +80,12 @@ class Reader:
         for content in contents:
             found |= orjson.loads(self._body(content)) if content else {}
         return found
+
+    def _choices(self, content: int) -> tuple[Choice, ...]:
+        return tuple(
+            Choice(each["index"], each["finish_reason"], loaded(orjson.dumps(stored(each["message"]))))
+            for each in orjson.loads(self._body(content))
+        )
 
     def _message(self, content: int) -> dict[str, Any]:
         message = self._parsed.get(content)

@@ -21,7 +21,7 @@ from burnish.proxy.log import feedback
 from burnish.proxy.log.queries import TEXT_SURFACES, fault_of, next_turn
 from burnish.proxy.log.ratings import Effective, Habit, effective, for_training, grades_of, habits_of
 from burnish.proxy.log.store import Reader, as_json
-from burnish.proxy.records import Fault, Feedback, Voice
+from burnish.proxy.records import Fault, Feedback, Voice, answer_named
 
 
 class ReadyCounts(NamedTuple):
@@ -205,14 +205,18 @@ class RatingTally:
         rows = connection.execute(
             """SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions
             FROM completion WHERE id IN (SELECT value FROM json_each(?))""",
-            (as_json(ratings),),
+            (as_json({answer_named(name)[0] for name in ratings}),),
         ).fetchall()
+        facts = {row[0]: row for row in rows}
         reader = Reader(connection)
-        for name, conversation, outcome, status, surface, node, replied, settings, definitions in rows:
-            rating = ratings[name]
+        for answer, rating in ratings.items():
+            name, choice = answer_named(answer)
+            if name not in facts:
+                continue
+            _, conversation, outcome, status, surface, node, replied, settings, definitions = facts[name]
             reward = rating.reward or 0.0
             commented = rating.comment is not None
-            if self._next_turns and reward < 0 and not rating.comment:
+            if self._next_turns and reward < 0 and not rating.comment and not choice:
                 commented = next_turn(connection, name) is not None
             params = reader.params(settings, definitions) if surface in TEXT_SURFACES else {}
             yield (

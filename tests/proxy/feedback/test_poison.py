@@ -131,6 +131,10 @@ class World:
     async def ratings(self) -> list[float]:
         return [each["reward"] for each in (await self.http.get("/v1/feedback")).json()["data"]]
 
+    async def take_back(self) -> None:
+        last = (await self.http.get("/v1/feedback?limit=1")).json()["data"][0]
+        await self.http.delete(f"/v1/feedback/{last['id']}")
+
 
 @pytest.fixture
 async def here(tmp_path: Path) -> AsyncIterator[World]:
@@ -168,4 +172,6 @@ async def test_a_command_that_somebody_typed_is_carried_out(here: World, dialect
             # A prompt says nothing of what was before.
             assert answer.startswith("burnish: nothing was rated"), name
         assert await here.ratings() == [1.0] * rated, name
+        if rated:
+            await here.take_back()
     assert len(here.upstream.requests) == 1

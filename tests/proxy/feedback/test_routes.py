@@ -91,7 +91,7 @@ async def test_every_kind_is_stored(
     expected |= {"scope": "completion", "source": "human", "rater": "local", "weight": 1.0}
     assert record.items() >= expected.items()
     shown = await burnish.http.get(f"/v1/feedback/{record['id']}")
-    assert shown.json() == record
+    assert record == shown.json() | {"repeated": False, "about": {"prompt": "hi", "reply": "Hello!"}}
     assert [each.id for each in burnish.told] == [record["id"]]
 
 
@@ -129,8 +129,8 @@ async def test_each_target_finds_its_completion(burnish: Service):
         ({"last": True}, {"x-burnish-user": "ann"}, second),
         ({"last": True}, {"x-burnish-user": "ann", "x-burnish-session": "s1"}, first),
     ]
-    for target, headers, meant in cases:
-        record = (await burnish.post({**target, "rating": "good"}, **headers)).json()
+    for number, (target, headers, meant) in enumerate(cases):
+        record = (await burnish.post({**target, "rating": number / 10}, **headers)).json()
         assert record["completion_id"] == meant
         assert record["target"] == next(iter(target))
         assert record["rater"] == headers.get("x-burnish-user", "local")
@@ -215,7 +215,7 @@ async def test_a_repeated_key_gives_the_first_record_and_another_content_a_confl
     body = {"completion_id": made, "rating": "good", "idempotency_key": "k"}
     first, second = await burnish.post(body), await burnish.post(body)
     assert (first.status_code, second.status_code) == (201, 200)
-    assert first.json() == second.json()
+    assert second.json() == first.json() | {"repeated": True}
     assert len(burnish.told) == 1
     refused(await burnish.post({**body, "rating": "bad"}), 409, "idempotency_key")
     assert (await burnish.post(body, **{"x-burnish-user": "bob"})).status_code == 201
@@ -223,7 +223,8 @@ async def test_a_repeated_key_gives_the_first_record_and_another_content_a_confl
 
 async def test_undo_takes_back_and_stays_in_the_list(burnish: Service):
     made = capture(burnish.log, [user("hi")])
-    record = (await burnish.post({"completion_id": made, "rating": "good"})).json()
+    posted = (await burnish.post({"completion_id": made, "rating": "good"})).json()
+    record = (await burnish.http.get(f"/v1/feedback/{posted['id']}")).json()
     undone = await burnish.http.delete(f"/v1/feedback/{record['id']}")
     assert undone.status_code == 200
     assert undone.json() == {**record, "undone_at": undone.json()["undone_at"]}

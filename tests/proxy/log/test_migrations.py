@@ -72,6 +72,27 @@ def test_what_was_rated_before_there_were_keys_is_nobodys(connection: sqlite3.Co
     assert (found.draft.voice, found.draft.reward, found.superseded_by) == (("ann", None), 1.0, None)
 
 
+def test_answers_with_several_choices_are_known_afterwards(connection: sqlite3.Connection):
+    migrate(connection, [step.name for step in MIGRATIONS].index("choices"))
+    choices = [None, [{"index": 0, "logprobs": {}}], [{"index": 0}, {"index": 1}, {"index": 2}]]
+    for number, kept in enumerate(choices, start=1):
+        connection.execute(
+            "INSERT INTO content VALUES (?, ?, ?)", (number, b"%d" % number, json.dumps(kept).encode())
+        )
+        connection.execute(
+            """INSERT INTO completion (id, conversation_id, surface, created_at, outcome, model_asked, model_served,
+                upstream, caller, retry, total_s, choices)
+            VALUES (?, 'conv', 'chat', 0, 'complete', 'm', 'm', 'u', 'ann', 0, 0, ?)""",
+            (str(number), number if kept else None),
+        )
+    migrate(connection)
+    assert connection.execute("SELECT choice_count FROM completion ORDER BY id").fetchall() == [
+        (1,),
+        (1,),
+        (3,),
+    ]
+
+
 def test_steps_are_recorded_once(connection: sqlite3.Connection):
     migrate(connection)
     migrate(connection)

@@ -1,0 +1,153 @@
+"""Answers with several choices (``n`` above 1): each is kept, shown and rated on its own."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from burnish.proxy.learner.export import Policies, samples
+from burnish.proxy.log import Log
+from burnish.proxy.log.tally import RatingTally
+from tests.proxy.log.exchanges import assistant, capture, rate, user
+from tests.support.inprocess import behind, logged
+from tests.support.program import call
+from tests.support.upstream import reply, stream
+
+TEXTS = ("Tom", "Minka", "Mia")
+QUESTION = [user("A name for a cat?")]
+
+
+def body(*texts: str) -> bytes:
+    choices = [
+        {"index": n, "message": assistant(text), "finish_reason": "length" if n == 1 else "stop"}
+        for n, text in enumerate(texts)
+    ]
+    return orjson.dumps({"id": "chatcmpl-1", "object": "chat.completion", "choices": choices})
+
+
+def named(log: Log, *texts: str, **more: Any) -> str:
+    return capture(log, QUESTION, chunks=(body(*texts),), **more)
+
+
+async def test_each_choice_is_shown_and_rated(tmp_path: Path):
+    async with behind(tmp_path, reply(body(*TEXTS))) as (http, _):
+        made = await http.post("/v1/chat/completions", json={"model": "m", "n": 3, "messages": QUESTION})
+        name = made.headers["x-burnish-completion-id"]
+        for choice, rating in ((1, "bad"), (2, "good"), (None, "bad"), (1, "good")):
+            said = {"completion_id": name, "rating": rating} | ({} if choice is None else {"choice": choice})
+            answer = await http.post("/v1/feedback", json=said)
+            assert (answer.status_code, answer.json()["choice"]) == (201, choice or 0)
+            assert answer.json()["about"] == {"prompt": QUESTION[0]["content"], "reply": TEXTS[choice or 0]}
+        again = await http.post("/v1/feedback", json={"completion_id": name, "rating": "bad", "choice": 0})
+        assert (again.status_code, again.json()["repeated"]) == (200, True)
+        (record,) = await logged(http)
+        history = (await asyncio.to_thread(call, "history", url=str(http.base_url))).stdout
+        (listed,) = (await http.get("/burnish/completions")).json()["data"]
+    assert (record["reply"]["content"], record["rating"], record["choice_count"]) == ("Tom", -1.0, 3)
+    shown = [(each["index"], each["reply"]["content"], each["rating"]) for each in record["choices"]]
+    assert shown == [(0, "Tom", -1.0), (1, "Minka", 1.0), (2, "Mia", 1.0)]
+    assert listed["choices"] == record["choices"]
+    assert "choice 1 › good  Minka" in history
+
+
+async def test_the_command_says_that_the_same_was_said_before(tmp_path: Path):
+    async with behind(tmp_path, reply(body("Tom"))) as (http, _):
+        await http.post("/v1/chat/completions", json={"model": "m", "messages": QUESTION})
+        said = [(await asyncio.to_thread(call, "good", url=str(http.base_url))).stdout for _ in range(2)]
+        typed = [*QUESTION, assistant("Tom"), user("/rl good")]
+        answer = (await http.post("/v1/chat/completions", json={"model": "m", "messages": typed})).json()
+        assert len((await http.get("/v1/feedback")).json()["data"]) == 1
+    assert [text.partition(":")[0] for text in said] == ["rated good", "already rated good"]
+    assert answer["choices"][0]["message"]["content"].startswith("burnish: rated good, as before – “Tom”")
+
+
+async def test_choices_of_a_stream_and_of_a_text_completion_are_kept(tmp_path: Path):
+    def piece(index: int, **more: Any) -> bytes:
+        choice = {"index": index, "finish_reason": None, **more}
+        return b"data: %b\n\n" % orjson.dumps({"id": "c", "choices": [choice]})
+
+    parts = [piece(n, text=text) for text in ("M", "i") for n in (1, 0)]
+    parts += [piece(n, text="", finish_reason="stop") for n in (0, 1)]
+    async with behind(tmp_path, stream([*parts, b"data: [DONE]\n\n"])) as (http, _):
+        asked = {"model": "m", "n": 2, "prompt": "A name:", "stream": True}
+        await http.post("/v1/completions", json=asked)
+        (record,) = await logged(http)
+    assert [each["reply"]["content"] for each in record["choices"]] == ["Mi", "Mi"]
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ({"choice": 3}, "0 to 2"),
+        ({"choice": -1}, "greater than or equal to 0"),
+        ({"choice": "1"}, "integer"),
+        ({"choice": True}, "integer"),
+        ({"choice": 1, "scope": "turn"}, "leave scope out"),
+    ],
+)
+async def test_a_choice_that_is_not_there_is_refused(tmp_path: Path, said: dict[str, Any], hint: str):
+    async with behind(tmp_path, reply(body(*TEXTS))) as (http, _):
+        await http.post("/v1/chat/completions", json={"model": "m", "n": 3, "messages": QUESTION})
+        refused = await http.post("/v1/feedback", json={"last": True, "rating": "good", **said})
+        assert refused.status_code == 422
+        assert (hint in refused.json()["error"]["message"], refused.json()["error"]["param"]) == (
+            True,
+            "choice",
+        )
+
+
+async def test_a_choice_teaches_with_its_own_text(log: Log):
+    made, alone = named(log, *TEXTS), named(log, "Tom")
+    for choice, reward in ((0, -1.0), (1, 1.0)):
+        await rate(log, made, reward, choice=choice, comment=f"said of {choice}")
+    await rate(log, alone)
+    rated = await log.rated()
+    taught = {
+        (each.completion_id, each.reply["content"], each.reward, each.finished, each.comment)
+        for each in samples(rated, (), Policies("sha256:1", (1,)))
+    }
+    assert taught == {
+        (made, "Tom", -1.0, True, "said of 0"),
+        (f"{made}/1", "Minka", 1.0, False, "said of 1"),
+        (alone, "Tom", 1.0, True, None),
+    }
+    counted = await log.rating_counts(RatingTally({}, next_turns=False), (), "")
+    assert (counted.ready.good, counted.ready.bad, (await log.counts())["ratings"]) == (2, 1, 3)
+
+
+async def test_a_conversation_goes_on_from_any_choice(log: Log):
+    first = named(log, *TEXTS)
+    second = capture(log, [*QUESTION, assistant("Mia"), user("Why?")], "It is short.")
+    assert (await log.completion(second)).continues == first
+
+
+async def test_choices_count_for_nothing_where_there_is_one(log: Log):
+    found = await log.completion(capture(log, QUESTION, "Tom"))
+    assert (found.choices, found.ended.choice_count) == ((), 1)
+
+
+async def test_what_was_said_before_is_no_new_record(log: Log):
+    made, other = named(log, "Tom"), named(log, "Mia")
+    first = await rate(log, made, 1.0)
+    assert await rate(log, made, 1.0) == first
+    assert await rate(log, made, 1.0, idempotency_key="k") == first
+    different = [
+        await rate(log, made, 1.0, comment="fine"),
+        await rate(log, made, -1.0),
+        await rate(log, made, 1.0),  # a change of mind
+        await rate(log, made, 1.0, rater="eve"),
+        await rate(log, made, 1.0, scope="turn"),
+        await rate(log, other, 1.0),
+    ]
+    assert len({each.id for each in (first, *different)}) == 7
+    await log.undo_feedback(different[-1].id)
+    assert (await rate(log, other, 1.0)).id != different[-1].id
+    last = replace(first.draft, target="last", idempotency_key="last")
+    keyed, created = await log.add_feedback(last)
+    assert created
+    assert await log.add_feedback(replace(last, completion_id=other)) == (keyed, False)
