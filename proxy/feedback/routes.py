@@ -39,12 +39,13 @@ def feedback_routes(
         asked = read_feedback(await read_json(request, MAX_BODY_BYTES, untyped=True))
         demand_weight(asked, identity_of(request.scope))
         session = request.headers.get(SESSION_HEADER)
-        draft = await draft_of(asked, log, caller_of(request), session, identity_of(request.scope))
+        draft, target = await draft_of(asked, log, caller_of(request), session, identity_of(request.scope))
         feedback, created = await log.add_feedback(draft)
         if created:
             on_feedback(feedback)
-        rated = await log.completion(feedback.draft.completion_id)
-        said = {"repeated": not created, "about": _quoted(rated, feedback.draft.choice)}
+        if feedback.draft.completion_id != target.id:  # the key's first record
+            target = await log.completion(feedback.draft.completion_id)
+        said = {"repeated": not created, "about": _quoted(target, feedback.draft.choice)}
         return json_response(feedback_json(feedback) | said, 201 if created else 200)
 
     async def index(request: Request) -> Response:

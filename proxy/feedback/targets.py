@@ -165,12 +165,12 @@ def demand_weight(request: FeedbackRequest, identity: Identity) -> None:
 
 async def draft_of(
     request: FeedbackRequest, log: Log, caller: str, session: str | None, identity: Identity
-) -> FeedbackDraft:
-    """Resolve the target, and return the record to store. Raises NotFound, Conflict, Unprocessable."""
+) -> tuple[FeedbackDraft, Completion]:
+    """Resolve the target, and return it with the record to store. Raises NotFound, Conflict, Unprocessable."""
     reward, scale = reward_of(request.rating, request.scale)
     target = await _target(request, log, caller, session)
     choice = _choice(request, target)
-    return FeedbackDraft(
+    draft = FeedbackDraft(
         completion_id=target.id,
         target=request.targets[0],
         choice=choice,
@@ -187,6 +187,7 @@ async def draft_of(
         idempotency_key=request.idempotency_key,
         given_with=identity.key,
     )
+    return draft, target
 
 
 def _choice(request: FeedbackRequest, target: Completion) -> int:
