@@ -65,7 +65,8 @@ def validated(model: type[Valid], body: Any) -> Valid:
         field = ".".join(str(part) for part in first["loc"]) or None
         known = ", ".join(model.model_fields)
         raise Unprocessable(
-            f"{field or 'the body'}: {first['msg']} (known fields: {known})", param=field
+            f"{field or 'the body'}: {first['msg'].removeprefix('Value error, ')} (known fields: {known})",
+            param=field,
         ) from error
 
 

@@ -60,7 +60,9 @@ def show(number: Number, url: Url = None, as_json: Json = False) -> None:
     version = Proxy(url).get(f"/burnish/adapters/{read_number(number)}")
     if printed_json(version, as_json):
         return
-    console.print(f"[bold]{version['name']}[/]  {version['state']}: {escape(version.get('reason', ''))}")
+    console.print(
+        f"[bold]{escape(version['name'])}[/]  {version['state']}: {escape(version.get('reason', ''))}"
+    )
     if manifest := version["manifest"]:
         metrics = manifest["metrics"]
         console.print(

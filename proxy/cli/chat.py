@@ -14,7 +14,7 @@ from rich.markup import escape
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
 from burnish.proxy.cli.rate import read_rating
-from burnish.proxy.cli.terminal import Url, console, ctrl_c, plain, verdict
+from burnish.proxy.cli.terminal import Url, console, ctrl_c, verdict
 from burnish.proxy.surfaces.sse import SseParser
 
 QUESTION = "[dim]rate ([/][green]g[/][dim]ood, [/][red]b[/][dim]ad, 1–5, c comment, u undo, q quit, enter skips):[/] "
@@ -94,7 +94,7 @@ def _answer(talk: _Talk) -> str | None:
             console.print("[bold]model ›[/] ", end="")
             for part in _parts(talk.proxy.chunks(response)):
                 texts.append(part)
-                console.out(plain(part), end="", highlight=False)
+                console.out(part, end="", highlight=False)
                 if pressed.is_set():
                     raise KeyboardInterrupt
         except KeyboardInterrupt:
@@ -187,5 +187,5 @@ def _read(prompt: str) -> str | None:
         console.print()
         return None
     if not sys.stdin.isatty():  # a terminal would have shown it
-        console.print(escape(plain(line)))
+        console.print(escape(line))
     return line

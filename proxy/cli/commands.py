@@ -145,9 +145,8 @@ def main() -> None:
 
 
 def _complain(message: str) -> None:
-    from rich.console import Console
     from rich.markup import escape
 
-    Console(stderr=True, soft_wrap=True, emoji=False).print(
-        f"[bold red]burnish:[/] {escape(message)}", highlight=False
-    )
+    from burnish.proxy.cli.terminal import errors
+
+    errors.print(f"[bold red]burnish:[/] {escape(message)}")

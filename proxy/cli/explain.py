@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from burnish.proxy.cli.terminal import console, plain
+from burnish.proxy.cli.terminal import console
 
 MARKS = {True: "[green]✓[/]", False: "[red]✗[/]", None: "[dim]·[/]"}
 GROUPS = (
@@ -32,7 +32,7 @@ def explain(verdict: dict[str, Any]) -> None:
         if chosen:
             console.print(f"\n[dim]{title}[/]")
         for check in chosen:
-            console.print(_hanging(MARKS[check["passed"]], escape(plain(check["text"]))))
+            console.print(_hanging(MARKS[check["passed"]], escape(check["text"])))
     for example in verdict.get("examples", ()):
         _side_by_side(example)
 
@@ -53,13 +53,13 @@ def headline(outcome: str, checks: Sequence[dict[str, Any]]) -> str:
 
 def _first(reasons: Sequence[str]) -> str:
     more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-    return escape(plain(reasons[0])) + more
+    return escape(reasons[0]) + more
 
 
 def _side_by_side(example: dict[str, Any]) -> None:
     """Print two replies in columns, or one below the other on a narrow terminal."""
-    console.print(f"\n[bold]{escape(plain(example['prompt']))}[/]  [dim]{escape(example['why'])}[/]")
-    before, after = (escape(plain(example[side]).strip()) or "[dim](nothing)[/]" for side in (BEFORE, AFTER))
+    console.print(f"\n[bold]{escape(example['prompt'])}[/]  [dim]{escape(example['why'])}[/]")
+    before, after = (escape(example[side].strip()) or "[dim](nothing)[/]" for side in (BEFORE, AFTER))
     if console.width >= WIDE:
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 2), expand=True)
         for side in (BEFORE, AFTER):

@@ -14,6 +14,7 @@ from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed
 from burnish.proxy.cli.terminal import Url
 from burnish.proxy.errors import BurnishError
+from burnish.proxy.plain import plain
 
 COMMAND = "/rl"
 SESSION_HEADER = "x-burnish-session"
@@ -36,4 +37,4 @@ def hook(url: Url = None) -> None:
     except (CommandFailed, BurnishError) as error:
         answer = f"burnish: {error}"
     hidden = {"hookEventName": event, "suppressOriginalPrompt": True}
-    typer.echo(json.dumps({"decision": "block", "reason": answer, "hookSpecificOutput": hidden}))
+    typer.echo(json.dumps({"decision": "block", "reason": plain(answer), "hookSpecificOutput": hidden}))

@@ -15,6 +15,7 @@ from rich.markup import escape
 from burnish.proxy.cli.client import Proxy, in_path, read_settings
 from burnish.proxy.cli.errors import Interrupted, WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, console, printed_json
+from burnish.proxy.plain import plain
 
 PAGE = 200
 """Records per request: each completion comes with its whole context."""
@@ -80,7 +81,7 @@ def forget(
     """Versions that were trained on it and backups stay unchanged."""
     proxy = Proxy(url)
     remains = "Versions that learnt from them stay, and so do backups."
-    if not yes and not typer.confirm(f"Erase all requests, answers and ratings of {user}? {remains}"):
+    if not yes and not typer.confirm(f"Erase all requests, answers and ratings of {plain(user)}? {remains}"):
         raise Interrupted("nothing was erased")
     erased = proxy.delete(f"/burnish/users/{in_path(user)}")
     if printed_json(erased, as_json):

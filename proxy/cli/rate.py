@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from typing import Annotated, Any
 
 import typer
@@ -61,7 +60,7 @@ def read_rating(text: str) -> dict[str, Any]:
         rating = float(text)
     except ValueError:
         rating = float("nan")
-    if not isfinite(rating):
+    if not -1 <= rating <= 1:
         raise WrongUsage(f"a rating is good, bad, 1 to 5, or a number from -1.0 to 1.0, not {text!r}")
     return {"rating": rating}
 

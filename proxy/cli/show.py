@@ -34,7 +34,7 @@ def status(url: Url = None, as_json: Json = False) -> None:
 def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
     counts, learner, live = state["counts"], state["learner"], state["live"]
     lines = [
-        ("burnish", f"{state['version']} at {url}"),
+        ("burnish", f"{state['version']} at {escape(url)}"),
         ("upstream", escape(state["upstream"])),
         ("live", _live(live, replicas=state["upstream"].count(",") + 1)),
         ("answers", f"{counts['completions']} in {counts['conversations']} conversations"),
@@ -81,7 +81,7 @@ def _live(live: dict[str, Any], replicas: int) -> str:
     if not live["name"]:
         return "–"
     where = f" on {len(live['served_by'])} of {replicas} replicas" if replicas > 1 else ""
-    return f"[bold]{live['name']}[/]{where}"
+    return f"[bold]{escape(live['name'])}[/]{where}"
 
 
 def history(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from threading import Event
@@ -13,14 +12,30 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
+from rich.segment import Segment
+
+from burnish.proxy.plain import escaped, plain
 
 Url = Annotated[str | None, typer.Option("--url", help="Address of burnish, if it isn't found by itself.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
+
+class SafeConsole(Console):
+    """Removes what could steer the terminal or disguise a text from all that it prints; only rich's styles remain.
+
+    Texts of others need ``escape`` too, or rich reads them as markup.
+    """
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else plain(text), style, control)
+
+
 # Replies and questions are shown as they are: ":cat:" stays ":cat:".
-console = Console(highlight=False, emoji=False)
+console = SafeConsole(highlight=False, emoji=False)
+errors = SafeConsole(highlight=False, emoji=False, stderr=True, soft_wrap=True)
 
 SHOWN_CHARACTERS = 60
 
@@ -28,7 +43,7 @@ SHOWN_CHARACTERS = 60
 def printed_json(content: Any, wanted: bool) -> bool:
     """Print JSON if it is wanted; return whether it was."""
     if wanted:
-        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        typer.echo(escaped(json.dumps(content, indent=2, ensure_ascii=False)))
     return wanted
 
 
@@ -49,11 +64,6 @@ def ctrl_c() -> Iterator[Event]:
         yield pressed
     finally:
         signal.signal(signal.SIGINT, previous)
-
-
-def plain(text: str) -> str:
-    """Remove control characters, which could steer the terminal."""
-    return "".join(each for each in text if each in "\n\t" or unicodedata.category(each) != "Cc")
 
 
 def clock(seconds: float | None) -> str:

@@ -19,6 +19,7 @@ from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
 from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config
+from burnish.proxy.plain import plain
 
 
 def up(
@@ -71,7 +72,7 @@ def _choose_engine() -> str | None:
     Without a terminal, print the engines and return None.
     """
     for url, found in asyncio.run(engines_here()):
-        what = f"{NAMES[found.kind]} with {found.model} answers at {url}"
+        what = f"{NAMES[found.kind]} with {plain(found.model)} answers at {url}"
         if not sys.stdin.isatty():
             console.print(f"[dim]{escape(what)}; to use it: burnish up --upstream {url}[/]")
         elif typer.confirm(f"{what}. Use it?", default=True):

@@ -14,6 +14,7 @@ from burnish.proxy.access import Action, Identity, demand
 from burnish.proxy.errors import NotFound, Unprocessable
 from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log
+from burnish.proxy.plain import Line
 from burnish.proxy.records import Completion, FeedbackDraft, Scope, Source
 
 MAX_TEXT = 100_000
@@ -41,6 +42,7 @@ def _not_empty(value: Any) -> Any:
 
 
 Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=MAX_NAME)]
+Label = Annotated[Line, StringConstraints(strict=True, min_length=1, max_length=MAX_NAME)]
 Text = Annotated[str, StringConstraints(strict=True, max_length=MAX_TEXT), BeforeValidator(_not_empty)]
 
 TARGETS = ("completion_id", "response_id", "conversation_id", "last")
@@ -66,9 +68,9 @@ class FeedbackRequest(Body):
     preferred_over: Name | None = None
     scope: Scope = "completion"
     source: Source = "human"
-    rater: Name | None = None
+    rater: Label | None = None
     weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT, strict=True)] = 1.0
-    tags: Annotated[list[Name], Field(default_factory=list, max_length=MAX_TAGS)]
+    tags: Annotated[list[Label], Field(default_factory=list, max_length=MAX_TAGS)]
     idempotency_key: Name | None = None
 
     @property

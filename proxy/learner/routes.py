@@ -25,6 +25,7 @@ from burnish.proxy.learner.evidence import last_question
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.transfer import Format, Transfer
 from burnish.proxy.log import Log
+from burnish.proxy.plain import Line
 from burnish.training.errors import JobError
 from burnish.training.job import JobDirectory, Rollout
 
@@ -34,6 +35,9 @@ BURNISHS_OWN = {(name,) for name in ("adapters", "jobs", "engine", "burnish.db-s
 """Beginnings of paths in the data directory where nothing may be written by hand."""
 MAX_REASON = 1000
 """Characters."""
+
+
+Reason = Annotated[Line, Field(min_length=1, max_length=MAX_REASON, strict=True)]
 
 
 class TrainRequest(Body):
@@ -51,7 +55,7 @@ class PromoteRequest(Body):
 
     force: StrictBool = False
     """Promote it even if the gate rejected it."""
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "promoted by hand"
+    reason: Reason = "promoted by hand"
 
 
 class RollbackRequest(Body):
@@ -59,14 +63,14 @@ class RollbackRequest(Body):
 
     to: Annotated[StrictInt, Field(ge=BASE_VERSION)] | None = None
     """0 = the base model; None = one step back."""
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "rolled back by hand"
+    reason: Reason = "rolled back by hand"
 
 
 class ImportRequest(Body):
     """``POST /burnish/adapters``."""
 
     path: Annotated[str, Field(min_length=1, max_length=MAX_PATH, strict=True)]
-    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON, strict=True)] = "imported by hand"
+    reason: Reason = "imported by hand"
 
 
 class ExportRequest(Body):

@@ -28,6 +28,7 @@ from burnish.proxy.http.listener import tune_interpreter
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.observe.traces import traces_wanted
+from burnish.proxy.plain import plain
 from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import read_body
 from burnish.proxy.relay.relay import Relay
@@ -46,9 +47,18 @@ SCOPE = (
 """Keys of a request's scope that the hub gets for our own routes."""
 
 
+class _PlainFormatter(logging.Formatter):
+    """A worker shares the terminal of ``burnish up``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record))
+
+
 def main(listener: int, link: int) -> None:
     """Answer requests on a listening socket until the hub sends stop, or is gone. Both are file descriptors."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_PlainFormatter())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     with (
         socket.socket(fileno=listener) as listening,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,

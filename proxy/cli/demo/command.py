@@ -140,7 +140,7 @@ def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, seed: int) -> None:
             reason = proxy.get("/burnish/status")["learner"]["reason"]
             if time.monotonic() > began + START_LIMIT_S:
                 raise CommandFailed(f"seed {seed}: no run has started: {reason}")
-            bars.update(bar, description=f"seed {seed}: {escape(reason)[:70]}")
+            bars.update(bar, description=f"seed {seed}: {escape(reason[:70])}")
         elif runs[0]["ended_at"] is None:
             step = runs[0]["progress"] or {}
             training = runs[0]["status"] == "training" and step
