@@ -1,18 +1,12 @@
-"""The configuration: flag > environment > ``.env`` > file > default, validated in one place.
-
-Environment names are ``BURNISH_`` + the key (``BURNISH_PORT``); keys of a table such as ``[train]`` take two
-underscores (``BURNISH_TRAIN__MIN_RATINGS``). The file is TOML with the same keys.
-"""
+"""The configuration: flag > environment > ``.env`` > file > default, validated in one place."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
-from functools import reduce
+import re
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -27,10 +21,13 @@ from pydantic import (
 )
 
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.settings import ENV_PREFIX, Sources, merge
 
-ENV_PREFIX = "BURNISH_"
-RENAMED = {"instant": "instructions"}
-"""Old names of keys. They are refused with the new name instead of being ignored."""
+PLAIN_FAULTS = {
+    "int_parsing": "must be a whole number",
+    "float_parsing": "must be a number",
+    "bool_parsing": "must be true or false",
+}
 
 
 def default_data_dir() -> Path:
@@ -289,11 +286,11 @@ class Config(BaseModel):
             return None
         urls = [url.strip().rstrip("/") for url in value.split(",")]
         for url in urls:
+            if "@" in url:
+                raise ValueError("must not contain a user or a password (@); set upstream_api_key instead")
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
                 raise ValueError("must be an http(s) URL such as http://127.0.0.1:8000/v1")
-            if parts.username or parts.password:
-                raise ValueError("must not contain a password; set upstream_api_key instead")
         if len(set(urls)) < len(urls):
             raise ValueError("must not contain the same server twice")
         return ",".join(urls)
@@ -318,9 +315,6 @@ class Config(BaseModel):
         return self
 
 
-TABLES: dict[str, type[BaseModel]] = {"log": LogConfig, "train": TrainConfig}
-
-
 def is_loopback(host: str) -> bool:
     """Return True if only this machine can reach the address."""
     if host == "localhost":
@@ -340,90 +334,24 @@ def load_config(flags: dict[str, Any] | None = None, *, file: Path | None = None
     path = Path(named) if named else default_config_file()
     if named and not path.is_file():
         raise ConfigError(f"the configuration file {path} does not exist: create it, or leave out --config")
-    given: dict[str, Any] = {}
-    for source in (_from_file(path), _from_dotenv(), _from_environment(os.environ)):
-        _merge(given, source)
-    _merge(given, {key: value for key, value in (flags or {}).items() if value is not None})
+    given = Sources(Config).read(path, os.environ)
+    merge(given, {key: value for key, value in (flags or {}).items() if value is not None})
     try:
         return Config.model_validate(given)
     except ValidationError as error:
         raise ConfigError("the configuration is wrong:\n" + _explain(error)) from error
 
 
-def _from_file(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    import tomllib  # only if there is a file: commands must start fast
-
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    for key in found:
-        if key not in Config.model_fields:
-            known = ", ".join(Config.model_fields)
-            raise ConfigError(f"{path}: {_renamed(key) or f'unknown key {key!r}; the keys are: {known}'}")
-    return found
-
-
-def _from_dotenv() -> dict[str, Any]:
-    path = Path(".env")
-    if not path.is_file():
-        return {}
-    from dotenv import dotenv_values  # only if there is a file: commands must start fast
-
-    return _from_environment(dotenv_values(path))
-
-
-def _from_environment(variables: Mapping[str, str | None]) -> dict[str, Any]:
-    """Return the settings among the variables. Empty variables count as not set; unknown ones are ignored."""
-    found: dict[str, Any] = {}
-    for name, text in sorted(variables.items(), key=lambda each: each[0].upper()):
-        if not (text and name.upper().startswith(ENV_PREFIX)):
-            continue
-        *tables, key = name[len(ENV_PREFIX) :].lower().split("__")
-        first = (*tables, key)[0]
-        if message := _renamed(first):
-            raise ConfigError(f"{name}: {message}")
-        if first in Config.model_fields:
-            value: Any = _parsed(name, text) if _is_json(tables, key) else text
-            _merge(found, reduce(lambda inner, table: {table: inner}, reversed(tables), {key: value}))
-    return found
-
-
-def _is_json(tables: Sequence[str], key: str) -> bool:
-    model = Config if not tables else TABLES.get(tables[-1])
-    field = model.model_fields.get(key) if model else None
-    return key in TABLES or (field is not None and get_origin(field.annotation) in (tuple, dict))
-
-
-def _parsed(name: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f'{name} must be JSON, such as ["box.lan"] for a list, not {text!r}') from error
-
-
-def _merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add settings that win over those that are already there; tables are merged key by key."""
-    for key, value in more.items():
-        if isinstance(value, dict) and isinstance(there := into.get(key), dict):
-            _merge(there, value)
-        else:
-            into[key] = value
-
-
-def _renamed(key: str) -> str | None:
-    new = RENAMED.get(key)
-    return f"the key {key!r} is now called {new!r}: rename it" if new else None
-
-
 def _explain(error: ValidationError) -> str:
     lines = []
     for problem in error.errors(include_url=False):
         key = ".".join(str(part) for part in problem["loc"]) or "configuration"
-        shown = "" if "key" in key or not problem["loc"] else f" (given: {problem['input']!r})"
-        lines.append(f"  {key}: {problem['msg'].removeprefix('Value error, ')}{shown}")
+        shown = "" if "key" in key or not problem["loc"] else f" (given: {_shown(problem['input'])})"
+        message = PLAIN_FAULTS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
+        lines.append(f"  {key}: {message}{shown}")
     return "\n".join(lines)
+
+
+def _shown(value: Any) -> str:
+    """Return a wrong value without the user and the password of a URL."""
+    return re.sub(r"[^\s,]+@", "…@", repr(value))

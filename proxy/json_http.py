@@ -63,11 +63,11 @@ def validated(model: type[Valid], body: Any) -> Valid:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or None
-        known = ", ".join(model.model_fields)
-        raise Unprocessable(
-            f"{field or 'the body'}: {first['msg'].removeprefix('Value error, ')} (known fields: {known})",
-            param=field,
-        ) from error
+        known = (
+            f" (known fields: {', '.join(model.model_fields)})" if first["type"] == "extra_forbidden" else ""
+        )
+        message = first["msg"].removeprefix("Value error, ")
+        raise Unprocessable(f"{field or 'the body'}: {message}{known}", param=field) from error
 
 
 def caller_of(request: Request) -> str:

@@ -39,8 +39,13 @@ def read_settings(flags: dict[str, Any] | None = None, *, file: Path | None = No
 
 
 def find(url: str | None, config: Config) -> str:
-    """Return the URL: ``--url``, else BURNISH_URL, else that of the data directory's burnish, else the default."""
+    """Return the URL: ``--url``, else BURNISH_URL, else that of the data directory's burnish, else the default.
+
+    Raises WrongUsage.
+    """
     if url or (url := os.environ.get(URL_VARIABLE)):
+        if "@" in url:
+            raise WrongUsage("burnish's address must not contain a password (@): set BURNISH_API_KEY instead")
         return url.rstrip("/").removesuffix("/v1")
     try:
         return str(json.loads(config.server_file.read_text(encoding="utf-8"))["url"])

@@ -27,7 +27,8 @@ class Versions:
             if version.state == "rejected":
                 reason = version.reason.removesuffix(".")
                 raise Conflict(
-                    f'{version_label(number)} was rejected: {reason}. To promote it anyway send {{"force": true}}',
+                    f"{version_label(number)} was rejected: {reason}. To promote it anyway: "
+                    f"burnish adapters promote {version_label(number)} --force",
                     code="rejected",
                 )
             if self._unjudged(version):

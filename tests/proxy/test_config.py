@@ -31,7 +31,7 @@ def test_flag_beats_environment_beats_dotenv_beats_file_beats_default(
     [
         ({"port": 99999}, "port: .*65535.*99999"),
         ({"upstream": "ftp://x"}, "upstream: must be an http"),
-        ({"upstream": "http://user:pw@host"}, "upstream_api_key"),
+        ({"port": "many"}, "port: must be a whole number"),
         ({"host": "0.0.0.0"}, "set api_key"),
         ({"host": "192.168.1.5"}, "set api_key"),
         ({"train": {"schedule": "25:00-26:00"}}, "train.schedule"),
@@ -50,7 +50,11 @@ def test_a_wrong_value_is_named_with_the_fix(flags: dict[str, object], says: str
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("prot = 1", "unknown key 'prot'.* port, "),
+        ("prot = 1", "unknown key 'prot'; did you mean 'port'"),
+        ("min_ratings = 1", "did you mean 'train.min_ratings'"),
+        ("[train]\nmin_rating = 1", "unknown key 'train.min_rating'; did you mean 'train.min_ratings'"),
+        ("[trian]\nmin_ratings = 1", "did you mean 'train'"),
+        ("yellow = 1", "the keys are: host, port"),
         ("port = = 1", "not valid TOML"),
         ("instant = true", "'instant' is now called 'instructions'"),
     ],
@@ -66,6 +70,16 @@ def test_keys_do_not_show_in_messages_or_repr() -> None:
     config = load_config({"api_key": "geheim", "upstream_api_key": "sk-secret"})
     assert "geheim" not in repr(config)
     assert "sk-secret" not in str(config)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://u:geheim@host", "u:geheim@host", "http://a/v1,https://u:geheim@b/v1", "http://u:ge/geheim@host"],
+)
+def test_a_password_in_an_upstream_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ConfigError, match="upstream_api_key") as refused:
+        load_config({"upstream": url})
+    assert "geheim" not in str(refused.value)
 
 
 def test_raters_are_weighed_in_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -84,7 +98,9 @@ def test_raters_are_weighed_in_file_and_environment(tmp_path: Path, monkeypatch:
     [
         ("BURNISH_INSTANT", "true", "BURNISH_INSTANT: the key 'instant' is now called 'instructions'"),
         ("BURNISH_ALLOWED_HOSTS", "box.lan", "BURNISH_ALLOWED_HOSTS must be JSON.*box.lan"),
-        ("BURNISH_TRAIN__MIN_RATING", "4", "train.min_rating"),
+        ("BURNISH_PRT", "4", "no setting BURNISH_PRT; did you mean BURNISH_PORT"),
+        ("BURNISH_TRAIN__MIN_RATING", "4", "did you mean BURNISH_TRAIN__MIN_RATINGS"),
+        ("BURNISH_TRAIN_SEED", "4", "did you mean BURNISH_TRAIN__SEED"),
         ("BURNISH_TRAIN", "[]", "train: "),
     ],
 )
@@ -94,9 +110,13 @@ def test_a_wrong_variable_is_named(name: str, text: str, says: str, monkeypatch:
         load_config()
 
 
-def test_others_variables_and_empty_ones_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_others_and_empty_ones_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".env").write_text('OTHER=1\nBURNISH_NONSENSE=1\nexport BURNISH_HOST="localhost"  # here\n')
+    (tmp_path / ".env").write_text(
+        'OTHER=1\nBURNISH_SERVICE_HOST=10.0.0.1\nexport BURNISH_HOST="localhost"  # here\n'
+    )
     monkeypatch.setenv("BURNISH_PORT", "")
     monkeypatch.setenv("burnish_train", '{"min_good": 2, "min_bad": 2}')
     monkeypatch.setenv("BURNISH_TRAIN__MIN_BAD", "3")

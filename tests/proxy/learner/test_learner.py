@@ -173,7 +173,10 @@ async def test_what_the_gate_did_not_let_pass_needs_force(open_world: Open) -> N
     world = await open_world()
     rejected, unjudged = world.make_version(1).number, world.make_version(2).number
     world.registry.record(rejected, "rejected", "gibberish", verdict=REJECTED)
-    for number, words in ((rejected, "was rejected: gibberish"), (unjudged, "has not been judged")):
+    for number, words in (
+        (rejected, "was rejected: gibberish. To promote it anyway: burnish adapters promote v1 --force"),
+        (unjudged, "has not been judged"),
+    ):
         assert words in await world.refused(f"/burnish/adapters/{number}/promote", {})
     assert await serves(world, 0)
     assert "never live" in await world.refused("/burnish/adapters/rollback", {"to": rejected})
