@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import random
+import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -13,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import httpx
 import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -54,12 +57,17 @@ def demo(
 ) -> None:
     """Runs a burnish of its own on a free port with a data directory that is thrown away."""
     _check(ratings)
+    _make(out)
+    # As for Ctrl-C, everything that the demo has started ends.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    import openai
+
     outcomes, failures = [], []
     for seed in _seeds(seeds):
         try:
             outcomes.append(run(seed, ratings, upstream=upstream, quiet=as_json))
-        except CommandFailed as error:
-            failures.append(str(error))
+        except (CommandFailed, openai.OpenAIError, httpx.HTTPError) as error:
+            failures.append(f"seed {seed}: {error}")
     if outcomes:
         _report(outcomes, seeds, out, as_json)
     if failures:
@@ -67,10 +75,9 @@ def demo(
 
 
 def _report(outcomes: list[Outcome], seeds: str, out: Path, as_json: bool) -> None:
-    out.mkdir(parents=True, exist_ok=True)
     content = [asdict(outcome) for outcome in outcomes]
     (out / "demo.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    (out / "demo.md").write_text(report.markdown(outcomes, seeds), encoding="utf-8")
+    (out / "demo.md").write_text(report.markdown(outcomes, seeds, out), encoding="utf-8")
     report.plot(outcomes, out / "demo.png")
     if printed_json(content, as_json):
         return
@@ -85,6 +92,7 @@ def run(seed: int, ratings: int, *, upstream: str | None = None, quiet: bool = F
     with tempfile.TemporaryDirectory(prefix="burnish-demo-") as folder, _bars(quiet) as bars:
         bar = bars.add_task(f"seed {seed}: starting", total=None)
         with _burnish(Path(folder), seed, ratings, upstream) as proxy, User(proxy.url, BRIEFLY) as user:
+            _check_learner(proxy)
             bars.update(bar, description=f"seed {seed}: asking before", total=len(held_out))
             before = list(_counted(user.ask_all(held_out), bars, bar))
             bars.reset(bar, description=f"seed {seed}: asking and rating", total=ratings)
@@ -130,6 +138,13 @@ def _burnish(folder: Path, seed: int, ratings: int, upstream: str | None) -> Ite
         raise CommandFailed(f"burnish did not start:\n{error}") from error
 
 
+def _check_learner(proxy: Proxy) -> None:
+    """Raises CommandFailed if the upstream can't be trained, before any time is spent on it."""
+    learner = proxy.get("/burnish/status")["learner"]
+    if learner["state"] == "off":
+        raise CommandFailed(f"burnish can't learn here: {learner['reason']}")
+
+
 def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, seed: int) -> None:
     """Follow the run that burnish starts by itself. Raises CommandFailed when it ends without a live version."""
     began = time.monotonic()
@@ -139,7 +154,7 @@ def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, seed: int) -> None:
         if not runs:
             reason = proxy.get("/burnish/status")["learner"]["reason"]
             if time.monotonic() > began + START_LIMIT_S:
-                raise CommandFailed(f"seed {seed}: no run has started: {reason}")
+                raise CommandFailed(f"no run has started: {reason}")
             bars.update(bar, description=f"seed {seed}: {escape(reason[:70])}")
         elif runs[0]["ended_at"] is None:
             step = runs[0]["progress"] or {}
@@ -153,11 +168,9 @@ def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, seed: int) -> None:
         elif runs[0]["status"] == "live":
             return
         else:
-            raise CommandFailed(
-                f"seed {seed}: nothing went live: the run {runs[0]['status']}: {runs[0]['reason']}"
-            )
+            raise CommandFailed(f"nothing went live: the run {runs[0]['status']}: {runs[0]['reason']}")
         time.sleep(POLL_S)
-    raise CommandFailed(f"seed {seed}: no version went live within {LEARN_LIMIT_S / 60:.0f} minutes")
+    raise CommandFailed(f"no version went live within {LEARN_LIMIT_S / 60:.0f} minutes")
 
 
 def _bars(quiet: bool) -> Progress:
@@ -186,3 +199,15 @@ def _check(ratings: int) -> None:
         raise WrongUsage(
             f"there are questions for {len(QUESTIONS) - HELD_OUT} ratings at most, not {ratings}"
         )
+
+
+def _make(out: Path) -> None:
+    """Make the folder of the results before minutes are spent on them. Raises WrongUsage."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise WrongUsage(
+            f"can't write into the folder {out} ({error.strerror}): name another with --out"
+        ) from error

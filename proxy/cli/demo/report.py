@@ -100,13 +100,13 @@ def show(outcomes: Sequence[Outcome]) -> None:
     console.print(sides)
 
 
-def markdown(outcomes: Sequence[Outcome], seeds: str) -> str:
-    """Return the page that stands in docs/."""
+def markdown(outcomes: Sequence[Outcome], seeds: str, out: Path) -> str:
+    """Return the page demo.md."""
     columns = header(outcomes)
     lines = [
         "# The demo, as measured",
         "",
-        f"Written by `burnish demo --seeds {seeds} --ratings {outcomes[0].ratings} --out docs`.",
+        f"Written by `burnish demo --seeds {seeds} --ratings {outcomes[0].ratings} --out {out}`.",
         "",
         f"A simulated user likes short answers: finished, and under {SHORT_CHARACTERS} characters. It asks "
         f"{outcomes[0].ratings} questions through the official `openai` client, rates each answer good or bad, and "
