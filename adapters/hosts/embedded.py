@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import secrets
 import signal
 import sys
@@ -31,6 +32,10 @@ MAX_THREADS = 8
 ADAPTER_ON, ADAPTER_OFF = ((("lora", [{"id": 0, "scale": scale}]),) for scale in (1.0, 0.0))
 # An adapter's child is up in about a second; a big model on a slow disk takes a while, but not minutes.
 START_TIMEOUT_S = 120.0
+# Libraries, threads, devices and folders. A child gets no other variables, because they hold keys.
+INHERITED = re.compile(
+    "(LD|DYLD|OMP|KMP|GOMP|GGML|CUDA|NVIDIA|HIP|HSA|ROCR|VK|LC)_.*|PYTHON[A-Z]+|LANG|HOME|PATH|TMPDIR|VIRTUAL_ENV"
+)
 # How much of the child's log goes into an error message.
 LOG_TAIL_LINES = 5
 LOG_TAIL_BYTES = 4096
@@ -59,6 +64,7 @@ class EngineProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
+                env={name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)},
             )
         child = cls(process, "")
         try:

@@ -80,6 +80,25 @@ def modes(paths: list[Path]) -> set[int]:
     return {path.stat().st_mode & 0o777 for path in paths}
 
 
+async def test_a_child_gets_no_key_of_the_environment(
+    host: EmbeddedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (
+        "BURNISH_API_KEY",
+        "OPENAI_API_KEY",
+        "AWS_SECRET_ACCESS_KEY",
+        "LDAP_PASSWORD",
+        "PYTHON_TOKEN",
+    ):
+        monkeypatch.setenv(name, "geheim")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    await host.load(None)
+    for process in host.processes().values():
+        environment = psutil.Process(process).environ()
+        assert "geheim" not in environment.values()
+        assert environment["OMP_NUM_THREADS"] == "1"
+
+
 async def test_state_is_private(host: EmbeddedHost, make_version: Make, engine_state: Path) -> None:
     await host.load(make_version(1))
     assert (modes([engine_state]), modes(files(engine_state))) == ({0o700}, {0o600})

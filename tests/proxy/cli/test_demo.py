@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -30,9 +31,6 @@ async def test_an_upstream_that_cannot_be_trained_is_one_sentence(tmp_path: Path
             assert (done.returncode, done.stdout) == (1, ""), done.stderr
             assert "burnish can't learn here: versions cannot be swapped: " in done.stderr
             assert "Traceback" not in done.stderr
-        assert not [
-            each for each in other.requests if each.target.endswith("/completions") and b"?" in each.body
-        ]
 
 
 def test_sigterm_stops_the_burnish_that_it_runs(tmp_path: Path) -> None:
@@ -44,8 +42,10 @@ def test_sigterm_stops_the_burnish_that_it_runs(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     while not (found := list(tmp_path.glob("burnish-demo-*/server.json"))) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert found
+    pid = json.loads(found[0].read_text())["pid"]
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (128 + signal.SIGTERM, b"")
-    assert not list(tmp_path.glob("burnish-demo-*")), "its folder, which a burnish that still ran would hold"
+    assert not list(tmp_path.glob("burnish-demo-*"))
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
