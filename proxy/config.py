@@ -333,7 +333,8 @@ def load_config(flags: dict[str, Any] | None = None, *, file: Path | None = None
     named = file or os.environ.get(ENV_PREFIX + "CONFIG")
     path = Path(named) if named else default_config_file()
     if named and not path.is_file():
-        raise ConfigError(f"the configuration file {path} does not exist: create it, or leave out --config")
+        what = "is not a regular file: name another" if path.exists() else "does not exist: create it"
+        raise ConfigError(f"the configuration file {path} {what}, or leave out --config")
     given = Sources(Config).read(path, os.environ)
     merge(given, {key: value for key, value in (flags or {}).items() if value is not None})
     try:

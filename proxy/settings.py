@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from io import StringIO
 from pathlib import Path
 from typing import Any, get_origin
 
 from pydantic import BaseModel
 
+from burnish.adapters.regular import SETTINGS_BYTES, check_regular
 from burnish.proxy.errors import ConfigError
 
 ENV_PREFIX = "BURNISH_"
@@ -46,10 +48,8 @@ class Sources:
         import tomllib  # only if there is a file: commands must start fast
 
         try:
-            found = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-        except ValueError as error:
+            found = tomllib.loads(_text(path))
+        except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{path} is not valid TOML: {error}") from error
         for key, value in found.items():
             inner = value if key in self.tables and isinstance(value, dict) else {}
@@ -64,7 +64,7 @@ class Sources:
             return {}
         from dotenv import dotenv_values  # only if there is a file: commands must start fast
 
-        return self._from_environment(dotenv_values(path))
+        return self._from_environment(dotenv_values(stream=StringIO(_text(path))))
 
     def _from_environment(self, variables: Mapping[str, str | None]) -> dict[str, Any]:
         """Empty variables count as not set. Names unlike any setting belong to somebody else."""
@@ -122,6 +122,16 @@ def merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:
             merge(there, value)
         else:
             into[key] = value
+
+
+def _text(path: Path) -> str:
+    try:
+        check_regular(path, SETTINGS_BYTES)
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"cannot read {path}: it isn't UTF-8 ({error})") from error
 
 
 def _parsed(name: str, text: str) -> Any:

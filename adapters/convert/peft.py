@@ -116,7 +116,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         config = json.loads(path.read_bytes())
         rank, alpha = int(config["r"]), float(config["lora_alpha"])
         others = [int(own) for own in (config.get("rank_pattern") or {}).values()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptAdapter(f"{path} is missing or damaged: {error!r}") from error
     if min([rank, *others]) < 1 or not math.isfinite(alpha):
         raise CorruptAdapter(f"{path} has r={rank}, lora_alpha={alpha}; expected r >= 1 and a finite alpha")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from burnish.adapters import durable
 from burnish.adapters.errors import EngineError
+from burnish.adapters.regular import SETTINGS_BYTES, check_regular
 
 _HEADER = re.compile(r"\s*\[(?P<name>[^\]]+)\]")
 _OPTION = re.compile(r"\s*(?P<key>[^\s=#;\[]+)\s*=")
@@ -90,6 +91,7 @@ def edit(preset: Path, change: Callable[[str], str]) -> None:
         # A file beside the preset, because every edit replaces the preset itself.
         with target.with_name(f".{target.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two proxies may share one router; released with the file
+            check_regular(preset, SETTINGS_BYTES)
             before = preset.read_bytes().decode()
             after = change(before)
             if after != before:
@@ -105,6 +107,7 @@ def edit(preset: Path, change: Callable[[str], str]) -> None:
 def sections(preset: Path) -> Sequence[str]:
     """Return the names of the sections; none if the file can't be read."""
     try:
+        check_regular(preset, SETTINGS_BYTES)
         return [name for line in preset.read_text().splitlines() if (name := _name(line))]
     except (OSError, UnicodeDecodeError):
         return []

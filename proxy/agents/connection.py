@@ -126,7 +126,7 @@ def _planned(change: Change, earlier: Written | None, private: bool) -> Planned:
         raise ConfigError(
             f"{path} wasn't changed: {error}. To see the settings and add them yourself: burnish connect … --print"
         ) from error
-    missing = tuple(str(folder) for folder in path.parents if not folder.exists())
+    missing = tuple(str(folder) for folder in path.resolve().parents if not folder.exists())
     folders = earlier.folders if earlier else missing
     mode_before = _mode_before(earlier, mode) if earlier else mode
     written = Written(

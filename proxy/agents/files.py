@@ -6,9 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from burnish.adapters import durable
+from burnish.adapters.regular import check_regular
 
 OWNER_ONLY = 0o600
 """Of files that we make: settings hold keys."""
+LIMIT_BYTES = 16 * 1024**2
+"""Settings have kilobytes; some agents also keep their history in the file."""
 OTHERS = 0o077
 """Permission bits of everybody but the owner."""
 
@@ -16,6 +19,7 @@ OTHERS = 0o077
 def read(path: Path) -> tuple[str, int] | None:
     """Return a file's text, line ends and all, and its permission bits; None: there is none. Raises ValueError."""
     try:
+        check_regular(path, LIMIT_BYTES)
         content, mode = path.read_bytes(), path.stat().st_mode
     except FileNotFoundError:
         return None
@@ -35,8 +39,11 @@ def write(path: Path, text: str, mode: int = OWNER_ONLY) -> None:
 
 
 def remove(path: Path, folders: list[Path]) -> None:
-    """Remove a file and those of some folders that are empty then, innermost first. Raises OSError."""
-    path.unlink(missing_ok=True)
+    """Remove a file, or the one that a link leads to, and those of some folders that are empty then, innermost first.
+
+    Raises OSError.
+    """
+    path.resolve().unlink(missing_ok=True)
     for folder in folders:
         with suppress(OSError):  # somebody put something into it
             folder.rmdir()

@@ -14,10 +14,15 @@ from burnish.adapters.convert.peft import read_peft, write_peft
 from burnish.adapters.errors import AdapterError, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry, version_label
-from burnish.adapters.weights_file import CONFIG, WEIGHTS
+from burnish.adapters.regular import check_regular
+from burnish.adapters.weights_file import CONFIG, MAX_CONFIG_BYTES, MAX_FILE_BYTES, WEIGHTS
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 
 Format = Literal["peft", "gguf", "mlx"]
+
+MAX_RANK = 256
+"""The highest rank of any engine that takes adapters."""
+FLOAT_BYTES = 4
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
@@ -38,8 +43,13 @@ class Transfer:
         It must fit the shapes of the base model. Raises NotFound (no such path), Unprocessable (no adapter, damaged,
         for another base), OSError.
         """
-        if not path.exists():
-            raise NotFound(f"there is no {path} on the machine where burnish runs", param="path")
+        try:
+            if not path.exists():
+                raise NotFound(f"there is no {path} on the machine where burnish runs", param="path")
+            self._check_files(path)
+        except (OSError, AdapterError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise Unprocessable(f"{path} cannot be imported: {why}", param="path") from error
         try:
             with tempfile.TemporaryDirectory(prefix="burnish-import-") as folder:
                 version = self.registry.register(
@@ -81,10 +91,29 @@ class Transfer:
         except OSError as error:
             raise Conflict(f"cannot write {target}: {error.strerror or error}", param="path") from error
 
+    def _check_files(self, path: Path) -> None:
+        """Look at all files before one is opened. Raises OSError."""
+        if not path.is_dir():
+            check_regular(path, self._largest())
+            return
+        check_regular(path / CONFIG, MAX_CONFIG_BYTES)
+        check_regular(path / (mlx.WEIGHTS if (path / mlx.WEIGHTS).exists() else WEIGHTS), self._largest())
+
+    def _largest(self) -> int:
+        """Return the bytes of the largest LoRA that the base model allows: every weight, at the highest rank."""
+        shapes = (
+            gguf_layout.read_base(self.base_weights).shapes
+            if self.base_weights.is_file()
+            else mlx.read_base(self.base_weights).shapes
+        )
+        # A quantised weight shows only one of its two sides.
+        numbers = sum(2 * max(shape, default=0) for shape in shapes.values()) * MAX_RANK
+        return min(MAX_FILE_BYTES, MAX_CONFIG_BYTES + FLOAT_BYTES * numbers)
+
     def _as_peft(self, path: Path, target: Path) -> Path:
         if path.is_file():
             gguf.from_gguf(path, gguf_layout.read_base(self._gguf()), target, self.base_model)
-        elif (path / mlx.WEIGHTS).is_file():
+        elif (path / mlx.WEIGHTS).exists():
             write_peft(mlx.from_mlx(path), target, self.base_model)
         else:
             read_peft(path)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,14 @@ def test_a_wrong_file_is_named(tmp_path: Path, text: str, says: str) -> None:
     file.write_text(text)
     with pytest.raises(ConfigError, match=says):
         load_config(file=file)
+
+
+def test_a_file_that_is_not_regular_or_too_large_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "huge").write_text("#" * 2 * 1024**2)
+    for name, says in (("fifo", "is not a regular file"), ("huge", "the limit is 1048576")):
+        with pytest.raises(ConfigError, match=says):
+            load_config(file=tmp_path / name)
 
 
 def test_keys_do_not_show_in_messages_or_repr() -> None:

@@ -113,6 +113,28 @@ def test_a_link_stays_a_link(home: Home, settings: Path, record: Path, tmp_path:
     assert elsewhere.read_bytes() == text
 
 
+def test_a_link_that_leads_nowhere_stays_one(home: Home, record: Path, tmp_path: Path):
+    settings = home.path / ".claude" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.symlink_to(tmp_path / "dotfiles" / "claude.json")
+    connect(claude(home), record)
+    assert PLACE.url in settings.read_text()
+    disconnect(record)
+    assert settings.is_symlink()
+    assert not (tmp_path / "dotfiles").exists()
+
+
+def test_what_is_no_regular_file_or_too_large_is_not_opened(home: Home, settings: Path, record: Path):
+    huge = home.path / "huge"
+    huge.touch()
+    os.truncate(huge, 2**34)
+    for make in (os.mkfifo, lambda path: path.symlink_to("/dev/zero"), lambda path: path.symlink_to(huge)):
+        settings.unlink()
+        make(settings)
+        with pytest.raises(ConfigError, match=r"is not a regular file|the limit is"):
+            connect(claude(home), record)
+
+
 @pytest.mark.parametrize("spoil", [lambda path: path.unlink(), lambda path: path.write_text("{")])
 def test_files_that_went_or_broke_since_harm_nobody(
     spoil: Callable[[Path], object], home: Home, settings: Path, record: Path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 from pathlib import Path
 
 import httpx
@@ -89,6 +91,35 @@ async def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Pat
         assert (await import_(http, tmp_path / "nothing")).status_code == 404
         assert (await http.post("/burnish/adapters", json={"path": "relative"})).status_code == 422
         assert (await http.get("/burnish/adapters")).json()["adapters"] == []
+
+
+async def test_what_is_no_regular_file_or_too_large_is_not_opened(tmp_path: Path) -> None:
+    sound = write_peft(tmp_path / "sound", tiny_lora(LLAMA, 1))
+    odd = {name: tmp_path / name for name in ("fifo", "device", "huge")}
+    os.mkfifo(odd["fifo"])
+    odd["device"].symlink_to("/dev/zero")
+    with odd["huge"].open("wb") as sparse:
+        sparse.truncate(20 * 1024**3)
+    async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
+        for place in ("alone", "adapter_config.json", "adapter_model.safetensors", "adapters.safetensors"):
+            for kind, file in odd.items():
+                folder = Path(shutil.copytree(sound, tmp_path / f"{place}-{kind}"))
+                if place != "alone":
+                    (folder / place).unlink(missing_ok=True)
+                    (folder / place).symlink_to(file)
+                refused = await import_(http, file if place == "alone" else folder)
+                assert refused.status_code == 422, (place, kind)
+                words = "the limit is" if kind == "huge" else "is not a regular file"
+                assert words in refused.json()["error"]["message"]
+        assert (await import_(http, tmp_path / ("x" * 300))).status_code == 422
+        nested = Path(shutil.copytree(sound, tmp_path / "nested"))
+        (nested / "adapter_config.json").write_text("[" * 100_000)
+        assert (await import_(http, nested)).status_code == 422
+        linked = Path(shutil.copytree(sound, tmp_path / "linked"))  # as in the cache of the Hugging Face hub
+        for name in ("adapter_config.json", "adapter_model.safetensors"):
+            (linked / name).unlink()
+            (linked / name).symlink_to(sound / name)
+        assert (await import_(http, linked)).status_code == 201
 
 
 async def test_what_cannot_be_exported_says_why(tmp_path: Path) -> None:
