@@ -68,14 +68,14 @@ class Reconciler:
         async with self._swap.lock:
             self._swap.route.trouble.clear()
             served = await self._swap.host.served()
-            actions = self._forget_lost(served)
+            actions = [*self._restore_history(), *self._forget_lost(served)]
             wanted = self._swap.registry.live()
             if wanted != self._fallback:
                 self._fallback = self.degraded = None
             self._lagging = None
             try:
                 actions += await self._serve(wanted, served)
-                fault = self._lagging
+                fault = self._lagging or self._swap.registry.lost()
                 self._failures = 0
             except AdapterError as error:
                 fault = str(error)
@@ -88,6 +88,14 @@ class Reconciler:
         for action in actions:
             logger.log(level, "reconciled: %s", action)
         return self.last
+
+    def _restore_history(self) -> list[str]:
+        try:
+            restored = self._swap.registry.restore()
+        except OSError as error:
+            logger.error("the history of versions was cut or deleted, and can't be written again: %s", error)
+            return []
+        return ["the history of versions was cut or deleted; it was written again"] if restored else []
 
     def _forget_lost(self, served: dict[int, Endpoint]) -> list[str]:
         """Lease no version whose engine is gone."""

@@ -35,6 +35,8 @@ MANIFEST = "manifest.json"
 _PARTIAL = ".tmp"
 _DIRECTORY = re.compile(r"v(\d{4,})")
 _COPY_BYTES = 1024**2
+_INTERRUPTED = "burnish was interrupted just after it was trained"
+_LOST = "its history was lost: events.jsonl had been deleted or emptied"
 
 NEXT: MappingProxyType[State, frozenset[State]] = MappingProxyType(
     {
@@ -55,6 +57,8 @@ class Registry:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._writing = threading.Lock()
+        self._kept: bytes | None = None
+        """The whole lines of the history, once ``recover`` has read them."""
 
     def versions(self) -> list[AdapterVersion]:
         """Return every version in order; log and leave out those with an unreadable manifest."""
@@ -103,9 +107,8 @@ class Registry:
 
         An incomplete last line is left out: a crash, or a writer at work. Raises CorruptAdapter for other damage.
         """
-        content = self._read_events()
         try:
-            events = [Event.model_validate_json(line) for line in content[: _whole(content)].splitlines()]
+            events = [Event.model_validate_json(line) for line in self._whole_lines().splitlines()]
         except ValidationError as error:
             path = self.root / EVENTS
             raise CorruptAdapter(f"{path} is damaged, restore it from a backup: {error}") from error
@@ -204,9 +207,31 @@ class Registry:
             for event in events:
                 if event.state == "pruned":
                     _delete_weights(self._path(event.version))
+            self._kept = self._whole_lines()
             known = {event.version for event in events}
+            # A version that awaits a person isn't judged by the next start.
+            reason, details = (_INTERRUPTED, {}) if events else (_LOST, {"awaits": "promotion"})
             for number in sorted(set(self._directories()) - known):
-                self._append(number, "candidate", "burnish was interrupted just after it was trained", {})
+                self._append(number, "candidate", reason, details)
+
+    def restore(self) -> bool:
+        """Write the history again if another program has cut or deleted it; return whether one had. Raises OSError."""
+        with self._writing:
+            path = self.root / EVENTS
+            if not self._kept or (path.exists() and path.stat().st_size >= len(self._kept)):
+                return False
+            durable.replace(path, self._kept)
+            return True
+
+    def lost(self) -> str | None:
+        """Return what to do if nobody knows which version was live; None once one has gone live since."""
+        since = next((e for e in reversed(self.events()) if e.state == "live" or e.reason == _LOST), None)
+        if since is None or since.state == "live":
+            return None
+        return (
+            f"{self.root / EVENTS} had been deleted or emptied, so burnish doesn't know which version was live. "
+            "Restore it from a backup, or choose a version: burnish adapters list, burnish adapters promote"
+        )
 
     def _version(self, number: int, events: Sequence[Event]) -> AdapterVersion:
         path = self._path(number)
@@ -244,24 +269,35 @@ class Registry:
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
-    def _read_events(self) -> bytes:
+    def _whole_lines(self) -> bytes:
+        """Read the history without an incomplete last line; a file that has become shorter takes nothing away."""
         try:
-            return (self.root / EVENTS).read_bytes()
+            content = (self.root / EVENTS).read_bytes()
         except FileNotFoundError:
-            return b""
+            content = b""
+        content = content[: _whole(content)]
+        if self._kept is None:
+            return content
+        if len(content) >= len(self._kept):
+            self._kept = content
+        return self._kept
 
     def _append(self, version: int, state: State, reason: str, details: dict[str, Any]) -> Event:
         """Append one line durably, over an incomplete one; all of it or nothing."""
         event = Event(at=_now(), version=version, state=state, reason=reason, details=details)
-        end = _whole(self._read_events())
+        line = event.model_dump_json().encode() + b"\n"
+        before = self._whole_lines()
+        end = len(before)
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.root / EVENTS, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             os.fchmod(descriptor, 0o600)
+            if os.fstat(descriptor).st_size < end:
+                _write_all(descriptor, before)
             os.ftruncate(descriptor, end)
             os.lseek(descriptor, end, os.SEEK_SET)
             try:
-                _write_all(descriptor, event.model_dump_json().encode() + b"\n")
+                _write_all(descriptor, line)
                 os.fsync(descriptor)
             except OSError:
                 with suppress(OSError):  # every reader leaves out an incomplete line anyway
@@ -269,6 +305,8 @@ class Registry:
                 raise
         finally:
             os.close(descriptor)
+        if self._kept is not None:
+            self._kept = before + line
         durable.sync(self.root)
         return event
 

@@ -62,7 +62,7 @@ class Swap:
         async with self.lock:
             endpoint = await self.load(version)
             replaced = self.registry.live()
-            if replaced != number:
+            if replaced != number or self.registry.lost():
                 try:
                     took_s = round(time.perf_counter() - began, 3)
                     self.registry.record(number, "live", reason, replaced=replaced, seconds=took_s)

@@ -103,6 +103,10 @@ async def _with_learner(
         stack.push_async_callback(host.close)
         stack.push_async_callback(swap.close)
         await _woken(host)
+        try:
+            await asyncio.to_thread(registry.recover)
+        except OSError as error:
+            logger.error("the adapters folder could not be repaired after a crash: %s", error)
         first = await reconciler.reconcile_once()
         if swap.route.live is None and config.upstream is None:
             raise EngineError(f"the embedded engine does not start: {first.fault}")

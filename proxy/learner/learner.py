@@ -110,11 +110,7 @@ class Learner:
         self._pause_file = cycle.jobs / PAUSED
 
     async def start(self) -> None:
-        """Repair the state after a crash, then work in the background until ``stop``. Raises AdapterError."""
-        try:
-            await asyncio.to_thread(self._cycle.registry.recover)
-        except OSError as error:
-            logger.error("the adapters folder could not be repaired after a crash: %s", error)
+        """Work in the background until ``stop``, first on versions that a crash left unjudged. Raises AdapterError."""
         await self._prune()
         await self._runs.recall()
         self._task = asyncio.get_running_loop().create_task(self._work(self._versions.unjudged()))

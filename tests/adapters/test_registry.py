@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,41 @@ def test_damage_before_the_last_line_is_not_overlooked(registry: Registry, adapt
     path.write_bytes(b"\0" * 10 + path.read_bytes()[10:])
     with pytest.raises(CorruptAdapter, match="restore it from a backup"):
         registry.live()
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_history_that_goes_while_burnish_runs_is_written_again(
+    registry: Registry, adapter: Path, spoil: Callable[[Path], object]
+) -> None:
+    registry.recover()
+    register(registry, adapter)
+    registry.record(1, "live", "test")
+    path = registry.root / EVENTS
+    content = path.read_bytes()
+    spoil(path)
+    assert registry.live() == 1
+    assert (registry.restore(), registry.restore()) == (True, False)
+    assert path.read_bytes() == content
+    spoil(path)
+    registry.record(0, "live", "back")
+    assert path.read_bytes().startswith(content)
+    assert Registry(registry.root).live() == 0
+
+
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_a_history_that_is_gone_at_the_start_is_told_until_a_version_is_chosen(
+    registry: Registry, adapter: Path, chosen: int
+) -> None:
+    register(registry, adapter)
+    registry.record(1, "live", "test")
+    (registry.root / EVENTS).unlink()
+    for _ in range(2):  # it is told after another start, too
+        again = Registry(registry.root)
+        again.recover()
+        assert (again.live(), again.get(1).state) == (0, "candidate")
+        assert "had been deleted or emptied" in (again.lost() or "")
+    again.record(chosen, "live", "by hand")
+    assert again.lost() is None
 
 
 def test_kill_9_at_any_moment_leaves_whole_versions_and_a_readable_history(

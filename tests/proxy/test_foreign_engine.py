@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,22 @@ async def test_a_version_of_other_weights_is_refused_and_base_serves(tmp_path: P
         trouble = (await http.get("/burnish/status")).json()["engine"]["trouble"]
         assert "was trained on other weights" in trouble
         assert engine.loaded == {}
+
+
+@pytest.mark.parametrize("spoil", [Path.unlink, lambda path: path.write_bytes(b"")])
+async def test_a_lost_history_of_versions_is_trouble_until_a_version_is_chosen(
+    tmp_path: Path, weights: Path, spoil: Callable[[Path], object]
+) -> None:
+    live_version(tmp_path, weights_digest(weights))
+    spoil(next(tmp_path.rglob("events.jsonl")))
+    async with world(tmp_path, Engine(), weights) as http:
+        health = (await http.get("/healthz")).json()
+        assert health["status"] == "degraded"
+        assert "which version was live" in health["trouble"][0]
+        assert (await http.get("/burnish/adapters")).json()["adapters"][0]["state"] == "candidate"
+        await http.post("/burnish/adapters/rollback", json={"to": 0})
+    async with world(tmp_path, Engine(), weights) as http:
+        assert (await http.get("/healthz")).json()["trouble"] == []
 
 
 async def test_without_weights_it_passes_through_and_says_what_is_missing(tmp_path: Path) -> None:

@@ -147,6 +147,7 @@ async def world(
         stack.callback(log.close)
         swap = Swap(registry, host, LiveRoute())
         stack.push_async_callback(swap.close)
+        registry.recover()
         await Reconciler(swap).reconcile_once()
         learner = Learner(Cycle(log=log, registry=registry, swap=swap, train=train, **paths))
         await learner.start()
