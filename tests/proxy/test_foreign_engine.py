@@ -80,7 +80,7 @@ async def test_a_lost_history_of_versions_is_trouble_until_a_version_is_chosen(
     tmp_path: Path, weights: Path, spoil: Callable[[Path], object]
 ) -> None:
     live_version(tmp_path, weights_digest(weights))
-    spoil(next(tmp_path.rglob("events.jsonl")))
+    spoil(tmp_path / "data" / "adapters" / "events.jsonl")
     async with world(tmp_path, Engine(), weights) as http:
         health = (await http.get("/healthz")).json()
         assert health["status"] == "degraded"
