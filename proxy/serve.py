@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import json
+import logging
 import os
 import resource
 import signal
@@ -24,6 +26,8 @@ from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.http.listener import tune_interpreter
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.workers.hub import Hub, run_workers
+
+logger = logging.getLogger(__name__)
 
 # A stream needs two, and many systems give a program 1024 by default.
 DESCRIPTORS = 65_536
@@ -48,7 +52,13 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
 
     def ready() -> None:
         tune_interpreter()
-        durable.replace(config.server_file, json.dumps({"url": url, "pid": os.getpid()}))
+        try:
+            durable.replace(config.server_file, json.dumps({"url": url, "pid": os.getpid()}))
+        except OSError as error:  # answers don't need it
+            logger.error(
+                "commands need --url %s, because %s can't be written: %s", url, config.server_file, error
+            )
+            config.server_file.unlink(missing_ok=True)
         on_ready(url)
 
     try:
@@ -93,17 +103,27 @@ def prepare_data_dir(path: Path) -> None:
         probe.touch(mode=0o600)
         probe.unlink()
     except OSError as error:
-        raise ConfigError(
-            f"the data directory {path} cannot be written ({error.strerror}): "
-            "make it writable, or name another with --data-dir",
-            param="data_dir",
-        ) from error
+        if error.errno == errno.ENOSPC and path.is_dir():
+            return  # answers go on, and the log tells
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(data_dir: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the data directory {data_dir} cannot be written ({error.strerror}): "
+        "make it writable, or name another with --data-dir",
+        param="data_dir",
+    )
 
 
 @contextmanager
 def _locked(data_dir: Path) -> Iterator[None]:
     """Lock the data directory: two processes on one log would train and swap against each other."""
-    with (data_dir / "lock").open("w", encoding="utf-8") as lock:
+    try:
+        lock = (data_dir / "lock").open("w", encoding="utf-8")
+    except OSError as error:
+        raise _unwritable(data_dir, error) from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

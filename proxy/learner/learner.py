@@ -112,7 +112,8 @@ class Learner:
     async def start(self) -> None:
         """Work in the background until ``stop``, first on versions that a crash left unjudged. Raises AdapterError."""
         await self._prune()
-        await self._runs.recall()
+        with suppress(Unavailable):  # a full disk; the next tick tries again
+            await self._runs.recall()
         self._task = asyncio.get_running_loop().create_task(self._work(self._versions.unjudged()))
 
     async def stop(self) -> None:
@@ -247,6 +248,8 @@ class Learner:
     async def _tick(self) -> None:
         """Carry out a run if one is due."""
         self._changed.clear()
+        if not self._runs.recalled:
+            await self._runs.recall()
         if self._counting.stale:
             await self._count()
         if not (self._request or self._look().start):

@@ -31,6 +31,7 @@ class Runs:
         self._log = log
         self._versions = versions
         self.active: Run | None = None
+        self.recalled = False
         self.concluded: str | None = None
         """The ID of the last run with a verdict."""
         self.failures = 0
@@ -38,7 +39,7 @@ class Runs:
         self.failed_at: float | None = None
 
     async def recall(self) -> None:
-        """Read the last runs, and end those that a crash left open."""
+        """Read the last runs, and end those that a crash left open. Raises Unavailable."""
         runs = await self._log.runs(REMEMBERED_RUNS)
         for run in runs:
             if run.ended_at is None:
@@ -50,6 +51,7 @@ class Runs:
         self.concluded = runs[concluded[0]].id if concluded else None
         if self.failures:
             self.failed_at = runs[0].ended_at or time.time()
+        self.recalled = True
 
     async def start(self, reason: str, ratings: int) -> Run:
         """Store a new run and return it. Raises Unavailable; even then the run is active until ``finish``."""

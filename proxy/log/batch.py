@@ -165,6 +165,6 @@ def concerns_database(error: Exception) -> bool:
     return isinstance(error, sqlite3.Error) and not isinstance(error, row_faults)
 
 
-def locked(error: sqlite3.Error) -> bool:
+def locked(error: Exception) -> bool:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return code & PRIMARY_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -48,6 +50,20 @@ def create(path: Path) -> None:
             os.close(descriptor)
     except OSError as error:
         raise unusable(path, error) from error
+
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+PROBE_BYTES = 64 * 1024
+"""Twice what SQLite needs to open a file: the index of the write-ahead log."""
+
+
+def disk_is_full(folder: Path) -> bool:
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(PROBE_BYTES))
+    except OSError as error:
+        return error.errno in FULL
+    return False
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:

@@ -22,7 +22,7 @@ from burnish.proxy.log.migrations import migrate
 from burnish.proxy.log.runs import RunTotal
 from burnish.proxy.log.spill import Journal, Spill
 from burnish.proxy.log.tally import RatingCounts, RatingTally
-from burnish.proxy.log.writer import STOPPING, Backlog, Writer, ignore
+from burnish.proxy.log.writer import STOPPING, Backlog, NotYet, Writer, ignore
 from burnish.proxy.records import Completion, Passthrough
 
 Result = TypeVar("Result")
@@ -80,9 +80,10 @@ class Log:
     def __init__(self, writer: Writer, path: Path) -> None:
         """Open the connections that read. Raises sqlite3.Error."""
         self._writer = writer
-        self._readers: dict[Reader, ReadConnection] = {
-            name: ReadConnection(path) for name in get_args(Reader)
-        }
+        self._path = path
+        self._readers: dict[Reader, ReadConnection] = {}
+        if writer.has_database:
+            self._open_readers()
         self._deletions = 0
         """Increased before and after rows are deleted."""
         self._closed = False
@@ -91,20 +92,19 @@ class Log:
     def open(cls, path: Path, on_stored: Callable[[Stored], None] = ignore) -> Self:
         """Open the file, creating it and its folder for their owner only. Raises ConfigError.
 
+        On a full disk it is opened later: until then, captures wait, and all coroutines raise Unavailable.
+
         ``on_stored`` is called on the writer thread for each completion on the disk; it must not raise.
         """
-        files.create(path)
+        folder = path.with_name(path.name + SPILL)
         try:
-            writing = files.connect(path)
             try:
-                files.check(writing, path)
-                migrate(writing)
-                continue_after(writing.execute(LATEST_ID).fetchone()[0])
-            except BaseException:
-                writing.close()
-                raise
-            folder = path.with_name(path.name + SPILL)
-            return cls(Writer(writing, Spill(folder), Journal(folder), on_stored), path)
+                database: sqlite3.Connection | NotYet = _opened(path)
+            except sqlite3.OperationalError as error:
+                if not files.disk_is_full(path.parent):
+                    raise
+                database = NotYet(f"the disk is full ({error})", partial(_opened, path))
+            return cls(Writer(database, Spill(folder), Journal(folder), on_stored), path)
         except sqlite3.Error as error:
             raise files.unusable(path, error) from error
 
@@ -242,4 +242,28 @@ class Log:
     async def _query(self, query: Query[Result], reader: Reader = "listings") -> Result:
         if self._closed:
             raise Unavailable(STOPPING)
+        if not self._readers:
+            try:
+                self._open_readers()
+            except sqlite3.Error as error:
+                raise Unavailable(f"the log can't be read: {error}") from error
         return await self._readers[reader].run(query)
+
+    def _open_readers(self) -> None:
+        if not self._writer.has_database:
+            raise Unavailable(f"the log can't be read: {self.healthy()}")
+        self._readers = {name: ReadConnection(self._path) for name in get_args(Reader)}
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Open, check and migrate the file. Raises sqlite3.Error, ConfigError."""
+    files.create(path)
+    connection = files.connect(path)
+    try:
+        files.check(connection, path)
+        migrate(connection)
+        continue_after(connection.execute(LATEST_ID).fetchone()[0])
+    except BaseException:
+        connection.close()
+        raise
+    return connection

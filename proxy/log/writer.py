@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from burnish.proxy.errors import Unavailable
+from burnish.proxy.errors import ConfigError, Unavailable
 from burnish.proxy.log.batch import Batch, Call, Result, Stored, Transactions, locked
 from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Queue, Relief
 from burnish.proxy.log.spill import Entry, Journal, Spill
@@ -55,19 +55,27 @@ def ignore(_: Stored) -> None:
     """Do nothing with a stored entry."""
 
 
+@dataclass(frozen=True, slots=True)
+class NotYet:
+    """A database that can't be opened yet."""
+
+    why: str
+    open: Callable[[], sqlite3.Connection]
+    """Raises sqlite3.Error, ConfigError."""
+
+
 class Writer:
     """Owns the connection that writes: puts the entries and calls of its queue into the database."""
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        database: sqlite3.Connection | NotYet,
         spill: Spill,
         journal: Journal,
         on_stored: Callable[[Stored], None] = ignore,
     ) -> None:
-        connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
-        self._connection = connection
-        self._transactions = Transactions(connection, on_stored)
+        self._on_stored = on_stored
+        self._transactions: Transactions | None = None
         self._queue = Queue()
         self._changed = threading.Condition(self._queue.lock)
         self._relief = Relief(self._queue, spill, journal)
@@ -78,6 +86,13 @@ class Writer:
         self._trouble: str | None = None
         """Why the database cannot be written."""
         self._retry_s = FIRST_RETRY_S
+        self._not_yet: NotYet | None = None
+        if isinstance(database, NotYet):
+            self._not_yet, self._failing_since = database, time.monotonic()
+            self._trouble = f"the log cannot be written: {database.why}"
+            logger.error("%s. burnish tries again", self._trouble)
+        else:
+            self._use(database)
         self._thread = threading.Thread(target=self._run, name="burnish-log", daemon=True)
         self._thread.start()
 
@@ -111,6 +126,11 @@ class Writer:
             self._queue.calls.append(entry)
             self._changed.notify()
         return entry.future
+
+    @property
+    def has_database(self) -> bool:
+        """False while the database can't be opened."""
+        return self._transactions is not None
 
     @property
     def behind(self) -> bool:
@@ -153,14 +173,30 @@ class Writer:
         while self._wait():
             batch = self._take()
             try:
-                reports = self._transactions.write(batch)
-            except sqlite3.Error as error:
+                reports = self._open().write(batch)
+            except (sqlite3.Error, ConfigError) as error:
                 self._failed(batch, error)
                 continue
             self._succeeded(batch)
             for report in reports:
                 report()
         self._end()
+
+    def _use(self, connection: sqlite3.Connection) -> Transactions:
+        connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
+        self._connection = connection
+        self._transactions = Transactions(connection, self._on_stored)
+        return self._transactions
+
+    def _open(self) -> Transactions:
+        """Return what writes, and open the database first if need be. Raises sqlite3.Error, ConfigError."""
+        if self._transactions:
+            return self._transactions
+        assert self._not_yet
+        try:
+            return self._use(self._not_yet.open())
+        except sqlite3.OperationalError as error:
+            raise sqlite3.OperationalError(self._not_yet.why) from error
 
     def _wait(self) -> bool:
         """Wait until there is something to write; False when closed and nothing more can be done."""
@@ -210,7 +246,7 @@ class Writer:
             self._retry_s = FIRST_RETRY_S
         self._relief.stored(read_back=bool(batch.read_back))
 
-    def _failed(self, batch: Batch, error: sqlite3.Error) -> None:
+    def _failed(self, batch: Batch, error: Exception) -> None:
         """Keep the entries of a batch that could not be written, and fail the calls, unless it was a short lock."""
         self._relief.put_back()
         self._relief.shelter()
@@ -243,4 +279,5 @@ class Writer:
             logger.error("the log closes with %d requests unwritten", len(self._queue.entries))
         self._refuse(Unavailable(STOPPING))
         self._relief.close()
-        self._connection.close()
+        if self._transactions:
+            self._connection.close()
