@@ -256,7 +256,7 @@ def _routes(parts: _Parts) -> list[Route]:
             parts.engine,
             parts.learner_status,
             parts.instructions_status,
-            has_key=parts.config.upstream_api_key is not None,
+            config=parts.config,
         ),
         *metrics_routes(parts.observer.counts, gauges),
         *feedback_routes(log, parts.on_feedback, parts.config.train.rater_weights),

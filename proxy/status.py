@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,20 +13,29 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import burnish
+from burnish.adapters.errors import AdapterError
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.swap import Swap
+from burnish.proxy.config import Config
 from burnish.proxy.json_http import caller_of, json_response
 from burnish.proxy.log import Log
 from burnish.proxy.relay.routing import Upstream
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, listed
 
+# An engine may be started again in another way, but nobody should wait for it, or load it, at each look.
+CHECK_AGAIN_S = 30.0
+CHECK_LIMIT_S = 3.0
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Engine:
     """The state of an engine that takes versions."""
 
     swap: Swap
     reconciler: Reconciler
+    _obstacle: str | None = None
+    _check_at: float = 0.0
+    """When the engine is asked again, on the monotonic clock."""
 
     def live(self) -> dict[str, Any]:
         """Return the live version according to the route."""
@@ -39,6 +50,20 @@ class Engine:
     def trouble(self) -> str | None:
         """Return why the engine doesn't serve the right versions; None if it does."""
         return self.reconciler.last.fault or self.reconciler.degraded
+
+    async def obstacle(self) -> str | None:
+        """Return what the engine still needs so that versions can be swapped in it; None if it needs nothing."""
+        if time.monotonic() >= self._check_at:
+            try:
+                async with asyncio.timeout(CHECK_LIMIT_S):
+                    await self.swap.host.check()
+                self._obstacle = None
+            except TimeoutError:
+                pass  # it is busy, so what was known stays
+            except AdapterError as error:
+                self._obstacle = str(error)
+            self._check_at = time.monotonic() + CHECK_AGAIN_S
+        return self._obstacle
 
     @property
     def serving(self) -> bool:
@@ -55,11 +80,10 @@ def status_routes(
     learner_status: Callable[[], dict[str, Any]],
     instructions_status: Callable[[str], Awaitable[dict[str, Any]]],
     *,
-    has_key: bool,
+    config: Config,
 ) -> Sequence[Route]:
     """``engine`` is None if burnish doesn't swap versions in the upstream.
 
-    ``has_key``: burnish has a key for the upstream, so callers need none.
     ``instructions_status`` takes a caller; see ``Instructions.status``.
     """
 
@@ -73,14 +97,20 @@ def status_routes(
         anthropic = ANTHROPIC in request.headers
         return json_response(listed(await upstream.models(request.scope["headers"]), anthropic=anthropic))
 
+    async def configuration(request: Request) -> Response:
+        return json_response(config.model_dump(mode="json"))  # keys are masked
+
     async def status(request: Request) -> Response:
         return json_response(
             {
                 "version": burnish.__version__,
                 "upstream": upstream.name,
-                "upstream_api_key": has_key,
+                "upstream_api_key": config.upstream_api_key is not None,
                 "live": engine.live() if engine else NO_ENGINE,
-                "engine": {"trouble": engine.trouble() if engine else None},
+                "engine": {
+                    "trouble": engine.trouble() if engine else None,
+                    "obstacle": await engine.obstacle() if engine else learner_status()["reason"],
+                },
                 "log": {"healthy": log.healthy() is None, "trouble": log.healthy()},
                 "counts": await log.counts(),
                 "learner": learner_status(),
@@ -88,7 +118,12 @@ def status_routes(
             }
         )
 
-    return [Route("/healthz", healthz), Route("/v1/models", models), Route("/burnish/status", status)]
+    return [
+        Route("/healthz", healthz),
+        Route("/v1/models", models),
+        Route("/burnish/status", status),
+        Route("/burnish/config", configuration),
+    ]
 
 
 def summary(

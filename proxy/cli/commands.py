@@ -61,7 +61,7 @@ COMMANDS = {
     "backup": _Entry("keep:backup", "Copy the log into a file and check the copy. burnish may be running."),
     "export": _Entry("keep:export", "Write everything the log holds about one user: requests, answers, ratings …"),
     "forget": _Entry("keep:forget", "Erase one user's requests, answers and ratings for good."),
-    "doctor": _Entry("doctor:doctor", "Check this set-up; burnish needn't be running. Exits 1 if a check fails."),
+    "doctor": _Entry("doctor:doctor", "Check this set-up, whether burnish runs or not. Exits 1 if a check fails."),
     "demo": _Entry("demo:demo", "Watch burnish learn from a simulated user who likes short answers."),
 }  # fmt: skip
 

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Annotated
 
+import typer
 from rich.markup import escape
 
+from burnish.proxy.cli import doctor_deep as stored
 from burnish.proxy.cli import doctor_machine as machine
 from burnish.proxy.cli import doctor_network as network
 from burnish.proxy.cli.client import find, read_settings
 from burnish.proxy.cli.doctor_machine import Finding
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, console, printed_json
+from burnish.proxy.config import default_config_file
 
 MARKS = {"ok": "[green]✓[/]", "warn": "[yellow]![/]", "fail": "[red]✗[/]"}
 
 
-def doctor(url: Url = None, as_json: Json = False) -> None:
+def doctor(
+    deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Also compare every text of the log and every version with its digest."),
+    ] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """If burnish runs on this machine, its configuration is checked, else the one that it would start with."""
     findings = []
-    for finding in examine(url):
+    for finding in examine(url, deep=deep):
         findings.append(finding)
         if not as_json:
             console.print(
@@ -30,18 +42,35 @@ def doctor(url: Url = None, as_json: Json = False) -> None:
         raise CommandFailed(f"fix these first: {', '.join(failed)}")
 
 
-def examine(url: str | None) -> Iterator[Finding]:
+def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     """Run every check, whatever the others find."""
     yield machine.python()
     try:
-        config = read_settings()
+        own = config = read_settings()
+        address = find(url, own)
     except WrongUsage as error:
         yield Finding("fail", "configuration", str(error))
         return
-    yield Finding("ok", "configuration", "valid")
-    own_engine = (machine.memory, machine.model, machine.engine, machine.trainer)
-    upstream = (network.upstream, network.engine)
-    engine = upstream if config.upstream else own_engine
-    for check in (machine.data_dir, machine.disk, machine.clock, *engine):
-        yield check(config)
-    yield from network.proxy(find(url, config), config)
+    file = default_config_file()
+    yield Finding("ok", "configuration", f"valid ({file if file.is_file() else f'there is no {file}'})")
+    running = network.running(address, own)
+    if isinstance(running, Finding):
+        yield running
+    elif running:
+        config = running.config
+        yield Finding("ok", "configuration", f"from here on, that of burnish at {address}")
+        yield Finding("ok", "data", f"{config.data_dir}, in use")
+    else:
+        yield machine.data_dir(config)
+    yield machine.disk(config)
+    yield machine.clock(config)
+    if config.upstream:
+        yield network.upstream(config)
+        yield network.engine_of(running) if isinstance(running, network.Running) else network.engine(config)
+    else:
+        for check in (machine.memory, machine.model, machine.engine, machine.trainer):
+            yield check(config)
+    if deep:
+        yield stored.log(config)
+        yield from stored.versions(config)
+    yield from network.proxy(address, own)

@@ -7,21 +7,63 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
 
 import httpx
+from pydantic import ValidationError
 
 from burnish.adapters.errors import AdapterError
 from burnish.proxy.cli.client import key_header
 from burnish.proxy.cli.doctor_machine import Finding, Level
-from burnish.proxy.config import Config
+from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.relay.routing import join
 
 ASK_TIMEOUT_S = 5.0
 SHOWN_MODELS = 3
+MASK = "**********"
+"""What burnish shows of a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A burnish that runs on this machine."""
+
+    config: Config
+    """Its keys are masked."""
+    status: dict[str, Any]
+
+
+def running(url: str, own: Config) -> Running | Finding | None:
+    """Ask burnish for its configuration; None if none runs on this machine.
+
+    A finding says that one runs, but doesn't tell.
+    """
+    try:
+        if not is_loopback(httpx.URL(url).host):
+            return None  # its files are elsewhere
+        config, status = (
+            httpx.get(url + path, headers=key_header(own), timeout=ASK_TIMEOUT_S, trust_env=False)
+            for path in ("/burnish/config", "/burnish/status")
+        )
+        if config.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            text = f"burnish at {url} shows its own only to its key: set BURNISH_ADMIN_KEY or BURNISH_API_KEY"
+            return Finding("warn", "configuration", text)
+        # All masks look alike, but two keys must differ.
+        content = {name: f"{MASK}{name}" if value == MASK else value for name, value in _json(config).items()}
+        return Running(Config.model_validate(content), _json(status)) if config.is_success else None
+    except (httpx.HTTPError, httpx.InvalidURL, ValidationError):
+        return None
+
+
+def engine_of(found: Running) -> Finding:
+    """Return what a running burnish knows of its engine."""
+    obstacle = found.status.get("engine", {}).get("obstacle")
+    if obstacle is None:
+        return Finding("ok", "engine", f"swaps versions of {found.config.upstream}")
+    return Finding("ok" if found.config.engine == "none" else "warn", "engine", str(obstacle))
 
 
 def upstream(config: Config) -> Finding:
@@ -33,12 +75,15 @@ def upstream(config: Config) -> Finding:
 
 def _upstream(url: str, config: Config) -> Finding:
     key = config.upstream_api_key
-    headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key else {}
+    masked = key is not None and key.get_secret_value().startswith(MASK)
+    headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key and not masked else {}
     try:
         answer = httpx.get(join(url, "/v1/models"), headers=headers, timeout=ASK_TIMEOUT_S, trust_env=False)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Finding("fail", "upstream", f"{url} doesn't answer ({error}): check that it is running")
     if answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        if masked:
+            return Finding("ok", "upstream", f"{url} needs a key, and burnish has one")
         return Finding(
             "warn", "upstream", f"{url} needs a key: set upstream_api_key, or have callers send theirs"
         )

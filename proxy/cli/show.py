@@ -59,6 +59,8 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         )
         if missing := left_out(learner):
             lines.append(("", escape(missing)))
+    if live["name"]:
+        lines.append(("swapping", _swapping(state["engine"].get("obstacle"))))
     lines.append(("training", f"{learner['state']}: {escape(learner['reason'])}"))
     if state["instructions"]["on"] or state["instructions"]["count"]:
         lines.append(("instructions", _instructions(state["instructions"])))
@@ -68,6 +70,12 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         if trouble:
             lines.append(("trouble", f"[red]{escape(trouble)}[/]"))
     return lines
+
+
+def _swapping(obstacle: str | None) -> str:
+    if obstacle is None:
+        return "versions can be swapped in this engine"
+    return f"[yellow]versions can't be swapped yet[/]: {escape(obstacle)}"
 
 
 def _instructions(instructions: dict[str, Any]) -> str:

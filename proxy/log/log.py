@@ -77,13 +77,17 @@ class Log:
     function behind them, without its connection.
     """
 
-    def __init__(self, writer: Writer, path: Path) -> None:
-        """Open the connections that read. Raises sqlite3.Error."""
+    def __init__(self, writer: Writer, path: Path, damage: str | None = None) -> None:
+        """Open the connections that read. Raises sqlite3.Error.
+
+        ``damage``: what the check at the start found; reported as long as burnish runs.
+        """
         self._writer = writer
         self._path = path
         self._readers: dict[Reader, ReadConnection] = {}
         if writer.has_database:
             self._open_readers()
+        self._damage = damage
         self._deletions = 0
         """Increased before and after rows are deleted."""
         self._closed = False
@@ -96,15 +100,16 @@ class Log:
 
         ``on_stored`` is called on the writer thread for each completion on the disk; it must not raise.
         """
-        folder = path.with_name(path.name + SPILL)
+        folder, damage = path.with_name(path.name + SPILL), None
         try:
             try:
-                database: sqlite3.Connection | NotYet = _opened(path)
+                database: sqlite3.Connection | NotYet = (opened := _opened(path))
+                damage = _damage(opened)
             except sqlite3.OperationalError as error:
                 if not files.disk_is_full(path.parent):
                     raise
                 database = NotYet(f"the disk is full ({error})", partial(_opened, path))
-            return cls(Writer(database, Spill(folder), Journal(folder), on_stored), path)
+            return cls(Writer(database, Spill(folder), Journal(folder), on_stored), path, damage)
         except sqlite3.Error as error:
             raise files.unusable(path, error) from error
 
@@ -118,7 +123,7 @@ class Log:
         self._writer.close()
 
     def healthy(self) -> str | None:
-        return self._writer.healthy()
+        return "; ".join(filter(None, (self._writer.healthy(), self._damage))) or None
 
     def backlog(self) -> Backlog:
         return self._writer.backlog()
@@ -253,6 +258,15 @@ class Log:
         if not self._writer.has_database:
             raise Unavailable(f"the log can't be read: {self.healthy()}")
         self._readers = {name: ReadConnection(self._path) for name in get_args(Reader)}
+
+
+def _damage(connection: sqlite3.Connection) -> str | None:
+    advice = "`burnish doctor --deep` compares all; a backup has them whole"
+    try:
+        damaged, compared = files.damaged_texts(connection)
+    except sqlite3.DatabaseError as error:
+        return f"some texts in the log can't be read ({error}): {advice}"
+    return f"{damaged} of {compared} texts in the log are damaged: {advice}" if damaged else None
 
 
 def _opened(path: Path) -> sqlite3.Connection:

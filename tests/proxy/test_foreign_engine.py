@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,8 @@ import pytest
 from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
 from tests.support.inprocess import calling, listening
+from tests.support.program import call
+from tests.support.program import said as said_by
 from tests.support.vllm_double import Engine, ask, live_version
 
 
@@ -89,6 +92,17 @@ async def test_a_lost_history_of_versions_is_trouble_until_a_version_is_chosen(
         await http.post("/burnish/adapters/rollback", json={"to": 0})
     async with world(tmp_path, Engine(), weights) as http:
         assert (await http.get("/healthz")).json()["trouble"] == []
+
+
+@pytest.mark.parametrize("can_load", [True, False])
+async def test_status_says_whether_versions_can_be_swapped(
+    tmp_path: Path, weights: Path, can_load: bool
+) -> None:
+    async with world(tmp_path, Engine(can_load=can_load), weights) as http:
+        shown = (await asyncio.to_thread(call, "status", url=str(http.base_url))).stdout
+        said = await asyncio.to_thread(said_by, "status", url=str(http.base_url))
+    assert ("versions can be swapped in this engine" in shown) is can_load
+    assert ("--enable-lora" in (said["engine"]["obstacle"] or "")) is not can_load
 
 
 async def test_without_weights_it_passes_through_and_says_what_is_missing(tmp_path: Path) -> None:

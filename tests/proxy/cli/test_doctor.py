@@ -9,20 +9,28 @@ from pathlib import Path
 
 import pytest
 
+from burnish.adapters.registry import Registry
 from burnish.proxy.cli.doctor_machine import available_bytes
 from tests.support.burnish import Burnish
-from tests.support.inprocess import serving
+from tests.support.inprocess import behind, calling, serving
+from tests.support.lora import random_lora, register, write_peft
 from tests.support.program import NOBODY, call
-from tests.support.upstream import reply, upstream
+from tests.support.upstream import completion, reply, upstream
 
 MODELS = b'{"object": "list", "data": [{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"}]}'
 
 
 def examine(
-    url: str | None = None, env: Mapping[str, str] | None = None, code: int = 0
+    url: str | None = None, env: Mapping[str, str] | None = None, code: int = 0, *, deep: bool = False
 ) -> dict[str, tuple[str, str]]:
     """Run the doctor; return what → (level, text). Training is off: importing torch takes seconds."""
-    done = call("doctor", "--json", url=url, env={"BURNISH_TRAIN__ENABLED": "false"} | dict(env or {}))
+    done = call(
+        "doctor",
+        "--json",
+        *(["--deep"] if deep else []),
+        url=url,
+        env={"BURNISH_TRAIN__ENABLED": "false"} | dict(env or {}),
+    )
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return {each["what"]: (each["level"], each["text"]) for each in json.loads(done.stdout)}
@@ -69,6 +77,58 @@ async def test_a_burnish_that_wants_its_key(tmp_path: Path) -> None:
         assert "BURNISH_API_KEY" in (await asyncio.to_thread(examine, url))["proxy"][1]
         found = await asyncio.to_thread(examine, url, {"BURNISH_API_KEY": "k"})
     assert found["proxy"][0] == "ok"
+
+
+async def test_it_checks_what_the_running_burnish_uses(tmp_path: Path) -> None:
+    async with upstream(reply(MODELS)) as other, serving(tmp_path, upstream=other.url) as (url, _):
+        found = await asyncio.to_thread(examine, url)
+        assert found["configuration"][1] == f"from here on, that of burnish at {url}"
+        assert found["data"] == ("ok", f"{tmp_path / 'data'}, in use")
+        assert (found["upstream"][0], other.url in found["upstream"][1]) == ("ok", True)
+        assert (found["engine"][0], "engine = none" in found["engine"][1]) == ("ok", True)
+    async with serving(tmp_path, upstream=NOBODY, engine="auto") as (url, _):
+        found = await asyncio.to_thread(examine, url, code=1)
+        assert (found["upstream"][0], "check that it is running" in found["upstream"][1]) == ("fail", True)
+        assert (found["engine"][0], "cannot be reached" in found["engine"][1]) == ("warn", True)
+    async with upstream(reply(b"{}", status="401 Unauthorized")) as other:
+        keyed = serving(tmp_path, upstream=other.url, upstream_api_key="geheim", api_key="k", admin_key="a")
+        async with keyed as (url, _):
+            found = await asyncio.to_thread(examine, url, {"BURNISH_API_KEY": "k"})
+            assert (found["configuration"][0], "BURNISH_ADMIN_KEY" in found["configuration"][1]) == (
+                "warn",
+                True,
+            )
+            found = await asyncio.to_thread(examine, url, {"BURNISH_ADMIN_KEY": "a"})
+            assert found["upstream"] == ("ok", f"{other.url} needs a key, and burnish has one")
+            assert not [
+                request for request in other.requests if "*" in (request.header("authorization") or "")
+            ]
+
+
+async def test_deep_compares_every_text_and_every_version_with_its_digest(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    registry = Registry(data / "adapters")
+    version = register(registry, write_peft(tmp_path / "made", random_lora(1)), "sha256:0")
+    async with behind(tmp_path, reply(completion("Tea is a drink."))) as (http, _):
+        await http.post(
+            "/v1/chat/completions", json={"model": "m", "messages": [{"role": "user", "content": "?"}]}
+        )
+        found = await asyncio.to_thread(examine, str(http.base_url), deep=True)
+        assert (found["log"], found["versions"]) == (
+            ("ok", "sound, with 2 texts as they were stored"),
+            ("ok", "1 sound, 0 damaged"),
+        )
+    weights = version.path / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    database = data / "burnish.db"
+    database.write_bytes(database.read_bytes().replace(b"Tea is a drink.", b"Tea is a drunk."))
+    found = await asyncio.to_thread(examine, NOBODY, {"BURNISH_DATA_DIR": str(data)}, code=1, deep=True)
+    assert "1 of 2 texts" in found["log"][1]
+    assert found["versions"] == ("fail", "0 sound, 1 damaged")
+    assert "has changed" in found["v1"][1]
+    async with calling(tmp_path, upstream=NOBODY) as http:
+        health = (await http.get("/healthz")).json()
+        assert "1 of 2 texts in the log are damaged" in health["trouble"][0]
 
 
 @pytest.mark.parametrize(
