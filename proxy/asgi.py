@@ -17,6 +17,7 @@ from burnish.proxy.errors import BurnishError, NotFound
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import FORWARDED, Named, named_headers
 from burnish.proxy.surfaces import error_at
+from burnish.proxy.surfaces.catalogue import ANTHROPIC
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class App:
             if begun:
                 raise
             self._refused(error.status)
-            await error_response(error, scope["path"])(scope, receive, send)
+            await error_response(error, scope)(scope, receive, send)
         except Exception as error:
             # The last line of defence: one request's fault must not reach the client as a dropped connection.
             logger.exception("unexpected error on %s %s", scope["method"], scope["path"])
@@ -75,7 +76,7 @@ class App:
                 raise
             self._refused(BurnishError.status)
             failed = BurnishError(f"burnish failed: {type(error).__name__}; see its log")
-            await error_response(failed, scope["path"])(scope, receive, send)
+            await error_response(failed, scope)(scope, receive, send)
 
 
 def _is_local(scope: Scope, headers: Named) -> bool:
@@ -92,9 +93,13 @@ def is_own(scope: Scope) -> bool:
     return path in OWN_PATHS or path.startswith(OWN_PREFIXES)
 
 
-def error_response(error: BurnishError, path: str = "") -> Response:
-    """Turn an error into its status and body, in the format of what is posted to a path."""
-    response = Response(orjson.dumps(error_at(path, error)), error.status, media_type="application/json")
+def error_response(error: BurnishError, scope: Scope | None = None) -> Response:
+    """Turn an error into its status and body, in the form that the client of a request expects."""
+    content = error.envelope()
+    if scope:
+        anthropic = ANTHROPIC.encode() in named_headers(scope)
+        content = error_at(scope["path"], error, anthropic=anthropic)
+    response = Response(orjson.dumps(content), error.status, media_type="application/json")
     response.raw_headers.extend(error.headers)
     return response
 

@@ -133,7 +133,9 @@ def _show_passthroughs(passthrough: dict[str, Any]) -> None:
         soft_wrap=True,
     )
     if passthrough["error"]:
-        console.print(f"  [red]{passthrough['outcome']}[/]: {escape(passthrough['error'])}", soft_wrap=True)
+        ended_well = passthrough["outcome"] == "complete"
+        label = "[yellow]note[/]" if ended_well else f"[red]{passthrough['outcome']}[/]"
+        console.print(f"  {label}: {escape(passthrough['error'])}", soft_wrap=True)
 
 
 def regenerations(

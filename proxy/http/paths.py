@@ -58,7 +58,10 @@ INFERENCE = (
     "get_model_info", "docs", "redoc", "openapi.json",
 )  # fmt: skip
 """Beginnings of the paths that a known engine gets, less the version (``/v1``)."""
-COMPLETIONS = ("chat/completions", "completions", "responses", "messages", "embeddings")
+COMPLETIONS = (
+    "/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens", "/embeddings",
+    "/api/chat", "/api/generate", ":generatecontent", ":streamgeneratecontent", ":counttokens",
+)  # fmt: skip
 """Ends of paths that mean inference under any prefix."""
 
 _UNREADABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\\\\]")
@@ -73,7 +76,7 @@ _PURPOSES: tuple[tuple[Purpose, re.Pattern[str]], ...] = (
     ("management", re.compile(rf"(?:\A|.*/){_any_of(MANAGEMENT)}")),
     ("management", re.compile(rf"{_any_of(MANAGEMENT_WORDS)}(?:[/_-]|\Z)")),
     ("models", re.compile(rf"{_any_of(MODEL_WORDS)}(?:/|\Z)")),
-    ("inference", re.compile(rf"\Z|{_any_of(INFERENCE)}(?:/|\Z)|.*/{_any_of(COMPLETIONS)}\Z")),
+    ("inference", re.compile(rf"\Z|{_any_of(INFERENCE)}(?:/|\Z)|.*{_any_of(COMPLETIONS)}\Z")),
 )
 
 

@@ -16,7 +16,8 @@ from burnish.proxy.http.headers import Named, first, to_client
 from burnish.proxy.http.listener import ON_LEAVE, WRITE
 from burnish.proxy.http.origin import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.flight import Ending
-from burnish.proxy.surfaces.lenient import loads_storable
+from burnish.proxy.surfaces import ChatRequest, Surface, is_usual
+from burnish.proxy.surfaces.lenient import Json, Undecodable, decode, loads_storable
 
 BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
 
@@ -85,6 +86,20 @@ async def _body_part(receive: Receive) -> tuple[bytes, bool]:
     return message.get("body", b""), message.get("more_body", False)
 
 
+async def unpacked(body: bytes, headers: Named, limit: int) -> bytes:
+    """Undo the content-encoding of a body; the same object if it has none. Raises InvalidRequest."""
+    encoding = first(headers, b"content-encoding") or ""
+    if not encoding:
+        return body
+    try:
+        text = await asyncio.to_thread(decode, body, encoding, limit + 1)
+    except Undecodable as error:
+        raise InvalidRequest(f"the body can't be decompressed: {error}") from error
+    if len(text) > limit:
+        raise InvalidRequest(f"the decompressed body is longer than max_body_bytes, {limit} bytes")
+    return text
+
+
 def parse(body: bytes) -> dict[str, Any]:
     """Return the JSON object in a body. Raises InvalidRequest."""
     try:
@@ -94,6 +109,16 @@ def parse(body: bytes) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise InvalidRequest("the body must be a JSON object")
     return parsed
+
+
+def read_request(surface: Surface, path: str, text: bytes) -> tuple[Json, ChatRequest]:
+    """Return the body of a completion and what it asks. Raises InvalidRequest."""
+    body = parse(text)
+    if not is_usual(path) and not any(name in body for name in surface.fields):
+        raise InvalidRequest(
+            f"{' or '.join(surface.fields)} is missing from the body", param=surface.fields[0]
+        )
+    return body, surface.read(body)
 
 
 def request_body(

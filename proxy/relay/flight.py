@@ -68,6 +68,10 @@ class Flight(Ending):
     body: bytes
     threaded: bool = False
     """Whether it continues one of Anthropic's threads."""
+    packed: tuple[Scope, bytes] | None = None
+    """The request as it came, if it is compressed and the model gets all of ``body``."""
+    asks: bool = True
+    """Whether it has a message."""
     traceparent: str | None = None
     content_type: str = ""
     content_encoding: str = ""

@@ -14,17 +14,17 @@ from starlette.types import Scope
 from burnish.proxy.client_headers import NO_KEYS, PREFIX
 from burnish.proxy.http.connection import Body
 from burnish.proxy.http.guard import Guard
-from burnish.proxy.http.headers import CREDENTIALS, RawHeaders, by_name, named_headers, to_upstream
+from burnish.proxy.http.headers import CREDENTIALS, NAMED, RawHeaders, by_name, named_headers, to_upstream
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.pool import DirectResponse, Pool
 from burnish.proxy.relay.routing import Target, join
-from burnish.proxy.surfaces import Surface, surface_at
+from burnish.proxy.surfaces import Surface, surface_at, usual_path
+from burnish.proxy.surfaces.paths import GOOGLE
 
 # They take Authorization for a login, and refuse a key there.
 NO_BEARER = ("api.anthropic.com", "generativelanguage.googleapis.com")
 # Clients of Google may also put their key into the query.
 GOOGLE_KEY_HEADER, QUERY_KEY = b"x-goog-api-key", b"key="
-GOOGLE_PATHS = ("/v1beta/", "/v1alpha/", "/ws/google.")
 _NO_KEYS = frozenset(key.encode() for key in NO_KEYS) | {b"", b"Bearer"}
 SWITCH = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
 
@@ -65,7 +65,16 @@ class Outbound:
         return headers, join(target.url, path)
 
 
+def uncompressed(scope: Scope) -> Scope:
+    """Return the scope of a request whose body goes out decompressed."""
+    headers = [header for header in scope["headers"] if header[0].lower() != b"content-encoding"]
+    return {**scope, "headers": headers, NAMED: by_name(headers)}
+
+
 def naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """Return path and body as the target needs them: with its name of the model, and the paths that it has."""
+    if target.embedded:
+        path = usual_path(path.decode("latin-1")).encode("latin-1")
     if target.model is not None:
         named = surface.path_naming(path.decode("latin-1"), target.model)
         if named is None:
@@ -82,10 +91,9 @@ def _holds_no_key(header: tuple[bytes, bytes]) -> bool:
 
 def _key_header(path: str) -> bytes | None:
     """Return the header beside Authorization that may take the key of a request, by its path."""
-    if path.startswith(GOOGLE_PATHS):
-        return GOOGLE_KEY_HEADER
-    surface = surface_at(path)
-    return surface.key_header if surface else None
+    if surface := surface_at(path):
+        return surface.key_header
+    return GOOGLE_KEY_HEADER if GOOGLE.match(path) else None
 
 
 def _our_credentials(target: Target, authorization: bytes, own_header: bytes | None) -> RawHeaders:

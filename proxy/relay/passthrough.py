@@ -14,18 +14,18 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.config import Config
-from burnish.proxy.errors import BurnishError
+from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.http.connection import Body
 from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
 from burnish.proxy.records import Completion, Passthrough
-from burnish.proxy.relay.client import Client, answered, parse, read_body, request_body, stream
+from burnish.proxy.relay.client import Client, answered, parse, read_body, request_body, stream, unpacked
 from burnish.proxy.relay.flight import PassthroughUnderWay
-from burnish.proxy.relay.outbound import Outbound, naming
+from burnish.proxy.relay.outbound import Outbound, naming, uncompressed
 from burnish.proxy.relay.routing import Upstream
-from burnish.proxy.relay.translated import UNKNOWN_PATH, WholeAnswer
-from burnish.proxy.surfaces import Surface, surface_at
+from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator, WholeAnswer
+from burnish.proxy.surfaces import Surface
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, asked_for
 
 UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
@@ -42,8 +42,11 @@ class Captures(Protocol):
 class PassthroughRelay:
     """The part of the relay that does not read what it passes on."""
 
-    def __init__(self, outbound: Outbound, upstream: Upstream, log: Captures, config: Config) -> None:
+    def __init__(
+        self, outbound: Outbound, translator: Translator, upstream: Upstream, log: Captures, config: Config
+    ) -> None:
         self._outbound = outbound
+        self._translator = translator
         self._upstream = upstream
         self._log = log
         self._config = config
@@ -67,12 +70,37 @@ class PassthroughRelay:
 
     async def naming(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request that names a model and isn't a completion, with the upstream's name of the model."""
+        headers, limit = named_headers(scope), self._config.max_body_bytes
+        sent = await read_body(receive, headers, limit)
+        try:
+            body = await unpacked(sent, headers, limit)
+            model = surface.read(parse(body)).model
+        except InvalidRequest as fault:
+            note = f"burnish can't read it: {fault.message}"
+            await self.unread(surface, scope, send, sent, fault=fault, note=note)
+            return
+        scope = scope if body is sent else uncompressed(scope)
         passthrough = PassthroughUnderWay(scope)
-        body = await read_body(receive, named_headers(scope), self._config.max_body_bytes)
-        model = passthrough.model = surface.read(parse(body)).model
+        passthrough.model = model
         passthrough.request.add(body)
         async with Client(scope) as client:
-            exchange = self._exchange(scope, send, client, body, passthrough, model=model)
+            exchange = self._exchange(scope, send, client, body, passthrough, surface=surface, model=model)
+            await self._logged(exchange, client, passthrough, self._config.total_timeout_s)
+
+    async def unread(
+        self, surface: Surface, scope: Scope, send: Send, body: bytes, *, fault: InvalidRequest, note: str
+    ) -> None:
+        """Pass on a request that burnish can't read, and leave the judgement to the upstream.
+
+        Raises ``fault`` where no upstream can judge: at the embedded engine, and if it would have to be translated.
+        """
+        passthrough = PassthroughUnderWay(scope)
+        passthrough.error = note
+        passthrough.request.add(body)
+        async with Client(scope) as client:
+            exchange = self._unjudged(
+                surface, scope, send, client, body=body, passthrough=passthrough, fault=fault
+            )
             await self._logged(exchange, client, passthrough, self._config.total_timeout_s)
 
     async def _logged(
@@ -98,17 +126,42 @@ class PassthroughRelay:
         body: Body,
         passthrough: PassthroughUnderWay,
         *,
+        surface: Surface | None = None,
         model: str | None = None,
     ) -> None:
+        """``surface``: the format of a body that was read, and may name the target's ``model``."""
         target = await self._upstream.target(model, scope["headers"])
         try:
             path = scope["raw_path"]
-            if isinstance(body, bytes) and (surface := surface_at(scope["path"])):
+            if surface and isinstance(body, bytes):
                 path, body = naming(surface, target, path, body)
             with await self._outbound.send(scope, target, body, path) as response:
                 listed = await self._models(response, scope, model)
                 answer = WholeAnswer(response, HTTPStatus.OK, listed) if listed else response
                 await stream(answer, scope, send, client, passthrough)
+        finally:
+            target.release()
+
+    async def _unjudged(
+        self,
+        surface: Surface,
+        scope: Scope,
+        send: Send,
+        client: Client,
+        *,
+        body: bytes,
+        passthrough: PassthroughUnderWay,
+        fault: InvalidRequest,
+    ) -> None:
+        target = await self._upstream.target(None, scope["headers"])
+        path = scope["raw_path"]
+        try:
+            if target.embedded or self._translator.needed(target, surface.name, scope["path"]):
+                raise fault
+            with await self._outbound.send(scope, target, body, path) as response:
+                if await self._translator.is_needed(response, surface.name, scope, target, path):
+                    raise fault
+                await stream(response, scope, send, client, passthrough)
         finally:
             target.release()
 

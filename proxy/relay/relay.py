@@ -16,8 +16,8 @@ from starlette.types import Receive, Scope, Send
 from burnish.proxy.access import identity_of
 from burnish.proxy.client_headers import COMPLETION_ID, SESSION_HEADERS, SUB_AGENT_HEADERS, caller_of
 from burnish.proxy.config import Config
-from burnish.proxy.errors import BurnishError
-from burnish.proxy.feedback.commands import Answer, exchanges, find_command
+from burnish.proxy.errors import BurnishError, InvalidRequest
+from burnish.proxy.feedback.commands import Answer, Command, exchanges, find_command
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import Named, first, named_headers
 from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
@@ -25,13 +25,14 @@ from burnish.proxy.http.pool import Pool
 from burnish.proxy.ids import completion_id as new_completion_id
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.records import Asked, Served
-from burnish.proxy.relay.client import Client, answered, parse, read_body, stream
+from burnish.proxy.relay.client import Client, answered, parse, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.outbound import Outbound, naming
+from burnish.proxy.relay.outbound import Outbound, naming, uncompressed
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
 from burnish.proxy.relay.routing import Target, Upstream
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Held, Translator
-from burnish.proxy.surfaces import SURFACES, Surface, is_completion, surface_at
+from burnish.proxy.surfaces import SURFACES, ChatRequest, Surface, is_completion, surface_at
+from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.writing import LocalAnswer
 
 # How many targets one request may find gone before it fails.
@@ -69,13 +70,13 @@ class Relay:
     ) -> None:
         self._upstream = upstream
         self._outbound = Outbound(pool, guard)
-        self._passthrough = PassthroughRelay(self._outbound, upstream, log, config)
+        self._translator = Translator(self._outbound, guard, log.held_up_to)
+        self._passthrough = PassthroughRelay(self._outbound, self._translator, upstream, log, config)
         self._log = log
         self._answer = answer
         self._instructions = instructions
         self._config = config
         self._traced = traced
-        self._translator = Translator(self._outbound, guard, log.held_up_to)
         self.in_flight = 0
         """Completions that are being answered now."""
         self.last_active = time.monotonic()
@@ -99,45 +100,36 @@ class Relay:
 
     async def _complete(self, surface: Surface, scope: Scope, receive: Receive, send: Send) -> None:
         started_at, clock = time.time(), time.perf_counter()
-        headers = named_headers(scope)
-        caller, session = caller_of(headers), first(headers, *SESSION_HEADERS)
-        body = await read_body(receive, headers, self._config.max_body_bytes)
-        parsed = parse(body)
-        request = surface.read(parsed)
+        headers, limit = named_headers(scope), self._config.max_body_bytes
+        sent = await read_body(receive, headers, limit)
+        try:
+            body = await unpacked(sent, headers, limit)
+            parsed, request = read_request(surface, scope["path"], body)
+        except InvalidRequest as fault:
+            note = f"not logged as a completion, because burnish can't read it: {fault.message}"
+            await self._passthrough.unread(surface, scope, send, sent, fault=fault, note=note)
+            return
+        packed = None
+        if body is not sent:
+            packed, scope = (scope, sent), uncompressed(scope)
         cut: set[int] = set()
         if b"/rl" in body:
             if command := find_command(request.messages):
-                text = await self._answer(
-                    command,
-                    request.messages,
-                    caller=caller,
-                    session=session,
-                    identity=identity_of(scope),
-                    previous=request.previous,
-                )
-                answer = surface.answer(text, request, new_completion_id(), request.model or "burnish")
-                await _send_local(send, answer)
+                await _send_local(send, await self._obey(command, surface, request, scope))
                 return
             cut = exchanges(request.messages)
         if cut or request.after_command:
-            body = orjson.dumps(surface.without(parsed, request, cut))
-        model, upstream = request.model, self._upstream.name
+            body, packed = orjson.dumps(surface.without(parsed, request, cut)), None
         flight = Flight(
             clock=clock,
             id=new_completion_id(),
-            asked=Asked(
-                created_at=started_at,
-                surface=surface.name,
-                model_asked=model or "",
-                caller=caller,
-                session=session,
-                retry=_retry_count(headers),
-                sub_agent=first(headers, *SUB_AGENT_HEADERS) is not None,
-            ),
-            model=model,
-            served=Served(upstream, model_served=model or ""),
+            asked=_asked(surface, headers, request.model, started_at),
+            model=request.model,
+            served=Served(self._upstream.name, model_served=request.model or ""),
             body=body,
             threaded=request.previous is not None and "thread" in request.params,
+            packed=packed,
+            asks=bool(request.messages),
             traceparent=first(headers, b"traceparent") if self._traced else None,
         )
         try:
@@ -149,6 +141,20 @@ class Relay:
             raise
         finally:
             self._log.capture(flight.finish())
+
+    async def _obey(
+        self, command: Command, surface: Surface, request: ChatRequest, scope: Scope
+    ) -> LocalAnswer:
+        headers = named_headers(scope)
+        text = await self._answer(
+            command,
+            request.messages,
+            caller=caller_of(headers),
+            session=first(headers, *SESSION_HEADERS),
+            identity=identity_of(scope),
+            previous=request.previous,
+        )
+        return surface.answer(text, request, new_completion_id(), request.model or "burnish")
 
     async def _attempt(self, flight: Flight, scope: Scope, send: Send, client: Client) -> None:
         tried: list[Target] = []
@@ -181,9 +187,14 @@ class Relay:
         """Send the request as the client did, or translated into chat if the target lacks the format."""
         translator = self._translator
         response = None
-        if not translator.needed(target, flight):
+        if not translator.needed(target, flight.asked.surface, scope["path"], threaded=flight.threaded):
+            if target.embedded and not flight.asks:
+                raise nothing_asked(SURFACES[flight.asked.surface])
             path, named = naming(SURFACES[flight.asked.surface], target, scope["raw_path"], body)
-            response = await self._outbound.send(scope, target, named, path)
+            # As it came if nothing in it had to change; burnish compresses nothing again.
+            as_came = flight.packed if named is flight.body else None
+            given, content = as_came or (scope, named)
+            response = await self._outbound.send(given, target, content, path)
             if response.status not in UNKNOWN_PATH:
                 return response
         return await translator.answer(response, flight, scope, target, body)
@@ -203,6 +214,18 @@ class Relay:
             return flight.body
         flight.instructions, flight.instruction_count = addition.text, addition.count
         return orjson.dumps(asked)
+
+
+def _asked(surface: Surface, headers: Named, model: str | None, at: float) -> Asked:
+    return Asked(
+        created_at=at,
+        surface=surface.name,
+        model_asked=model or "",
+        caller=caller_of(headers),
+        session=first(headers, *SESSION_HEADERS),
+        retry=_retry_count(headers),
+        sub_agent=first(headers, *SUB_AGENT_HEADERS) is not None,
+    )
 
 
 def _retry_count(headers: Named) -> int:

@@ -40,7 +40,7 @@ THREADS = "threads"
 # No engine holds threads: one that speaks Messages would answer the new turn alone.
 ENGINE_LACKS = frozenset({THREADS})
 # llama.cpp streams Responses without members that OpenAI's SDKs insist on, and stores none to continue.
-EMBEDDED_LACKS = ENGINE_LACKS | {"responses"}
+EMBEDDED_LACKS = ENGINE_LACKS | {"responses", "ollama_chat", "ollama_generate", "gemini"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ class Target:
     """True: a version, which reconciling restores when it is lost."""
     base_digest: str | None = None
     """Digest of the base weights under the version."""
+    embedded: bool = False
+    """The embedded engine, which has the usual paths only, and whose requests burnish judges."""
     lacks: frozenset[str] = frozenset()
     """Formats that must be translated into chat for it; THREADS: requests that continue one."""
 
@@ -301,6 +303,7 @@ class LearningUpstream:
             fields=endpoint.fields,
             without_adapter=endpoint.without_adapter,
             leased=True,
+            embedded=not shared,
             lacks=ENGINE_LACKS if shared else EMBEDDED_LACKS,
         )
 

@@ -27,6 +27,7 @@ from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, append_members, naming
 from burnish.proxy.relay.routing import THREADS, Target
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
+from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.items import completion_named, references, resolved
 from burnish.proxy.surfaces.messages import THREAD_NOT_FOUND
 from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, with_history
@@ -34,6 +35,8 @@ from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Trans
 UNKNOWN_PATH = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED)
 # An engine may be updated, so its formats are looked up again after this time.
 REMEMBERED_S = 600.0
+MOST_REMEMBERED = 1000
+"""Clients choose the prefixes of paths, so there may be any number."""
 NOT_IN_CHAT = (b"accept-encoding", b"content-type", *CREDENTIALS)
 OF_THE_BODY = (b"content-length", b"content-type", b"content-encoding", b"transfer-encoding")
 """Headers that describe the body of an answer."""
@@ -61,14 +64,14 @@ class Translator:
         self._guard = guard
         self._held_up_to = held_up_to
         self._lacking: dict[tuple[str, str], float] = {}
-        """Upstream (URL) and format (name) → until when the upstream is believed to lack it."""
+        """Upstream (URL) and path (before a model in it) → until when the upstream is believed to lack it."""
         self._has: dict[tuple[str, str], float] = {}
 
-    def needed(self, target: Target, flight: Flight) -> bool:
-        surface = flight.asked.surface
-        if surface in target.lacks or (flight.threaded and THREADS in target.lacks):
+    def needed(self, target: Target, surface: str, path: str, *, threaded: bool = False) -> bool:
+        """``threaded``: the request continues a thread."""
+        if surface in target.lacks or (threaded and THREADS in target.lacks):
             return True
-        return bool(self._lacking) and self._lacking.get((target.url, surface), 0.0) > time.monotonic()
+        return bool(self._lacking) and self._lacking.get(_which(target, path), 0.0) > time.monotonic()
 
     async def answer(
         self, response: UpstreamResponse | None, flight: Flight, scope: Scope, target: Target, body: bytes
@@ -79,21 +82,30 @@ class Translator:
         """
         surface = surface_at(scope["path"], scope["query_string"])
         assert surface is not None
-        if surface.name not in TRANSLATIONS:
-            assert response is not None
-            return response
         if response is not None:
             with ExitStack() as answered:
                 answered.enter_context(response)
                 # If the path names the model, it must name the one at the target.
                 path, _ = naming(surface, target, scope["raw_path"], body)
-                if not await self._lacks(surface.name, scope, target, path):
+                if not await self.is_needed(response, surface.name, scope, target, path):
                     answered.pop_all()
                     return response
         return await self._in_chat(surface, flight, scope, target, body)
 
-    async def _lacks(self, surface: str, scope: Scope, target: Target, path: bytes) -> bool:
-        which, until = (target.url, surface), time.monotonic() + REMEMBERED_S
+    async def is_needed(
+        self, response: UpstreamResponse, surface: str, scope: Scope, target: Target, path: bytes
+    ) -> bool:
+        """Find out from an upstream's answer whether it lacks a format that could be translated for it."""
+        if surface not in TRANSLATIONS or response.status not in UNKNOWN_PATH:
+            return False
+        return await self._lacks(scope, target, path)
+
+    async def _lacks(self, scope: Scope, target: Target, path: bytes) -> bool:
+        """Find out whether an upstream that answered as if it lacked a path does; ``path`` names the model there."""
+        which, until = _which(target, scope["path"]), time.monotonic() + REMEMBERED_S
+        if len(self._has) + len(self._lacking) > MOST_REMEMBERED:
+            self._has.clear()
+            self._lacking.clear()
         if self._has.get(which, 0.0) > time.monotonic():
             return False
         if await self._knows(scope, target, path):
@@ -121,6 +133,8 @@ class Translator:
         request = await self._complete(surface.read(asked), flight)
         if translation.idle and not request.messages:
             return WholeAnswer(None, HTTPStatus.OK, orjson.dumps(translation.idle(asked, request)))
+        if target.embedded and not request.messages:
+            raise nothing_asked(surface)
         model = target.model or request.model
         chat = ({"model": model} if model else {}) | translation.as_chat(asked, request)
         if LIMIT in chat and f".{urlsplit(target.url).hostname}".endswith(OPENAI):
@@ -168,6 +182,10 @@ class Translator:
             why = "the upstream stores none, and burnish has no such completion of this caller"
             raise InvalidRequest(f"{what} with id {name!r} not found: {why}.", param=param, code=code)
         return found
+
+
+def _which(target: Target, path: str) -> tuple[str, str]:
+    return target.url, path.partition("/models/")[0]
 
 
 class WholeAnswer(UpstreamResponse):

@@ -61,6 +61,8 @@ class Surface(ABC):
     """As stored in the log, e.g. "chat"."""
     key_header: ClassVar[bytes | None] = None
     """Header besides Authorization that upstreams of this format read a key from."""
+    fields: ClassVar[tuple[str, ...]] = ()
+    """Members of which each request has one. Under a prefix, a body without them is another API's."""
 
     @abstractmethod
     def read(self, body: Json) -> ChatRequest:
@@ -115,6 +117,11 @@ def wrong_type(name: str, expected: str, value: Any) -> InvalidRequest:
     return InvalidRequest(f"{name} must be {expected}, not {given}", param=name)
 
 
+def nothing_asked(surface: Surface) -> InvalidRequest:
+    name = surface.fields[0]
+    return InvalidRequest(f"{name} is empty: send something to answer", param=name)
+
+
 def without_items(items: Sequence[Any], request: ChatRequest, cut: Set[int]) -> list[Any]:
     """Return the items of a body without those whose messages are all cut."""
     origins = [each if isinstance(each, tuple) else (each,) for each in request.origins or range(len(items))]
@@ -132,11 +139,8 @@ def model_of(body: Json) -> str | None:
 
 
 def wants_stream(body: Json) -> bool:
-    """Return whether a stream is requested. Raises InvalidRequest."""
-    stream = body.get("stream")
-    if stream is not None and not isinstance(stream, bool):
-        raise wrong_type("stream", "true or false", stream)
-    return bool(stream)
+    """Return whether a stream is requested; many servers also take 1 and "true"."""
+    return str(body.get("stream")).lower() in ("true", "1", "yes", "on")
 
 
 def with_suffix(prompt: Any, body: Json) -> Any:

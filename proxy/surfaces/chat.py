@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Set
 from itertools import takewhile
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import orjson
 
@@ -25,14 +27,27 @@ from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.writing import EVENTS, NO_USAGE, LocalAnswer
 
 SYSTEM_ROLES = ("system", "developer")
+DEPLOYED = re.compile(r"(?P<before>.*/deployments/)(?P<model>[^/]+)(?P<after>/.*)")
+"""Azure's paths, which name the model."""
 
 
-class Chat(Surface):
+class _OpenAi(Surface):
+    def __init__(self, model: str | None = None) -> None:
+        """``model``: the one that the path names."""
+        self._model = model
+
+    def path_naming(self, path: str, model: str) -> str | None:
+        found = DEPLOYED.fullmatch(path)
+        return f"{found['before']}{quote(model, safe='')}{found['after']}" if found else None
+
+
+class Chat(_OpenAi):
     name: ClassVar[str] = "chat"
+    fields: ClassVar[tuple[str, ...]] = ("messages",)
 
     def read(self, body: Json) -> ChatRequest:
         params = {key: value for key, value in body.items() if key not in ("messages", "model")}
-        return ChatRequest(_messages(body), model_of(body), wants_stream(body), params)
+        return ChatRequest(_messages(body), self._model or model_of(body), wants_stream(body), params)
 
     def without(self, body: Json, request: ChatRequest, cut: Set[int]) -> Json:
         return {**body, "messages": without_items(body["messages"], request, cut)}
@@ -104,18 +119,18 @@ def _answer(head: Json, choices: list[Json], request: ChatRequest) -> LocalAnswe
     return EVENTS, [*(b"data: %b\n\n" % orjson.dumps(chunk) for chunk in chunks), b"data: [DONE]\n\n"]
 
 
-class Completions(Surface):
+class Completions(_OpenAi):
     """Text completions. Each prompt becomes a user message; there is no history and no system prompt."""
 
     name: ClassVar[str] = "completions"
+    fields: ClassVar[tuple[str, ...]] = ("prompt", "prompt_embeds")
 
     def read(self, body: Json) -> ChatRequest:
         params = {key: value for key, value in body.items() if key not in ("prompt", "model")}
         contents = (with_suffix(content, body) for content in _contents(body.get("prompt")))
         messages = [{"role": "user", "content": content} for content in contents]
-        return ChatRequest(
-            messages, model_of(body), wants_stream(body), params, origins=(-1,) * len(messages)
-        )
+        model = self._model or model_of(body)
+        return ChatRequest(messages, model, wants_stream(body), params, origins=(-1,) * len(messages))
 
     def _reply(self, body: bytes, content_type: str) -> Reply:
         return read_reply(body, content_type, _as_chat)

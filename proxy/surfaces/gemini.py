@@ -1,4 +1,4 @@
-"""Gemini: ``POST /v1beta/models/{model}:generateContent`` and ``:streamGenerateContent``."""
+"""Gemini: ``POST /v1beta/models/{model}:generateContent`` and ``:streamGenerateContent``, under any prefix."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from burnish.proxy.surfaces.sse import BYTE_ORDER_MARK, JsonEvents
 from burnish.proxy.surfaces.writing import LocalAnswer, local_answer
 
 PATH = re.compile(
-    r"/(?P<version>v1|v1beta|v1alpha)/models/(?P<model>.+)"
-    r":(?P<method>generateContent|streamGenerateContent|countTokens)"
+    r"(?P<prefix>.*?)/models/(?P<model>.+)"
+    r":(?P<method>generateContent|streamGenerateContent|countTokens)/?"
 )
 SSE = b"alt=sse"
 """Query of a stream of events; without it, a stream is one growing array."""
@@ -65,6 +65,7 @@ class Gemini(Surface):
     """The format, with what a request's path says: model and streaming. The log reads bodies without a path."""
 
     name: ClassVar[str] = "gemini"
+    fields: ClassVar[tuple[str, ...]] = ("contents",)
     key_header: ClassVar[bytes | None] = b"x-goog-api-key"
     model: str | None = None
     stream: bool = False
@@ -115,7 +116,8 @@ class Gemini(Surface):
         found = PATH.fullmatch(unquote(path))
         if found is None:
             return None
-        return f"/{found['version']}/models/{quote(model, safe='/:@')}:{found['method']}"
+        prefix = quote(found["prefix"], safe="/:@")
+        return f"{prefix}/models/{quote(model, safe='/:@')}:{found['method']}"
 
 
 def _contents(body: Json) -> list[Json]:

@@ -134,21 +134,24 @@ class Undecodable(ValueError):
     """The bytes cannot be decoded; the message says why."""
 
 
-def decode(body: bytes, content_encoding: str) -> bytes:
-    """Undo the encodings that ``content-encoding`` lists, in reverse order. Raises Undecodable."""
+def decode(body: bytes, content_encoding: str, limit: int = DECODED_LIMIT_BYTES) -> bytes:
+    """Undo the encodings that ``content-encoding`` lists, in reverse order, up to ``limit`` bytes.
+
+    Raises Undecodable.
+    """
     for encoding in reversed([name.strip().lower() for name in content_encoding.split(",")]):
         if encoding in ("", "identity"):
             continue
         decoder = DECODERS.get(encoding)
         if decoder is None:
             raise Undecodable(f"unknown content-encoding {encoding!r}")
-        body = decoder(body)
+        body = decoder(body, limit)
     return body
 
 
-def _gzip(body: bytes) -> bytes:
+def _gzip(body: bytes, limit: int) -> bytes:
     parts: list[bytes] = []
-    left = DECODED_LIMIT_BYTES
+    left = limit
     # A gzip body may have several members.
     while body and left > 0:
         member = zlib.decompressobj(wbits=31)
@@ -163,37 +166,37 @@ def _gzip(body: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _deflate(body: bytes) -> bytes:
+def _deflate(body: bytes, limit: int) -> bytes:
     # "deflate" means zlib (RFC 9110), but some servers send it raw.
     for wbits in (15, -15):
         try:
-            return zlib.decompressobj(wbits=wbits).decompress(body, DECODED_LIMIT_BYTES)
+            return zlib.decompressobj(wbits=wbits).decompress(body, limit)
         except zlib.error:
             continue
     raise Undecodable("neither zlib nor raw deflate")
 
 
-def _brotli(body: bytes) -> bytes:
+def _brotli(body: bytes, limit: int) -> bytes:
     import brotli
 
     try:
-        unpacked = brotli.Decompressor().process(body, output_buffer_limit=DECODED_LIMIT_BYTES)
-        return bytes(unpacked[:DECODED_LIMIT_BYTES])
+        unpacked = brotli.Decompressor().process(body, output_buffer_limit=limit)
+        return bytes(unpacked[:limit])
     except brotli.error as error:
         raise Undecodable(f"not brotli: {error}") from error
 
 
-def _zstd(body: bytes) -> bytes:
+def _zstd(body: bytes, limit: int) -> bytes:
     import zstandard
 
     try:
         with zstandard.ZstdDecompressor().stream_reader(body, read_across_frames=True) as reader:
-            return reader.read(DECODED_LIMIT_BYTES)
+            return reader.read(limit)
     except zstandard.ZstdError as error:
         raise Undecodable(f"not zstd: {error}") from error
 
 
-DECODERS: dict[str, Callable[[bytes], bytes]] = {
+DECODERS: dict[str, Callable[[bytes, int], bytes]] = {
     "gzip": _gzip,
     "x-gzip": _gzip,
     "deflate": _deflate,

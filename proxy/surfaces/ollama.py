@@ -69,6 +69,7 @@ class _Ollama(Surface):
 
 class OllamaChat(_Ollama):
     name: ClassVar[str] = "ollama_chat"
+    fields: ClassVar[tuple[str, ...]] = ("messages", "model")
 
     def read(self, body: Json) -> ChatRequest:
         request = CHAT.read({**body, "messages": body.get("messages") or []})
@@ -92,6 +93,7 @@ class OllamaGenerate(_Ollama):
     """``/api/generate``: one prompt, with or without a system prompt."""
 
     name: ClassVar[str] = "ollama_generate"
+    fields: ClassVar[tuple[str, ...]] = ("prompt", "model")
 
     def read(self, body: Json) -> ChatRequest:
         messages = []

@@ -44,6 +44,13 @@ FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 class Responses(Surface):
     name: ClassVar[str] = "responses"
+    fields: ClassVar[tuple[str, ...]] = (
+        "input",
+        "prompt",
+        "previous_response_id",
+        "conversation",
+        "instructions",
+    )
 
     def read(self, body: Json) -> ChatRequest:
         messages, origins = _input(body)

@@ -157,12 +157,14 @@ BROKEN_REQUESTS = {
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-async def test_a_request_that_is_no_json_is_refused_in_its_formats_words(here: World, dialect: Any) -> None:
+async def test_a_request_that_is_no_json_is_the_upstreams_to_judge(here: World, dialect: Any) -> None:
+    here.server.script = reply(PAGE, status="418 I'm a teapot")
     for name, body in BROKEN_REQUESTS.items():
         answer = await here.http.post(dialect.path, content=body)
-        assert answer.status_code == 400, name
-        error = answer.json()["error"]
-        assert "JSON" in (error if isinstance(error, str) else error["message"]), name
+        assert (answer.status_code, answer.content) == (418, PAGE), name
+        assert here.server.requests[-1].body == body, name
+        passed = (await here.http.get("/burnish/passthrough?limit=1")).json()["data"][0]
+        assert "JSON" in passed["error"], name
 
 
 async def test_half_an_emoji_in_a_request_is_the_upstreams_to_judge(tmp_path: Path) -> None:

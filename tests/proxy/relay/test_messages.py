@@ -39,8 +39,6 @@ async def test_errors_are_the_clients_own(tmp_path: Path) -> None:
             with pytest.raises(anthropic.NotFoundError) as missing:
                 await call(model="default", messages=[user("Hi.")], **more)
             assert missing.value.body["error"]["type"] == "not_found_error"
-            with pytest.raises(anthropic.BadRequestError, match=r"messages\[0\].content"):
-                await call(model="mock", messages=[user(5)], **more)
             with pytest.raises(anthropic.RequestTooLargeError):
                 await call(model="mock", messages=[user("x" * 5000)], **more)
 

@@ -186,7 +186,6 @@ WRONG: list[tuple[str, Json, str]] = [
       for value, field in [("hi", "messages"), ([HI, "hi"], "messages[1]"), ([{"content": "hi"}], "messages[0].role")]],
     *[(name, {"messages": None}, "messages") for name in ("chat", "messages")],
     *[(name, {"model": 5, "messages": [HI]}, "model") for name in SURFACES if name != "gemini"],
-    *[(name, {"stream": "yes", "messages": [HI]}, "stream") for name in SURFACES if name != "gemini"],
     ("completions", {"prompt": {"a": 1}}, "prompt"),
     ("responses", {"input": 5}, "input"),
     ("responses", {"input": [HI, "hi"]}, "input[1]"),

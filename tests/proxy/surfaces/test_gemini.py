@@ -62,8 +62,8 @@ def streamed(*chunks: Any) -> Reply:
         ("/v1beta/models/m:countTokens", b"", Gemini("m", False, False)),
         ("/v1beta/models/m:embedContent", b"", None),
         ("/v1beta/models/m", b"", None),
-        ("/v2/models/m:generateContent", b"", None),
-        ("/x/v1beta/models/m:generateContent", b"", None),
+        ("/x/v1beta/models/m:generateContent", b"", Gemini("m", False, False)),
+        ("/v1/projects/p/publishers/google/models/m:countTokens", b"", Gemini("m", False, False)),
     ],
 )
 def test_the_address_says_model_and_stream(path: str, query: bytes, found: Gemini | None):
