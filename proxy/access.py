@@ -30,7 +30,7 @@ class Action(Enum):
 
 
 FOR_EVERYBODY = frozenset({Action.ASK, Action.RATE, Action.WATCH})
-WATCHED = frozenset({"/healthz", "/metrics", "/v1/models", "/burnish/status"})
+WATCHED = frozenset({"/healthz", "/metrics", "/burnish/status"})
 
 
 class Identity(NamedTuple):

@@ -88,8 +88,6 @@ def _is_local(scope: Scope, headers: Named) -> bool:
 def is_own(scope: Scope) -> bool:
     """Whether a path is a route of ours; everything else belongs to the upstream."""
     path = scope["path"]
-    if path == "/v1/models":
-        return bool(scope["method"] == "GET")
     return path in OWN_PATHS or path.startswith(OWN_PREFIXES)
 
 

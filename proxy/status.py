@@ -1,4 +1,4 @@
-"""``/healthz``, ``/v1/models`` and ``/burnish/status``."""
+"""``/healthz`` and ``/burnish/status``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from burnish.proxy.config import Config
 from burnish.proxy.json_http import caller_of, json_response
 from burnish.proxy.log import Log
 from burnish.proxy.relay.routing import Upstream
-from burnish.proxy.surfaces.catalogue import ANTHROPIC, listed
 
 # An engine may be started again in another way, but nobody should wait for it, or load it, at each look.
 CHECK_AGAIN_S = 30.0
@@ -93,10 +92,6 @@ def status_routes(
         content = {"status": "ok" if up and not trouble else "degraded", "trouble": trouble}
         return json_response(content | {"version": burnish.__version__}, 200 if up else 503)
 
-    async def models(request: Request) -> Response:
-        anthropic = ANTHROPIC in request.headers
-        return json_response(listed(await upstream.models(request.scope["headers"]), anthropic=anthropic))
-
     async def configuration(request: Request) -> Response:
         return json_response(config.model_dump(mode="json"))  # keys are masked
 
@@ -120,7 +115,6 @@ def status_routes(
 
     return [
         Route("/healthz", healthz),
-        Route("/v1/models", models),
         Route("/burnish/status", status),
         Route("/burnish/config", configuration),
     ]

@@ -19,11 +19,13 @@ from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.pool import DirectResponse, Pool
 from burnish.proxy.relay.routing import Target, join
 from burnish.proxy.surfaces import Surface, surface_at, usual_path
+from burnish.proxy.surfaces.catalogue import ANTHROPIC
 from burnish.proxy.surfaces.paths import GOOGLE
 
 # They take Authorization for a login, and refuse a key there.
 NO_BEARER = ("api.anthropic.com", "generativelanguage.googleapis.com")
 # Clients of Google may also put their key into the query.
+ANTHROPIC_KEY_HEADER = b"x-api-key"
 GOOGLE_KEY_HEADER, QUERY_KEY = b"x-goog-api-key", b"key="
 _NO_KEYS = frozenset(key.encode() for key in NO_KEYS) | {b"", b"Bearer"}
 SWITCH = [(b"connection", b"Upgrade"), (b"upgrade", b"websocket")]
@@ -54,7 +56,7 @@ class Outbound:
             if any(given.get(name) for name in CREDENTIALS):
                 ours = None
         if ours:
-            own_header = _key_header(scope["path"])
+            own_header = _key_header(scope)
             headers = [(name, value) for name, value in headers if name.lower() not in CREDENTIALS]
             headers += _our_credentials(target, ours.encode(), own_header)
             if query and own_header == GOOGLE_KEY_HEADER:
@@ -89,11 +91,13 @@ def _holds_no_key(header: tuple[bytes, bytes]) -> bool:
     return header[0].lower() in CREDENTIALS and header[1].rpartition(b" ")[2] in _NO_KEYS
 
 
-def _key_header(path: str) -> bytes | None:
-    """Return the header beside Authorization that may take the key of a request, by its path."""
-    if surface := surface_at(path):
+def _key_header(scope: Scope) -> bytes | None:
+    """Return the header beside Authorization that may take the key of a request, by its path or its client."""
+    if surface := surface_at(scope["path"]):
         return surface.key_header
-    return GOOGLE_KEY_HEADER if GOOGLE.match(path) else None
+    if GOOGLE.match(scope["path"]):
+        return GOOGLE_KEY_HEADER
+    return ANTHROPIC_KEY_HEADER if ANTHROPIC.encode() in named_headers(scope) else None
 
 
 def _our_credentials(target: Target, authorization: bytes, own_header: bytes | None) -> RawHeaders:

@@ -22,6 +22,8 @@ from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
 from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import Client, answered, parse, read_body, request_body, stream, unpacked
 from burnish.proxy.relay.flight import PassthroughUnderWay
+from burnish.proxy.relay.models import PATH as MODELS
+from burnish.proxy.relay.models import ModelList
 from burnish.proxy.relay.outbound import Outbound, naming, uncompressed
 from burnish.proxy.relay.routing import Upstream
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator, WholeAnswer
@@ -48,6 +50,7 @@ class PassthroughRelay:
         self._outbound = outbound
         self._translator = translator
         self._upstream = upstream
+        self._model_list = ModelList(outbound, upstream)
         self._log = log
         self._config = config
 
@@ -64,7 +67,10 @@ class PassthroughRelay:
                     self._tunnel(scope, send, client, tunnel, passthrough), client, passthrough
                 )
                 return
-            exchange = self._exchange(scope, send, client, body, passthrough)
+            if scope["method"] == "GET" and scope["path"] == MODELS:
+                exchange = self._model_list(scope, send, client, passthrough)
+            else:
+                exchange = self._exchange(scope, send, client, body, passthrough)
             logged = scope["method"] not in UNLOGGED
             await self._logged(exchange, client, passthrough, self._config.total_timeout_s, logged=logged)
 

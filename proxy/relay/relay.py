@@ -29,14 +29,12 @@ from burnish.proxy.relay.client import Client, answered, parse, read_body, read_
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.outbound import Outbound, naming, uncompressed
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
-from burnish.proxy.relay.routing import Target, Upstream
+from burnish.proxy.relay.routing import MAX_TRIES, Target, Upstream
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Held, Translator
 from burnish.proxy.surfaces import SURFACES, ChatRequest, Surface, is_completion, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.writing import LocalAnswer
 
-# How many targets one request may find gone before it fails.
-MAX_TRIES = 3
 # Answers to a system message that the chat template doesn't have, or to a context that is too long.
 REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
 

@@ -31,6 +31,8 @@ DEFAULT = {"id": DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "bu
 FOR_A_LIST = (*CREDENTIALS, b"anthropic-version")
 """Headers of a caller that clouds need before they list their models."""
 
+# How many targets one request may find gone before it fails.
+MAX_TRIES = 3
 # A replica that accepted no connection gets no request for this long, unless all are down.
 DOWN_S = 5.0
 # A restarted engine is back within two seconds. Much longer means that something is wrong.
@@ -90,6 +92,12 @@ class Upstream(Protocol):
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
         """Return the models that a caller may name, ``default`` first, in the form of ``GET /v1/models``."""
 
+    async def lister(self, headers: RawHeaders) -> Target | None:
+        """Pick the target that lists its models itself; None if only burnish knows them."""
+
+    def with_ours(self, offered: list[dict[str, Any]], *, first_page: bool = True) -> list[dict[str, Any]]:
+        """Return the models that the upstream offers, on the first page behind burnish's own."""
+
 
 class RemoteUpstream:
     """Any OpenAI-compatible server, or equal replicas of one, with the caller's credentials or burnish's own."""
@@ -132,9 +140,16 @@ class RemoteUpstream:
 
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
         """Ask the upstream, with the caller's key if burnish has none; the first replica that answers counts."""
-        return [DEFAULT, *await self._offered(headers)]
+        return self.with_ours(await self.offered(headers))
 
-    async def _offered(self, headers: RawHeaders) -> list[dict[str, Any]]:
+    async def lister(self, headers: RawHeaders) -> Target | None:
+        return await self.target(None, headers)
+
+    def with_ours(self, offered: list[dict[str, Any]], *, first_page: bool = True) -> list[dict[str, Any]]:
+        return [DEFAULT, *offered] if first_page else offered
+
+    async def offered(self, headers: RawHeaders) -> list[dict[str, Any]]:
+        """Return the upstream's own models."""
         own = self._headers_for_list(headers)
         *others, last = sorted(self._urls, key=lambda url: url not in self._up())
         for url in others:
@@ -181,7 +196,7 @@ class RemoteUpstream:
 
     async def _default(self, headers: RawHeaders) -> str:
         if self._own_model is None:
-            offered = await self._offered(headers)
+            offered = await self.offered(headers)
             if not offered:
                 raise NotFound(f"{self.name} offers no model yet", code="model_not_found", param="model")
             self._own_model = str(offered[0]["id"])
@@ -239,7 +254,12 @@ class LearningUpstream:
 
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
         """List ``default``, the base model, the loaded versions, and the engine's other models."""
-        others = await self._plain.models(headers) if self._plain else []
+        return self.with_ours(await self._plain.offered(headers) if self._plain else [])
+
+    async def lister(self, headers: RawHeaders) -> Target | None:
+        return await self._plain.lister(headers) if self._plain else None
+
+    def with_ours(self, offered: list[dict[str, Any]], *, first_page: bool = True) -> list[dict[str, Any]]:
         loaded = sorted({BASE_VERSION, *self._route.resident()})
         served = {
             DEFAULT_MODEL,
@@ -249,10 +269,11 @@ class LearningUpstream:
         versions = (f"{self._base}@{'base' if n == BASE_VERSION else f'v{n}'}" for n in loaded)
         base = {"max_model_len": EMBEDDED_CONTEXT_TOKENS}
         if self._plain:
-            base = next((each for each in others if plain(each["id"]) == self._base), {})
+            base = next((each for each in offered if plain(each["id"]) == self._base), {})
         window = {name: base[name] for name in WINDOWS if name in base}
         ours = [{**DEFAULT, "id": name, **window} for name in (DEFAULT_MODEL, self._base, *versions)]
-        return [*ours, *(each for each in others if plain(each["id"]) not in served)]
+        others = [each for each in offered if plain(each["id"]) not in served]
+        return [*ours, *others] if first_page else others
 
     async def _live(self, headers: RawHeaders) -> Target:
         try:

@@ -189,15 +189,21 @@ def _which(target: Target, path: str) -> tuple[str, str]:
 
 
 class WholeAnswer(UpstreamResponse):
-    """An answer with a body that burnish wrote; ``response`` is the upstream's, if it was asked."""
+    """An answer whose whole body is known; ``response`` is the upstream's, if it was asked."""
 
-    def __init__(self, response: UpstreamResponse | None, status: int, content: bytes) -> None:
+    def __init__(
+        self, response: UpstreamResponse | None, status: int, content: bytes, *, as_it_came: bool = False
+    ) -> None:
+        """``as_it_came``: burnish wrote nothing of it."""
         self._response = response
+        self._content = content
         self.status = status
+        if as_it_came and response:
+            self.headers = response.headers
+            return
         kept = _kept(response.headers) if response else []
         self.headers = [*kept, (b"content-type", b"application/json")]
         self.headers.append((b"content-length", b"%d" % len(content)))
-        self._content = content
 
     async def read(self, sink: Sink | None = None) -> bytes:
         content, self._content = self._content, b""

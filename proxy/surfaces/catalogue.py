@@ -63,6 +63,18 @@ def listed(models: Iterable[Json], *, anthropic: bool) -> Json:
     return {"data": data, "has_more": False, **ends}
 
 
+def is_anthropics(page: Json) -> bool:
+    """Return whether an upstream's list of models has Anthropic's form."""
+    if page.get("object") == "list":
+        return False
+    return "has_more" in page or any(model.get("type") == "model" for model in page["data"])
+
+
+def with_models(page: Json, models: Iterable[Json], *, anthropic: bool) -> Json:
+    """Return an upstream's page with other models. Its cursors stay, because they name the upstream's own."""
+    return {**page, "data": [_anthropics(model) for model in models] if anthropic else list(models)}
+
+
 def _shown(model: Json) -> Json:
     """Return the answer to ``POST /api/show``. Upstreams don't report tool support, so it is assumed."""
     window = _window(model)

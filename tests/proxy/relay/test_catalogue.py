@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import anthropic
 import ollama
 import openai
+import orjson
 import pytest
 from google.genai import errors
 
+from tests.support.inprocess import behind, calling
 from tests.support.sdks import World, world
-from tests.support.upstream import Script, reply
+from tests.support.upstream import Received, Script, reply
 
 MODELS = [
     {"id": "qwen", "object": "model", "created": 1760000000, "owned_by": "vllm", "max_model_len": 32768},
@@ -121,3 +126,111 @@ async def test_an_upstream_that_lists_none_is_not_spoken_for(tmp_path: Path) -> 
         for path in ("/api/tags", "/v1beta/models", "/v1/models/qwen"):
             answer = await here.http.get(path)
             assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
+
+
+CLAUDES = [
+    {
+        "type": "model",
+        "id": f"claude-{number}",
+        "display_name": "C",
+        "created_at": "2026-01-01T00:00:00Z",
+        "x": number,
+    }
+    for number in range(5)
+]
+
+
+async def pages(request: Received, writer: asyncio.StreamWriter) -> None:
+    """List models as Anthropic does, page by page, if the client says that it is Anthropic's."""
+    if request.header("anthropic-version") is None:
+        missing = {
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": "anthropic-version: needed"},
+        }
+        await reply(orjson.dumps(missing), status="400 Bad Request")(request, writer)
+        return
+    query = parse_qs(request.target.partition("?")[2])
+    ids = [each["id"] for each in CLAUDES]
+    start = ids.index(query["after_id"][0]) + 1 if "after_id" in query else 0
+    page = CLAUDES[start : start + int(query.get("limit", ["20"])[0])]
+    more = start + len(page) < len(CLAUDES)
+    listed = {
+        "data": page,
+        "has_more": more,
+        "first_id": page[0]["id"],
+        "last_id": page[-1]["id"],
+        "new": [1.5],
+    }
+    head = "content-type: application/json\r\ncontent-encoding: gzip\r\nrequest-id: req_7\r\n"
+    await reply(gzip.compress(orjson.dumps(listed)), headers=head)(request, writer)
+
+
+async def test_an_upstream_of_anthropics_form_lists_its_models_itself(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        here.upstream.script = pages
+        found = [each async for each in here.anthropic.models.list(limit=2)]
+        assert [each.id for each in found] == ["default", *(each["id"] for each in CLAUDES)]
+        targets = [each.target for each in here.upstream.requests]
+        assert targets == ["/v1/models?limit=2", *(f"/v1/models?limit=2&after_id=claude-{n}" for n in (1, 3))]
+        asked = {"anthropic-version": "2023-06-01", "anthropic-beta": "b", "x-api-key": "sk-caller"}
+        first = await here.http.get("/v1/models?limit=2&beta=true", headers=asked)
+        given = here.upstream.requests[-1]
+        assert {name: given.header(name) for name in asked} == asked
+        assert given.target == "/v1/models?limit=2&beta=true"
+        assert (first.headers["request-id"], "content-encoding" in first.headers) == ("req_7", False)
+        listed = first.json()
+        assert listed["data"][1:] == CLAUDES[:2]
+        ends = {"has_more": True, "first_id": "claude-0", "last_id": "claude-1", "new": [1.5]}
+        assert {name: value for name, value in listed.items() if name != "data"} == ends
+        refused = await here.http.get("/v1/models")
+        assert (refused.status_code, refused.json()["error"]["message"]) == (400, "anthropic-version: needed")
+
+
+async def test_an_upstream_of_openais_form_lists_its_models_itself(tmp_path: Path) -> None:
+    listed = {"object": "list", "data": MODELS, "next": None, "x": {"y": 2}}
+    head = "content-type: application/json\r\nx-ratelimit-remaining: 9\r\nopenai-version: 2020-10-01\r\n"
+    async with behind(tmp_path, reply(orjson.dumps(listed), headers=head)) as (client, server):
+        organization = {"openai-organization": "org-1", "authorization": "Bearer sk-caller"}
+        first = await client.get("/v1/models?foo=bar", headers=organization)
+        assert (first.headers["x-ratelimit-remaining"], first.headers["openai-version"]) == (
+            "9",
+            "2020-10-01",
+        )
+        assert server.requests[0].target == "/v1/models?foo=bar"
+        assert {name: server.requests[0].header(name) for name in organization} == organization
+        assert {**first.json(), "data": first.json()["data"][1:]} == listed
+        assert first.json()["data"][0]["id"] == "default"
+        further = await client.get("/v1/models?after=qwen")
+        assert further.json() == listed
+        assert (await client.get("/burnish/passthrough")).json()["data"] == []
+
+
+async def test_an_answer_that_lists_no_models_is_passed_on(tmp_path: Path) -> None:
+    answers = [
+        (b'{"models":[]}', "200 OK"),
+        (b"<html>", "200 OK"),
+        (b'{"error":{"message":"no"}}', "403 Forbidden"),
+    ]
+    async with behind(tmp_path, reply(b"")) as (client, server):
+        for content, status in answers:
+            server.script = reply(content, status=status)
+            answer = await client.get("/v1/models")
+            assert (answer.content, answer.status_code) == (content, int(status[:3]))
+        server.script = reply(b'{"detail":"no list here"}', status="404 Not Found")
+        told = await client.get("/v1/models", headers={"anthropic-version": "2023-06-01"})
+        assert (told.status_code, told.json()["type"]) == (404, "error")
+        assert told.json()["error"] == {"type": "not_found_error", "message": "no list here"}
+
+
+async def test_our_key_lists_anthropics_models_as_anthropic_wants_it(tmp_path: Path) -> None:
+    async with behind(tmp_path, pages, upstream_api_key="sk-ours") as (client, server):
+        answer = await client.get("/v1/models", headers={"anthropic-version": "2023-06-01"})
+        assert answer.json()["data"][0]["id"] == "default"
+        assert server.requests[0].header("x-api-key") == "sk-ours"
+
+
+async def test_the_embedded_engines_models_are_burnishs_own(tmp_path: Path) -> None:
+    async with calling(tmp_path) as client:
+        for headers in ({}, {"anthropic-version": "2023-06-01"}):
+            listed = (await client.get("/v1/models", headers=headers)).json()
+            assert [each["id"] for each in listed["data"]] == ["default", "smollm2", "smollm2@base"]

@@ -1,0 +1,86 @@
+"""``GET /v1/models``: the upstream's own answer, with ``default`` and the versions on its first page."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qs
+
+import orjson
+from starlette.types import Scope, Send
+
+from burnish.proxy.http.headers import by_name, first, named_headers
+from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
+from burnish.proxy.relay.client import Client, stream
+from burnish.proxy.relay.flight import Ending
+from burnish.proxy.relay.outbound import Outbound
+from burnish.proxy.relay.routing import MAX_TRIES, Upstream
+from burnish.proxy.relay.translated import WholeAnswer
+from burnish.proxy.surfaces.catalogue import ANTHROPIC, is_anthropics, listed, with_models
+from burnish.proxy.surfaces.lenient import Undecodable, as_text, decode, error_in, loads
+from burnish.proxy.surfaces.messages import error_of
+
+PATH = "/v1/models"
+FURTHER = frozenset({"after_id", "before_id", "after", "before", "cursor", "page_token", "offset"})
+"""Parameters of queries for a page that isn't the first."""
+
+
+class ModelList:
+    def __init__(self, outbound: Outbound, upstream: Upstream) -> None:
+        self._outbound = outbound
+        self._upstream = upstream
+
+    async def __call__(self, scope: Scope, send: Send, client: Client, ending: Ending) -> None:
+        """Answer a request for the list. Errors before the first byte are raised as BurnishError."""
+        for tries_left in reversed(range(MAX_TRIES)):
+            target = await self._upstream.lister(scope["headers"])
+            if target is None:
+                ours = listed(self._upstream.with_ours([]), anthropic=_is_anthropics(scope))
+                answer = WholeAnswer(None, HTTPStatus.OK, orjson.dumps(ours))
+                await stream(answer, scope, send, client, ending)
+                return
+            try:
+                with await self._outbound.send(scope, target, None, scope["raw_path"]) as response:
+                    await stream(await self._extended(response, scope), scope, send, client, ending)
+                return
+            except ConnectFailed:
+                if not self._upstream.lost(target) or not tries_left:
+                    raise
+            finally:
+                target.release()
+
+    async def _extended(self, response: UpstreamResponse, scope: Scope) -> UpstreamResponse:
+        content = await response.whole()
+        page, anthropic = _json(response, content), _is_anthropics(scope)
+        if response.status == HTTPStatus.OK and _lists(page):
+            if anthropic and not is_anthropics(page):
+                page = listed(self._upstream.with_ours(page["data"]), anthropic=True)
+            else:
+                begins = FURTHER.isdisjoint(parse_qs(scope["query_string"].decode("latin-1")))
+                found = self._upstream.with_ours(page["data"], first_page=begins)
+                page = with_models(page, found, anthropic=anthropic)
+            return WholeAnswer(response, response.status, orjson.dumps(page))
+        failed = response.status >= HTTPStatus.BAD_REQUEST
+        if failed and anthropic and not (isinstance(page, dict) and page.get("type") == "error"):
+            words = error_in(page) if isinstance(page, dict) else as_text(content)
+            error = error_of(response.status, words or f"the upstream answered with {response.status}")
+            return WholeAnswer(response, response.status, orjson.dumps(error))
+        return WholeAnswer(response, response.status, content, as_it_came=True)
+
+
+def _is_anthropics(scope: Scope) -> bool:
+    return ANTHROPIC.encode() in named_headers(scope)
+
+
+def _json(response: UpstreamResponse, content: bytes) -> Any:
+    try:
+        return loads(decode(content, first(by_name(response.headers), b"content-encoding") or ""))
+    except (Undecodable, ValueError):
+        return None
+
+
+def _lists(page: Any) -> bool:
+    models = page.get("data") if isinstance(page, dict) else None
+    return isinstance(models, list) and all(
+        isinstance(each, dict) and isinstance(each.get("id"), str) for each in models
+    )
