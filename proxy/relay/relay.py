@@ -193,6 +193,8 @@ class Relay:
             as_came = flight.packed if named is flight.body else None
             given, content = as_came or (scope, named)
             response = await self._outbound.send(given, target, content, path)
+            if target.embedded:
+                response = await translator.own_error(response, flight.asked.surface)
             if response.status not in UNKNOWN_PATH:
                 return response
         return await translator.answer(response, flight, scope, target, body)

@@ -29,6 +29,7 @@ from burnish.proxy.relay.routing import THREADS, Target
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.items import completion_named, references, resolved
+from burnish.proxy.surfaces.lenient import Undecodable, decode
 from burnish.proxy.surfaces.messages import THREAD_NOT_FOUND
 from burnish.proxy.translation import CHAT_PATH, TRANSLATIONS, ChatReader, Translation, Writer, with_history
 
@@ -91,6 +92,14 @@ class Translator:
                     answered.pop_all()
                     return response
         return await self._in_chat(surface, flight, scope, target, body)
+
+    async def own_error(self, response: UpstreamResponse, surface: str) -> UpstreamResponse:
+        """Return an answer of the embedded engine; an error in the client's form, because llama.cpp's is OpenAI's."""
+        if response.status < HTTPStatus.BAD_REQUEST or surface not in TRANSLATIONS:
+            return response
+        content = await response.whole()
+        told = _translated_error(response, TRANSLATIONS[surface], response.status, content)
+        return WholeAnswer(response, response.status, told)
 
     async def is_needed(
         self, response: UpstreamResponse, surface: str, scope: Scope, target: Target, path: bytes
@@ -278,8 +287,16 @@ async def _translated(
     if status < HTTPStatus.BAD_REQUEST:
         status, content = _whole(content, reader, writer)
     if status >= HTTPStatus.BAD_REQUEST:
-        content = translation.error(status, content)
+        content = _translated_error(response, translation, status, content)
     return WholeAnswer(response, status, content)
+
+
+def _translated_error(
+    response: UpstreamResponse, translation: Translation, status: int, content: bytes
+) -> bytes:
+    with suppress(Undecodable):
+        content = decode(content, first(by_name(response.headers), b"content-encoding") or "")
+    return translation.error(status, content)
 
 
 def _whole(body: bytes, reader: ChatReader, writer: Writer) -> tuple[int, bytes]:

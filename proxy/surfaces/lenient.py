@@ -91,6 +91,8 @@ def error_in(body: Json) -> str | None:
         if "choices" in body:
             return None
         error = body.get("detail")  # FastAPI's form, which some engines use
+        if body.get("object") == "error":  # vLLM's former one
+            error = body.get("message")
     if isinstance(error, dict) and isinstance(error.get("message"), str):
         error = error["message"]
     if not error:

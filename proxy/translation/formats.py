@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import orjson
@@ -20,7 +22,7 @@ from burnish.proxy.surfaces import (
 )
 from burnish.proxy.surfaces.base import inherited
 from burnish.proxy.surfaces.gemini_contents import GeminiWriter, member, schema_of
-from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects
+from burnish.proxy.surfaces.lenient import Json, as_text, error_in, loads, object_in, objects
 from burnish.proxy.surfaces.messages import error_of
 from burnish.proxy.surfaces.messages_stream import MessageWriter
 from burnish.proxy.surfaces.ollama import OllamaWriter
@@ -61,10 +63,29 @@ def _translated_error(written: Callable[[int, str], Json]) -> Callable[[int, byt
     """Return a function that translates a chat error into another format."""
 
     def translated(status: int, body: bytes) -> bytes:
-        words = error_in(object_in(body) or {}) or as_text(body) or f"the upstream answered with {status}"
+        words = error_in(_object(body)) or as_text(body) or f"the upstream answered with {status}"
         return orjson.dumps(written(status, words))
 
     return translated
+
+
+def _object(body: bytes) -> Json:
+    """Return an error body; Google puts it into a list, also at its copy of OpenAI's API."""
+    with suppress(ValueError):
+        found = loads(body)
+        found = found[0] if isinstance(found, list) and found else found
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _responses_error(status: int, body: bytes) -> bytes:
+    """Return an error as it is if it has the form of OpenAI's, which chat and Responses share."""
+    error = (object_in(body) or {}).get("error")
+    if isinstance(error, dict) and isinstance(error.get("message"), str):
+        return body
+    kind = "server_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    envelope = {"type": kind, "param": None, "code": None}
+    return _translated_error(lambda status, words: {"error": {"message": words, **envelope}})(status, body)
 
 
 def _of_ollama(members: Callable[[Json], Json]) -> Translation:
@@ -217,11 +238,10 @@ TRANSLATIONS = {
         lambda surface, body, name, model: MessageWriter(name, model),
         _translated_error(error_of),
     ),
-    # Its errors are chat's.
     "responses": Translation(
         responses.as_chat,
         lambda surface, body, name, model: responses.writer(body, name, model),
-        lambda status, body: body,
+        _responses_error,
     ),
     "ollama_chat": _of_ollama(OllamaChat().members_of),
     "ollama_generate": _of_ollama(OllamaGenerate().members_of),

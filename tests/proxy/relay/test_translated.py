@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import orjson
 import pytest
 
 from tests.support import wires
+from tests.support.dialects import DIALECTS
+from tests.support.dialects import user as asks
 from tests.support.inprocess import serving
 from tests.support.sdks import (
     CHAT,
@@ -319,3 +322,45 @@ async def test_a_200_without_an_answer_is_a_bad_gateway(tmp_path: Path) -> None:
             with pytest.raises(anthropic.InternalServerError) as caught:
                 await here.ask("messages", WEATHER)
             assert caught.value.status_code == 502
+
+
+SAID = "out of memory"
+ERROR_BODIES: dict[str, bytes] = {
+    "OpenAI's": b'{"error":{"message":"out of memory","type":"server_error","code":"oom"}}',
+    "Ollama's": b'{"error":"out of memory"}',
+    "FastAPI's": b'{"detail":"out of memory"}',
+    "vLLM's": b'{"object":"error","message":"out of memory","type":"x","param":null,"code":500}',
+    "Google's": b'[{"error":{"code":500,"message":"out of memory","status":"INTERNAL"}}]',
+    "plain": b"out of memory",
+    "none": b"",
+}
+
+
+@pytest.mark.parametrize("name", ["messages", "responses", "ollama_chat", "ollama_generate", "gemini"])
+async def test_an_error_in_any_form_reaches_the_client_in_its_own(tmp_path: Path, name: str) -> None:
+    dialect, head = DIALECTS[name], "content-type: text/plain\r\n"
+    async with world(tmp_path) as here:
+        for whose, body in ERROR_BODIES.items():
+            packed = reply(gzip.compress(body), status="500 Oh", headers=head + "content-encoding: gzip\r\n")
+            for says in (reply(body, status="500 Oh", headers=head), packed):
+                here.says = [says]
+                answer = await here.http.post(dialect.path, json=dialect.body((asks("Weather?"),)))
+                assert answer.status_code == 500
+                error = answer.json()["error"]
+                if name.startswith("ollama"):
+                    error = {"message": error}
+                assert error["message"] == (SAID if body else "the upstream answered with 500"), whose
+                assert error.get("type") == {"messages": "api_error", "responses": "server_error"}.get(name)
+                assert error.get("code") == {
+                    "gemini": 500,
+                    "responses": "oom" if whose == "OpenAI's" else None,
+                }.get(name)
+
+
+async def test_an_error_of_the_embedded_engine_reaches_the_client_in_its_form(tmp_path: Path) -> None:
+    async with world(tmp_path, upstream=None) as here:
+        with pytest.raises(anthropic.BadRequestError) as caught:
+            await here.ask("messages", [{"role": "user", "content": "word " * 5000}], model="default")
+        error: Any = caught.value.body
+        assert (error["type"], error["error"]["type"]) == ("error", "invalid_request_error")
+        assert "4096" in error["error"]["message"]
