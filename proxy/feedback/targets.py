@@ -29,6 +29,11 @@ PATIENCE_S = 2.0
 """Longest wait for an answer that is just ending. A client may cancel and rate it before burnish sees the close."""
 POLL_S = 0.05
 
+MADE_UP = (
+    "Some clients, such as litellm, make up ids of their own: rate by the response header x-burnish-completion-id (as "
+    'completion_id), by "last": true, or with `burnish good`'
+)
+
 LIKERT = (1, 2, 3, 4, 5)
 PROGRAMS = frozenset({"judge", "environment"})
 """Sources that the owner of burnish sets up; others are people who use it."""
@@ -223,8 +228,9 @@ async def _target(request: FeedbackRequest, log: Log, caller: str, session: str 
             if named is None:
                 raise
             if time.monotonic() > deadline:
+                hint = "" if named.startswith("cmpl_") else f". {MADE_UP}"
                 raise NotFound(
-                    f"{error.message}; an answer can be rated once it has ended", param=error.param
+                    f"{error.message}; an answer can be rated once it has ended{hint}", param=error.param
                 ) from error
         await asyncio.sleep(POLL_S)
 

@@ -203,6 +203,15 @@ async def test_unknown_targets_are_not_found(burnish: Service):
     refused(answer, 404, "preferred_over")
 
 
+@pytest.mark.parametrize("target", ["completion_id", "response_id"])
+async def test_an_id_that_a_client_made_up_is_explained(burnish: Service, target: str):
+    made_up = "chatcmpl-1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed"  # as litellm makes them
+    told = refused(await burnish.post({target: made_up, "rating": "good"}), 404, target)
+    assert made_up in told
+    for hint in ("litellm", "x-burnish-completion-id", '"last": true', "`burnish good`"):
+        assert hint in told
+
+
 async def test_an_ambiguous_response_id_lists_the_candidates(burnish: Service):
     made = {capture(burnish.log, [user(str(n))]) for n in range(2)}
     answer = await burnish.post({"response_id": "chatcmpl-1", "rating": "good"})
