@@ -98,8 +98,11 @@ class PassthroughRelay:
     ) -> None:
         """Pass on a request that burnish can't read, and leave the judgement to the upstream.
 
-        Raises ``fault`` where no upstream can judge: at the embedded engine, and if it would have to be translated.
+        Raises ``fault`` where no upstream can judge: at the embedded engine, if it would have to be translated, and if
+        it has a code of its own, because it is about an answer of burnish.
         """
+        if fault.reason != InvalidRequest.code:
+            raise fault
         passthrough = PassthroughUnderWay(scope)
         passthrough.error = note
         passthrough.request.add(body)
