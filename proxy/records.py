@@ -81,6 +81,10 @@ class Ended(NamedTuple):
     """More than 1 if the request asked for several answers (``n``) and got them."""
 
 
+STREAMED = ("text/event-stream", "application/x-ndjson", "application/stream+json")
+"""Content types of streams."""
+
+
 class Wire(NamedTuple):
     """The bytes of a request and its answer."""
 
@@ -93,6 +97,10 @@ class Wire(NamedTuple):
     """"" | gzip | deflate | br | zstd."""
     traceparent: str | None = None
     """The client's span (W3C trace context); None unless traces are exported."""
+
+    @property
+    def streamed(self) -> bool:
+        return self.content_type.lower().startswith(STREAMED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,9 @@ class UpstreamResponse(ABC):
             parts.append(part)
         return b"".join(parts)
 
+    def read_on(self) -> None:  # noqa: B027  (httpx has closed the connection by then)
+        """Let ``close`` wait a moment for the end of a body that nobody reads, to use the connection again."""
+
     def __enter__(self) -> Self:
         return self
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Coroutine
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
@@ -18,17 +20,21 @@ if TYPE_CHECKING:
     from burnish.proxy.http.proxied import ProxiedUpstreams
 
 REQUEST_LINE_WORDS = 3
+# How long an upstream may take to end an answer that is complete for its reader: OpenAI's SDKs leave at the last event,
+# and a gateway's book-keeping comes between that and the end of the body.
+READ_ON_S = 1.0
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that may be sent twice (RFC 9110 §9.2.1)."""
 
 
 class DirectResponse(UpstreamResponse):
-    __slots__ = ("_connection", "_origin", "_pool")
+    __slots__ = ("_connection", "_origin", "_pool", "_reads_on")
 
     def __init__(self, pool: Pool, origin: Origin, connection: Connection) -> None:
         self._pool = pool
         self._origin = origin
         self._connection = connection
+        self._reads_on = False
         self.status = connection.status
         self.headers = connection.headers
 
@@ -49,8 +55,23 @@ class DirectResponse(UpstreamResponse):
     def finished(self) -> bool:
         return self._connection.finished
 
+    def read_on(self) -> None:
+        self._reads_on = True
+
     def close(self) -> None:
-        self._pool.give_back(self._origin, self._connection)
+        if self._reads_on and not self.finished:
+            self._pool.close_later(self._end())
+        else:
+            self._pool.give_back(self._origin, self._connection)
+
+    async def _end(self) -> None:
+        try:
+            with suppress(UpstreamCut, TimeoutError):
+                async with asyncio.timeout(READ_ON_S):
+                    while await self.read():
+                        pass
+        finally:
+            self._pool.give_back(self._origin, self._connection)
 
 
 class Pool:
@@ -65,6 +86,7 @@ class Pool:
         self._config = config
         self._proxied: ProxiedUpstreams | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def send(
         self, method: str, url: str, headers: RawHeaders, body: Body, *, reuse: bool = True
@@ -104,7 +126,15 @@ class Pool:
                 self._sweeper = asyncio.get_running_loop().call_later(KEEP_ALIVE_S, self._sweep)
         origin.leave()
 
+    def close_later(self, closing: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(closing)
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
     async def close(self) -> None:
+        for task in self._closing:
+            task.cancel()
+        await asyncio.gather(*self._closing, return_exceptions=True)
         if self._sweeper:
             self._sweeper.cancel()
         for origin in self._origins.values():

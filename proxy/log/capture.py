@@ -65,7 +65,9 @@ def parsed(completion: Completion) -> Parsed:
     context = tuple(path(request.messages))
     settings, definitions = parameters(request.params)
     return Parsed(
-        completion=completion._replace(ended=_ended(completion.ended, answer, request)),
+        completion=completion._replace(
+            ended=_ended(completion.ended, answer, request, streamed=request.stream or wire.streamed)
+        ),
         context=context,
         settings=settings,
         definitions=definitions,
@@ -86,14 +88,14 @@ def unparsed(completion: Completion, fault: Exception) -> Parsed:
     return Parsed(completion._replace(ended=completion.ended._replace(error=error)), raw=True)
 
 
-def _ended(ended: Ended, answer: Reply, request: ChatRequest) -> Ended:
+def _ended(ended: Ended, answer: Reply, request: ChatRequest, *, streamed: bool) -> Ended:
     """Add what the answer says of its end: a stream can end well as HTTP, and break off as an answer."""
     outcome, error, finish_reason = ended.outcome, ended.error or answer.error, answer.finish_reason
     succeeded = ended.status is not None and ended.status < FIRST_ERROR_STATUS
     whole = answer.ended or not (answer.readable or answer.message)
     if outcome == "complete" and succeeded and not whole:
         outcome, error = "cut", error or "the answer ended without a finish_reason"
-    elif outcome == "cancelled" and request.stream and succeeded and answer.ended:
+    elif outcome in ("cancelled", "cut") and streamed and succeeded and answer.ended:
         outcome, error = "complete", answer.error  # some clients leave at the last event
     used, limit = _tokens(answer, "completion_tokens"), request.params.get("max_output_tokens")
     if finish_reason == "stop" and used is not None and isinstance(limit, int) and used >= limit:

@@ -14,10 +14,6 @@ from burnish.proxy.observe import measures
 from burnish.proxy.observe.measures import Measure
 from burnish.proxy.records import Completion, Feedback, Passthrough
 
-STREAMED = ("text/event-stream", "application/x-ndjson", "application/stream+json")
-"""Content types of answers that come piece by piece."""
-
-
 KINDS = {
     "embed": "embeddings", "audio": "audio", "image": "images", "file": "files", "upload": "files", "batch": "batches",
 }  # fmt: skip
@@ -138,4 +134,4 @@ def is_streamed(completion: Completion) -> bool:
     """True for a streamed answer, whose first byte tells when its first token came."""
     status = completion.ended.status
     fine = status is not None and status < HTTPStatus.BAD_REQUEST
-    return fine and completion.wire.content_type.lower().startswith(STREAMED)
+    return fine and completion.wire.streamed

@@ -159,15 +159,20 @@ async def stream(
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     sink = _teeing(ending, scope.get("extensions", {}).get(WRITE))
     more = True
-    while more:
-        chunk = await response.read(sink)
-        more = not response.finished
-        if chunk:
-            ending.tee(chunk)
-        if not more:
-            client.finished = True
-            ending.outcome = "complete"
-        await send({"type": "http.response.body", "body": chunk, "more_body": more})
+    try:
+        while more:
+            chunk = await response.read(sink)
+            more = not response.finished
+            if chunk:
+                ending.tee(chunk)
+            if not more:
+                client.finished = True
+                ending.outcome = "complete"
+            await send({"type": "http.response.body", "body": chunk, "more_body": more})
+    except asyncio.CancelledError:
+        if ending.says_all():
+            response.read_on()
+        raise
 
 
 def _teeing(ending: Ending, write: Sink | None) -> Sink | None:

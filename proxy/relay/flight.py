@@ -7,6 +7,7 @@ import re
 import time
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +22,13 @@ from burnish.proxy.http.tunnel import End
 from burnish.proxy.ids import passthrough_id
 from burnish.proxy.records import Asked, Completion, Ended, Outcome, Passthrough, Served, Wire
 from burnish.proxy.relay.routing import Target
+from burnish.proxy.surfaces import SURFACES
 
 # A longer reply is passed through whole, but its copy for the log ends here.
 CAPTURE_LIMIT_BYTES = 32 * 1024 * 1024
+# Three events of three lines. Nearly all are short, but the last one of Responses repeats the whole answer.
+END_LINES = 9
+END_BYTES = (4096, 256 * 1024)
 
 
 @dataclass(slots=True)
@@ -44,6 +49,10 @@ class Ending(ABC):
     @abstractmethod
     def tee(self, chunk: bytes) -> None:
         """Record a chunk that goes through."""
+
+    def says_all(self) -> bool:
+        """Whether the format says that the answer is complete, though the upstream has not ended it yet."""
+        return False
 
     def fail(self, outcome: Outcome, error: str) -> None:
         if self.outcome != "complete":
@@ -106,6 +115,13 @@ class Flight(Ending):
         else:
             self.error = f"only the first {CAPTURE_LIMIT_BYTES} bytes were kept for the log"
 
+    def says_all(self) -> bool:
+        # A compressed answer would have to be read from its beginning.
+        if self.content_encoding or self.captured_bytes > CAPTURE_LIMIT_BYTES:
+            return False
+        surface = SURFACES[self.asked.surface]
+        return surface.reassemble([last_lines(self.chunks)], self.content_type, "").ended
+
     def finish(self) -> Completion:
         return Completion(
             self.id,
@@ -115,6 +131,24 @@ class Flight(Ending):
             self.instructions,
             Wire(self.body, tuple(self.chunks), self.content_type, self.content_encoding, self.traceparent),
         )
+
+
+def last_lines(chunks: Sequence[bytes]) -> bytes:
+    """Return the last lines of a stream, which hold its last events; they are looked at while others wait."""
+    end = b""
+    for size in END_BYTES:
+        parts: list[bytes] = []
+        length = 0
+        for chunk in reversed(chunks):
+            parts.append(chunk)
+            length += len(chunk)
+            if length >= size:
+                break
+        end = b"".join(reversed(parts))[-size:]
+        lines = end.rsplit(b"\n", END_LINES)
+        if len(lines) > END_LINES:
+            return b"\n".join(lines[1:])
+    return end
 
 
 # Servers name model and usage before or behind what may be megabytes of numbers.

@@ -254,6 +254,9 @@ class StreamedAnswer(UpstreamResponse):
     def finished(self) -> bool:
         return self._over and self._response.finished
 
+    def read_on(self) -> None:
+        self._response.read_on()
+
     def close(self) -> None:
         self._response.close()
 

@@ -57,7 +57,7 @@ async def dialled(
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Connect to a server as a client that sends what it likes: first these bytes."""
     address = urlsplit(url)
-    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=2**20)
     writer.write(said)
     try:
         async with asyncio.timeout(60):

@@ -42,6 +42,8 @@ class Upstream:
     requests: list[Received] = field(default_factory=list)
     disconnects: int = 0
     """Connections that the other side closed while an answer was under way."""
+    connections: int = 0
+    """Connections that were opened."""
 
 
 async def _read(reader: asyncio.StreamReader, begun: bytes) -> Received:
@@ -71,6 +73,7 @@ async def upstream(script: Script) -> AsyncIterator[Upstream]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task
+        state.connections += 1
         connections[task] = writer
         task.add_done_callback(connections.pop)
         # The first byte of the next request, or that there will be none: the other side may ask again at once.
@@ -146,10 +149,14 @@ def stream(
     *,
     content_type: str = "text/event-stream",
     pause_s: float = 0.0,
+    lag_s: float = 0.0,
     cut: bool = False,
     hold: asyncio.Event | None = None,
 ) -> Script:
-    """Stream parts as HTTP chunks; ``cut`` drops the connection after them, ``hold`` waits before the last."""
+    """Stream parts as HTTP chunks; ``cut`` drops the connection after them, ``hold`` waits before the last.
+
+    ``lag_s`` passes between the last part and the end of the body.
+    """
 
     async def script(request: Received, writer: asyncio.StreamWriter) -> None:
         head = f"HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -164,6 +171,8 @@ def stream(
         if cut:
             writer.transport.abort()
             return
+        if lag_s:
+            await asyncio.sleep(lag_s)
         writer.write(b"0\r\n\r\n")
         await writer.drain()
 
