@@ -27,6 +27,11 @@ NO_KEYS = frozenset({ANY_KEY, "-", "DUMMY_KEY"})
 """Placeholders, which count as no key: ``ANY_KEY``, ``-`` (our examples), and the key that ``llm`` sends."""
 
 
+def without_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Drop what only burnish may say to a client: an upstream may be another burnish, with IDs of its own."""
+    return [header for header in headers if not header[0].lower().startswith(PREFIX)]
+
+
 def caller_of(headers: Mapping[bytes, bytes]) -> str:
     """Return the user that a request names (headers by their names in lower case)."""
     return headers.get(CALLER, b"").decode("latin-1") or LOCAL_CALLER

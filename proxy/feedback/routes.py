@@ -26,6 +26,8 @@ MAX_BODY_BYTES = 1024 * 1024
 """Largest body; the longest comment and correction fit in."""
 
 QUOTED_CHARACTERS = 200
+LISTED_ERROR = 200
+"""Characters of an error in a list."""
 
 SESSION_HEADER = SESSION_HEADERS[0].decode()
 
@@ -112,7 +114,7 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], Awaitable[None]]) 
     async def index(request: Request) -> Response:
         query, limit = request.query_params, page_limit(request, "before", "conversation")
         found = await log.completions(limit + 1, query.get("before"), query.get("conversation"))
-        return json_response(_page([completion_json(each) for each in found], limit))
+        return json_response(_page([_brief(completion_json(each)) for each in found], limit))
 
     async def show(request: Request) -> Response:
         found = await log.completion(request.path_params["id"])
@@ -126,7 +128,7 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], Awaitable[None]]) 
     async def passthrough(request: Request) -> Response:
         limit = page_limit(request, "before")
         found = await log.passthroughs(limit + 1, request.query_params.get("before"))
-        return json_response(_page([_passthrough_json(each) for each in found], limit))
+        return json_response(_page([_brief(_passthrough_json(each)) for each in found], limit))
 
     async def export(request: Request) -> Response:
         user, limit = request.path_params["user"], page_limit(request, "after")
@@ -175,6 +177,16 @@ def completion_json(completion: Completion) -> dict[str, Any]:
     del record["retry"]
     record["choices"] = [asdict(each) for each in completion.choices]
     return {"object": "completion", **record}
+
+
+def _brief(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record of a list, with the beginning of its error: an upstream may have answered with a whole page."""
+    error = record["error"]
+    return (
+        {**record, "error": error[: LISTED_ERROR - 1] + "…"}
+        if error and len(error) > LISTED_ERROR
+        else record
+    )
 
 
 def _personal_json(record: PersonalRecord) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import NamedTuple, cast
 
 import httptools
 
-from burnish.proxy.http.headers import RawHeaders
+from burnish.proxy.http.headers import RawHeaders, lines
 from burnish.proxy.http.tunnel import End
 
 # Large enough for a burst of tokens, small enough that a slow reader holds little memory.
@@ -24,13 +24,15 @@ HIGH_WATER_BYTES = 64 * 1024
 # Providers answer with long headers: rate limits, policies, cookies. The limit also holds for everything else that
 # comes without a byte of the body: 1xx answers, chunk extensions, trailers.
 HEAD_LIMIT_BYTES = 64 * 1024
-SWITCHING_PROTOCOLS = 101
+CONTINUE, SWITCHING_PROTOCOLS = 100, 101
 INTERIM, FINAL = range(100, 200), range(200, 600)
 """Statuses that announce an answer, and those of answers. There are no others (RFC 9110 §15)."""
 
 Body = bytes | AsyncIterator[bytes] | None
 Sink = Callable[[bytes], bool]
 """Takes a piece of a body at once; returns whether it would take another one."""
+Inform = Callable[[int, RawHeaders], None]
+"""Takes status and headers of a 1xx answer."""
 
 
 class Broken(ConnectionError):
@@ -58,6 +60,9 @@ class Request(NamedTuple):
     chunked: bool = False
     switch: bool = False
     """Whether it asks for another protocol; then 101 is an answer."""
+    inform: Inform | None = None
+    trailers: Callable[[], RawHeaders] | None = None
+    """Called after the last part of a chunked body."""
 
 
 class State(Enum):
@@ -142,6 +147,7 @@ class Connection(asyncio.Protocol):
         self._request = request
         self.status = 0
         self.headers: RawHeaders = []
+        self.trailers: RawHeaders = []
         self.answering = False
         """True when a byte of the answer has come."""
         self._bare_bytes = 0
@@ -184,7 +190,8 @@ class Connection(asyncio.Protocol):
                     self._deadline.set(self._deadlines.first_byte_s)
                     await self._writable.wait()
             if chunked:
-                self._transport.write(b"0\r\n\r\n")
+                behind = self._request.trailers() if self._request.trailers else []
+                self._transport.write(b"0\r\n" + lines(behind))
         except Exception as error:  # noqa: BLE001  (whatever kept the client from sending all, the request isn't whole)
             self._fail(error)
 
@@ -212,8 +219,7 @@ class Connection(asyncio.Protocol):
         return found
 
     def _take(self) -> bytes:
-        pieces = self._pieces
-        self._pieces = []
+        pieces, self._pieces = self._pieces, []
         self._unread_bytes = 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
@@ -333,8 +339,7 @@ class Connection(asyncio.Protocol):
             raise Broken("it answers twice")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._state is WAITING:  # else it is a trailer
-            self.headers.append((name, value))
+        (self.headers if self._state is WAITING else self.trailers).append((name, value))
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None
@@ -343,6 +348,8 @@ class Connection(asyncio.Protocol):
         if status not in FINAL and not switches:
             if status not in INTERIM or status == SWITCHING_PROTOCOLS:
                 raise Broken(f"it answers with status {status}, which was not asked for")
+            if self._request.inform and status != CONTINUE:  # which the client gets from us
+                self._request.inform(status, self.headers.copy())
             self.headers.clear()
             return
         self.status = status

@@ -15,7 +15,7 @@ NAMED = "burnish.headers"
 
 HOP_BY_HOP = frozenset({
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te",
-    b"trailer", b"transfer-encoding", b"upgrade",
+    b"transfer-encoding", b"upgrade",
 })  # fmt: skip
 NOT_FOR_UPSTREAM = HOP_BY_HOP | {b"host", b"content-length", b"expect"}  # the pool sets its own
 HARMLESS = frozenset({b"close", b"keep-alive"})
@@ -26,6 +26,9 @@ FORWARDED = (b"forwarded", b"x-forwarded-for", b"x-real-ip")
 
 CREDENTIALS = (b"authorization", b"x-api-key", b"x-goog-api-key")
 """Headers for a key: OpenAI's, Anthropic's, Google's."""
+NOT_BEHIND = NOT_FOR_UPSTREAM | {
+    b"content-encoding", b"content-range", b"content-type", b"cookie", b"set-cookie", b"trailer", *CREDENTIALS,
+}  # fmt: skip
 
 
 def to_upstream(headers: RawHeaders, private: bytes) -> RawHeaders:
@@ -43,6 +46,11 @@ def to_client(headers: RawHeaders) -> RawHeaders:
     return _without_connection_options(kept, headers)
 
 
+def trailers(headers: RawHeaders) -> RawHeaders:
+    """Return those of the headers that may follow a body (RFC 9110 §6.5.1)."""
+    return [header for header in headers if header[0].lower() not in NOT_BEHIND]
+
+
 def _without_connection_options(kept: RawHeaders, headers: RawHeaders) -> RawHeaders:
     """Drop the headers that a ``Connection`` header names; order and duplicates stay."""
     connection = [value for name, value in headers if name.lower() == b"connection"]
@@ -50,6 +58,11 @@ def _without_connection_options(kept: RawHeaders, headers: RawHeaders) -> RawHea
         return kept
     options = {option.strip().lower() for option in b",".join(connection).split(b",")}
     return [header for header in kept if header[0].lower() not in options] if options - HARMLESS else kept
+
+
+def lines(headers: RawHeaders) -> bytes:
+    """Return headers as they go over the wire, with the empty line behind them."""
+    return b"".join([*(b"%b: %b\r\n" % header for header in headers), b"\r\n"])
 
 
 def by_name(headers: RawHeaders) -> Named:

@@ -20,17 +20,24 @@ import httptools
 import orjson
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, HeadersTooLarge, RequestTimeout
-from burnish.proxy.http.headers import RawHeaders, by_name
+from burnish.proxy.http.headers import RawHeaders, by_name, lines
+from burnish.proxy.http.http10 import without_chunks
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd
 
 WRITE = "burnish.write"
 """ASGI extension: writes a piece of a response body at once, without waking the application."""
 ON_LEAVE = "burnish.on_leave"
 """ASGI extension: takes a function, and calls it if the client leaves. A task that awaits the disconnect costs more."""
+INFORM = "burnish.inform"
+"""ASGI extension: sends a 1xx answer, which announces the answer."""
+TRAIL = "burnish.trail"
+"""ASGI extension: ends a chunked body with trailers; one last empty message must follow."""
+WITH_TRAILERS = "burnish.with_trailers"
+"""Key of the scope: the headers of a request, to which its trailers are added after its body."""
 
 # Agents send cookies and tokens, seldom more than a few KiB. (A longer head in one piece may pass.)
 HEAD_LIMIT_BYTES = 64 * 1024
@@ -125,6 +132,7 @@ class ClientConnection(HttpToolsProtocol):
         """Copy the headers, because uvicorn adds trailers to its own list (RFC 9110 §6.5.1)."""
         super().on_headers_complete()
         self.scope["headers"] = self.headers.copy()
+        self.scope[WITH_TRAILERS] = self.headers  # type: ignore[literal-required]
 
     def on_body(self, body: bytes) -> None:
         self._in_body = True
@@ -153,7 +161,11 @@ class ClientConnection(HttpToolsProtocol):
         cycle.scope["extensions"] = {  # functions, not dictionaries
             WRITE: partial(_write, cycle),  # type: ignore[dict-item]
             ON_LEAVE: partial(self._watch, cycle),  # type: ignore[dict-item]
+            INFORM: partial(_inform, cycle),  # type: ignore[dict-item]
+            TRAIL: partial(_trail, cycle),  # type: ignore[dict-item]
         }
+        if cycle.scope["http_version"] == "1.0":
+            app = without_chunks(app, cycle)
         super()._start_asgi_task(cycle, app)
 
     def _watch(self, cycle: RequestResponseCycle, on_leave: Callable[[], None]) -> None:
@@ -272,6 +284,17 @@ def _write(cycle: RequestResponseCycle, part: bytes) -> bool:
         cycle.expected_content_length -= len(part)
         cycle.transport.write(part)
     return not cycle.flow.write_paused
+
+
+def _inform(cycle: RequestResponseCycle, status: int, headers: RawHeaders) -> None:
+    if not (cycle.disconnected or cycle.response_started or cycle.scope["http_version"] == "1.0"):
+        cycle.transport.write(STATUS_LINE[status] + lines(headers))
+
+
+def _trail(cycle: RequestResponseCycle, trailers: RawHeaders) -> None:
+    if cycle.chunked_encoding and not cycle.disconnected:
+        cycle.transport.write(b"0\r\n" + lines(trailers))
+        cycle.chunked_encoding, cycle.expected_content_length = False, 0
 
 
 def _asks_for_websocket(headers: RawHeaders) -> bool:

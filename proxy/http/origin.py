@@ -57,6 +57,11 @@ class UpstreamResponse(ABC):
             parts.append(part)
         return b"".join(parts)
 
+    @property
+    def trailers(self) -> RawHeaders:
+        """Headers behind the body, once it was read."""
+        return []
+
     def read_on(self) -> None:  # noqa: B027  (httpx has closed the connection by then)
         """Let ``close`` wait a moment for the end of a body that nobody reads, to use the connection again."""
 

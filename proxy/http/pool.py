@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from burnish.proxy.config import Config
 from burnish.proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from burnish.proxy.http.connection import Body, Broken, Connection, Deadlines, Request, Silent, Sink
+from burnish.proxy.http.connection import Body, Broken, Connection, Deadlines, Inform, Request, Silent, Sink
 from burnish.proxy.http.headers import RawHeaders
 from burnish.proxy.http.origin import KEEP_ALIVE_S, Origin, UpstreamCut, UpstreamResponse, is_proxied
 from burnish.proxy.http.tunnel import End
@@ -55,6 +55,10 @@ class DirectResponse(UpstreamResponse):
     def finished(self) -> bool:
         return self._connection.finished
 
+    @property
+    def trailers(self) -> RawHeaders:
+        return self._connection.trailers
+
     def read_on(self) -> None:
         self._reads_on = True
 
@@ -89,9 +93,19 @@ class Pool:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def send(
-        self, method: str, url: str, headers: RawHeaders, body: Body, *, reuse: bool = True
+        self,
+        method: str,
+        url: str,
+        headers: RawHeaders,
+        body: Body,
+        *,
+        reuse: bool = True,
+        inform: Inform | None = None,
+        trailers: Callable[[], RawHeaders] | None = None,
     ) -> UpstreamResponse:
         """Send a request and wait for the head of its answer; ``reuse`` allows an idle connection.
+
+        ``inform`` and ``trailers``: as of a ``Request``; they don't pass an HTTP proxy.
 
         Raises ConnectFailed, UpstreamUnreachable, UpstreamTimeout, Unavailable (no connection came free), ValueError (a
         line break or space in the path or a header).
@@ -104,6 +118,7 @@ class Pool:
             self._proxied = self._proxied or ProxiedUpstreams(self._config)
             return await self._proxied.send(method, url, headers, body)
         request = _request(method, path, origin.authority, headers, body, close=not reuse)
+        request = request._replace(inform=inform, trailers=trailers)
         return await self._exchange(origin, request, reuse=reuse)
 
     async def switch(self, url: str, headers: RawHeaders) -> DirectResponse:

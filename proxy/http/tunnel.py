@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from burnish.proxy.http.headers import RawHeaders
+from burnish.proxy.http.headers import RawHeaders, lines
 
 TUNNEL = "burnish.tunnel"
 """Extension of the ASGI scope of a request for a websocket; its ``end`` is the client's end of a tunnel."""
@@ -131,8 +131,7 @@ class ClientEnd(End):
         self._http = http
 
     def agree(self, headers: RawHeaders) -> None:
-        lines = [b"%b: %b\r\n" % header for header in headers]
-        self.send(b"".join([b"HTTP/1.1 101 Switching Protocols\r\n", *lines, b"\r\n"]))
+        self.send(b"HTTP/1.1 101 Switching Protocols\r\n" + lines(headers))
 
     def eof_received(self) -> bool:
         """Pass the half-close on. Before there is a tunnel, it means that the client has left."""

@@ -10,10 +10,11 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
+from burnish.proxy.client_headers import without_ours
 from burnish.proxy.errors import BodyTooLarge, BurnishError, InvalidRequest, UpstreamTimeout
 from burnish.proxy.http.connection import Sink
-from burnish.proxy.http.headers import Named, first, to_client
-from burnish.proxy.http.listener import ON_LEAVE, WRITE
+from burnish.proxy.http.headers import Named, first, to_client, trailers
+from burnish.proxy.http.listener import ON_LEAVE, TRAIL, WRITE
 from burnish.proxy.http.origin import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.flight import Ending
 from burnish.proxy.surfaces import ChatRequest, Surface, is_usual
@@ -168,6 +169,10 @@ async def stream(
             if not more:
                 client.finished = True
                 ending.outcome = "complete"
+                if response.trailers:
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    chunk = b""
+                    scope["extensions"][TRAIL](trailers(to_client(without_ours(response.trailers))))
             await send({"type": "http.response.body", "body": chunk, "more_body": more})
     except asyncio.CancelledError:
         if ending.says_all():

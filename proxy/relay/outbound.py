@@ -5,16 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 from starlette.types import Scope
 
-from burnish.proxy.client_headers import NO_KEYS, PREFIX
-from burnish.proxy.http.connection import Body
+from burnish.proxy.client_headers import NO_KEYS, PREFIX, without_ours
+from burnish.proxy.http.connection import Body, Inform
 from burnish.proxy.http.guard import Guard
-from burnish.proxy.http.headers import CREDENTIALS, NAMED, RawHeaders, by_name, named_headers, to_upstream
+from burnish.proxy.http.headers import (
+    CREDENTIALS,
+    NAMED,
+    RawHeaders,
+    by_name,
+    named_headers,
+    to_client,
+    to_upstream,
+    trailers,
+)
+from burnish.proxy.http.listener import INFORM, WITH_TRAILERS
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.pool import DirectResponse, Pool
 from burnish.proxy.relay.routing import Target, join
@@ -41,11 +52,29 @@ class Outbound:
         headers, url = self._addressed(scope, target, raw_path)
         if not isinstance(body, bytes) and (length := named_headers(scope).get(b"content-length")):
             headers.append((b"content-length", length))
-        return await self._pool.send(scope["method"], url, headers, body, reuse=target.reuse_connections)
+        inform: Inform | None = scope.get("extensions", {}).get(INFORM)
+        response = await self._pool.send(
+            scope["method"],
+            url,
+            headers,
+            body,
+            reuse=target.reuse_connections,
+            inform=partial(_inform, inform) if inform else None,
+            trailers=None if isinstance(body, bytes | None) else partial(self._trailers, scope),
+        )
+        response.headers = without_ours(response.headers)
+        return response
 
     async def switch(self, scope: Scope, target: Target) -> DirectResponse:
         headers, url = self._addressed(scope, target, scope["raw_path"])
-        return await self._pool.switch(url, headers + SWITCH)
+        response = await self._pool.switch(url, headers + SWITCH)
+        response.headers = without_ours(response.headers)
+        return response
+
+    def _trailers(self, scope: Scope) -> RawHeaders:
+        """Return what may go upstream of the trailers of a request, whose body was read."""
+        behind: RawHeaders = scope.get(WITH_TRAILERS, [])[len(scope["headers"]) :]
+        return trailers(self._guard.without_key(to_upstream(behind, PREFIX)))
 
     def _addressed(self, scope: Scope, target: Target, raw_path: bytes) -> tuple[RawHeaders, str]:
         headers, query = self._guard.without_key(to_upstream(scope["headers"], PREFIX)), scope["query_string"]
@@ -71,6 +100,10 @@ def uncompressed(scope: Scope) -> Scope:
     """Return the scope of a request whose body goes out decompressed."""
     headers = [header for header in scope["headers"] if header[0].lower() != b"content-encoding"]
     return {**scope, "headers": headers, NAMED: by_name(headers)}
+
+
+def _inform(inform: Inform, status: int, headers: RawHeaders) -> None:
+    inform(status, to_client(without_ours(headers)))
 
 
 def naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[bytes, bytes]:

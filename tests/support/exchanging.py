@@ -73,6 +73,8 @@ class Exchange:
     body: bytes
     added: Sequence[bytes] = ()
     """Headers that burnish adds to the answer."""
+    trailed: bool = False
+    """Whether the request's trailers arrive."""
 
 
 @dataclass
@@ -82,6 +84,9 @@ class Got:
     status: int
     headers: Headers
     chunks: list[bytes]
+    trailers: Headers = field(default_factory=list)
+    early: list[bytes] = field(default_factory=list)
+    """Heads of the answers that announced it, 100 excepted."""
 
 
 class Turn:
@@ -192,6 +197,11 @@ class Stage:
         chunks = () if asked.method == "HEAD" or planned.status in BODILESS else planned.chunks
         assert b"".join(got.chunks) == b"".join(chunks)
         assert set(ends(chunks)) <= set(ends(got.chunks))
+        behind = planned.framing == "chunked" and (asked.method != "HEAD" and planned.status not in BODILESS)
+        assert got.trailers == _forwarded(planned.trailers if behind else [])
+        assert got.early == [each for each in planned.early.split(b"\r\n\r\n")[:-1] if b" 103 " in each]
+        given = [(name.encode(), value.encode()) for name, value in received.trailers]
+        assert lowered(given) == _forwarded(asked.trailers if exchange.trailed else [])
         announced = planned.framing == "length" and planned.status not in BODILESS
         length = [b"%d" % sum(map(len, planned.chunks))] if announced else []
         assert [value for name, value in got.headers if name == b"content-length"] == length
@@ -219,7 +229,7 @@ class Stage:
         if asked.method == "HEAD" or got.status in BODILESS:
             return got
         if (b"transfer-encoding", b"chunked") in got.headers:
-            while chunk := await read_chunk(reader):
+            while chunk := await read_chunk(reader, got.trailers):
                 got.chunks.append(chunk)
                 turn.take(chunk)
             return got
@@ -282,18 +292,35 @@ def wire(headers: Headers) -> list[bytes]:
 
 async def read_head(reader: asyncio.StreamReader) -> Got:
     """Read the head of an answer, passing over those that only announce it."""
+    early = []
     while True:
-        status, *lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[:-2]
+        head = (await reader.readuntil(b"\r\n\r\n"))[:-4]
+        status, *lines = head.split(b"\r\n")
         if (code := int(status.split(b" ")[1])) >= 200:
             break
-    split = [line.partition(b":") for line in lines]
-    return Got(code, [(name.lower(), value.strip(b" \t")) for name, _, value in split], [])
+        if code != 100:
+            early.append(head)
+    return Got(code, [_header(line) for line in lines], [], early=early)
 
 
-async def read_chunk(reader: asyncio.StreamReader) -> bytes:
-    """Read one chunk of a body; b"" at its end."""
-    size = int(await reader.readline(), 16)
-    return (await reader.readexactly(size + 2))[:-2]
+async def read_chunk(reader: asyncio.StreamReader, trailers: Headers | None = None) -> bytes:
+    """Read one chunk of a body; b"" at its end, with what trails it."""
+    if size := int(await reader.readline(), 16):
+        return (await reader.readexactly(size + 2))[:-2]
+    while line := (await reader.readline()).rstrip(b"\r\n"):
+        assert trailers is not None
+        trailers.append(_header(line))
+    return b""
+
+
+def _header(line: bytes) -> tuple[bytes, bytes]:
+    name, _, value = line.partition(b":")
+    return name.lower(), value.strip(b" \t")
+
+
+def _forwarded(trailers: Headers) -> Headers:
+    """Return those of the trailers that may go on."""
+    return [(name, value) for name, value in lowered(trailers) if name != b"authorization"]
 
 
 def lowered(headers: Headers) -> Headers:

@@ -28,7 +28,6 @@ HOP: Headers = [
     (b"Proxy-Authorization", b"Basic eDp5"),
     (b"Proxy-Connection", b"keep-alive"),
     (b"TE", b"trailers"),
-    (b"Trailer", b"X-Sum"),
 ]
 EARLY = (b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n", b"HTTP/1.1 100 Continue\r\n\r\n" * 2)
 PACK: dict[bytes, Callable[[bytes], bytes]] = {
@@ -60,7 +59,9 @@ def elsewhere(chance: Chance, number: int) -> Exchange:
     target = f"/other/x{path}{chance.choice(('', '%2Fa', '?a=%2Fb&c', '?q=%C3%BC+x&q=', '?//../x'))}"
     body = chance.randbytes(chance.randrange(99)) if method.startswith("P") or method == "DELETE" else b""
     asked = _asked(chance, method, target, body, number)
-    return Exchange(asked, _answer(chance, 200, chance.randbytes(chance.randrange(200))), target, body)
+    return Exchange(
+        asked, _answer(chance, 200, chance.randbytes(chance.randrange(200))), target, body, trailed=True
+    )
 
 
 def _naming(written: bytes, model: str) -> bytes:
@@ -125,5 +126,9 @@ def _hop(chance: Chance) -> Headers:
 
 
 def _trailers(chance: Chance) -> Headers:
-    """Trailers, which nobody needs to forward (RFC 9110 §6.5.1), and which must not become headers."""
-    return [(b"X-Sum", b"1"), (b"Authorization", b"Bearer nobody")] if chance.maybe(0.2) else []
+    """Trailers, which must not become headers; a key may not stand there (RFC 9110 §6.5.1)."""
+    return (
+        [(b"X-Sum", b"1"), (b"x-Sum", b"2"), (b"Authorization", b"Bearer nobody")]
+        if chance.maybe(0.2)
+        else []
+    )

@@ -20,6 +20,7 @@ class Received:
     target: str
     headers: list[tuple[str, str]]
     body: bytes
+    trailers: list[tuple[str, str]] = field(default_factory=list)
 
     def header(self, name: str) -> str | None:
         """Return the first value of a header."""
@@ -50,18 +51,24 @@ async def _read(reader: asyncio.StreamReader, begun: bytes) -> Received:
     head = begun + await reader.readuntil(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")[:-2]
     method, target, _ = first.split(" ")
-    headers = [(line.partition(":")[0], line.partition(":")[2].strip(" \t")) for line in lines]
+    headers, trailers = [_header(line) for line in lines], []
     lower = {name.lower(): value for name, value in headers}
     if lower.get("transfer-encoding") == "chunked":
         parts = []
         while size := int(await reader.readline(), 16):
             parts.append(await reader.readexactly(size))
             await reader.readexactly(2)
-        await reader.readexactly(2)
+        while line := (await reader.readline()).decode("latin-1").rstrip("\r\n"):
+            trailers.append(_header(line))
         body = b"".join(parts)
     else:
         body = await reader.readexactly(int(lower.get("content-length", 0)))
-    return Received(method, target, headers, body)
+    return Received(method, target, headers, body, trailers)
+
+
+def _header(line: str) -> tuple[str, str]:
+    name, _, value = line.partition(":")
+    return name, value.strip(" \t")
 
 
 @asynccontextmanager
@@ -152,6 +159,7 @@ def stream(
     lag_s: float = 0.0,
     cut: bool = False,
     hold: asyncio.Event | None = None,
+    trailers: bytes = b"",
 ) -> Script:
     """Stream parts as HTTP chunks; ``cut`` drops the connection after them, ``hold`` waits before the last.
 
@@ -173,7 +181,7 @@ def stream(
             return
         if lag_s:
             await asyncio.sleep(lag_s)
-        writer.write(b"0\r\n\r\n")
+        writer.write(b"0\r\n%b\r\n" % trailers)
         await writer.drain()
 
     return script
