@@ -19,7 +19,7 @@ from burnish.proxy.cli.client import key_header
 from burnish.proxy.cli.doctor_machine import Finding, Level
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.foreign_engine import foreign_host
-from burnish.proxy.relay.routing import join
+from burnish.proxy.relay.routing import placed
 
 ASK_TIMEOUT_S = 5.0
 SHOWN_MODELS = 3
@@ -78,7 +78,9 @@ def _upstream(url: str, config: Config) -> Finding:
     masked = key is not None and key.get_secret_value().startswith(MASK)
     headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key and not masked else {}
     try:
-        answer = httpx.get(join(url, "/v1/models"), headers=headers, timeout=ASK_TIMEOUT_S, trust_env=False)
+        answer = httpx.get(
+            "".join(placed(url, "/v1/models")), headers=headers, timeout=ASK_TIMEOUT_S, trust_env=False
+        )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Finding("fail", "upstream", f"{url} doesn't answer ({error}): check that it is running")
     if answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from burnish.proxy.config import Config
-from burnish.proxy.errors import BurnishError, HeadersTooLarge, RequestTimeout
+from burnish.proxy.errors import BurnishError, HeadersTooLarge, InvalidRequest, RequestTimeout
 from burnish.proxy.http.headers import RawHeaders, by_name, lines
 from burnish.proxy.http.http10 import without_chunks
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd
@@ -129,7 +129,12 @@ class ClientConnection(HttpToolsProtocol):
             self._finish_request()
 
     def on_headers_complete(self) -> None:
-        """Copy the headers, because uvicorn adds trailers to its own list (RFC 9110 §6.5.1)."""
+        """Copy the headers, because uvicorn adds trailers to its own list (RFC 9110 §6.5.1). Raises InvalidRequest."""
+        if not self.url.startswith(b"/"):
+            raise InvalidRequest(
+                f"{self.parser.get_method().decode()} asks for {self.url[:200].decode('latin-1')!r}, but burnish "
+                "serves paths, which begin with /. It is no HTTP proxy"
+            )
         super().on_headers_complete()
         self.scope["headers"] = self.headers.copy()
         self.scope[WITH_TRAILERS] = self.headers  # type: ignore[literal-required]
@@ -192,8 +197,10 @@ class ClientConnection(HttpToolsProtocol):
                     return
                 except httptools.HttpParserUpgrade as upgrade:
                     data = self._take_upgrade(memoryview(data)[upgrade.args[0] :])
-        except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            wrong = cause if isinstance(cause, BurnishError) else InvalidRequest(f"this is not HTTP: {error}")
+            self._refuse(wrong)
 
     def _take_upgrade(self, rest: memoryview) -> memoryview:
         """Ignore the wish for another protocol, as a server may (RFC 9110 §7.8). A websocket gets its tunnel.

@@ -95,35 +95,36 @@ class Pool:
     async def send(
         self,
         method: str,
-        url: str,
+        address: str,
         headers: RawHeaders,
         body: Body,
         *,
+        path: str = "/",
         reuse: bool = True,
         inform: Inform | None = None,
         trailers: Callable[[], RawHeaders] | None = None,
     ) -> UpstreamResponse:
-        """Send a request and wait for the head of its answer; ``reuse`` allows an idle connection.
+        """Send a request to a server (``https://host:port``) and wait for the head of its answer.
+
+        ``reuse`` allows an idle connection.
 
         ``inform`` and ``trailers``: as of a ``Request``; they don't pass an HTTP proxy.
 
         Raises ConnectFailed, UpstreamUnreachable, UpstreamTimeout, Unavailable (no connection came free), ValueError (a
-        line break or space in the path or a header).
+        line break or space in the path or a header, or a path that doesn't begin with a slash).
         """
-        address, path = _split(url)
         origin = self._origins.get(address) or self._direct(address)
         if origin is None:
             from burnish.proxy.http.proxied import ProxiedUpstreams
 
             self._proxied = self._proxied or ProxiedUpstreams(self._config)
-            return await self._proxied.send(method, url, headers, body)
+            return await self._proxied.send(method, address, path, headers, body)
         request = _request(method, path, origin.authority, headers, body, close=not reuse)
         request = request._replace(inform=inform, trailers=trailers)
         return await self._exchange(origin, request, reuse=reuse)
 
-    async def switch(self, url: str, headers: RawHeaders) -> DirectResponse:
+    async def switch(self, address: str, path: str, headers: RawHeaders) -> DirectResponse:
         """Ask for another protocol, on a connection of its own. Raises as ``send`` does."""
-        address, path = _split(url)
         origin = self._origins.get(address) or self._direct(address)
         if origin is None:
             raise UpstreamUnreachable(
@@ -208,11 +209,6 @@ class Pool:
         return context
 
 
-def _split(url: str) -> tuple[str, str]:
-    at = url.find("/", url.find("://") + 3)
-    return (url[:at], url[at:]) if at > 0 else (url, "/")
-
-
 def _request(
     method: str, path: str, authority: bytes, headers: RawHeaders, body: Body, *, close: bool
 ) -> Request:
@@ -236,4 +232,6 @@ def _request(
     words = head.count(b" ", 0, head.find(b"\r")) + 1
     if head.count(b"\n") != lines or head.count(b"\r") != lines or words != REQUEST_LINE_WORDS:
         raise ValueError("a header or the path holds a line break or a space")
+    if not path.startswith("/"):
+        raise ValueError("the path doesn't begin with a slash")
     return Request(method, head, body, chunked)

@@ -28,8 +28,15 @@ class ProxiedUpstreams:
         )
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def send(self, method: str, url: str, headers: RawHeaders, body: Body) -> ProxiedResponse:
+    async def send(
+        self, method: str, address: str, path: str, headers: RawHeaders, body: Body
+    ) -> ProxiedResponse:
         """Send a request and wait for the head of its answer. Raises what the pool raises."""
+        try:
+            # Never one text, in which a path could end the name of the server.
+            url = httpx.URL(address).copy_with(raw_path=path.encode("latin-1"))
+        except httpx.InvalidURL as error:
+            raise ValueError("the path is none, or holds what no path may") from error
         # AsyncClient.build_request would add headers.
         request = httpx.Request(method, url, headers=headers, content=body)
         try:

@@ -28,7 +28,7 @@ from burnish.proxy.http.headers import (
 from burnish.proxy.http.listener import INFORM, WITH_TRAILERS
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.pool import DirectResponse, Pool
-from burnish.proxy.relay.routing import Target, join
+from burnish.proxy.relay.routing import Target, placed
 from burnish.proxy.surfaces import Surface, surface_at, usual_path
 from burnish.proxy.surfaces.catalogue import ANTHROPIC
 from burnish.proxy.surfaces.paths import GOOGLE
@@ -49,15 +49,16 @@ class Outbound:
 
     async def send(self, scope: Scope, target: Target, body: Body, raw_path: bytes) -> UpstreamResponse:
         """Send a request and wait for the head of its answer. Raises what the pool raises."""
-        headers, url = self._addressed(scope, target, raw_path)
+        headers, (address, path) = self._addressed(scope, target, raw_path)
         if not isinstance(body, bytes) and (length := named_headers(scope).get(b"content-length")):
             headers.append((b"content-length", length))
         inform: Inform | None = scope.get("extensions", {}).get(INFORM)
         response = await self._pool.send(
             scope["method"],
-            url,
+            address,
             headers,
             body,
+            path=path,
             reuse=target.reuse_connections,
             inform=partial(_inform, inform) if inform else None,
             trailers=None if isinstance(body, bytes | None) else partial(self._trailers, scope),
@@ -66,8 +67,8 @@ class Outbound:
         return response
 
     async def switch(self, scope: Scope, target: Target) -> DirectResponse:
-        headers, url = self._addressed(scope, target, scope["raw_path"])
-        response = await self._pool.switch(url, headers + SWITCH)
+        headers, (address, path) = self._addressed(scope, target, scope["raw_path"])
+        response = await self._pool.switch(address, path, headers + SWITCH)
         response.headers = without_ours(response.headers)
         return response
 
@@ -76,7 +77,8 @@ class Outbound:
         behind: RawHeaders = scope.get(WITH_TRAILERS, [])[len(scope["headers"]) :]
         return trailers(self._guard.without_key(to_upstream(behind, PREFIX)))
 
-    def _addressed(self, scope: Scope, target: Target, raw_path: bytes) -> tuple[RawHeaders, str]:
+    def _addressed(self, scope: Scope, target: Target, raw_path: bytes) -> tuple[RawHeaders, tuple[str, str]]:
+        """Return the headers of a request, its server and its path there."""
         headers, query = self._guard.without_key(to_upstream(scope["headers"], PREFIX)), scope["query_string"]
         ours = target.authorization
         if ours and target.keep_caller_authorization:
@@ -93,7 +95,7 @@ class Outbound:
         path = raw_path.decode("latin-1")
         if query:
             path += "?" + query.decode("latin-1")
-        return headers, join(target.url, path)
+        return headers, placed(target.url, path)
 
 
 def uncompressed(scope: Scope) -> Scope:

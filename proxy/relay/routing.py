@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import orjson
 
@@ -166,7 +165,8 @@ class RemoteUpstream:
         return [(name, value) for name, value in given if name.lower() in FOR_A_LIST]
 
     async def _models(self, url: str, headers: RawHeaders) -> list[dict[str, Any]]:
-        response = await self._pool.send("GET", join(url, "/v1/models"), headers, None)
+        address, path = placed(url, "/v1/models")
+        response = await self._pool.send("GET", address, headers, None, path=path)
         with response:
             content = await response.whole()
         if response.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
@@ -329,16 +329,19 @@ class LearningUpstream:
         )
 
 
-def join(base: str, path_and_query: str) -> str:
-    """Append the path of a request to the URL of an upstream, whose own path replaces ``/v1``.
+def placed(base: str, path_and_query: str) -> tuple[str, str]:
+    """Return the server at the URL of an upstream, and the path of a request there. Its own path replaces ``/v1``.
 
-    ``http://host`` + ``/v1/x`` → ``http://host/v1/x``; ``http://host/v1`` + ``/v1/x`` → the same;
-    ``http://host/api/openai`` + ``/v1/x`` → ``http://host/api/openai/x``. Paths outside ``/v1`` go to the root
-    of a base that ends in ``/v1``, and below any other.
+    ``http://host`` and ``/v1/x`` → ``http://host`` and ``/v1/x``; ``http://host/v1`` and ``/v1/x`` → the same;
+    ``http://host/api/openai`` and ``/v1/x`` → ``http://host`` and ``/api/openai/x``. Paths outside ``/v1`` go to the
+    root of a base that ends in ``/v1``, and below any other.
     """
-    base = base.rstrip("/")
-    if not urlsplit(base).path:
-        return base + path_and_query
-    if base.endswith("/v1"):
-        return base.removesuffix("/v1") + path_and_query
-    return base + path_and_query.removeprefix("/v1")
+    scheme, _, rest = base.rstrip("/").partition("://")
+    authority, slash, below = rest.partition("/")
+    address = f"{scheme}://{authority}"
+    if not below:
+        return address, path_and_query
+    if (slash + below).endswith("/v1"):
+        return address, (slash + below).removesuffix("/v1") + path_and_query
+    inner = path_and_query.removeprefix("/v1") if path_and_query.startswith("/v1/") else path_and_query
+    return address, slash + below + inner

@@ -132,5 +132,5 @@ async def pool(**limits: float) -> AsyncIterator[Pool]:
 async def get(opened: Pool, url: str, method: str = "GET", body: bytes | None = None) -> tuple[int, bytes]:
     """Return status and body of one answer."""
     async with asyncio.timeout(20):
-        with await opened.send(method, url + "/x", [], body) as response:
+        with await opened.send(method, url, [], body, path="/x") as response:
             return response.status, await response.whole()

@@ -29,7 +29,7 @@ async def test_who_came_first_is_asked_first_and_no_more_than_that_at_a_time() -
         return True
 
     async def ask(opened: Pool, place: int) -> None:
-        with await opened.send("GET", f"{upstream.url}/{place}", [], None) as response:
+        with await opened.send("GET", upstream.url, [], None, path=f"/{place}") as response:
             await response.whole()
 
     async with server(answer) as upstream, pool(max_connections=1) as opened:

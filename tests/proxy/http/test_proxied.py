@@ -24,7 +24,7 @@ async def test_a_request_goes_out_through_the_proxy_as_it_is(monkeypatch: pytest
     async with server(says(OK)) as proxy, pool() as opened:
         monkeypatch.setenv("HTTP_PROXY", proxy.url)
         headers = [(b"X-One", b"1"), (b"x-one", b"2")]
-        with await opened.send("POST", URL + "/v1/x?a=%2Fb", headers, b"body") as response:
+        with await opened.send("POST", URL, headers, b"body", path="/v1/x?a=%2Fb") as response:
             assert (response.status, await response.whole()) == (200, b"right")
             assert (b"content-length", b"5") in response.headers
     (request,) = proxy.requests
