@@ -11,17 +11,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from burnish.proxy.access import Identity, may_steer_in_chat
-from burnish.proxy.asgi import App, on_burnish_error, on_http_error
+from burnish.proxy.asgi import App, own_application
 from burnish.proxy.config import Config, is_loopback
-from burnish.proxy.errors import BurnishError, Conflict, Unavailable
+from burnish.proxy.errors import Conflict, Unavailable
 from burnish.proxy.feedback import Command, answer_command, command_route, completion_routes, feedback_routes
 from burnish.proxy.feedback.answering import ACTION_HELP, Action
 from burnish.proxy.http.guard import Guard
@@ -221,8 +219,7 @@ def _routes_and_relay(
         learns.upstream if learns else RemoteUpstream(config, pool),
         Instructions(log, learns.registry.versions if learns else list, on=config.instructions),
     )
-    handlers = {BurnishError: on_burnish_error, HTTPException: on_http_error}
-    own = Starlette(routes=_routes(parts), exception_handlers=handlers)
+    own = own_application(_routes(parts))
     if hub:
         route = (learns.base, learns.route) if learns else (None, None)
         hub.use(Services(own, parts.answer, parts.instructions, known, *route))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
+from urllib.parse import unquote, unquote_plus
 
 import orjson
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from burnish.proxy.access import IDENTITY, action_at, demand
@@ -23,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 OWN_PREFIXES = ("/burnish/", "/v1/feedback/")
 OWN_PATHS = frozenset({"/healthz", "/metrics", "/v1/feedback"})
+# Shorter values are no keys, and a traceback without them would be unreadable.
+SECRET_CHARS = 6
 
 
 class App:
@@ -69,14 +75,32 @@ class App:
                 raise
             self._refused(error.status)
             await error_response(error, scope)(scope, receive, send)
-        except Exception as error:
-            # The last line of defence: one request's fault must not reach the client as a dropped connection.
-            logger.exception("unexpected error on %s %s", scope["method"], scope["path"])
+        except Exception as error:  # noqa: BLE001  (one request's fault must not drop a client's connection)
+            logger.error(
+                "unexpected error on %s %s\n%s", scope["method"], scope["path"], _trace(error, scope)
+            )
             if begun:
-                raise
+                return  # the server closes the connection, so that no client takes half an answer for a whole one
             self._refused(BurnishError.status)
-            failed = BurnishError(f"burnish failed: {type(error).__name__}; see its log")
-            await error_response(failed, scope)(scope, receive, send)
+            await error_response(_failed(error), scope)(scope, receive, send)
+
+
+def _trace(error: Exception, scope: Scope) -> str:
+    """Return a traceback without the query, in which clients of Google send their key."""
+    query = scope["query_string"].decode("latin-1")
+    trace = "".join(traceback.format_exception(error))
+    parts = {query, *(value for pair in query.split("&") for value in _spellings(pair.partition("=")[2]))}
+    for part in sorted(parts, key=len, reverse=True):
+        trace = trace.replace(part, "…") if len(part) >= SECRET_CHARS else trace
+    return trace
+
+
+def _spellings(value: str) -> tuple[str, str, str]:
+    return value, unquote(value), unquote_plus(value)
+
+
+def _failed(error: Exception) -> BurnishError:
+    return BurnishError(f"burnish failed: {type(error).__name__}; see its log")
 
 
 def _is_local(scope: Scope, headers: Named) -> bool:
@@ -102,13 +126,17 @@ def error_response(error: BurnishError, scope: Scope | None = None) -> Response:
     return response
 
 
-async def on_burnish_error(request: Request, error: Exception) -> Response:
-    """Answer an error of ours that a route raised."""
-    assert isinstance(error, BurnishError)
-    return error_response(error)
+def own_application(routes: Sequence[BaseRoute]) -> ASGIApp:
+    """Return the application of our own routes."""
+    handlers = {BurnishError: _on_error, HTTPException: _on_http_error, Exception: _on_error}
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
-async def on_http_error(request: Request, error: Exception) -> Response:
+async def _on_error(request: Request, error: Exception) -> Response:
+    return error_response(error if isinstance(error, BurnishError) else _failed(error))
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
     """Answer a path or a method that no route of ours has."""
     assert isinstance(error, HTTPException)
     path = request.scope["path"]

@@ -89,7 +89,10 @@ class Guard:
         ]
 
     def _names_us(self, host: str) -> bool:
-        name = urlsplit(f"//{host}").hostname or ""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:  # half an IPv6 address
+            return False
         # With a key, an attacker's page gains nothing from a name of its own.
         return is_loopback(name) or name in self._hosts or (self._open and self._without is None)
 

@@ -26,7 +26,7 @@ class ConnectFailed(UpstreamUnreachable):
     """No connection was made, so nothing was sent: trying again is safe."""
 
 
-class UpstreamCut(ConnectionError):
+class UpstreamCut(UpstreamUnreachable):
     """The upstream broke off in the middle of its answer."""
 
 

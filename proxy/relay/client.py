@@ -199,9 +199,11 @@ async def answered(
     try:
         await (_in_time(answering, client, total_s) if total_s else answering)
     except UpstreamCut as error:
+        ending.fail("cut" if client.begun else "failed", error.message)
+        if not client.begun:
+            raise
         # After a return without the last chunk the server drops the connection, so the client sees that the stream was
         # cut.
-        ending.fail("cut", str(error))
     except BurnishError as error:
         ending.fail("failed", error.message)
         raise

@@ -41,6 +41,7 @@ MOST_REMEMBERED = 1000
 NOT_IN_CHAT = (b"accept-encoding", b"content-type", *CREDENTIALS)
 OF_THE_BODY = (b"content-length", b"content-type", b"content-encoding", b"transfer-encoding")
 """Headers that describe the body of an answer."""
+NO_ANSWER = frozenset((HTTPStatus.NO_CONTENT, HTTPStatus.RESET_CONTENT, *range(300, 400)))
 LIMIT = "max_tokens"
 NEW_LIMIT = "max_completion_tokens"
 """OpenAI's reasoning models refuse the old name; old engines know no other."""
@@ -284,6 +285,8 @@ async def _translated(
     headers = by_name(response.headers)
     reader = ChatReader(first(headers, b"content-type") or "", first(headers, b"content-encoding") or "")
     status = response.status
+    if status in NO_ANSWER:
+        raise UpstreamUnreachable(f"the upstream answered {status}, which holds no answer")
     if stream and status < HTTPStatus.BAD_REQUEST:
         return StreamedAnswer(response, reader, writer)
     content = await response.whole()

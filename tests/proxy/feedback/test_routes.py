@@ -8,12 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.access import EVERYBODY, IDENTITY
-from burnish.proxy.asgi import on_burnish_error
-from burnish.proxy.errors import BurnishError
+from burnish.proxy.asgi import own_application
 from burnish.proxy.feedback import completion_routes, feedback_routes
 from burnish.proxy.log import Log
 from burnish.proxy.records import Feedback
@@ -42,10 +40,10 @@ async def burnish(log: Log) -> AsyncIterator[Service]:
 
     told: list[Feedback] = []
     routes = feedback_routes(log, told.append, {"bob": 0.5}) + completion_routes(log, on_forgotten)
-    starlette = Starlette(routes=routes, exception_handlers={BurnishError: on_burnish_error})
+    own = own_application(routes)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        await starlette(scope | {IDENTITY: EVERYBODY}, receive, send)
+        await own(scope | {IDENTITY: EVERYBODY}, receive, send)
 
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish") as http:
         yield Service(log, http, told, forgotten)

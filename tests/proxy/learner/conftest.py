@@ -12,8 +12,6 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.embedded import EmbeddedHost
@@ -23,9 +21,8 @@ from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
-from burnish.proxy.asgi import on_burnish_error, on_http_error
+from burnish.proxy.asgi import own_application
 from burnish.proxy.config import TrainConfig, load_config
-from burnish.proxy.errors import BurnishError
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.learner import Learner
@@ -154,10 +151,7 @@ async def world(
         stack.push_async_callback(learner.stop)
         base_weights, cache = paths["base_weights"], paths["weights_cache"]
         transfer = Transfer(registry, host.base_model, host.base_digest, base_weights, cache)
-        handlers: Any = {BurnishError: on_burnish_error, HTTPException: on_http_error}
-        app = Starlette(
-            routes=learner_routes(learner, registry, transfer, log, data), exception_handlers=handlers
-        )
+        app = own_application(learner_routes(learner, registry, transfer, log, data))
         http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish")
         await stack.enter_async_context(http)
         yield World(data, log, registry, host, swap, learner, http)
