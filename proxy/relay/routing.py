@@ -49,7 +49,7 @@ class Target:
     """Destination of one request. Call ``release`` after its last byte."""
 
     url: str
-    """Root of the API, no trailing slash; see ``join``."""
+    """Root of the API, no trailing slash; see ``placed``."""
     release: Callable[[], None]
     model: str | None
     """Name of the model there; None leaves the request as it is."""
