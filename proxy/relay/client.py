@@ -18,7 +18,7 @@ from burnish.proxy.http.listener import ON_LEAVE, TRAIL, WRITE
 from burnish.proxy.http.origin import UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.flight import Ending
 from burnish.proxy.surfaces import ChatRequest, Surface, is_usual
-from burnish.proxy.surfaces.lenient import Json, Undecodable, decode, loads_storable
+from burnish.proxy.surfaces.lenient import Json, TooLong, Undecodable, decode, loads_storable
 
 BODILESS = (HTTPStatus.NO_CONTENT.value, HTTPStatus.NOT_MODIFIED.value)
 
@@ -93,12 +93,11 @@ async def unpacked(body: bytes, headers: Named, limit: int) -> bytes:
     if not encoding:
         return body
     try:
-        text = await asyncio.to_thread(decode, body, encoding, limit + 1)
+        return await asyncio.to_thread(decode, body, encoding, limit)
+    except TooLong as error:
+        raise InvalidRequest(f"the decompressed body is longer than max_body_bytes, {limit} bytes") from error
     except Undecodable as error:
         raise InvalidRequest(f"the body can't be decompressed: {error}") from error
-    if len(text) > limit:
-        raise InvalidRequest(f"the decompressed body is longer than max_body_bytes, {limit} bytes")
-    return text
 
 
 def parse(body: bytes) -> dict[str, Any]:

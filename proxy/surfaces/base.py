@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.surfaces.lenient import Json, Undecodable, as_text, decode
+from burnish.proxy.surfaces.lenient import Json, TooMuch, Undecodable, as_text, decode
 from burnish.proxy.surfaces.writing import LocalAnswer
 
 
@@ -86,7 +86,7 @@ class Surface(ABC):
         """Reassemble an answer from the bytes of its body. Never raises: the reply holds the error."""
         try:
             return self._reply(decode(b"".join(chunks), content_encoding), content_type)
-        except Undecodable as error:
+        except (Undecodable, TooMuch) as error:
             return Reply(error=str(error), readable=False)
         except RecursionError:
             return Reply(error="JSON nested too deeply", readable=False)

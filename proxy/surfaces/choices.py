@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
 from burnish.proxy.surfaces.base import Reply, unread
-from burnish.proxy.surfaces.lenient import Json, as_text, error_in, object_in, objects, storable
+from burnish.proxy.surfaces.lenient import Json, TooMuch, as_text, error_in, object_in, objects, storable
 from burnish.proxy.surfaces.sse import DONE, Event, JsonEvents, is_streamed, plain_data, windows
 
 BYTES_DONE = DONE.encode()
 
 Chunk = tuple[Json | None, str | None]
 """An object of a stream (None: its end), and the text of an ``error`` event."""
+Call = TypeVar("Call")
 AsChat = Callable[[Json], Json]
 """Converts a choice, or a delta, into a chat completion's."""
 
@@ -122,6 +123,8 @@ def _reply(merger: ChoiceMerger, response_id: Any, usage: Any, error: str | None
 CALL_TEXTS = {"function": "arguments", "custom": "input"}
 """Kind of tool call → its member that arrives in pieces."""
 
+MOST_CALLS, MOST_CHOICES = 2048, 1024
+"""Sixteen and eight times as many as OpenAI allows."""
 MERGED_BY_HAND = frozenset({"role", "tool_calls", "function_call"})
 
 
@@ -134,6 +137,7 @@ class ChoiceMerger:
 
     def __init__(self) -> None:
         self._choices: dict[int, Json] = {}
+        self._calls: dict[int, Calls[Json]] = {}
         self._in_pieces = False
 
     @property
@@ -163,12 +167,19 @@ class ChoiceMerger:
         delta = choice.get("delta")
         if isinstance(delta, dict) and delta:
             _merge_message(merged["message"], delta)
+            if pieces := objects(delta.get("tool_calls")):
+                calls = self._calls.setdefault(merged["index"], Calls())
+                for piece in pieces:
+                    _merge_call(calls.of(piece, _begun), piece)
+                merged["message"]["tool_calls"] = calls.all
 
     def _at(self, choice: Json) -> Json:
         index = choice.get("index")
         index = index if isinstance(index, int) else 0
         found = self._choices.get(index)
         if found is None:
+            if len(self._choices) == MOST_CHOICES:
+                raise TooMuch(f"more than {MOST_CHOICES} choices in one answer")
             found = self._choices[index] = {"index": index, "message": {}, "finish_reason": None}
         return found
 
@@ -180,8 +191,6 @@ def _merge_message(message: Json, delta: Json) -> None:
         return
     role = delta.get("role")
     message["role"] = role if isinstance(role, str) and role else message.get("role", "assistant")
-    for call in objects(delta.get("tool_calls")):
-        _merge_call(message.setdefault("tool_calls", []), call)
     function_call = delta.get("function_call")
     if isinstance(function_call, dict):
         _merge_function(message.setdefault("function_call", {}), function_call, "arguments")
@@ -204,31 +213,58 @@ def _extend(target: Json, piece: Json) -> None:
             target[key] = value
 
 
-def _merge_call(calls: list[Json], piece: Json) -> None:
-    call = call_of(calls, piece)
-    if call is None:
-        call = {"id": None, "type": "function", "index": piece.get("index")}
-        calls.append(call)
+class Calls(Generic[Call]):
+    """The tool calls of an answer. Finds the one that a piece continues: by index, else by id, else the latest.
+
+    Some servers give all calls the index 0, or none, and distinguish them by id only.
+    """
+
+    def __init__(self) -> None:
+        self._latest: dict[Any, Call] = {}
+        """By index (None: of all), and by index and id."""
+        self._named: set[int] = set()
+        """Calls with an id, by Python's ``id``."""
+        self.all: list[Call] = []
+
+    def of(self, piece: Json, begin: Callable[[Json], Call]) -> Call:
+        """Return the call of a piece, which may be a new one. Raises TooMuch."""
+        index, identity = _key(piece.get("index")), _key(piece.get("id"))
+        call = self._found(index, identity)
+        if call is None:
+            if len(self.all) == MOST_CALLS:
+                raise TooMuch(f"more than {MOST_CALLS} tool calls in one answer")
+            call = begin(piece)
+            self.all.append(call)
+            self._latest[None] = self._latest[index] = call
+        if identity:
+            self._named.add(id(call))
+            self._latest[None, identity] = self._latest[index, identity] = call
+        return call
+
+    def _found(self, index: Any, identity: Any) -> Call | None:
+        latest = self._latest.get(index)
+        if latest is None or not identity:
+            return latest
+        known = self._latest.get((index, identity))
+        return known or (None if id(latest) in self._named else latest)
+
+
+def _key(value: Any) -> Any:
+    """Return an index or an id; None for what can't be one."""
+    return value if isinstance(value, str | int | float) else None
+
+
+def _begun(piece: Json) -> Json:
+    return {"id": None, "type": "function", "index": piece.get("index")}
+
+
+def _merge_call(call: Json, piece: Json) -> None:
     call["id"] = call["id"] or piece.get("id")
     if isinstance(piece.get("type"), str) and piece["type"]:
         call["type"] = piece["type"]
     for kind, text in CALL_TEXTS.items():
         if isinstance(piece.get(kind), dict):
             _merge_function(call.setdefault(kind, {}), piece[kind], text)
-
-
-def call_of(calls: list[Json], piece: Json) -> Json | None:
-    """Find the call that a piece continues: by index, else by id, else the latest.
-
-    Some servers give all calls the index 0, or none, and distinguish them by id only.
-    """
-    index, identity = piece.get("index"), piece.get("id")
-    same = [call for call in calls if index is None or call["index"] == index]
-    if not same:
-        return None
-    if identity and (known := [call for call in same if call["id"] == identity]):
-        return known[-1]
-    return None if identity and same[-1]["id"] else same[-1]
 
 
 def _merge_function(function: Json, piece: Json, text: str) -> None:

@@ -128,18 +128,30 @@ def dumps(value: Any) -> str:
         return "null"  # nested a thousand times; no real call is
 
 
-DECODED_LIMIT_BYTES = 128 * 1024 * 1024
-"""Four times what the relay keeps of a response; bounds decompression bombs."""
+class TooMuch(ValueError):
+    """An answer has more of something than any model gives; the message says of what."""
+
+
+DECODED_LIMIT_BYTES = 32 * 1024 * 1024
+"""As much as the relay keeps of a response; bounds decompression bombs."""
+MOST_MEMBERS = 10_000
+"""Parts of a gzip body, each of which is compressed by itself. Servers that write a part per event have thousands."""
+FIRST_WINDOW_BYTES, LAST_WINDOW_BYTES = 1024, 256 * 1024
+"""zlib copies what it was given and didn't use, so a member gets little at first, and more if it needs more."""
 
 
 class Undecodable(ValueError):
     """The bytes cannot be decoded; the message says why."""
 
 
-def decode(body: bytes, content_encoding: str, limit: int = DECODED_LIMIT_BYTES) -> bytes:
-    """Undo the encodings that ``content-encoding`` lists, in reverse order, up to ``limit`` bytes.
+class TooLong(Undecodable):
+    """They are longer than the limit when decoded."""
 
-    Raises Undecodable.
+
+def decode(body: bytes, content_encoding: str, limit: int = DECODED_LIMIT_BYTES) -> bytes:
+    """Undo the encodings that ``content-encoding`` lists, in reverse order.
+
+    Raises Undecodable; TooLong if the result is longer than ``limit`` bytes.
     """
     for encoding in reversed([name.strip().lower() for name in content_encoding.split(",")]):
         if encoding in ("", "identity"):
@@ -147,25 +159,39 @@ def decode(body: bytes, content_encoding: str, limit: int = DECODED_LIMIT_BYTES)
         decoder = DECODERS.get(encoding)
         if decoder is None:
             raise Undecodable(f"unknown content-encoding {encoding!r}")
-        body = decoder(body, limit)
+        body = decoder(body, limit + 1)
+        if len(body) > limit:
+            raise TooLong(f"more than {limit} bytes when {encoding} is decoded")
     return body
 
 
 def _gzip(body: bytes, limit: int) -> bytes:
     parts: list[bytes] = []
-    left = limit
+    members = at = 0
     # A gzip body may have several members.
-    while body and left > 0:
-        member = zlib.decompressobj(wbits=31)
+    while at < len(body) and limit > 0:
+        members += 1
+        if members > MOST_MEMBERS:
+            raise Undecodable(f"gzip: more than {MOST_MEMBERS} members")
         try:
-            parts.append(member.decompress(body, left))
+            at, limit = _member(body, at, parts, limit)
         except zlib.error as error:
-            if parts:
+            if members > 1:
                 break
             raise Undecodable(f"not gzip: {error}") from error
-        left -= len(parts[-1])
-        body = member.unused_data
     return b"".join(parts)
+
+
+def _member(body: bytes, at: int, parts: list[bytes], limit: int) -> tuple[int, int]:
+    """Append what one member of a gzip body holds; return where the next begins, and what is left of the limit."""
+    member, window = zlib.decompressobj(wbits=31), FIRST_WINDOW_BYTES
+    while at < len(body) and limit > 0 and not member.eof:
+        given = body[at : at + window]
+        parts.append(member.decompress(given, limit))
+        limit -= len(parts[-1])
+        at += len(given) - len(member.unused_data)
+        window = min(2 * window, LAST_WINDOW_BYTES)
+    return at, limit
 
 
 def _deflate(body: bytes, limit: int) -> bytes:
@@ -183,7 +209,7 @@ def _brotli(body: bytes, limit: int) -> bytes:
 
     try:
         unpacked = brotli.Decompressor().process(body, output_buffer_limit=limit)
-        return bytes(unpacked[:limit])
+        return bytes(unpacked)
     except brotli.error as error:
         raise Undecodable(f"not brotli: {error}") from error
 

@@ -80,6 +80,7 @@ class _Growing:
     def __init__(self, block: Block) -> None:
         self._block = dict(block)
         self._pieces: dict[str, list[str]] = {}
+        self._citations: list[Any] = []
 
     def take(self, delta: Json) -> None:
         kind = delta.get("type")
@@ -88,15 +89,17 @@ class _Growing:
             if isinstance(piece := delta.get(field), str):
                 self._pieces.setdefault(field, []).append(piece)
         elif kind == "citations_delta":
-            cited = self._block.get("citations")
-            self._block["citations"] = [*(cited if isinstance(cited, list) else ()), delta.get("citation")]
+            self._citations.append(delta.get("citation"))
         elif kind == "compaction_delta":
             self._block |= {**delta, "type": self._block.get("type")}
 
     def whole(self) -> Block:
         texts = {field: "".join(pieces) for field, pieces in self._pieces.items()}
         written = texts.pop("partial_json", "")
-        begun = {field: f"{self._block.get(field) or ''}{text}" for field, text in texts.items()}
+        begun: Json = {field: f"{self._block.get(field) or ''}{text}" for field, text in texts.items()}
+        if self._citations:
+            cited = self._block.get("citations")
+            begun["citations"] = [*(cited if isinstance(cited, list) else ()), *self._citations]
         return {**self._block, **begun} | ({"input": _parsed(written)} if written else {})
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from burnish.proxy.surfaces.lenient import Damage, as_text, loads
+from burnish.proxy.surfaces.lenient import Damage, TooMuch, as_text, loads
 
 DONE = "[DONE]"
 """Data of the last event of OpenAI's streams."""
@@ -16,6 +16,8 @@ NOT_JSON = ("ping", "error")
 FIELDS = (b"data:", b"event", b"id:", b"retry", b":")
 """Prefixes of lines."""
 STEP_BYTES = 256 * 1024
+EVENT_LIMIT_BYTES = 8 * 1024 * 1024
+"""An event of a stream that is read while it arrives; images that models send in one event are shorter."""
 BYTE_ORDER_MARK = "\ufeff".encode()
 
 
@@ -101,8 +103,11 @@ def plain_data(body: bytes) -> list[bytes] | None:
 class SseParser:
     """Turns bytes into events, wherever they are split, even inside a UTF-8 character."""
 
-    def __init__(self) -> None:
-        self._rest = b""
+    def __init__(self, event_limit: int | None = None) -> None:
+        self._event_limit = event_limit
+        self._rest: list[bytes] = []
+        """Pieces of a line that isn't complete; joined once, so that a long line costs no more than its length."""
+        self._rest_bytes = self._data_chars = 0
         self._at_start = True
         self._skip_newline = False
         self._name = ""
@@ -111,21 +116,26 @@ class SseParser:
         """Whether a line wasn't UTF-8."""
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Add bytes; return the events that they complete."""
-        buffer = self._rest + chunk
+        """Add bytes; return the events that they complete. Raises TooMuch if one is too long."""
         if self._at_start:
-            if len(buffer) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(buffer):
-                self._rest = buffer
+            chunk = self._taken() + chunk
+            if len(chunk) < len(BYTE_ORDER_MARK) and BYTE_ORDER_MARK.startswith(chunk):
+                self._keep(chunk)
                 return []
-            buffer = buffer.removeprefix(BYTE_ORDER_MARK)
+            chunk = chunk.removeprefix(BYTE_ORDER_MARK)
             self._at_start = False
+        if b"\n" not in chunk and b"\r" not in chunk and not self._skip_newline:
+            self._keep(chunk)
+            return []
+        buffer = self._taken() + chunk
         if self._skip_newline and buffer:
             buffer = buffer.removeprefix(b"\n")
             self._skip_newline = False
         # bytes.splitlines breaks at \n, \r and \r\n only, which are SSE's line ends.
         lines = buffer.splitlines(keepends=True)
-        self._rest = lines.pop() if lines and not lines[-1].endswith((b"\n", b"\r")) else b""
-        if lines and not self._rest:
+        if lines and not lines[-1].endswith((b"\n", b"\r")):
+            self._keep(lines.pop())
+        elif lines:
             # The \n of a \r\n may be the first byte of the next chunk.
             self._skip_newline = lines[-1].endswith(b"\r")
         return [event for line in lines if (event := self._line(line.rstrip(b"\r\n")))]
@@ -135,9 +145,23 @@ class SseParser:
 
         The standard drops it, but many servers forget the last blank line, and truncated streams are kept.
         """
-        last = self._line(self._rest) if self._rest else None
-        self._rest = b""
+        rest = self._taken()
+        last = self._line(rest) if rest else None
         return [event for event in (last, self._line(b"")) if event]
+
+    def _keep(self, piece: bytes) -> None:
+        self._rest.append(piece)
+        self._rest_bytes += len(piece)
+        self._check()
+
+    def _check(self) -> None:
+        if self._event_limit and self._rest_bytes + self._data_chars > self._event_limit:
+            raise TooMuch(f"an event is longer than {self._event_limit} bytes")
+
+    def _taken(self) -> bytes:
+        rest = b"".join(self._rest)
+        self._rest, self._rest_bytes = [], 0
+        return rest
 
     def _line(self, line: bytes) -> Event | None:
         if not line:
@@ -151,11 +175,13 @@ class SseParser:
         value = value.removeprefix(" ")
         if name == "data":
             self._data.append(value)
+            self._data_chars += len(value)
+            self._check()
         elif name == "event":
             self._name = value
         return None
 
     def _dispatch(self) -> Event | None:
         event = Event(self._name or "message", "\n".join(self._data)) if self._data else None
-        self._name, self._data = "", []
+        self._name, self._data, self._data_chars = "", [], 0
         return event

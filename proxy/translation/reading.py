@@ -6,10 +6,10 @@ import secrets
 from collections.abc import Iterator
 from typing import Any
 
-from burnish.proxy.surfaces.choices import call_of
+from burnish.proxy.surfaces.choices import Calls
 from burnish.proxy.surfaces.lenient import (
     Json,
-    Undecodable,
+    TooMuch,
     decode,
     dumps,
     error_in,
@@ -17,7 +17,7 @@ from burnish.proxy.surfaces.lenient import (
     object_in,
     objects,
 )
-from burnish.proxy.surfaces.sse import DONE, SseParser, is_streamed
+from burnish.proxy.surfaces.sse import DONE, EVENT_LIMIT_BYTES, SseParser, is_streamed
 from burnish.proxy.surfaces.writing import Call, Piece
 
 THOUGHTS = ("reasoning_content", "reasoning")
@@ -26,13 +26,13 @@ THOUGHTS = ("reasoning_content", "reasoning")
 
 class ChatReader:
     def __init__(self, content_type: str, content_encoding: str) -> None:
-        self._parser = SseParser()
+        self._parser = SseParser(EVENT_LIMIT_BYTES)
         self._content_type = content_type
         self._encoding = content_encoding
         # Only an uncompressed stream can be read before its end.
         early = not content_encoding and "event-stream" in content_type
         self._kept: list[bytes] | None = None if early else []
-        self._calls: list[Json] = []
+        self._calls: Calls[Call] = Calls()
         self._half = ""
         self.finish_reason: str | None = None
         self.usage: Json | None = None
@@ -50,24 +50,32 @@ class ChatReader:
         if self._kept is not None:
             self._kept.append(data)
             return []
-        return self._events(self._parser.feed(data))
+        try:
+            return self._events(self._parser.feed(data))
+        except TooMuch as error:
+            self._fail(error)
+            return []
 
     def close(self) -> list[Piece]:
         """Return the remaining pieces after the last byte."""
-        if self._kept is None:
-            return self._events(self._parser.close())
         try:
+            if self._kept is None:
+                return self._events(self._parser.close())
             body = decode(b"".join(self._kept), self._encoding)
             if is_streamed(body, self._content_type):
-                return self._events([*self._parser.feed(body), *self._parser.close()])
+                parser = SseParser()
+                return self._events([*parser.feed(body), *parser.close()])
             whole = loads(body)
-        except (Undecodable, ValueError) as error:
-            self.error = f"the upstream's answer cannot be read: {error}"
+            if not isinstance(whole, dict):
+                return []
+            self.done = bool(whole.get("choices"))
+            return list(self._read(whole, "message"))
+        except ValueError as error:
+            self._fail(error)
             return []
-        if not isinstance(whole, dict):
-            return []
-        self.done = bool(whole.get("choices"))
-        return list(self._read(whole, "message"))
+
+    def _fail(self, error: ValueError) -> None:
+        self.error = f"the upstream's answer cannot be read: {error}"
 
     def _events(self, events: list[Any]) -> list[Piece]:
         pieces: list[Piece] = []
@@ -111,16 +119,16 @@ class ChatReader:
                 yield self._called({**piece, "index": number} if whole else piece, function)
 
     def _called(self, piece: Json, function: Json) -> Piece:
-        known = call_of(self._calls, piece)
-        if known is None:
-            name = piece.get("id") or f"call_{secrets.token_hex(8)}"
-            call = Call(str(name), str(function.get("name") or ""))
-            known = {"index": piece.get("index"), "id": piece.get("id"), "call": call}
-            self._calls.append(known)
+        call = self._calls.of(piece, _begun)
         arguments = function.get("arguments")
         if isinstance(arguments, dict):  # against the format, but some servers send it
             arguments = dumps(arguments)
-        return Piece("call", arguments if isinstance(arguments, str) else "", known["call"])
+        return Piece("call", arguments if isinstance(arguments, str) else "", call)
+
+
+def _begun(piece: Json) -> Call:
+    name = piece.get("id") or f"call_{secrets.token_hex(8)}"
+    return Call(str(name), str(piece["function"].get("name") or ""))
 
 
 def _content(content: Any) -> Iterator[Piece]:

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from burnish.proxy.surfaces import Chat, ChatRequest, Reply
-from burnish.proxy.surfaces.lenient import DECODED_LIMIT_BYTES, decode
+from burnish.proxy.surfaces.lenient import DECODED_LIMIT_BYTES, TooLong, decode
 from tests.support.chat_wire import DONE
 from tests.support.upstream import completion, events
 
@@ -154,4 +154,5 @@ def test_a_bomb_goes_off_only_so_far(encoding: str):
     modules: dict[str, Any] = {"gzip": gzip, "deflate": zlib, "br": brotli, "zstd": zstandard}
     packed = modules[encoding].compress(nothing, **fast)
     assert len(packed) < len(nothing) // 100
-    assert len(decode(packed, encoding)) <= DECODED_LIMIT_BYTES
+    with pytest.raises(TooLong, match=f"more than {DECODED_LIMIT_BYTES} bytes"):
+        decode(packed, encoding)

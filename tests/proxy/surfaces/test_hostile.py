@@ -1,0 +1,98 @@
+"""Answers that no model gives are read up to a limit."""
+
+from __future__ import annotations
+
+import gzip
+
+import orjson
+import pytest
+
+from burnish.proxy.surfaces import SURFACES
+from burnish.proxy.surfaces.choices import MOST_CALLS, MOST_CHOICES
+from burnish.proxy.surfaces.lenient import MOST_MEMBERS, TooMuch, Undecodable, decode
+from burnish.proxy.surfaces.sse import SseParser
+from burnish.proxy.translation import ChatReader
+
+MIB = 1024 * 1024
+
+
+def call(number: int) -> dict:
+    return {"index": number, "id": f"call_{number}", "function": {"name": "f", "arguments": "{}"}}
+
+
+def chunk(*choices: dict) -> bytes:
+    return b"data: " + orjson.dumps({"choices": choices}) + b"\n\n"
+
+
+def calls(count: int) -> bytes:
+    return b"".join(chunk({"index": 0, "delta": {"tool_calls": [call(at)]}}) for at in range(count))
+
+
+def read(body: bytes, encoding: str = ""):
+    return SURFACES["chat"].reassemble([body], "text/event-stream", encoding)
+
+
+def test_more_calls_or_choices_than_any_model_makes_are_not_read():
+    whole = read(calls(MOST_CALLS))
+    assert whole.message is not None
+    assert len(whole.message["tool_calls"]) == MOST_CALLS
+    too_many = read(calls(MOST_CALLS + 1))
+    assert (too_many.message, too_many.readable) == (None, False)
+    assert too_many.error == f"more than {MOST_CALLS} tool calls in one answer"
+    choices = [{"index": at, "delta": {"content": "hi"}} for at in range(MOST_CHOICES + 1)]
+    assert read(chunk(*choices)).error == f"more than {MOST_CHOICES} choices in one answer"
+
+
+def test_a_translated_answer_with_too_many_calls_fails():
+    reader = ChatReader("text/event-stream", "")
+    assert len(reader.feed(calls(MOST_CALLS))) == MOST_CALLS
+    assert reader.error is None
+    reader.feed(chunk({"index": 0, "delta": {"tool_calls": [call(MOST_CALLS)]}}))
+    assert reader.error is not None
+    assert f"more than {MOST_CALLS} tool calls" in reader.error
+
+
+def test_pieces_of_a_call_find_it_whatever_the_server_numbers():
+    def pieces(*deltas: dict) -> list:
+        body = b"".join(chunk({"index": 0, "delta": {"tool_calls": [delta]}}) for delta in deltas)
+        message = read(body).message
+        assert message is not None
+        return [(each["id"], each["function"]["arguments"]) for each in message["tool_calls"]]
+
+    def piece(text: str, **place: object) -> dict:
+        return {**place, "function": {"arguments": text}}
+
+    two = [("a", "12"), ("b", "34")]
+    by_index = [
+        piece("1", index=0, id="a"),
+        piece("3", index=1, id="b"),
+        piece("2", index=0),
+        piece("4", index=1),
+    ]
+    assert pieces(*by_index) == two
+    assert pieces(*(each | {"index": 0} for each in by_index[:2]), piece("4", index=0, id="b")) == [
+        ("a", "1"),
+        two[1],
+    ]
+    assert pieces(piece("1", id="a"), piece("2"), piece("3", id="b"), piece("4")) == two
+    assert pieces(piece("1", index=0), piece("2", index=0, id="a")) == [("a", "12")]
+    assert pieces(piece("1", index=[], id={}), piece("2", index={})) == [(None, "12")]
+
+
+def test_gzip_may_have_many_members_but_not_any_number():
+    members = [gzip.compress(b"%d " % at) for at in range(MOST_MEMBERS)]
+    assert len(decode(b"".join(members), "gzip").split()) == MOST_MEMBERS
+    long = gzip.compress(bytes(3 * MIB)) + gzip.compress(b"end")
+    assert decode(long, "gzip") == bytes(3 * MIB) + b"end"
+    with pytest.raises(Undecodable, match=f"more than {MOST_MEMBERS} members"):
+        decode(b"".join([*members, gzip.compress(b"x")]), "gzip")
+
+
+def test_an_event_has_a_limit_while_it_arrives():
+    parser = SseParser(event_limit=1000)
+    assert len(parser.feed(b"data: " + b"x" * 900 + b"\n\n")) == 1
+    for endless in (b"y", b"data: z\n"):
+        with pytest.raises(TooMuch, match="an event is longer than 1000 bytes"):
+            for _ in range(1001):
+                parser.feed(endless)
+        parser = SseParser(event_limit=1000)
