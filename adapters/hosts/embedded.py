@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import secrets
 import signal
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from burnish.adapters import errors
+from burnish.adapters.environment import for_child
 from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
@@ -32,10 +32,6 @@ MAX_THREADS = 8
 ADAPTER_ON, ADAPTER_OFF = ((("lora", [{"id": 0, "scale": scale}]),) for scale in (1.0, 0.0))
 # An adapter's child is up in about a second; a big model on a slow disk takes a while, but not minutes.
 START_TIMEOUT_S = 120.0
-# Libraries, threads, devices and folders. A child gets no other variables, because they hold keys.
-INHERITED = re.compile(
-    "(LD|DYLD|OMP|KMP|GOMP|GGML|CUDA|NVIDIA|HIP|HSA|ROCR|VK|LC)_.*|PYTHON[A-Z]+|LANG|HOME|PATH|TMPDIR|VIRTUAL_ENV"
-)
 # How much of the child's log goes into an error message.
 LOG_TAIL_LINES = 5
 LOG_TAIL_BYTES = 4096
@@ -64,7 +60,7 @@ class EngineProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=stderr,
-                env={name: value for name, value in os.environ.items() if INHERITED.fullmatch(name)},
+                env=for_child(),
             )
         child = cls(process, "")
         try:

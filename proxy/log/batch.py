@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
+from burnish.proxy.apart import Apart
 from burnish.proxy.errors import NotFound, Unavailable
-from burnish.proxy.log.capture import Parsed, parsed, unparsed
+from burnish.proxy.log.capture import Parsed, read, unparsed
 from burnish.proxy.log.intake import Intake
 from burnish.proxy.records import Completion, Passthrough
 
@@ -58,15 +59,18 @@ class Batch:
 
 
 class Transactions:
-    def __init__(self, connection: sqlite3.Connection, on_stored: Callable[[Stored], None]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, on_stored: Callable[[Stored], None], apart: Apart
+    ) -> None:
         """``on_stored`` is called with each entry that is on the disk."""
         self._connection = connection
+        self._apart = apart
         self._intake = Intake(connection)
         self._on_stored = on_stored
 
     def write(self, batch: Batch) -> list[Report]:
         """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error."""
-        entries = [_parsed(each) for each in (*batch.read_back, *batch.captures)]
+        entries = [_parsed(each, self._apart) for each in (*batch.read_back, *batch.captures)]
         try:
             return self._transaction(entries, batch, careful=False)
         except Exception as error:
@@ -144,11 +148,11 @@ def catching_up() -> Unavailable:
     )
 
 
-def _parsed(entry: Completion | Passthrough) -> Stored:
+def _parsed(entry: Completion | Passthrough, apart: Apart) -> Stored:
     if isinstance(entry, Passthrough):
         return entry
     try:
-        return parsed(entry)
+        return read(entry, apart)
     except Exception as error:  # noqa: BLE001
         # A body that breaks the parser must neither stop the writer nor be lost.
         logger.warning("completion %s is stored as raw bytes: %s", entry.id, error)

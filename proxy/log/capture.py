@@ -1,4 +1,4 @@
-"""Parses a completion's bytes into what the log stores. Pure; runs on the writer thread."""
+"""Parses a completion's bytes into what the log stores. Runs on the writer thread; large ones in a child process."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from burnish.proxy.apart import LARGE_BYTES, Apart, OutOfTime
 from burnish.proxy.log.tree import Step, path, step
-from burnish.proxy.records import Completion, Ended
+from burnish.proxy.records import Completion, Ended, Wire
 from burnish.proxy.surfaces import SURFACES
 from burnish.proxy.surfaces.base import ChatRequest, Reply
 from burnish.proxy.surfaces.items import TYPE
-from burnish.proxy.surfaces.lenient import loads_storable
+from burnish.proxy.surfaces.lenient import TooLong, Undecodable, decode, loads_storable
 
 FIRST_ERROR_STATUS = 400
 DEFINITION_BYTES = 256
@@ -56,13 +57,48 @@ class Parsed(NamedTuple):
     """Where it belongs, if that is known already."""
 
 
+def read(completion: Completion, apart: Apart) -> Parsed:
+    """Parse a completion, a large one in the child process. Raises what ``parsed`` raises, and OutOfTime."""
+    wire = completion.wire
+    short = _short(wire)
+    if short is wire:
+        return parsed(completion)
+    found = parsed(completion._replace(wire=short)) if short else apart.run(_parsed_apart, completion)
+    return found._replace(completion=found.completion._replace(wire=wire))
+
+
+def _short(wire: Wire) -> Wire | None:
+    """Return the bytes with a decoded answer; None if they are large."""
+    left = LARGE_BYTES - len(wire.request_body)
+    if wire.content_encoding and left > 0:
+        try:
+            body = decode(b"".join(wire.chunks), wire.content_encoding, left)
+        except TooLong:
+            return None
+        except Undecodable:
+            return wire
+        wire = wire._replace(chunks=(body,), content_encoding="")
+    return wire if sum(map(len, wire.chunks)) <= left else None
+
+
+def _parsed_apart(completion: Completion) -> Parsed:
+    found = parsed(completion)
+    return found._replace(completion=found.completion._replace(wire=Wire()))
+
+
 def parsed(completion: Completion) -> Parsed:
-    """Parse the request and reassemble the answer. Raises whatever a malformed request raises."""
+    """Parse the request and reassemble the answer; an answer that takes too long isn't read.
+
+    Raises whatever a malformed request raises; OutOfTime if the request takes too long.
+    """
     asked, wire = completion.asked, completion.wire
     surface = SURFACES[asked.surface]
     request = surface.read(loads_storable(wire.request_body))
-    answer = surface.reassemble(wire.chunks, wire.content_type, wire.content_encoding)
     context = tuple(path(request.messages))
+    try:
+        answer = surface.reassemble(wire.chunks, wire.content_type, wire.content_encoding)
+    except OutOfTime as error:
+        answer = Reply(error=f"the answer was not read: {error}", readable=False)
     settings, definitions = parameters(request.params)
     return Parsed(
         completion=completion._replace(

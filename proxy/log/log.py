@@ -37,6 +37,8 @@ PRUNE_PAUSE_S = 0.02
 """Between two steps: deleting many rows must not take all of the writer's time."""
 CHECKPOINT_TRIES = 5
 """Each waits up to ``files.BUSY_TIMEOUT_S`` for reads to end."""
+WRITE_LIMIT_S = 20.0
+"""A writer that needs longer is stuck."""
 SPILL = "-spill"
 """The name of the database and this suffix make the name of the folder of ``Spill``."""
 Query = Callable[[sqlite3.Connection], Result]
@@ -228,7 +230,14 @@ class Log:
             self._deletions += 1
 
     async def _write(self, call: Query[Result]) -> Result:
-        return await asyncio.wrap_future(self._writer.submit(call))
+        try:
+            async with asyncio.timeout(WRITE_LIMIT_S):
+                return await asyncio.wrap_future(self._writer.submit(call))
+        except TimeoutError as error:
+            raise Unavailable(
+                f"nothing is known to be stored: {self.healthy() or f'that took longer than {WRITE_LIMIT_S:g} s'}. "
+                "Try again in a moment"
+            ) from error
 
     async def _read(self, query: Query[Result], reader: Reader = "listings") -> Result:
         """Read after all earlier captures. While they can't be stored, Unavailable replaces NotFound."""

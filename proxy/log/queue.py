@@ -43,8 +43,8 @@ class Queue:
         self.entries: deque[Waiting] = deque()
         self.writing: list[Waiting] = []
         """Entries of the batch that is being written."""
-        self.busy = False
-        """True while a batch is being written."""
+        self.busy_since: float | None = None
+        """When the batch that is being written began, on the monotonic clock."""
         self.calls: deque[Call] = deque()
         self.size_bytes = 0
         """Of all entries, those of the batch included."""
@@ -52,6 +52,11 @@ class Queue:
         """Entries that were ever put in."""
         self.taken = 0
         """Entries that have left: into a batch, or into a file."""
+
+    @property
+    def busy(self) -> bool:
+        """True while a batch is being written."""
+        return self.busy_since is not None
 
     def put(self, entry: Entry) -> bool:
         """Add an entry, unless the queue is full."""
@@ -70,7 +75,7 @@ class Queue:
         count = min(len(self.entries), most)
         self.writing = [self.entries.popleft() for _ in range(count)]
         self.taken += count
-        self.busy = True
+        self.busy_since = time.monotonic()
         calls = []
         while self.calls and self.calls[0].after <= self.taken:
             calls.append(self.calls.popleft())
@@ -81,7 +86,7 @@ class Queue:
         last = self.writing[-1].number if self.writing else 0
         self.size_bytes -= sum(each.size for each in self.writing)
         self.writing = []
-        self.busy = False
+        self.busy_since = None
         return last
 
     def put_back(self) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+from burnish.proxy.apart import WALL_LIMIT_S, Apart
 from burnish.proxy.errors import ConfigError, Unavailable
 from burnish.proxy.log.batch import Batch, Call, Result, Stored, Transactions, locked
 from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Queue, Relief
@@ -35,6 +36,9 @@ FIRST_RETRY_S = 0.1
 LAST_RETRY_S = 5.0
 CLOSE_LIMIT_S = 2.0
 """When burnish stops, entries are stored for so long; the rest moves into files, for the next start."""
+
+STUCK_S = WALL_LIMIT_S
+"""A batch takes milliseconds, and the reading of one large answer no more than this."""
 
 STOPPING = "burnish is stopping: try again when it is back"
 
@@ -75,6 +79,7 @@ class Writer:
         on_stored: Callable[[Stored], None] = ignore,
     ) -> None:
         self._on_stored = on_stored
+        self._apart = Apart()
         self._transactions: Transactions | None = None
         self._queue = Queue()
         self._changed = threading.Condition(self._queue.lock)
@@ -140,7 +145,12 @@ class Writer:
     def healthy(self) -> str | None:
         """Return why nothing can be stored now, or that entries were lost; None when all is well."""
         lost = f"{self._dropped} requests were not logged: {self._why_dropped()}" if self._dropped else None
-        return "; ".join(reason for reason in (self._trouble, lost) if reason) or None
+        return "; ".join(reason for reason in (self._trouble, self._stuck(), lost) if reason) or None
+
+    def _stuck(self) -> str | None:
+        since = self._queue.busy_since
+        busy_s = time.monotonic() - since if since else 0.0
+        return f"the log has been busy with one batch for {busy_s:.0f} s" if busy_s > STUCK_S else None
 
     def backlog(self) -> Backlog:
         """From any thread."""
@@ -185,7 +195,7 @@ class Writer:
     def _use(self, connection: sqlite3.Connection) -> Transactions:
         connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
         self._connection = connection
-        self._transactions = Transactions(connection, self._on_stored)
+        self._transactions = Transactions(connection, self._on_stored, self._apart)
         return self._transactions
 
     def _open(self) -> Transactions:
@@ -253,7 +263,7 @@ class Writer:
         now = time.monotonic()
         self._failing_since = self._failing_since or now
         with self._changed:
-            self._queue.busy = False
+            self._queue.busy_since = None
             self._queue.calls.extendleft(reversed(batch.calls))
             if locked(error) and now - self._failing_since < PATIENCE_S:
                 return
@@ -279,5 +289,6 @@ class Writer:
             logger.error("the log closes with %d requests unwritten", len(self._queue.entries))
         self._refuse(Unavailable(STOPPING))
         self._relief.close()
+        self._apart.close()
         if self._transactions:
             self._connection.close()

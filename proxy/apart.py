@@ -1,0 +1,210 @@
+"""Calls functions on large bodies in a child process.
+
+There they don't hold this interpreter's lock, so other requests go on. They have a limit of time, and their memory
+goes back when the child ends. A call costs copying its arguments and its result through pipes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import pickle
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import FrameType
+from typing import IO, Any, NamedTuple, ParamSpec, TypeVar
+
+from burnish.adapters.environment import for_child
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+LARGE_BYTES = 4 * 1024 * 1024
+"""Longer bodies are read in the child. Shorter ones take less than 100 ms."""
+CPU_LIMIT_S = 0.8
+"""CPU time of one call; ratings wait for the calls of the log."""
+CPU_AGAIN_S = 0.5
+"""A function may catch what interrupts it; then it is interrupted again."""
+WALL_LIMIT_S = 5.0
+"""For one call, also if the machine is busy or the child hangs."""
+IDLE_S = 30.0
+"""The child ends after so long without a call. Another starts in a quarter of a second."""
+GROWN_BYTES = 200 * 1024 * 1024
+"""A child that took so much memory ends after its answer."""
+MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
+"""Unit of ``ru_maxrss``."""
+
+
+class OutOfTime(Exception):
+    """The function took longer than the limit, or its process ended."""
+
+
+class Apart:
+    """One child process, which starts at the first call, and calls one function after the other."""
+
+    def __init__(self, cpu_limit_s: float = CPU_LIMIT_S) -> None:
+        self._cpu_limit_s = cpu_limit_s
+        self._turn = threading.Lock()
+        self._child: _Child | None = None
+        self._closed = False
+
+    def run(self, function: Callable[Given, Result], *args: Given.args, **more: Given.kwargs) -> Result:
+        """Call a function of a module. Raises what it raises, and OutOfTime."""
+        with self._turn:
+            result, error = self._ask(_Call(function, args, more, self._cpu_limit_s))
+        if error is not None:
+            raise error
+        returned: Result = result
+        return returned
+
+    async def ask(self, function: Callable[Given, Result], *args: Given.args, **more: Given.kwargs) -> Result:
+        """Do the same without blocking the event loop."""
+        return await asyncio.to_thread(partial(self.run, function, *args, **more))
+
+    def close(self) -> None:
+        """End the child. A call under way, and later ones, raise OutOfTime."""
+        self._closed = True
+        if child := self._child:
+            child.kill()
+        with self._turn:
+            self._end()
+
+    def _ask(self, call: _Call) -> tuple[Any, Exception | None]:
+        if self._child:
+            with suppress(BrokenPipeError, EOFError):  # it ended after its last answer
+                return self._answer(self._child, call)
+        if self._closed:
+            raise OutOfTime("burnish is stopping")
+        self._child = _Child()
+        try:
+            return self._answer(self._child, call)
+        except (BrokenPipeError, EOFError) as error:
+            raise OutOfTime("its process ended") from error
+
+    def _answer(self, child: _Child, call: _Call) -> tuple[Any, Exception | None]:
+        """Raises OutOfTime, BrokenPipeError, EOFError; the child has ended then."""
+        try:
+            return child.answer(call)
+        except BaseException:
+            self._end()
+            raise
+
+    def _end(self) -> None:
+        if self._child:
+            self._child.end()
+            self._child = None
+
+
+class _Call(NamedTuple):
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    more: dict[str, Any]
+    cpu_limit_s: float
+
+
+class _Child:
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            (sys.executable, "-m", "burnish.proxy.apart"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd="/",  # no module in the working directory of burnish may be imported
+            env=for_child(),
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self._given: IO[bytes] = self._process.stdin
+        self._answers = self._process.stdout
+
+    def answer(self, call: _Call) -> tuple[Any, Exception | None]:
+        """Return what the function returned and raised. Raises OutOfTime, BrokenPipeError, EOFError."""
+        _write(call, self._given)
+        limited = _Limited(self._answers.fileno(), time.monotonic() + WALL_LIMIT_S)
+        answer: tuple[Any, Exception | None] = pickle.load(io.BufferedReader(limited))  # noqa: S301  (our own child)
+        return answer
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def end(self) -> None:
+        self.kill()
+        with suppress(BrokenPipeError):
+            self._given.close()
+        self._answers.close()
+        self._process.wait()
+
+
+class _Limited(io.RawIOBase):
+    """Reads a pipe until a time on the monotonic clock. Raises OutOfTime."""
+
+    def __init__(self, descriptor: int, until: float) -> None:
+        self._descriptor = descriptor
+        self._until = until
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not _readable(self._descriptor, max(0.0, self._until - time.monotonic())):
+            raise OutOfTime(f"it took longer than {WALL_LIMIT_S:g} s")
+        return os.readv(self._descriptor, [buffer])
+
+
+def _readable(descriptor: int, seconds: float) -> bool:
+    poll = select.poll()  # select() itself takes no descriptors above 1023
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(1000 * seconds))
+
+
+def _write(value: object, pipe: IO[bytes]) -> None:
+    """Large bytes are written without a copy. Raises BrokenPipeError."""
+    pickle.dump(value, pipe, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.flush()
+
+
+def serve() -> None:
+    """Answer calls until stdin closes, or none came for a while."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for burnish, which ends this process
+    signal.signal(signal.SIGPROF, _interrupt)
+    given, answers = sys.stdin.buffer, sys.stdout.buffer
+    sys.stdout = sys.stderr
+    with suppress(EOFError, BrokenPipeError):
+        at_first = _most_memory()  # on Linux the parent's, if that is more
+        while _most_memory() - at_first < GROWN_BYTES and _readable(given.fileno(), IDLE_S):
+            _write(_answer(given), answers)
+
+
+def _answer(given: IO[bytes]) -> tuple[Any, Exception | None]:
+    call: _Call = pickle.load(given)  # noqa: S301  (burnish itself wrote it)
+    try:
+        signal.setitimer(signal.ITIMER_PROF, call.cpu_limit_s, CPU_AGAIN_S)
+        try:
+            return call.function(*call.args, **call.more), None
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+    except Exception as error:  # noqa: BLE001  (whatever a hostile body raises belongs to the caller)
+        return None, error
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise OutOfTime("it took too long")
+
+
+def _most_memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_BYTES
+
+
+if __name__ == "__main__":
+    # What is raised must be of the module that burnish imports.
+    from burnish.proxy.apart import serve as serve_calls
+
+    serve_calls()

@@ -1,0 +1,102 @@
+"""Large captures are read in a child process within limits, and those that can't be read are kept as they came."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+import orjson
+import pytest
+
+from burnish.proxy.apart import LARGE_BYTES, Apart, OutOfTime
+from burnish.proxy.log import Log
+from burnish.proxy.log.capture import parsed, read
+from tests.proxy.log.exchanges import answered, assistant, exchange, system, user
+from tests.support.upstream import events
+
+LONG = "word " * (LARGE_BYTES // 4)
+
+
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Apart]:
+    child = Apart()
+    yield child
+    child.close()
+
+
+@pytest.fixture(scope="module")
+def hurried() -> Iterator[Apart]:
+    child = Apart(cpu_limit_s=0.05)
+    yield child
+    child.close()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"messages": [system(LONG), user("hi")]},
+        {"reply": LONG},
+        {"chunks": (gzip.compress(answered(assistant(LONG))),), "content_encoding": "gzip"},
+        {"chunks": (gzip.compress(answered(assistant("short"))),), "content_encoding": "gzip"},
+        {"chunks": (b"no gzip",), "content_encoding": "gzip"},
+    ],
+    ids=["request", "answer", "packed", "short", "damaged"],
+)
+def test_what_is_read_in_the_child_is_what_is_read_here(apart: Apart, changes: dict):
+    made = exchange(**({"messages": [user("hi")]} | changes))
+    assert read(made, apart) == parsed(made)
+
+
+def test_an_answer_that_takes_too_long_keeps_its_request_and_its_bytes(hurried: Apart):
+    stream = tuple(events("word " * 60_000))
+    found = read(exchange([user("hi")], chunks=stream, content_type="text/event-stream"), hurried)
+    assert [step.role for step in found.context] == ["user"]
+    assert (found.message, found.raw) == (None, True)
+    assert found.completion.ended.error == "the answer was not read: it took too long"
+    assert found.completion.wire.chunks == stream
+
+
+async def test_an_answer_that_no_model_gives_delays_no_rating_and_is_found(log: Log):
+    calls = [
+        {"index": at, "id": f"c{at}", "function": {"name": "f", "arguments": "{}"}} for at in range(50_000)
+    ]
+    stream = tuple(
+        b'data: {"choices": [{"delta": {"tool_calls": [%b]}}]}\n\n' % orjson.dumps(call) for call in calls
+    )
+    log.capture(hostile := exchange([user("hi")], chunks=stream, content_type="text/event-stream"))
+    log.capture(made := exchange([user("hello")]))
+    assert (await log.completion(made.id)).reply == assistant("Hello!")
+    kept = await log.completion(hostile.id)
+    assert (kept.messages, kept.reply) == ((user("hi"),), None)
+    assert kept.ended.error == "more than 2048 tool calls in one answer"
+    assert log.healthy() is None
+
+
+def test_a_child_that_is_killed_is_replaced_and_the_call_is_made_again(apart: Apart):
+    os.kill(apart.run(os.getpid), signal.SIGKILL)
+    assert apart.run(len, b"body") == 4
+    with pytest.raises(OutOfTime, match="its process ended"):
+        apart.run(os._exit, 1)
+    with pytest.raises(ZeroDivisionError):
+        apart.run(divmod, 1, 0)
+    assert apart.run(len, b"body") == 4
+
+
+def test_closing_ends_a_call_that_is_under_way():
+    child = Apart()
+    child.run(os.getpid)
+    threading.Timer(0, child.close).start()
+    with pytest.raises(OutOfTime):
+        child.run(signal.pause)
+
+
+def test_a_child_gets_no_keys(apart: Apart, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
+    other = Apart()
+    try:
+        assert other.run(os.getenv, "OPENAI_API_KEY") is None
+    finally:
+        other.close()
