@@ -108,14 +108,19 @@ def _inform(inform: Inform, status: int, headers: RawHeaders) -> None:
     inform(status, to_client(without_ours(headers)))
 
 
-def naming(surface: Surface, target: Target, path: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """Return path and body as the target needs them: with its name of the model, and the paths that it has."""
+def naming(
+    surface: Surface, target: Target, path: bytes, body: bytes, named_at: Spans | None = None
+) -> tuple[bytes, bytes]:
+    """Return path and body as the target needs them: with its name of the model, and the paths that it has.
+
+    ``named_at``: where the body names the model, if that is known.
+    """
     if target.embedded:
         path = usual_path(path.decode("latin-1")).encode("latin-1")
     if target.model is not None:
         named = surface.path_naming(path.decode("latin-1"), target.model)
         if named is None:
-            body = splice_model(body, target.model)
+            body = splice_model(body, target.model, named_at)
         else:
             path = named.encode("latin-1")
     return path, append_members(body, target.fields)
@@ -144,19 +149,29 @@ def _our_credentials(target: Target, authorization: bytes, own_header: bytes | N
     return [own] if urlsplit(target.url).hostname in NO_BEARER else [bearer, own]
 
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_STRING = rb'"(?:[^"\\]++|\\.)*+"'
+_TOKEN = re.compile(rb"%b|[{}\[\]]" % _STRING, re.DOTALL)
+_INSIDE = rb'(?:[^"{}\[\]]++|%b)*+' % _STRING
+for _ in range(3):
+    _INSIDE = rb'(?:[^"{}\[\]]++|%b|[{\[]%b[}\]])*+' % (_STRING, _INSIDE)
+_MUCH_INSIDE = re.compile(_INSIDE, re.DOTALL)
+"""Inside an object or a list, all that is nested three times at most: whole messages in one step."""
 _AFTER_KEY = re.compile(rb"[ \t\r\n]*:[ \t\r\n]*")
 _END = re.compile(rb"[ \t\r\n]*\}")
 
 
-def splice_model(body: bytes, model: str) -> bytes:
+Spans = list[tuple[int, int]]
+"""Begins and ends of values in a body."""
+
+
+def splice_model(body: bytes, model: str, named_at: Spans | None = None) -> bytes:
     """Return the body with the value of every top-level ``model`` key replaced; all other bytes stay.
 
     ``body`` must be valid JSON with an object at its top whose ``model``, if any, is a string. A body
-    without the key gets one.
+    without the key gets one. ``named_at``: where the values are, if that is known.
     """
     value = orjson.dumps(model)
-    spans = list(_top_level_values(body))
+    spans = models_in(body) if named_at is None else named_at
     if not spans:
         brace = body.index(b"{") + 1
         comma = b"" if _END.match(body, brace) else b","
@@ -180,22 +195,31 @@ def append_members(body: bytes, members: Sequence[tuple[str, Any]]) -> bytes:
     return body[:end] + b"," + orjson.dumps(dict(members))[1:-1] + body[end:]
 
 
-def _top_level_values(body: bytes) -> list[tuple[int, int]]:
+def models_in(body: bytes) -> Spans:
     """Return the spans of the values of all top-level keys that spell "model" (escapes included)."""
-    spans: list[tuple[int, int]] = []
-    depth = 0
+    spans: Spans = []
+    at = body.index(b"{") + 1
     value_at = -1
-    for token in _TOKEN.finditer(body):
-        first = body[token.start()]
-        if first in b"{[":
-            depth += 1
-        elif first in b"}]":
-            depth -= 1
+    while token := _TOKEN.search(body, at):
+        at = token.end()
+        if body[token.start()] in b"{[":
+            at = _end_of_value(body, at)
         elif token.start() == value_at:
             spans.append(token.span())
-        elif depth == 1 and (colon := _AFTER_KEY.match(body, token.end())) and _spells_model(token.group()):
+        elif (colon := _AFTER_KEY.match(body, at)) and _spells_model(token.group()):
             value_at = colon.end()
     return spans
+
+
+def _end_of_value(body: bytes, at: int) -> int:
+    """Return the end of the object or list in which ``at`` is."""
+    depth = 1
+    while depth:
+        inside = _MUCH_INSIDE.match(body, at)
+        assert inside
+        at = inside.end() + 1
+        depth += 1 if body[at - 1] in b"{[" else -1
+    return at
 
 
 def _spells_model(token: bytes) -> bool:
