@@ -30,12 +30,10 @@ Result = TypeVar("Result")
 
 LARGE_BYTES = 4 * 1024 * 1024
 """Longer bodies are read in the child. Shorter ones take less than 100 ms."""
-CPU_LIMIT_S = 0.8
-"""CPU time of one call; ratings wait for the calls of the log."""
 CPU_AGAIN_S = 0.5
 """A function may catch what interrupts it; then it is interrupted again."""
-WALL_LIMIT_S = 5.0
-"""For one call, also if the machine is busy or the child hangs."""
+WALL_PER_CPU = 6
+"""A busy machine gives a call that part of the time; then the child is ended."""
 IDLE_S = 30.0
 """The child ends after so long without a call. Another starts in a quarter of a second."""
 GROWN_BYTES = 200 * 1024 * 1024
@@ -51,7 +49,8 @@ class OutOfTime(Exception):
 class Apart:
     """One child process, which starts at the first call, and calls one function after the other."""
 
-    def __init__(self, cpu_limit_s: float = CPU_LIMIT_S) -> None:
+    def __init__(self, cpu_limit_s: float) -> None:
+        """``cpu_limit_s``: CPU time of one call."""
         self._cpu_limit_s = cpu_limit_s
         self._turn = threading.Lock()
         self._child: _Child | None = None
@@ -128,7 +127,7 @@ class _Child:
     def answer(self, call: _Call) -> tuple[Any, Exception | None]:
         """Return what the function returned and raised. Raises OutOfTime, BrokenPipeError, EOFError."""
         _write(call, self._given)
-        limited = _Limited(self._answers.fileno(), time.monotonic() + WALL_LIMIT_S)
+        limited = _Limited(self._answers.fileno(), time.monotonic() + WALL_PER_CPU * call.cpu_limit_s)
         answer: tuple[Any, Exception | None] = pickle.load(io.BufferedReader(limited))  # noqa: S301  (our own child)
         return answer
 
@@ -155,7 +154,7 @@ class _Limited(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if not _readable(self._descriptor, max(0.0, self._until - time.monotonic())):
-            raise OutOfTime(f"it took longer than {WALL_LIMIT_S:g} s")
+            raise OutOfTime("it took too long")
         return os.readv(self._descriptor, [buffer])
 
 

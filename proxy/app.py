@@ -17,6 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from burnish.proxy.access import Identity, may_steer_in_chat
+from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App, own_application
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import Conflict, Unavailable
@@ -30,6 +31,7 @@ from burnish.proxy.learning import Learning, NotLearning, cancelled, learning
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.records import Feedback
+from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import RemoteUpstream, Upstream
 from burnish.proxy.status import Engine, status_routes, summary
@@ -61,6 +63,8 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
             stack.push_async_callback(cancelled, pruning)
         pool = Pool(config)
         stack.push_async_callback(pool.close)
+        apart = Apart(READ_LIMIT_S)
+        stack.callback(apart.close)
         guard = Guard(config)
         if not is_loopback(config.host) and config.admin_key is None:
             logger.warning(
@@ -71,7 +75,9 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
         hub = Hub(log, observer.counts.refused) if config.workers > 1 else None
         if hub:
             observer.in_workers = hub.answering
-        composed = partial(_routes_and_relay, config, guard, log, pool, observer=observer, hub=hub)
+        composed = partial(
+            _routes_and_relay, config, guard, log, pool, apart=apart, observer=observer, hub=hub
+        )
         app = App(guard, *composed(opened), observer.counts.refused)
         if isinstance(opened, NotLearning) and opened.ask_again:
 
@@ -203,6 +209,7 @@ def _routes_and_relay(
     pool: Pool,
     opened: Learning | NotLearning,
     *,
+    apart: Apart,
     observer: Observer,
     hub: Hub | None,
 ) -> tuple[ASGIApp, ASGIApp]:
@@ -224,6 +231,7 @@ def _routes_and_relay(
         route = (learns.base, learns.route) if learns else (None, None)
         hub.use(Services(own, parts.answer, parts.instructions, known, *route))
     relay = Relay(
+        apart=apart,
         pool=pool,
         upstream=parts.upstream,
         guard=guard,

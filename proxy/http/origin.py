@@ -20,6 +20,8 @@ from burnish.proxy.http.headers import RawHeaders
 KEEP_ALIVE_S = 4.0
 # Retry-After of a request that found no free connection; it has waited in the queue already.
 RETRY_AFTER_S = 1
+WHOLE_LIMIT_BYTES = 32 * 1024 * 1024
+"""Of an answer that burnish must have as a whole, because it changes it."""
 
 
 class ConnectFailed(UpstreamUnreachable):
@@ -51,10 +53,13 @@ class UpstreamResponse(ABC):
         """True when the next ``read`` returns all that is left."""
 
     async def whole(self) -> bytes:
-        """Return the rest of the body. Raises UpstreamCut."""
-        parts = []
+        """Return the rest of the body. Raises UpstreamCut, also if it is longer than burnish reads at once."""
+        parts, size = [], 0
         while part := await self.read():
             parts.append(part)
+            size += len(part)
+            if size > WHOLE_LIMIT_BYTES:
+                raise UpstreamCut(f"the upstream's answer is longer than {WHOLE_LIMIT_BYTES} bytes")
         return b"".join(parts)
 
     @property

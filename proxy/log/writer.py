@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from burnish.proxy.apart import WALL_LIMIT_S, Apart
+from burnish.proxy.apart import Apart
 from burnish.proxy.errors import ConfigError, Unavailable
 from burnish.proxy.log.batch import Batch, Call, Result, Stored, Transactions, locked
 from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Queue, Relief
@@ -37,8 +37,10 @@ LAST_RETRY_S = 5.0
 CLOSE_LIMIT_S = 2.0
 """When burnish stops, entries are stored for so long; the rest moves into files, for the next start."""
 
-STUCK_S = WALL_LIMIT_S
-"""A batch takes milliseconds, and the reading of one large answer no more than this."""
+READ_LIMIT_S = 0.8
+"""CPU time for reading one large capture; ratings wait for it."""
+STUCK_S = 5.0
+"""A batch takes milliseconds, and on a busy machine a large capture not much longer than this."""
 
 STOPPING = "burnish is stopping: try again when it is back"
 
@@ -79,7 +81,7 @@ class Writer:
         on_stored: Callable[[Stored], None] = ignore,
     ) -> None:
         self._on_stored = on_stored
-        self._apart = Apart()
+        self._apart = Apart(READ_LIMIT_S)
         self._transactions: Transactions | None = None
         self._queue = Queue()
         self._changed = threading.Condition(self._queue.lock)

@@ -21,11 +21,13 @@ from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import End
 from burnish.proxy.ids import passthrough_id
 from burnish.proxy.records import Asked, Completion, Ended, Outcome, Passthrough, Served, Wire
+from burnish.proxy.relay.outbound import Spans
 from burnish.proxy.relay.routing import Target
 from burnish.proxy.surfaces import SURFACES
 
-# A longer reply is passed through whole, but its copy for the log ends here.
+# A longer reply is passed through whole, but the log keeps its beginning only, from which nothing is learnt.
 CAPTURE_LIMIT_BYTES = 32 * 1024 * 1024
+BEGINNING_BYTES = 2 * 1024 * 1024
 # Three events of three lines. Nearly all are short, but the last one of Responses repeats the whole answer.
 END_LINES = 9
 END_BYTES = (4096, 256 * 1024)
@@ -81,6 +83,8 @@ class Flight(Ending):
     """The request as it came, if it is compressed and the model gets all of ``body``."""
     asks: bool = True
     """Whether it has a message."""
+    named_at: Spans | None = None
+    """Where the body names the model, if that is known."""
     traceparent: str | None = None
     content_type: str = ""
     content_encoding: str = ""
@@ -112,8 +116,12 @@ class Flight(Ending):
         self.captured_bytes += len(chunk)
         if self.captured_bytes <= CAPTURE_LIMIT_BYTES:
             self.chunks.append(chunk)
-        else:
-            self.error = f"only the first {CAPTURE_LIMIT_BYTES} bytes were kept for the log"
+        elif self.captured_bytes - len(chunk) <= CAPTURE_LIMIT_BYTES:
+            self.chunks = [b"".join(self.chunks)[:BEGINNING_BYTES]]
+            self.error = (
+                f"only the first {BEGINNING_BYTES} bytes were kept for the log, because the answer has more than "
+                f"{CAPTURE_LIMIT_BYTES}"
+            )
 
     def says_all(self) -> bool:
         # A compressed answer would have to be read from its beginning.

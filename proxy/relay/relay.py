@@ -7,6 +7,7 @@ the answer it hands a copy to the log. It knows no wire format (``surfaces`` doe
 from __future__ import annotations
 
 import time
+from functools import partial
 from http import HTTPStatus
 from typing import Protocol
 
@@ -14,9 +15,10 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.access import identity_of
+from burnish.proxy.apart import LARGE_BYTES, Apart, OutOfTime
 from burnish.proxy.client_headers import COMPLETION_ID, SESSION_HEADERS, SUB_AGENT_HEADERS, caller_of
 from burnish.proxy.config import Config
-from burnish.proxy.errors import BurnishError, InvalidRequest
+from burnish.proxy.errors import BodyTooLarge, BurnishError, InvalidRequest
 from burnish.proxy.feedback.commands import Answer, Command, exchanges, find_command
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import Named, first, named_headers
@@ -25,9 +27,10 @@ from burnish.proxy.http.pool import Pool
 from burnish.proxy.ids import completion_id as new_completion_id
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.records import Asked, Served
-from burnish.proxy.relay.client import Client, answered, parse, read_body, read_request, stream, unpacked
+from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.outbound import Outbound, naming, uncompressed
+from burnish.proxy.relay.large import gist_of, with_system
+from burnish.proxy.relay.outbound import Outbound, Spans, naming, uncompressed
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
 from burnish.proxy.relay.routing import MAX_TRIES, Target, Upstream
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Held, Translator
@@ -65,10 +68,12 @@ class Relay:
         instructions: Instructions,
         config: Config,
         traced: bool,
+        apart: Apart,
     ) -> None:
         self._upstream = upstream
         self._outbound = Outbound(pool, guard)
-        self._translator = Translator(self._outbound, guard, log.held_up_to)
+        self._translator = Translator(self._outbound, guard, log.held_up_to, apart)
+        self._apart = apart
         self._passthrough = PassthroughRelay(self._outbound, self._translator, upstream, log, config)
         self._log = log
         self._answer = answer
@@ -100,9 +105,16 @@ class Relay:
         started_at, clock = time.time(), time.perf_counter()
         headers, limit = named_headers(scope), self._config.max_body_bytes
         sent = await read_body(receive, headers, limit)
+        gist = None
         try:
             body = await unpacked(sent, headers, limit)
-            parsed, request = read_request(surface, scope["path"], body)
+            if len(body) > LARGE_BYTES and b"/rl" not in body:
+                gist = await self._apart.ask(gist_of, surface, scope["path"], body)
+            parsed, request = (
+                (gist.asked, gist.request) if gist else read_request(surface, scope["path"], body)
+            )
+        except OutOfTime as error:
+            raise BodyTooLarge("the body can't be read in time: send less, or simpler JSON") from error
         except InvalidRequest as fault:
             note = f"not logged as a completion, because burnish can't read it: {fault.message}"
             await self._passthrough.unread(surface, scope, send, sent, fault=fault, note=note)
@@ -116,7 +128,10 @@ class Relay:
                 await _send_local(send, await self._obey(command, surface, request, scope))
                 return
             cut = exchanges(request.messages)
-        if cut or request.after_command:
+        if gist:
+            body = gist.changed or body
+            packed = None if gist.changed else packed
+        elif cut or request.after_command:
             body, packed = orjson.dumps(surface.without(parsed, request, cut)), None
         flight = Flight(
             clock=clock,
@@ -127,7 +142,8 @@ class Relay:
             body=body,
             threaded=request.previous is not None and "thread" in request.params,
             packed=packed,
-            asks=bool(request.messages),
+            asks=gist.asks if gist else bool(request.messages),
+            named_at=gist.named_at if gist else None,
             traceparent=first(headers, b"traceparent") if self._traced else None,
         )
         try:
@@ -161,10 +177,10 @@ class Relay:
             tried.append(target)
             flight.served_by(target)
             try:
-                body = flight.body
+                body, named_at = flight.body, flight.named_at
                 if self._instructions.on:
-                    body = await self._with_instructions(flight, target)
-                with await self._send(flight, scope, target, body) as response:
+                    body, named_at = await self._with_instructions(flight, target)
+                with await self._send(flight, scope, target, body, named_at) as response:
                     # 404: the engine was restarted without the version; reconciling loads it again.
                     forgotten = response.status == HTTPStatus.NOT_FOUND and target.version
                     if forgotten and len(tried) == 1 and self._upstream.lost(target):
@@ -181,14 +197,17 @@ class Relay:
             finally:
                 target.release()
 
-    async def _send(self, flight: Flight, scope: Scope, target: Target, body: bytes) -> UpstreamResponse:
+    async def _send(
+        self, flight: Flight, scope: Scope, target: Target, body: bytes, named_at: Spans | None
+    ) -> UpstreamResponse:
         """Send the request as the client did, or translated into chat if the target lacks the format."""
         translator = self._translator
         response = None
         if not translator.needed(target, flight.asked.surface, scope["path"], threaded=flight.threaded):
             if target.embedded and not flight.asks:
                 raise nothing_asked(SURFACES[flight.asked.surface])
-            path, named = naming(SURFACES[flight.asked.surface], target, scope["raw_path"], body)
+            surface = SURFACES[flight.asked.surface]
+            path, named = naming(surface, target, scope["raw_path"], body, named_at)
             # As it came if nothing in it had to change; burnish compresses nothing again.
             as_came = flight.packed if named is flight.body else None
             given, content = as_came or (scope, named)
@@ -199,21 +218,23 @@ class Relay:
                 return response
         return await translator.answer(response, flight, scope, target, body)
 
-    async def _with_instructions(self, flight: Flight, target: Target) -> bytes:
+    async def _with_instructions(self, flight: Flight, target: Target) -> tuple[bytes, Spans | None]:
         """Return the body with the caller's instructions in the system prompt; unchanged if its format takes none.
 
-        The body is serialised again: the same JSON, other bytes.
+        The body is serialised again: the same JSON, other bytes. Beside it: where it names the model, if that is known.
         """
+        unchanged = flight.body, flight.named_at
         flight.instructions = None
         addition = await self._instructions.addition(flight.asked.caller, target.version)
         flight.instruction_count = 0 if addition else None
         if addition is None or flight.as_sent:
-            return flight.body
-        asked = SURFACES[flight.asked.surface].with_system(parse(flight.body), addition.text)
-        if asked is None:
-            return flight.body
+            return unchanged
+        extend = partial(with_system, SURFACES[flight.asked.surface], flight.body, addition.text)
+        extended = await self._apart.ask(extend) if flight.named_at is not None else extend()
+        if extended is None:
+            return unchanged
         flight.instructions, flight.instruction_count = addition.text, addition.count
-        return orjson.dumps(asked)
+        return extended
 
 
 def _asked(surface: Surface, headers: Named, model: str | None, at: float) -> Asked:

@@ -7,17 +7,18 @@ requests without content, on the client's path and on the path of chat: a path t
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import orjson
 from starlette.types import Scope
 
+from burnish.proxy.apart import LARGE_BYTES, Apart
 from burnish.proxy.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.guard import Guard
@@ -39,6 +40,7 @@ REMEMBERED_S = 600.0
 MOST_REMEMBERED = 1000
 """Clients choose the prefixes of paths, so there may be any number."""
 NOT_IN_CHAT = (b"accept-encoding", b"content-type", *CREDENTIALS)
+JSON_TYPE = "application/json"
 OF_THE_BODY = (b"content-length", b"content-type", b"content-encoding", b"transfer-encoding")
 """Headers that describe the body of an answer."""
 NO_ANSWER = frozenset((HTTPStatus.NO_CONTENT, HTTPStatus.RESET_CONTENT, *range(300, 400)))
@@ -61,8 +63,9 @@ HeldUpTo = Callable[[str, str, str | None], Awaitable[Held | None]]
 
 
 class Translator:
-    def __init__(self, outbound: Outbound, guard: Guard, held_up_to: HeldUpTo) -> None:
+    def __init__(self, outbound: Outbound, guard: Guard, held_up_to: HeldUpTo, apart: Apart) -> None:
         self._outbound = outbound
+        self._apart = apart
         self._guard = guard
         self._held_up_to = held_up_to
         self._lacking: dict[tuple[str, str], float] = {}
@@ -88,7 +91,7 @@ class Translator:
             with ExitStack() as answered:
                 answered.enter_context(response)
                 # If the path names the model, it must name the one at the target.
-                path, _ = naming(surface, target, scope["raw_path"], body)
+                path, _ = naming(surface, target, scope["raw_path"], b"{}")
                 if not await self.is_needed(response, surface.name, scope, target, path):
                     answered.pop_all()
                     return response
@@ -139,24 +142,26 @@ class Translator:
     async def _in_chat(
         self, surface: Surface, flight: Flight, scope: Scope, target: Target, body: bytes
     ) -> UpstreamResponse:
-        translation, asked = TRANSLATIONS[surface.name], orjson.loads(body)
-        request = await self._complete(surface.read(asked), flight)
+        translation = TRANSLATIONS[surface.name]
+        large = await self._apart.ask(_read_apart, surface, body, target) if len(body) > LARGE_BYTES else None
+        asked, request, chat = large or await self._read(surface, body, target, flight)
         if translation.idle and not request.messages:
             return WholeAnswer(None, HTTPStatus.OK, orjson.dumps(translation.idle(asked, request)))
         if target.embedded and not request.messages:
             raise nothing_asked(surface)
-        model = target.model or request.model
-        chat = ({"model": model} if model else {}) | translation.as_chat(asked, request)
-        if LIMIT in chat and f".{urlsplit(target.url).hostname}".endswith(OPENAI):
-            chat[NEW_LIMIT] = chat.pop(LIMIT)
-        sent = append_members(orjson.dumps(chat), target.fields)
-        writer = translation.writer(surface, asked, flight.id, model or "")
+        sent = append_members(chat, target.fields)
+        writer = translation.writer(surface, asked, flight.id, target.model or request.model or "")
         response = await self._outbound.send(self._as_chat(scope, target), target, sent, CHAT_PATH.encode())
         with ExitStack() as answered:
             answered.enter_context(response)
-            translated = await _translated(response, translation, writer, stream=request.stream)
+            translated = await self._translated(response, translation, writer, stream=request.stream)
             answered.pop_all()
         return translated
+
+    async def _read(self, surface: Surface, body: bytes, target: Target, flight: Flight) -> InChat:
+        asked = orjson.loads(body)
+        request = await self._complete(surface.read(asked), flight)
+        return InChat(asked, request, _chat(surface, asked, request, target))
 
     def _as_chat(self, scope: Scope, target: Target) -> Scope:
         """Return the scope of a request to the path of chat: key in Authorization, no compression."""
@@ -171,6 +176,30 @@ class Translator:
         if found := bearer or next((b"Bearer " + key for key in keys if key), None):
             headers.append((b"authorization", found))
         return {**scope, "path": CHAT_PATH, "query_string": b"", "headers": headers, NAMED: by_name(headers)}
+
+    async def _translated(
+        self, response: UpstreamResponse, translation: Translation, writer: Writer, *, stream: bool
+    ) -> UpstreamResponse:
+        """Translate an answer of chat into the client's format. Raises UpstreamCut."""
+        headers = by_name(response.headers)
+        encoding = first(headers, b"content-encoding") or ""
+        reader = ChatReader(first(headers, b"content-type") or "", encoding)
+        status = response.status
+        if status in NO_ANSWER:
+            raise UpstreamUnreachable(f"the upstream answered {status}, which holds no answer")
+        if stream and reader.early and status < HTTPStatus.BAD_REQUEST:
+            return StreamedAnswer(response, reader, writer)
+        content = await response.whole()
+        kind = writer.content_type if stream else JSON_TYPE
+        if status < HTTPStatus.BAD_REQUEST:
+            write = partial(_written, content, reader, writer, stream=stream)
+            # A few compressed bytes may become many.
+            large = encoding or len(content) > LARGE_BYTES
+            status, content = await self._apart.ask(write) if large else write()
+        if status >= HTTPStatus.BAD_REQUEST:
+            content = _translated_error(response, translation, status, content)
+            kind = JSON_TYPE
+        return WholeAnswer(response, status, content, content_type=kind)
 
     async def _complete(self, request: ChatRequest, flight: Flight) -> ChatRequest:
         """Return a request with the messages that it refers to. Raises InvalidRequest."""
@@ -202,7 +231,13 @@ class WholeAnswer(UpstreamResponse):
     """An answer whose whole body is known; ``response`` is the upstream's, if it was asked."""
 
     def __init__(
-        self, response: UpstreamResponse | None, status: int, content: bytes, *, as_it_came: bool = False
+        self,
+        response: UpstreamResponse | None,
+        status: int,
+        content: bytes,
+        *,
+        as_it_came: bool = False,
+        content_type: str = JSON_TYPE,
     ) -> None:
         """``as_it_came``: burnish wrote nothing of it."""
         self._response = response
@@ -212,7 +247,7 @@ class WholeAnswer(UpstreamResponse):
             self.headers = response.headers
             return
         kept = _kept(response.headers) if response else []
-        self.headers = [*kept, (b"content-type", b"application/json")]
+        self.headers = [*kept, (b"content-type", content_type.encode())]
         self.headers.append((b"content-length", b"%d" % len(content)))
 
     async def read(self, sink: Sink | None = None) -> bytes:
@@ -278,25 +313,6 @@ class StreamedAnswer(UpstreamResponse):
             self._cut = last
 
 
-async def _translated(
-    response: UpstreamResponse, translation: Translation, writer: Writer, *, stream: bool
-) -> UpstreamResponse:
-    """Translate an answer of chat into the client's format. Raises UpstreamCut."""
-    headers = by_name(response.headers)
-    reader = ChatReader(first(headers, b"content-type") or "", first(headers, b"content-encoding") or "")
-    status = response.status
-    if status in NO_ANSWER:
-        raise UpstreamUnreachable(f"the upstream answered {status}, which holds no answer")
-    if stream and status < HTTPStatus.BAD_REQUEST:
-        return StreamedAnswer(response, reader, writer)
-    content = await response.whole()
-    if status < HTTPStatus.BAD_REQUEST:
-        status, content = _whole(content, reader, writer)
-    if status >= HTTPStatus.BAD_REQUEST:
-        content = _translated_error(response, translation, status, content)
-    return WholeAnswer(response, status, content)
-
-
 def _translated_error(
     response: UpstreamResponse, translation: Translation, status: int, content: bytes
 ) -> bytes:
@@ -305,14 +321,42 @@ def _translated_error(
     return translation.error(status, content)
 
 
-def _whole(body: bytes, reader: ChatReader, writer: Writer) -> tuple[int, bytes]:
-    """Return status and body of an answer that was not streamed; 502 and the original if it can't be translated."""
-    for piece in [*reader.feed(body), *reader.close()]:
-        deque(writer.take(piece), maxlen=0)
+def _written(content: bytes, reader: ChatReader, writer: Writer, *, stream: bool) -> tuple[int, bytes]:
+    """Return status and body of an answer that has all arrived; 502 and the original if it can't be translated."""
+    events = list(writer.begin())
+    for piece in [*reader.feed(content), *reader.close()]:
+        events += writer.take(piece)
     if reader.error or not reader.ended:
-        return HTTPStatus.BAD_GATEWAY, body
-    deque(writer.end(reader.finish_reason, reader.usage), maxlen=0)
-    return HTTPStatus.OK, orjson.dumps(writer.whole)
+        return HTTPStatus.BAD_GATEWAY, content
+    events += writer.end(reader.finish_reason, reader.usage)
+    return HTTPStatus.OK, b"".join(events) if stream else orjson.dumps(writer.whole)
+
+
+class InChat(NamedTuple):
+    asked: dict[str, Any]
+    """The body of a request."""
+    request: ChatRequest
+    chat: bytes
+    """The body of the same request to chat."""
+
+
+def _read_apart(surface: Surface, body: bytes, target: Target) -> InChat | None:
+    """Return a request without its conversation, and all of it in chat; None if it refers to earlier answers."""
+    asked = orjson.loads(body)
+    request = surface.read(asked)
+    if request.previous is not None or any(map(references, request.messages)):
+        return None
+    chat = _chat(surface, asked, request, target)
+    short = {name: value for name, value in asked.items() if name not in surface.fields}
+    return InChat(short, replace(request, messages=request.messages[:1], origins=None), chat)
+
+
+def _chat(surface: Surface, asked: dict[str, Any], request: ChatRequest, target: Target) -> bytes:
+    model = target.model or request.model
+    chat = ({"model": model} if model else {}) | TRANSLATIONS[surface.name].as_chat(asked, request)
+    if LIMIT in chat and f".{urlsplit(target.url).hostname}".endswith(OPENAI):
+        chat[NEW_LIMIT] = chat.pop(LIMIT)
+    return orjson.dumps(chat)
 
 
 def _kept(headers: RawHeaders) -> RawHeaders:

@@ -29,9 +29,9 @@ class ChatReader:
         self._parser = SseParser(EVENT_LIMIT_BYTES)
         self._content_type = content_type
         self._encoding = content_encoding
-        # Only an uncompressed stream can be read before its end.
-        early = not content_encoding and "event-stream" in content_type
-        self._kept: list[bytes] | None = None if early else []
+        self.early = not content_encoding and "event-stream" in content_type
+        """Whether it can be read while it arrives."""
+        self._kept: list[bytes] | None = None if self.early else []
         self._calls: Calls[Call] = Calls()
         self._half = ""
         self.finish_reason: str | None = None

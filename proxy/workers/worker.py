@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.adapters.route import LiveRoute
 from burnish.proxy.access import IDENTITY, Identity
+from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.feedback import Command
@@ -31,6 +32,7 @@ from burnish.proxy.observe.traces import traces_wanted
 from burnish.proxy.plain import plain
 from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import read_body
+from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
 from burnish.proxy.relay.translated import Held
@@ -83,6 +85,7 @@ async def _work(listening: socket.socket, end: socket.socket) -> None:
         server.force_exit = worker.link.closed.is_set()  # the hub is gone, so no answer can be logged
         await serving
         await worker.pool.close()
+        worker.apart.close()
         worker.link.close()  # once all is sent
 
 
@@ -91,6 +94,7 @@ class _Worker:
 
     config: Config
     pool: Pool
+    apart: Apart
     app: App
 
     def __init__(self) -> None:
@@ -113,6 +117,7 @@ class _Worker:
     def _configure(self, config: Config) -> None:
         self.config = config
         self.pool = Pool(config)
+        self.apart = Apart(READ_LIMIT_S)
         self._guard = Guard(config)
         self._instructions = _Instructions(self.link, on=config.instructions)
 
@@ -131,6 +136,7 @@ class _Worker:
 
     def _serve(self, upstream: Upstream) -> None:
         relay = self._relay = Relay(
+            apart=self.apart,
             pool=self.pool,
             upstream=upstream,
             guard=self._guard,

@@ -27,7 +27,7 @@ PIECE = b"x" * 2**16
 THROUGH_MIB = 32
 """What may be held of something that is only passed through."""
 LOGGED_MIB = 192
-"""What the log may hold of an answer: 32 MiB of it, as it came and as one piece, and what it makes of them."""
+"""What the log may hold of an answer: 32 MiB of it, as it came and as one piece."""
 
 STREAMS = {name: each for name, each in RECORDED.items() if not each.fails and len(each.parts) > 1}
 

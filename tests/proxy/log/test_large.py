@@ -14,6 +14,7 @@ import pytest
 from burnish.proxy.apart import LARGE_BYTES, Apart, OutOfTime
 from burnish.proxy.log import Log
 from burnish.proxy.log.capture import parsed, read
+from burnish.proxy.log.writer import READ_LIMIT_S
 from tests.proxy.log.exchanges import answered, assistant, exchange, system, user
 from tests.support.upstream import events
 
@@ -22,7 +23,7 @@ LONG = "word " * (LARGE_BYTES // 4)
 
 @pytest.fixture(scope="module")
 def apart() -> Iterator[Apart]:
-    child = Apart()
+    child = Apart(READ_LIMIT_S)
     yield child
     child.close()
 
@@ -86,7 +87,7 @@ def test_a_child_that_is_killed_is_replaced_and_the_call_is_made_again(apart: Ap
 
 
 def test_closing_ends_a_call_that_is_under_way():
-    child = Apart()
+    child = Apart(READ_LIMIT_S)
     child.run(os.getpid)
     threading.Timer(0, child.close).start()
     with pytest.raises(OutOfTime):
@@ -95,7 +96,7 @@ def test_closing_ends_a_call_that_is_under_way():
 
 def test_a_child_gets_no_keys(apart: Apart, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
-    other = Apart()
+    other = Apart(READ_LIMIT_S)
     try:
         assert other.run(os.getenv, "OPENAI_API_KEY") is None
     finally:

@@ -1,0 +1,58 @@
+"""Reads large requests in a child process, which returns the little that the relay must know of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import orjson
+
+from burnish.proxy.relay.client import parse, read_request
+from burnish.proxy.relay.outbound import Spans, models_in
+from burnish.proxy.surfaces import ChatRequest, Surface
+from burnish.proxy.surfaces.items import references
+from burnish.proxy.surfaces.lenient import Json
+
+READ_LIMIT_S = 10.0
+"""CPU time for reading one request; only dense JSON of many megabytes takes longer than one second."""
+
+
+class Gist(NamedTuple):
+    """A request without its conversation."""
+
+    asked: Json
+    """The body."""
+    request: ChatRequest
+    asks: bool
+    """Whether it has a message."""
+    refers: bool
+    """Whether it continues or names answers that it doesn't contain."""
+    changed: bytes | None
+    """The body as it goes on; None if that is as it came."""
+    named_at: Spans
+    """Where that names the model."""
+
+
+def gist_of(surface: Surface, path: str, body: bytes) -> Gist:
+    """Raises InvalidRequest."""
+    asked, request = read_request(surface, path, body)
+    changed = orjson.dumps(surface.without(asked, request, set())) if request.after_command else None
+    refers = request.previous is not None or any(map(references, request.messages))
+    short = {name: value for name, value in asked.items() if name not in surface.fields}
+    return Gist(
+        short,
+        replace(request, messages=[], origins=None),
+        bool(request.messages),
+        refers,
+        changed,
+        models_in(body if changed is None else changed),
+    )
+
+
+def with_system(surface: Surface, body: bytes, text: str) -> tuple[bytes, Spans] | None:
+    """Return a body with a text in its system prompt, and where it names the model; None if it has no place for it."""
+    asked = surface.with_system(parse(body), text)
+    if asked is None:
+        return None
+    extended = orjson.dumps(asked)
+    return extended, models_in(extended)
