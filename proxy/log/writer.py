@@ -16,7 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from burnish.proxy.apart import Apart
+from burnish.proxy import memory
+from burnish.proxy.apart import LARGE_BYTES, Apart
 from burnish.proxy.errors import ConfigError, Unavailable
 from burnish.proxy.log.batch import Batch, Call, Result, Stored, Transactions, locked
 from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Queue, Relief
@@ -87,6 +88,7 @@ class Writer:
         self._changed = threading.Condition(self._queue.lock)
         self._relief = Relief(self._queue, spill, journal)
         self._stored = self._dropped = 0
+        self._wrote_large = False
         self._close_by: float | None = None
         """On the monotonic clock; None until it closes."""
         self._failing_since: float | None = None
@@ -183,16 +185,21 @@ class Writer:
 
     def _run(self) -> None:
         while self._wait():
-            batch = self._take()
-            try:
-                reports = self._open().write(batch)
-            except (sqlite3.Error, ConfigError) as error:
-                self._failed(batch, error)
-                continue
-            self._succeeded(batch)
-            for report in reports:
-                report()
+            self._write(self._take())
+            if self._wrote_large:
+                memory.give_back()
         self._end()
+
+    def _write(self, batch: Batch) -> None:
+        self._wrote_large = any(each.size > LARGE_BYTES for each in self._queue.writing)
+        try:
+            reports = self._open().write(batch)
+        except (sqlite3.Error, ConfigError) as error:
+            self._failed(batch, error)
+            return
+        self._succeeded(batch)
+        for report in reports:
+            report()
 
     def _use(self, connection: sqlite3.Connection) -> Transactions:
         connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import orjson
 
+from burnish.proxy.apart import Apart, OutOfTime
+from burnish.proxy.errors import BodyTooLarge
 from burnish.proxy.relay.client import parse, read_request
 from burnish.proxy.relay.outbound import Spans, models_in
 from burnish.proxy.surfaces import ChatRequest, Surface
@@ -15,6 +18,21 @@ from burnish.proxy.surfaces.lenient import Json
 
 READ_LIMIT_S = 10.0
 """CPU time for reading one request; only dense JSON of many megabytes takes longer than one second."""
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+async def reading(
+    apart: Apart, read: Callable[Given, Result], *args: Given.args, **more: Given.kwargs
+) -> Result:
+    """Read a request in the child process. Raises BodyTooLarge, and what ``read`` raises."""
+    try:
+        return await apart.ask(read, *args, **more)
+    except OutOfTime as error:
+        raise BodyTooLarge(
+            f"the body can't be read in {READ_LIMIT_S:g} s: send a shorter one, or fewer and longer values"
+        ) from error
 
 
 class Gist(NamedTuple):

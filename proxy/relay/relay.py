@@ -15,10 +15,10 @@ import orjson
 from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.access import identity_of
-from burnish.proxy.apart import LARGE_BYTES, Apart, OutOfTime
+from burnish.proxy.apart import LARGE_BYTES, Apart
 from burnish.proxy.client_headers import COMPLETION_ID, SESSION_HEADERS, SUB_AGENT_HEADERS, caller_of
 from burnish.proxy.config import Config
-from burnish.proxy.errors import BodyTooLarge, BurnishError, InvalidRequest
+from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.feedback.commands import Answer, Command, exchanges, find_command
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import Named, first, named_headers
@@ -29,7 +29,7 @@ from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.records import Asked, Served
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.large import gist_of, with_system
+from burnish.proxy.relay.large import gist_of, reading, with_system
 from burnish.proxy.relay.outbound import Outbound, Spans, naming, uncompressed
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
 from burnish.proxy.relay.routing import MAX_TRIES, Target, Upstream
@@ -109,12 +109,10 @@ class Relay:
         try:
             body = await unpacked(sent, headers, limit)
             if len(body) > LARGE_BYTES and b"/rl" not in body:
-                gist = await self._apart.ask(gist_of, surface, scope["path"], body)
+                gist = await reading(self._apart, gist_of, surface, scope["path"], body)
             parsed, request = (
                 (gist.asked, gist.request) if gist else read_request(surface, scope["path"], body)
             )
-        except OutOfTime as error:
-            raise BodyTooLarge("the body can't be read in time: send less, or simpler JSON") from error
         except InvalidRequest as fault:
             note = f"not logged as a completion, because burnish can't read it: {fault.message}"
             await self._passthrough.unread(surface, scope, send, sent, fault=fault, note=note)
@@ -230,7 +228,7 @@ class Relay:
         if addition is None or flight.as_sent:
             return unchanged
         extend = partial(with_system, SURFACES[flight.asked.surface], flight.body, addition.text)
-        extended = await self._apart.ask(extend) if flight.named_at is not None else extend()
+        extended = await reading(self._apart, extend) if flight.named_at is not None else extend()
         if extended is None:
             return unchanged
         flight.instructions, flight.instruction_count = addition.text, addition.count

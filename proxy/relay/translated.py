@@ -18,13 +18,14 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import orjson
 from starlette.types import Scope
 
-from burnish.proxy.apart import LARGE_BYTES, Apart
+from burnish.proxy.apart import LARGE_BYTES, Apart, OutOfTime
 from burnish.proxy.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import CREDENTIALS, NAMED, RawHeaders, by_name, first
 from burnish.proxy.http.origin import ConnectFailed, UpstreamCut, UpstreamResponse
 from burnish.proxy.relay.flight import Flight
+from burnish.proxy.relay.large import reading
 from burnish.proxy.relay.outbound import QUERY_KEY, Outbound, append_members, naming
 from burnish.proxy.relay.routing import THREADS, Target
 from burnish.proxy.surfaces import ChatRequest, Surface, surface_at
@@ -53,6 +54,8 @@ NOT_FOUND = {
     "thread": ("Message", THREAD_NOT_FOUND),
 }
 """Name and error code for something that a member of a request refers to and that isn't found."""
+ERROR_BYTES = 1024 * 1024
+"""Of an upstream's error that is read."""
 OPENAI = (".openai.com", ".openai.azure.com")
 
 
@@ -143,7 +146,9 @@ class Translator:
         self, surface: Surface, flight: Flight, scope: Scope, target: Target, body: bytes
     ) -> UpstreamResponse:
         translation = TRANSLATIONS[surface.name]
-        large = await self._apart.ask(_read_apart, surface, body, target) if len(body) > LARGE_BYTES else None
+        large = None
+        if len(body) > LARGE_BYTES:
+            large = await reading(self._apart, _read_apart, surface, body, target)
         asked, request, chat = large or await self._read(surface, body, target, flight)
         if translation.idle and not request.messages:
             return WholeAnswer(None, HTTPStatus.OK, orjson.dumps(translation.idle(asked, request)))
@@ -195,7 +200,10 @@ class Translator:
             write = partial(_written, content, reader, writer, stream=stream)
             # A few compressed bytes may become many.
             large = encoding or len(content) > LARGE_BYTES
-            status, content = await self._apart.ask(write) if large else write()
+            try:
+                status, content = await self._apart.ask(write) if large else write()
+            except OutOfTime as error:
+                raise UpstreamUnreachable("the upstream's answer takes too long to read") from error
         if status >= HTTPStatus.BAD_REQUEST:
             content = _translated_error(response, translation, status, content)
             kind = JSON_TYPE
@@ -317,16 +325,18 @@ def _translated_error(
     response: UpstreamResponse, translation: Translation, status: int, content: bytes
 ) -> bytes:
     with suppress(Undecodable):
-        content = decode(content, first(by_name(response.headers), b"content-encoding") or "")
-    return translation.error(status, content)
+        content = decode(content, first(by_name(response.headers), b"content-encoding") or "", ERROR_BYTES)
+    return translation.error(status, content[:ERROR_BYTES])
 
 
 def _written(content: bytes, reader: ChatReader, writer: Writer, *, stream: bool) -> tuple[int, bytes]:
-    """Return status and body of an answer that has all arrived; 502 and the original if it can't be translated."""
+    """Return status and body of an answer that has all arrived; 502 and an error if it can't be translated."""
     events = list(writer.begin())
     for piece in [*reader.feed(content), *reader.close()]:
         events += writer.take(piece)
-    if reader.error or not reader.ended:
+    if reader.error:
+        return HTTPStatus.BAD_GATEWAY, orjson.dumps({"error": {"message": reader.error}})
+    if not reader.ended:
         return HTTPStatus.BAD_GATEWAY, content
     events += writer.end(reader.finish_reason, reader.usage)
     return HTTPStatus.OK, b"".join(events) if stream else orjson.dumps(writer.whole)

@@ -125,6 +125,7 @@ CALL_TEXTS = {"function": "arguments", "custom": "input"}
 
 MOST_CALLS, MOST_CHOICES = 2048, 1024
 """Sixteen and eight times as many as OpenAI allows."""
+TOO_MANY_CALLS = f"more than {MOST_CALLS} tool calls in one answer"
 MERGED_BY_HAND = frozenset({"role", "tool_calls", "function_call"})
 
 
@@ -152,6 +153,8 @@ class ChoiceMerger:
     def whole(self, choice: Json) -> None:
         """Add a choice of an answer that wasn't streamed."""
         message = choice.get("message")
+        if isinstance(message, dict) and len(objects(message.get("tool_calls"))) > MOST_CALLS:
+            raise TooMuch(TOO_MANY_CALLS)
         merged = self._at(choice)
         merged["message"] = {"role": "assistant", **message} if isinstance(message, dict) else {}
         merged["finish_reason"] = choice.get("finish_reason")
@@ -232,7 +235,7 @@ class Calls(Generic[Call]):
         call = self._found(index, identity)
         if call is None:
             if len(self.all) == MOST_CALLS:
-                raise TooMuch(f"more than {MOST_CALLS} tool calls in one answer")
+                raise TooMuch(TOO_MANY_CALLS)
             call = begin(piece)
             self.all.append(call)
             self._latest[None] = self._latest[index] = call
