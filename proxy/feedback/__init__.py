@@ -1,7 +1,8 @@
 """Feedback on completions: HTTP routes and the ``/rl`` commands."""
 
 from burnish.proxy.feedback.answering import answer_command
-from burnish.proxy.feedback.commands import Command, exchanges, find_command
+from burnish.proxy.feedback.commands import exchanges, find_command
+from burnish.proxy.feedback.grammar import Command
 from burnish.proxy.feedback.routes import (
     command_route,
     completion_json,

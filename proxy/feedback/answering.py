@@ -7,12 +7,13 @@ from typing import Any
 
 from burnish.proxy.access import Identity
 from burnish.proxy.errors import Conflict, NotFound, Unavailable
-from burnish.proxy.feedback.commands import ANSWER_PREFIX, Command, without_command
+from burnish.proxy.feedback.commands import without_command
+from burnish.proxy.feedback.grammar import Command
+from burnish.proxy.feedback.own_words import PREFIX, QUOTE_CHARACTERS, one_line, quote
 from burnish.proxy.log import Log
 from burnish.proxy.log.tree import text_of
 from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Voice
 
-QUOTE_CHARACTERS = 60
 FEEDBACK_SEARCHED = 50
 """How many pieces of feedback on one answer ``/rl undo`` searches for the caller's own, latest first."""
 CANDIDATES_NAMED = 5
@@ -49,7 +50,7 @@ async def answer_command(
     on_feedback: Callable[[Feedback], None],
     actions: Mapping[str, Action] | None = None,
 ) -> str:
-    """Run a command and return the answer. Errors become part of the answer.
+    """Run a command and return the answer, in one of the forms of ``own_words``. Errors become part of it.
 
     ``messages`` is the whole request with the command. ``previous`` is the response that the request continues, if
     the upstream keeps the history. Without both, the command applies to the caller's last answer (in the session, if
@@ -58,9 +59,9 @@ async def answer_command(
     actions = actions or {}
     try:
         if command.name == "status":
-            answer = await status()
+            answer = f"/rl status: {one_line(await status())}"
         elif command.name in actions:
-            answer = await _done(actions[command.name], command.text)
+            answer = f"/rl {command.name}: {one_line(await _done(actions[command.name], command.text))}"
         elif command.name == "fix" and not command.text:
             answer = "nothing was saved: /rl fix needs the reply that you wanted, for example  /rl fix It is Paris."
         elif command.name in ("rate", "fix", "undo"):
@@ -76,8 +77,8 @@ async def answer_command(
         )
         answer = f"nothing was rated: {error.message}\n{ids}"
     except Unavailable as error:
-        answer = f"the command failed: {error.message}"
-    return ANSWER_PREFIX + answer
+        answer = f"the command failed: {one_line(error.message)}"
+    return PREFIX + answer
 
 
 async def _done(action: Action, text: str) -> str:
@@ -110,7 +111,7 @@ async def _on_answer(
 
 
 def _help(command: Command, actions: Mapping[str, Action]) -> str:
-    problem = f"unknown command: /rl {command.text[:QUOTE_CHARACTERS]}. " if command.text else ""
+    problem = f"unknown command: /rl {one_line(command.text)[:QUOTE_CHARACTERS]}. " if command.text else ""
     if command.name in ACTION_HELP:
         problem = (
             f"Only owners may use /rl {command.name}: add yourself to `owners` in burnish's configuration. "
@@ -156,7 +157,7 @@ async def _undo(log: Log, target: Completion, voice: Voice, on_feedback: Callabl
 
 def _quote(completion: Completion) -> str:
     reply = completion.reply or {}
-    words = " ".join(text_of(reply).split())
-    if not words:
+    words = text_of(reply)
+    if not words.strip():
         return "a tool call" if reply.get("tool_calls") else "an empty answer"
-    return f"“{words[:QUOTE_CHARACTERS].rstrip()}{'…' if len(words) > QUOTE_CHARACTERS else ''}”"
+    return quote(words)

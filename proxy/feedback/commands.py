@@ -1,37 +1,25 @@
-"""The grammar of ``/rl``: find a command in the last human turn, and earlier commands in the history.
+"""Finds a ``/rl`` command in the last human turn, and earlier commands in the history. Pure.
 
-A command must be the whole last human turn. Text that clients wrap around it is removed by exact patterns. With any
-other text around it, the command is only a quotation, or part of a file.
+A command must be the whole last human turn. Text that clients wrap around it is removed. With any other text around
+it, the command is only a quotation, or part of a file.
+
+Wrappers of an exact pattern are known (``log.people``). Any other block ``<tag>…</tag>`` before a command may hold a
+document, which may close the tag itself. So it ends at the last closing tag of its name, and what remains must be one
+line. So must a command beside another part, or inside of a wrapper of the person's own words.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from burnish.proxy.access import Identity
-from burnish.proxy.log.people import is_context, unwrapped
+from burnish.proxy.feedback.grammar import BLANK, Command, parse
+from burnish.proxy.feedback.own_words import PREFIX, is_answer
+from burnish.proxy.log.people import is_context, of_a_person, unwrapped
 
-Name = Literal["rate", "fix", "undo", "status", "help", "train", "rollback", "on", "off"]
 Message = dict[str, Any]
-
-ANSWER_PREFIX = "burnish: "
-"""The start of every local answer, by which the exchange is recognised in a history."""
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One ``/rl`` command."""
-
-    name: Name
-    text: str = ""
-    """Comment of a rating, reply for ``fix``, argument of another command, or the unknown text for ``help``."""
-    reward: float | None = None
-    """Of a rating, in [-1, 1]."""
-    scale: str | None = None
-    """binary | likert."""
 
 
 class Answer(Protocol):
@@ -54,18 +42,15 @@ class Answer(Protocol):
         ...
 
 
-TONES = "[\U0001f3fb-\U0001f3ff\ufe0f]"
-"""Skin tones, and the selector for a coloured glyph."""
-GOOD = frozenset({"good", "👍", "+1", "yes", "up"})
-BAD = frozenset({"bad", "👎", "-1", "\u22121", "no", "down"})
-LIKERT = frozenset("12345")
-PLAIN_COMMANDS: tuple[Name, ...] = ("undo", "status", "help", "train", "on", "off")
-
-WORD = re.compile(rf"(?P<word>👍|👎|[+\-\u2212]?\w+){TONES}*[.!?,;:…]*(?:\s+(?P<tail>.*))?", re.DOTALL)
-SEPARATOR = re.compile(r"\A[-–—:,;]\s+")
-
-QUOTED = re.compile(r'\A"(/rl(?:[^"\\]|\\.)*)"\s*\Z', re.DOTALL)
+BEGINNINGS = ("/", "／", '"', "<", "[", "Conversation info")
+"""How a command begins, or what stands before one: most texts are told from commands by that alone."""
+QUOTED = re.compile(r'\A"(/rl(?:[^"\\]|\\.)*)"\s*\Z', re.DOTALL | re.IGNORECASE)
 """``opencode run`` puts an argument with spaces into quotes."""
+BLOCK = re.compile(r"<(?P<name>[A-Za-z][\w.:-]{0,63})(?:\s[^<>]{0,1000})?>")
+"""The tag that opens a block, such as Copilot CLI's ``<current_datetime>``."""
+MOST_BLOCKS = 8
+OWN_WORDS = "user_query"
+"""Cursor's tag around the person's own words."""
 AIDER_NOTES = re.compile(
     r"I updated the files\.|I committed the changes with git hash |I made those changes to the files\.|"
     r"I ran this command:"
@@ -74,48 +59,17 @@ AIDER_NOTES = re.compile(
 SYSTEM_ROLES = ("system", "developer")
 REMINDER_CHARACTERS = 40
 """Shorter texts don't count as the end of aider's system prompt."""
-
-
-def parse(text: str) -> Command | None:
-    """Parse a whole message; None if it isn't a command, ``help`` if the command is unknown."""
-    text = text.strip()
-    first_line, _, further_lines = text.partition("\n")
-    if re.match(r"/rl(?:\s|\Z)", text) is None:
-        return None
-    rest = text[len("/rl") :].strip()
-    if fix := re.fullmatch(r"fix(?:\s+(.*))?", rest, re.DOTALL):
-        return Command("fix", (fix[1] or "").strip())
-    if further_lines.strip() or "\r" in first_line.strip():
-        return None
-    return _one_line(rest)
-
-
-def _one_line(rest: str) -> Command:
-    match = WORD.fullmatch(rest)
-    unknown = Command("help", rest)
-    if match is None:
-        return unknown
-    word, tail = match["word"].lower(), (match["tail"] or "").strip()
-    if word in GOOD | BAD | LIKERT:
-        return _rating(word, SEPARATOR.sub("", tail))
-    if word == "rollback" and re.fullmatch(r"(?:v?\d{1,9}|base)?", tail):
-        return Command("rollback", tail)
-    if word == "reset" and not tail:
-        return Command("rollback", "base")
-    plain = next((name for name in PLAIN_COMMANDS if name == word), None)
-    return Command(plain) if plain and not tail else unknown
-
-
-def _rating(word: str, comment: str) -> Command:
-    if word in LIKERT:
-        return Command("rate", comment, (int(word) - 3) / 2, "likert")
-    return Command("rate", comment, 1.0 if word in GOOD else -1.0, "binary")
+MOST_PARAGRAPHS = 100
+"""Of a command, behind which aider's reminder is looked for."""
 
 
 def find_command(messages: Sequence[Message]) -> Command | None:
     """Return the command in the last human turn, if the turn is one."""
+    turn = [messages[index] for index in _last_turn(messages)]
+    if _command_of(turn) is None:
+        return None
     system = next((_text(message) for message in messages if message.get("role") in SYSTEM_ROLES), "")
-    return _command_of([_without_reminder(messages[index], system) for index in _last_turn(messages)])
+    return _command_of([_without_reminder(message, system) for message in turn])
 
 
 def without_command(messages: Sequence[Message]) -> list[Message]:
@@ -134,14 +88,38 @@ def cut_exchanges(messages: list[Message]) -> list[Message]:
 
 
 def exchanges(messages: Sequence[Message]) -> set[int]:
-    """Return the positions of earlier commands and their answers."""
+    """Return the positions of earlier commands with their answers, and of answers whose command was dropped."""
     cut: set[int] = set()
     for index, message in enumerate(messages):
-        if message.get("role") == "assistant" and _text(message).startswith(ANSWER_PREFIX):
+        if _is_ours(message):
             turn = _last_turn(messages[:index])
             if _command_of([messages[each] for each in turn]):
                 cut |= {index, *turn}
+            elif is_answer(_text(message)) and not message.get("tool_calls"):
+                cut.add(index)
     return cut
+
+
+def unanswered(messages: Sequence[Message]) -> list[int]:
+    """Return the positions of earlier messages that are commands, without an answer of burnish's own behind them.
+
+    A client may have dropped the answer. But perhaps nobody typed the command: only the log knows.
+    """
+    found: list[int] = []
+    following: Message | None = None
+    for index in reversed(range(len(messages))):
+        message = messages[index]
+        role = message.get("role")
+        if role in SYSTEM_ROLES or (role == "user" and not of_a_person(message)):
+            continue
+        if role == "user" and following and not _is_ours(following) and _command_of([message]):
+            found.append(index)
+        following = message
+    return found[::-1]
+
+
+def _is_ours(message: Message) -> bool:
+    return message.get("role") == "assistant" and _text(message).startswith(PREFIX)
 
 
 def _last_turn(messages: Sequence[Message]) -> range:
@@ -157,14 +135,62 @@ def _last_turn(messages: Sequence[Message]) -> range:
 
 def _command_of(turn: Sequence[Message]) -> Command | None:
     """Return the command of a turn with a single text."""
-    parts = [part for message in turn for part in _parts(message)]
-    texts = [part for part in parts if not (isinstance(part, str) and is_context(part))]
-    if len(texts) != 1 or not isinstance(texts[0], str):
+    said: list[str] = []
+    strictly = False
+    count = 0
+    for message in turn:
+        parts = _parts(message)
+        count += len(parts)
+        for part in parts:
+            if not isinstance(part, str):
+                return None
+            if is_context(part):
+                continue
+            if not part.strip(BLANK) or (len(parts) > 1 and not _behind_blocks(part)):
+                strictly = True
+            else:
+                said.append(part)
+    return _command_in(said[0], alone=count == 1, strictly=strictly) if len(said) == 1 else None
+
+
+def _command_in(text: str, *, alone: bool, strictly: bool) -> Command | None:
+    """Return the command that a text is. ``alone``: without another part; ``strictly``: it must be one line."""
+    if not text.lstrip(BLANK).startswith(BEGINNINGS):
         return None
-    text = unwrapped(texts[0])
-    if quoted := QUOTED.match(text):
-        text = quoted[1].replace('\\"', '"')
-    return parse(text)
+    words = unwrapped(text)
+    untouched = alone and words == text.strip()
+    if (inside := _inside_own_words(_behind_blocks(words))) != words:
+        words, untouched, strictly = inside, False, True
+        if "</" in words:
+            return None
+    if quoted := QUOTED.match(words):
+        words, untouched = quoted[1].replace('\\"', '"'), False
+    command = parse(words)
+    if command is None or untouched or len(words.strip(BLANK).splitlines()) == 1:
+        return command
+    return command if command.name == "fix" and not strictly else None
+
+
+def _behind_blocks(text: str) -> str:
+    """Return what stands behind the blocks that a text begins with."""
+    for _ in range(MOST_BLOCKS):
+        opened = BLOCK.match(text)
+        if opened is None or opened["name"] == OWN_WORDS:
+            break
+        _, closed, behind = text[opened.end() :].rpartition(f"</{opened['name']}>")
+        if not closed:
+            break
+        text = behind.strip(BLANK)
+    return text
+
+
+def _inside_own_words(text: str) -> str:
+    """Return what a wrapper of the person's words holds, if the text is wholly one; else the text."""
+    opening, closing = f"<{OWN_WORDS}>", f"</{OWN_WORDS}>"
+    if not (text.startswith(opening) and text.endswith(closing)):
+        return text
+    inside = text.removeprefix(opening).removesuffix(closing)
+    return text if OWN_WORDS in inside else inside
 
 
 def _without_reminder(message: Message, system: str) -> Message:
@@ -172,9 +198,14 @@ def _without_reminder(message: Message, system: str) -> Message:
     content = message.get("content")
     if not isinstance(content, str):
         return message
-    text, _, below = content.partition("\n\n")
-    reminds = len(below) >= REMINDER_CHARACTERS and system.rstrip().endswith(below.rstrip())
-    return {**message, "content": text} if reminds else message
+    system, text, end = system.rstrip(), content.rstrip(), -1
+    for _ in range(MOST_PARAGRAPHS):
+        end = text.find("\n\n", end + 1)
+        if end < 0 or len(below := text[end + 2 :]) < REMINDER_CHARACTERS:
+            break
+        if system.endswith(below):
+            return {**message, "content": text[:end]}
+    return message
 
 
 def _parts(message: Message) -> list[Any]:

@@ -14,7 +14,8 @@ from starlette.routing import Route
 from burnish.proxy.access import Action, demand, identity_of
 from burnish.proxy.client_headers import SESSION_HEADERS
 from burnish.proxy.errors import Unprocessable
-from burnish.proxy.feedback.commands import Answer, parse
+from burnish.proxy.feedback.commands import Answer
+from burnish.proxy.feedback.grammar import parse
 from burnish.proxy.feedback.targets import MAX_TEXT, QUERY, demand_weight, draft_of, filters_of, read_feedback
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log

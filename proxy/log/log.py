@@ -144,6 +144,7 @@ class Log:
     counts = _reads(queries.counts)
     resolve = _reads(queries.resolve, "lookups")
     resolve_history = _reads(queries.resolve_history, "lookups")
+    rated_in_chat = _reads(queries.rated_in_chat, "lookups")
     held_up_to = _writes(attribution.held_up_to)
     """On the writer thread, because a request waits, and reads may take long."""
 

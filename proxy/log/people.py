@@ -71,7 +71,11 @@ def words(message: dict[str, Any]) -> str:
 
 def unwrapped(text: str) -> str:
     """Return what a person says, without what OpenClaw puts before it."""
-    return SENDER.sub("", TIMESTAMP.sub("", text.strip()))
+    text = text.strip()
+    for wrapper in (TIMESTAMP, SENDER):
+        if found := wrapper.match(text):
+            text = text[found.end() :]
+    return text
 
 
 def _parts(message: dict[str, Any]) -> list[Any]:

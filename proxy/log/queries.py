@@ -145,6 +145,21 @@ def resolve_history(
     return found
 
 
+def rated_in_chat(
+    connection: sqlite3.Connection,
+    messages: Sequence[dict[str, Any]],
+    caller: str,
+    session: str | None = None,
+) -> bool:
+    """True if a caller rated the last assistant message of a history by ``/rl``, whether it counts or was undone."""
+    try:
+        answer = answer_before(connection, with_answers(connection, messages, caller), caller, session)
+    except (NotFound, Conflict):
+        return False
+    given = "SELECT 1 FROM feedback WHERE completion_id = ? AND target = 'rl' AND rater = ?"
+    return connection.execute(given, (answer, caller)).fetchone() is not None
+
+
 def rated(
     connection: sqlite3.Connection, rater_weights: Mapping[str, float] = EQUAL, *, next_turns: bool = False
 ) -> list[RatedCompletion]:

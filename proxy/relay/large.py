@@ -10,10 +10,11 @@ import orjson
 
 from burnish.proxy.apart import Apart, OutOfTime
 from burnish.proxy.errors import BodyTooLarge
+from burnish.proxy.feedback.commands import find_command, unanswered
 from burnish.proxy.relay.client import parse, read_request
+from burnish.proxy.relay.history import COMMAND, OWN_WORDS
 from burnish.proxy.relay.outbound import Spans, models_in
 from burnish.proxy.surfaces import ChatRequest, Surface
-from burnish.proxy.surfaces.items import references
 from burnish.proxy.surfaces.lenient import Json
 
 READ_LIMIT_S = 10.0
@@ -43,25 +44,24 @@ class Gist(NamedTuple):
     request: ChatRequest
     asks: bool
     """Whether it has a message."""
-    refers: bool
-    """Whether it continues or names answers that it doesn't contain."""
     changed: bytes | None
     """The body as it goes on; None if that is as it came."""
     named_at: Spans
     """Where that names the model."""
 
 
-def gist_of(surface: Surface, path: str, body: bytes) -> Gist:
-    """Raises InvalidRequest."""
+def gist_of(surface: Surface, path: str, body: bytes) -> Gist | None:
+    """Return None if a ``/rl`` is in it, for which all of it is needed. Raises InvalidRequest."""
     asked, request = read_request(surface, path, body)
+    messages = request.messages
+    if OWN_WORDS in body or find_command(messages) or (COMMAND in body and unanswered(messages)):
+        return None
     changed = orjson.dumps(surface.without(asked, request, set())) if request.after_command else None
-    refers = request.previous is not None or any(map(references, request.messages))
     short = {name: value for name, value in asked.items() if name not in surface.fields}
     return Gist(
         short,
         replace(request, messages=[], origins=None),
-        bool(request.messages),
-        refers,
+        bool(messages),
         changed,
         models_in(body if changed is None else changed),
     )

@@ -19,7 +19,8 @@ from burnish.proxy.apart import LARGE_BYTES, Apart
 from burnish.proxy.client_headers import COMPLETION_ID, SESSION_HEADERS, SUB_AGENT_HEADERS, caller_of
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, InvalidRequest
-from burnish.proxy.feedback.commands import Answer, Command, exchanges, find_command
+from burnish.proxy.feedback.commands import Answer, exchanges, find_command
+from burnish.proxy.feedback.grammar import Command
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import Named, first, named_headers
 from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
@@ -29,6 +30,7 @@ from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.records import Asked, Served
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import Flight
+from burnish.proxy.relay.history import OWN_WORDS, Ratings, freed
 from burnish.proxy.relay.large import gist_of, reading, with_system
 from burnish.proxy.relay.outbound import Outbound, Spans, naming, uncompressed
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
@@ -42,7 +44,7 @@ from burnish.proxy.surfaces.writing import LocalAnswer
 REFUSED = (HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
-class Log(Captures, Protocol):
+class Log(Captures, Ratings, Protocol):
     async def held_up_to(self, name: str, caller: str, session: str | None) -> Held | None:
         """Return what came before, up to a response; None if the caller has no such response."""
 
@@ -108,7 +110,7 @@ class Relay:
         gist = None
         try:
             body = await unpacked(sent, headers, limit)
-            if len(body) > LARGE_BYTES and b"/rl" not in body:
+            if len(body) > LARGE_BYTES:
                 gist = await reading(self._apart, gist_of, surface, scope["path"], body)
             parsed, request = (
                 (gist.asked, gist.request) if gist else read_request(surface, scope["path"], body)
@@ -120,17 +122,16 @@ class Relay:
         packed = None
         if body is not sent:
             packed, scope = (scope, sent), uncompressed(scope)
-        cut: set[int] = set()
-        if b"/rl" in body:
-            if command := find_command(request.messages):
-                await _send_local(send, await self._obey(command, surface, request, scope))
-                return
-            cut = exchanges(request.messages)
+        kept, request = await freed(surface, parsed, request, body, ratings=self._log, headers=headers)
+        if command := find_command(request.messages):
+            await _send_local(send, await self._obey(command, surface, request, scope))
+            return
+        cut = exchanges(request.messages) if OWN_WORDS in body else set()
         if gist:
             body = gist.changed or body
             packed = None if gist.changed else packed
-        elif cut or request.after_command:
-            body, packed = orjson.dumps(surface.without(parsed, request, cut)), None
+        elif cut or request.after_command or kept is not parsed:
+            body, packed = orjson.dumps(surface.without(kept, request, cut)), None
         flight = Flight(
             clock=clock,
             id=new_completion_id(),

@@ -59,6 +59,8 @@ class Surface(ABC):
 
     name: ClassVar[str]
     """As stored in the log, e.g. "chat"."""
+    history: ClassVar[str] = ""
+    """Member that holds the messages, if a request can hold several turns."""
     key_header: ClassVar[bytes | None] = None
     """Header besides Authorization that upstreams of this format read a key from."""
     fields: ClassVar[tuple[str, ...]] = ()

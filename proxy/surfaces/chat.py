@@ -43,6 +43,7 @@ class _OpenAi(Surface):
 
 class Chat(_OpenAi):
     name: ClassVar[str] = "chat"
+    history: ClassVar[str] = "messages"
     fields: ClassVar[tuple[str, ...]] = ("messages",)
 
     def read(self, body: Json) -> ChatRequest:

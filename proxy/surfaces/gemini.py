@@ -65,6 +65,7 @@ class Gemini(Surface):
     """The format, with what a request's path says: model and streaming. The log reads bodies without a path."""
 
     name: ClassVar[str] = "gemini"
+    history: ClassVar[str] = "contents"
     fields: ClassVar[tuple[str, ...]] = ("contents",)
     key_header: ClassVar[bytes | None] = b"x-goog-api-key"
     model: str | None = None

@@ -61,6 +61,7 @@ ERROR_TYPES: dict[int, str] = {
 
 class Messages(Surface):
     name: ClassVar[str] = "messages"
+    history: ClassVar[str] = "messages"
     fields: ClassVar[tuple[str, ...]] = ("messages",)
     key_header: ClassVar[bytes | None] = b"x-api-key"
 

@@ -69,6 +69,7 @@ class _Ollama(Surface):
 
 class OllamaChat(_Ollama):
     name: ClassVar[str] = "ollama_chat"
+    history: ClassVar[str] = "messages"
     fields: ClassVar[tuple[str, ...]] = ("messages", "model")
 
     def read(self, body: Json) -> ChatRequest:

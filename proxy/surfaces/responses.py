@@ -44,6 +44,7 @@ FINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 class Responses(Surface):
     name: ClassVar[str] = "responses"
+    history: ClassVar[str] = "input"
     fields: ClassVar[tuple[str, ...]] = (
         "input",
         "prompt",

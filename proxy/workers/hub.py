@@ -154,6 +154,10 @@ class Hub:
         await self._caught_up()
         return await self.log.held_up_to(*asked)
 
+    async def rated_in_chat(self, asked: tuple[list[dict[str, Any]], str, str | None]) -> bool:
+        await self._caught_up()
+        return await self.log.rated_in_chat(*asked)
+
     async def addition(self, asked: tuple[str, int | None]) -> Any:
         return await self._services.instructions.addition(*asked) if self._services else None
 
@@ -183,7 +187,7 @@ class Worker:
             "confirm": self._confirm,
             "up": lambda _: report_up(),
         }
-        on_request = (hub.own, hub.answer, hub.held_up_to, hub.addition)
+        on_request = (hub.own, hub.answer, hub.held_up_to, hub.rated_in_chat, hub.addition)
         self.link = Link(on_message, {answer.__name__: answer for answer in on_request})
 
     def send_state(self, state: EngineState) -> None:

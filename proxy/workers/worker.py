@@ -159,6 +159,10 @@ class _Worker:
         found: Held | None = await self.link.ask("held_up_to", (name, caller, session))
         return found
 
+    async def rated_in_chat(self, messages: list[dict[str, Any]], caller: str, session: str | None) -> bool:
+        found: bool = await self.link.ask("rated_in_chat", (messages, caller, session))
+        return found
+
     async def _in_flight(self, _: None) -> int:
         """Return how many completions are being answered. The answer comes behind everything sent before."""
         return self._relay.in_flight

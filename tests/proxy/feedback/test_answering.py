@@ -13,6 +13,7 @@ import pytest
 from burnish.proxy.access import EVERYBODY
 from burnish.proxy.feedback import answer_command, find_command
 from burnish.proxy.feedback.answering import Action
+from burnish.proxy.feedback.own_words import is_answer
 from burnish.proxy.log import Log
 from burnish.proxy.records import Feedback, FeedbackDraft
 from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, system, user
@@ -50,6 +51,7 @@ class Chat:
             on_feedback=self.told.append,
             actions=self.actions,
         )
+        assert is_answer(answer), "or a client leaks it into the history of the model"
         self.history = [*self.history, assistant(answer)]
         return answer
 
@@ -141,7 +143,7 @@ async def test_fix_without_a_reply_says_what_is_missing(log: Log):
 
 
 async def test_status_asks_whoever_knows(log: Log):
-    assert await Chat(log, []).type("/rl status") == "burnish: 3 of 32 ratings"
+    assert await Chat(log, []).type("/rl status") == "burnish: /rl status: 3 of 32 ratings"
 
 
 async def test_an_owners_commands_are_carried_out_and_listed(log: Log):
@@ -149,7 +151,7 @@ async def test_an_owners_commands_are_carried_out_and_listed(log: Log):
         return f"rolled back to {argument}"
 
     chat = Chat(log, [], {"rollback": roll_back})
-    assert await chat.type("/rl rollback base") == "burnish: rolled back to base"
+    assert await chat.type("/rl rollback base") == "burnish: /rl rollback: rolled back to base"
     assert "/rl rollback" in await chat.type("/rl help")
     assert "Only owners may use /rl train" in await chat.type("/rl train")
 

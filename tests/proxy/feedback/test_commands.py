@@ -8,14 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from burnish.proxy.feedback.commands import (
-    ANSWER_PREFIX,
-    Command,
-    cut_exchanges,
-    find_command,
-    parse,
-    without_command,
-)
+from burnish.proxy.feedback.commands import cut_exchanges, find_command, without_command
+from burnish.proxy.feedback.grammar import Command, parse
+from burnish.proxy.feedback.own_words import PREFIX
 from tests.proxy.log.exchanges import Message, assistant, user
 from tests.proxy.log.test_tree import anything
 from tests.support.anthropic_wire import text
@@ -35,11 +30,12 @@ def likert(stars: int, comment: str = "") -> Command:
 
 COMMANDS = [
     (good(), ["good", "  Good\n", "good!", "👍", "👍🏽", "👍\ufe0f.", "+1", "yes", "up"]),
-    (good("very clear"), ["good, very clear", "good – very clear"]),
+    (good("very clear"), ["good, very clear", "good – very clear", "good\nvery clear", "good。very clear"]),
     (good("👍🏽 thanks"), ["good 👍🏽 thanks"]),
     (bad(), ["bad", "👎🏿", "-1", "−1", "no.", "down"]),
     (bad("too long"), ["bad: too long"]),
     (bad("too long, and wrong"), ["bad too long, and wrong"]),
+    (bad("Too long.\n\nToo formal."), ["bad\n\nToo long.\n\nToo formal.", "bad, Too long.\n\nToo formal."]),
     (likert(1), ["1"]),
     (likert(3), ["3"]),
     (likert(5), ["5!"]),
@@ -57,14 +53,14 @@ COMMANDS = [
 
 @pytest.mark.parametrize(("command", "typed"), [(each, text) for each, texts in COMMANDS for text in texts])
 def test_commands(command: Command, typed: str):
-    for written in (f"/rl {typed}", f" /rl {typed} ", f"/rl {typed}".strip()):
+    for written in (f"/rl {typed}", f" /rl {typed} ", f"/rl {typed}".strip(), f"\ufeff/RL@bot {typed}\u200b"):
         assert parse(written) == command
 
 
 UNKNOWN = [
     *["0", "6", "3.5", "10", "goodness", "good/bad", "?", "👍👎", "fixed"],
     "rate 4",
-    "undo everything",
+    *["undo\neverything", "undo everything"],
     "rollback ../x",
     "/rl good",
 ]
@@ -78,7 +74,7 @@ def test_what_nobody_knows_gets_help(typed: str):
 NO_COMMANDS = ["", "rl good", "/rlgood", "/r good", "//rl good", "please /rl good", "./rl good", "> /rl good"]
 
 
-@pytest.mark.parametrize("typed", [*NO_COMMANDS, "/rl good\nand more", "/rl\ngood", "/rl good\rmore"])
+@pytest.mark.parametrize("typed", NO_COMMANDS)
 def test_what_is_no_command(typed: str):
     assert parse(typed) is None
 
@@ -125,8 +121,8 @@ def test_what_aider_puts_below_a_message_is_taken_off():
     assert find_command([system, *BEFORE, user(" /rl fix Paris.\n\n" + AIDER)]) == Command("fix", "Paris.")
     assert find_command([system, *BEFORE, user("hi\n\n" + AIDER)]) is None
     assert find_command([system, *BEFORE, user("what is\n/rl good\n\n" + AIDER)]) is None
-    assert find_command([*BEFORE, user(" /rl good\n\n" + AIDER)]) is None
-    assert find_command([system, *BEFORE, user(" /rl good\n\nread notes.txt\n" + AIDER)]) is None
+    assert find_command([system, *BEFORE, user(" /rl good\n\nshort\n\n" + AIDER)]) == good("short")
+    assert find_command([*BEFORE, user(" /rl good\n\n" + AIDER)]) == good(AIDER.strip()), "of nobody's prompt"
 
 
 def test_what_aider_lets_both_say_after_an_answer_is_no_part_of_the_history():
@@ -168,8 +164,9 @@ def test_a_command_inside_a_longer_text_is_never_honoured(command: str, before: 
     for joint in ("\n", "\n\n", ": "):
         assert find_command([*BEFORE, user(f"{before}{joint}{command}")]) is None
         assert find_command([*BEFORE, user(f"{before}{joint}{command}\n{after}")]) is None
-    if not command.startswith("/rl fix"):
-        assert find_command([*BEFORE, user(f"{command}\n{after}")]) is None
+    for wrapper in (STAMP, "<context>x</context>\n", f"{REMINDER}\n"):
+        found = find_command([*BEFORE, user(f"{wrapper}{command}\n{after}")])
+        assert found is None or (found.name == "fix" and wrapper == STAMP)
 
 
 @given(commands, words, st.integers(0, 1))
@@ -187,7 +184,7 @@ def test_a_command_in_any_other_role_is_never_honoured(command: str, role: str):
 
 @given(commands, words)
 def test_a_command_in_old_history_is_never_honoured_again(command: str, later: str):
-    history = [*BEFORE, user(command), assistant(ANSWER_PREFIX + "rated good"), user(later + " x")]
+    history = [*BEFORE, user(command), assistant(PREFIX + "rated good"), user(later + " x")]
     assert find_command(history) is None
     assert cut_exchanges(history) == [*BEFORE, history[-1]]
 
@@ -220,7 +217,7 @@ def test_no_messages_break_the_search(messages: list[Message]):
 def test_an_exchange_is_cut_with_its_wrappers(turn: list[Message]):
     exchange = [message for message in turn if message["role"] == "user"]
     after = user("and of Spain?")
-    history = [*BEFORE, *exchange, assistant(ANSWER_PREFIX + "rated good"), after]
+    history = [*BEFORE, *exchange, assistant(PREFIX + "rated good"), after]
     assert cut_exchanges(history) == [*BEFORE, after]
 
 
@@ -228,13 +225,13 @@ def test_several_exchanges_are_cut():
     history = [
         *BEFORE,
         user("/rl good"),
-        assistant(ANSWER_PREFIX + "rated good"),
+        assistant(PREFIX + "rated good"),
         user([text("/rl fix a\nb")]),
-        {"role": "assistant", "content": [text(ANSWER_PREFIX + "kept the reply")]},
+        {"role": "assistant", "content": [text(PREFIX + "kept the reply")]},
         user("next"),
         assistant("yes"),
         user("/rl bad"),
-        assistant(ANSWER_PREFIX + "rated bad"),
+        assistant(PREFIX + "rated bad"),
         user("more"),
     ]
     assert cut_exchanges(history) == [*BEFORE, user("next"), assistant("yes"), user("more")]
@@ -246,8 +243,8 @@ def test_several_exchanges_are_cut():
         BEFORE,
         [],
         [user("/rl good"), assistant("I don't know that command"), user("hi")],
-        [user("what is burnish?"), assistant(ANSWER_PREFIX + "a proxy"), user("hi")],
-        [user("what does /rl good do?"), assistant(ANSWER_PREFIX + "it rates"), user("hi")],
+        [user("what is burnish?"), assistant(PREFIX + "a proxy"), user("hi")],
+        [user("what does /rl good do?"), assistant(PREFIX + "it rates"), user("hi")],
         [user("/rl good")],
     ],
 )
@@ -256,6 +253,6 @@ def test_without_an_exchange_the_same_object_comes_back(history: list[Message]):
 
 
 def test_a_command_speaks_about_the_history_before_it():
-    rated = [user("/rl good"), assistant(ANSWER_PREFIX + "rated good")]
+    rated = [user("/rl good"), assistant(PREFIX + "rated good")]
     assert without_command([*BEFORE, *rated, user("/rl undo")]) == BEFORE
     assert without_command([*BEFORE, user(STAMP + "/rl undo"), user(CONTEXT)]) == BEFORE

@@ -222,20 +222,26 @@ async def typed(burnish: Rated, text: str, who: str | None = "ann") -> str:
 
 async def test_an_owner_rolls_back_and_trains_from_the_chat(tmp_path: Path, weights: Path) -> None:
     async with steered(tmp_path, weights, "ann", "local") as burnish:
-        assert (await typed(burnish, "/rl off")).startswith("burnish: training no longer starts by itself")
+        assert (await typed(burnish, "/rl off")).startswith(
+            "burnish: /rl off: training no longer starts by itself"
+        )
         for parent in (0, 1):
             await burnish.version(parent, [])
-        assert await typed(burnish, "/rl rollback") == "burnish: v1 is live again"
-        assert await typed(burnish, "/rl rollback base") == "burnish: the base model is live again"
-        assert "burnish: the base model is live" in await typed(burnish, "/rl rollback")
-        assert await typed(burnish, "/rl rollback v1", None) == "burnish: v1 is live again", (
+        assert await typed(burnish, "/rl rollback") == "burnish: /rl rollback: v1 is live again"
+        assert (
+            await typed(burnish, "/rl rollback base") == "burnish: /rl rollback: the base model is live again"
+        )
+        assert "burnish: /rl rollback: the base model is live" in await typed(burnish, "/rl rollback")
+        assert await typed(burnish, "/rl rollback v1", None) == "burnish: /rl rollback: v1 is live again", (
             "who sends no name"
         )
-        assert await typed(burnish, "/rl rollback v2") == "burnish: v2 is live again"
-        assert "burnish: there is no version 7" in await typed(burnish, "/rl rollback 7")
-        assert "burnish: no run was started: no rating is ready" in await typed(burnish, "/rl train")
+        assert await typed(burnish, "/rl rollback v2") == "burnish: /rl rollback: v2 is live again"
+        assert "burnish: /rl rollback: there is no version 7" in await typed(burnish, "/rl rollback 7")
+        assert "burnish: /rl train: no run was started: no rating is ready" in await typed(
+            burnish, "/rl train"
+        )
         await burnish.rate("good", "bad")
-        assert "burnish: training has started (run_" in await typed(burnish, "/rl train")
+        assert "burnish: /rl train: training has started (run_" in await typed(burnish, "/rl train")
         assert "/rl rollback [version | base]" in await typed(burnish, "/rl help")
         events = (await burnish.http.get("/burnish/adapters/2")).json()["events"]
         assert events[-1]["reason"] == "rolled back in the chat by ann"

@@ -1,0 +1,63 @@
+"""Frees the history of a request from traces of ``/rl`` that a client left where the exchange isn't whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from burnish.proxy.client_headers import SESSION_HEADERS, caller_of
+from burnish.proxy.errors import Unavailable
+from burnish.proxy.feedback.commands import unanswered, without_command
+from burnish.proxy.feedback.own_words import PREFIX, without_own_words
+from burnish.proxy.http.headers import Named, first
+from burnish.proxy.surfaces import ChatRequest, Surface
+from burnish.proxy.surfaces.lenient import Json
+
+OWN_WORDS, COMMAND = PREFIX.encode(), b"/rl"
+"""What a body contains if its history may have such traces."""
+MOST_LOOKUPS = 32
+"""Commands of one history that are looked up in the log, latest first."""
+
+
+class Ratings(Protocol):
+    async def rated_in_chat(self, messages: list[Json], caller: str, session: str | None) -> bool:
+        """True if the caller rated the last answer of a history by ``/rl``."""
+
+
+async def freed(
+    surface: Surface,
+    body: Json,
+    request: ChatRequest,
+    sent: bytes,
+    *,
+    ratings: Ratings,
+    headers: Named,
+) -> tuple[Json, ChatRequest]:
+    """Return a body and its request without answers of burnish's own beside the assistant's words.
+
+    Also without commands whose answer a client dropped, if the log has their ratings. The same objects if there is
+    nothing to remove. ``sent``: the bytes of the body.
+    """
+    items = body.get(surface.history) if OWN_WORDS in sent else None
+    if isinstance(items, list) and (kept := without_own_words(items)) is not None:
+        body = {**body, surface.history: kept}
+        request = surface.read(body)
+    if surface.history and COMMAND in sent and (found := unanswered(request.messages)):
+        caller = caller_of(headers), first(headers, *SESSION_HEADERS)
+        if given := await _given(found[-MOST_LOOKUPS:], request.messages, ratings, *caller):
+            body = surface.without(body, request, given)
+            request = surface.read(body)
+    return body, request
+
+
+async def _given(
+    found: Sequence[int], messages: list[dict[str, Any]], ratings: Ratings, caller: str, session: str | None
+) -> set[int]:
+    try:
+        return {
+            index
+            for index in found
+            if await ratings.rated_in_chat(without_command(messages[: index + 1]), caller, session)
+        }
+    except Unavailable:
+        return set()  # an answer is worth more than a clean history
