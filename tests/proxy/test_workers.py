@@ -127,6 +127,17 @@ async def test_a_response_is_continued_whichever_worker_answered_it(tmp_path: Pa
         assert len(told) == 11
 
 
+async def test_a_command_whose_answer_was_dropped_is_looked_up_in_the_one_log(world: World) -> None:
+    world.engine.script = reply(completion("Lakes are still."))
+    url = world.url + "/v1/chat/completions"
+    asked = [{"role": "user", "content": "Lakes?"}, {"role": "assistant", "content": "Lakes are still."}]
+    command, following = {"role": "user", "content": "/rl good"}, {"role": "user", "content": "And rivers?"}
+    for said in (asked[:1], [*asked, command], [*asked, command, following]):
+        async with httpx.AsyncClient(timeout=30) as client:  # a connection each: any worker may answer
+            await client.post(url, json={"model": "mock", "messages": said})
+    assert world.engine.requests[-1].json()["messages"] == [*asked, following]
+
+
 async def test_commands_about_a_history_that_the_server_holds_work(world: World) -> None:
     before = await world.counts()
     body = orjson.dumps(response(message("Hello!"), response_id="resp_7"))
