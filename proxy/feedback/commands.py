@@ -18,6 +18,7 @@ from burnish.proxy.access import Identity
 from burnish.proxy.feedback.grammar import BLANK, Command, parse
 from burnish.proxy.feedback.own_words import PREFIX, is_answer
 from burnish.proxy.log.people import is_context, of_a_person, unwrapped
+from burnish.proxy.log.tree import SYSTEM_ROLES
 
 Message = dict[str, Any]
 
@@ -56,7 +57,6 @@ AIDER_NOTES = re.compile(
     r"I ran this command:"
 )
 """User messages that aider adds after an answer. aider also adds the reply "Ok." to them."""
-SYSTEM_ROLES = ("system", "developer")
 REMINDER_CHARACTERS = 40
 """Shorter texts don't count as the end of aider's system prompt."""
 MOST_PARAGRAPHS = 100

@@ -130,12 +130,14 @@ def _freed(item: Mapping[str, Any], *, behind: bool, before: bool) -> Mapping[st
     texts = [_text(part) for part in parts]
     if not any(text and PREFIX in text for text in texts):
         return item
-    # An end counts at the end of the message only.
     last = None if before else max(n for n, text in enumerate(texts) if text)
     left: list[str | None] = []
     said = ""
     for n, text in enumerate(texts):
-        words = without_answers(text, said) if text and PREFIX in text else text
+        words = text
+        # An end counts at the end of the message only.
+        if text and (n == last or text.lstrip().startswith(PREFIX)):
+            words = without_answers(text, said)
         left.append(words if not words or n == last else text)
         said += left[-1] or ""
     if left == texts:

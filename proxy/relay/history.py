@@ -10,6 +10,7 @@ from burnish.proxy.errors import Unavailable
 from burnish.proxy.feedback.commands import unanswered, without_command
 from burnish.proxy.feedback.own_words import PREFIX, without_own_words
 from burnish.proxy.http.headers import Named, first
+from burnish.proxy.log.tree import SYSTEM_ROLES
 from burnish.proxy.surfaces import ChatRequest, Surface
 from burnish.proxy.surfaces.lenient import Json
 
@@ -42,12 +43,25 @@ async def freed(
     if isinstance(items, list) and (kept := without_own_words(items)) is not None:
         body = {**body, surface.history: kept}
         request = surface.read(body)
-    if surface.history and COMMAND in sent and (found := unanswered(request.messages)):
+    lacking = surface.history and _lacks_an_answer(request.messages) and COMMAND in sent
+    if lacking and (found := unanswered(request.messages)):
         caller = caller_of(headers), first(headers, *SESSION_HEADERS)
         if given := await _given(found[-MOST_LOOKUPS:], request.messages, ratings, *caller):
             body = surface.without(body, request, given)
             request = surface.read(body)
     return body, request
+
+
+def _lacks_an_answer(messages: Sequence[dict[str, Any]]) -> bool:
+    """True if a user's message follows another: cheaper to see than whether one is a command."""
+    before = None
+    for message in messages:
+        role = message.get("role")
+        if role == before == "user":
+            return True
+        if role not in SYSTEM_ROLES:
+            before = role
+    return False
 
 
 async def _given(
