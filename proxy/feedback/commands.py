@@ -119,7 +119,10 @@ def unanswered(messages: Sequence[Message]) -> list[int]:
 
 
 def _is_ours(message: Message) -> bool:
-    return message.get("role") == "assistant" and _text(message).startswith(PREFIX)
+    if message.get("role") != "assistant":
+        return False
+    content = message.get("content")
+    return (content if isinstance(content, str) else _text(message)).startswith(PREFIX)
 
 
 def _last_turn(messages: Sequence[Message]) -> range:

@@ -2,8 +2,8 @@
 
 A client may drop a command but keep the answer, or join the answer with the model's. An answer has one of few exact
 forms, by which it is recognised: no process remembers what it said. It is removed if it is a whole message or part of
-the assistant, or the end of one. An end also stands on a line of its own, or directly behind the words that it quotes,
-and isn't introduced by a colon. So a text of the model that quotes or mentions such an answer stays.
+the assistant, or the end of one. Such an end begins a line or follows without a space, and isn't introduced by a
+colon; or it follows the very words that it quotes. So a text of the model that quotes or mentions an answer stays.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ IN_A_ROW = 19
 """Answers that are removed from the end of one text."""
 SEARCHED = 8000
 """Characters before an answer in which the words that it quotes are looked for."""
+JOINTS = "\n.!?…。！？"
+"""Characters right before an answer, besides letters, that show a joint: nobody writes on without a space."""
 ASSISTANTS = ("assistant", "model")
 
 
@@ -88,7 +90,8 @@ def _last_answer(text: str, end: int) -> int | None:
 def _stands_apart(text: str, start: int, end: int, before: str) -> bool:
     """True if an answer was joined to the text that ends at ``end``, and isn't a quotation in it."""
     said = before[-SEARCHED:] + text[max(0, end - SEARCHED) : end]
-    if (start == 0 or text[start - 1] == "\n") and not said.rstrip().endswith((":", "：")):
+    neighbour = text[start - 1] if start else "\n"
+    if (neighbour in JOINTS or neighbour.isalnum()) and not said.rstrip().endswith((":", "：")):
         return True
     found = ANSWER.match(text, start)
     quoted = found["quoted"] if found else None

@@ -30,7 +30,7 @@ from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.records import Asked, Served
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import Flight
-from burnish.proxy.relay.history import OWN_WORDS, Ratings, freed
+from burnish.proxy.relay.history import Ratings, freed
 from burnish.proxy.relay.large import gist_of, reading, with_system
 from burnish.proxy.relay.outbound import Outbound, Spans, naming, uncompressed
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
@@ -126,7 +126,7 @@ class Relay:
         if command := find_command(request.messages):
             await _send_local(send, await self._obey(command, surface, request, scope))
             return
-        cut = exchanges(request.messages) if OWN_WORDS in body else set()
+        cut = exchanges(request.messages)
         if gist:
             body = gist.changed or body
             packed = None if gist.changed else packed

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -148,13 +149,25 @@ async def test_every_answer_of_burnish_is_known_without_its_command(
     async with behind(tmp_path, counting(dialect)) as (client, server):
         first = await ask(client, dialect, dialect.body((QUESTION,)))
         ours = await ask(client, dialect, dialect.body((QUESTION, assistant(first), user(command))))
-        for change in (unchanged, lambda body: joined(body, "\n\n"), lambda body: joined(body, None)):
+        changes = (unchanged, *(partial(joined, between=between) for between in ("\n\n", "", None)))
+        for change in changes:
             for answer in (first, "Edited by the client."):
                 said = (QUESTION, assistant(answer), assistant(ours), user("Why?"))
                 await ask(client, dialect, change(dialect.body(said)))
                 sent = server.requests[-1].body.decode()
                 assert ("burnish:" in sent, answer in sent) == (False, True)
         assert len({record["conversation_id"] for record in await logged(client)}) == 1
+
+
+@pytest.mark.parametrize("name", [name for name, dialect in FORMATS.items() if dialect.parts])
+async def test_an_answer_of_burnish_between_two_of_the_model_goes_too(name: str, tmp_path: Path) -> None:
+    """As where a client also drops what was typed after it."""
+    dialect = FORMATS[name]
+    async with behind(tmp_path, counting(dialect)) as (client, server):
+        said = (QUESTION, assistant("Paris."), assistant(RATED), assistant("Madrid."), user("And?"))
+        await ask(client, dialect, joined(dialect.body(said), None))
+        whole = (QUESTION, assistant("Paris."), assistant("Madrid."), user("And?"))
+        assert server.requests[-1].json() == joined(dialect.body(whole), None)
 
 
 RATED = "burnish: rated good – “Paris.” (/rl undo takes it back)"
