@@ -9,7 +9,7 @@ from burnish.proxy.access import Identity
 from burnish.proxy.errors import Conflict, NotFound, Unavailable
 from burnish.proxy.feedback.commands import without_command
 from burnish.proxy.feedback.grammar import Command
-from burnish.proxy.feedback.own_words import PREFIX, QUOTE_CHARACTERS, one_line, quote
+from burnish.proxy.feedback.own_words import PREFIX, QUOTE_CHARACTERS, UNDO_HINT, one_line, quote
 from burnish.proxy.log import Log
 from burnish.proxy.log.tree import text_of
 from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Voice
@@ -107,7 +107,7 @@ async def _on_answer(
     if created:
         on_feedback(feedback)
     before = "" if created else ", as before"
-    return f"{_confirmation(command)}{before} – {_quote(target)} (/rl undo takes it back)"
+    return f"{_confirmation(command)}{before} – {_quote(target)} ({UNDO_HINT})"
 
 
 def _help(command: Command, actions: Mapping[str, Action]) -> str:

@@ -92,7 +92,7 @@ def exchanges(messages: Sequence[Message]) -> set[int]:
     cut: set[int] = set()
     for index, message in enumerate(messages):
         if _is_ours(message):
-            turn = _last_turn(messages[:index])
+            turn = _last_turn(messages, index)
             if _command_of([messages[each] for each in turn]):
                 cut |= {index, *turn}
             elif is_answer(_text(message)) and not message.get("tool_calls"):
@@ -125,9 +125,9 @@ def _is_ours(message: Message) -> bool:
     return (content if isinstance(content, str) else _text(message)).startswith(PREFIX)
 
 
-def _last_turn(messages: Sequence[Message]) -> range:
-    """Return the positions of the last user messages; ignores system messages after them."""
-    end = len(messages)
+def _last_turn(messages: Sequence[Message], end: int | None = None) -> range:
+    """Return the positions of the last user messages before ``end``; ignores system messages after them."""
+    end = len(messages) if end is None else end
     while end and messages[end - 1].get("role") in SYSTEM_ROLES:
         end -= 1
     start = end

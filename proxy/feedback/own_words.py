@@ -17,15 +17,16 @@ from burnish.proxy.log.tree import TEXT_PARTS
 PREFIX = "burnish: "
 """The start of every answer of burnish's own."""
 QUOTE_CHARACTERS = 60
-REST = r"[^\n]{0,2000}"
-"""The rest of a line; limited, because a text may be long."""
+UNDO_HINT = "/rl undo takes it back"
+SOME, REST = r"[^\n]{0,400}", r"[^\n]{0,4000}"
+"""Parts of a line; limited, because a text may be long."""
 ANSWER = re.compile(
     rf"""
     burnish:\ (?:
-        (?: rated\ (?:good|bad|[1-5]\ of\ 5)(?:\ with\ your\ comment)? | saved\ the\ reply\ that\ you\ wanted
-            | taken\ back | you\ have\ no\ rating\ to\ take\ back\ on )
-        (?:,\ as\ before)? (?:\ –)? [ ]
-        (?: “(?P<quoted>[^\n]{{0,{QUOTE_CHARACTERS + 1}}})” | a\ tool\ call | an\ empty\ answer ) {REST}
+        (?: (?: rated\ (?:good|bad|[1-5]\ of\ 5) | saved\ the\ reply\ that\ you\ wanted | taken\ back ) {SOME}\ –
+            | you\ have\ no\ rating\ to\ take\ back\ on )
+        [ ] (?: “(?P<quoted>[^\n]{{0,{QUOTE_CHARACTERS + 1}}})” | a\ tool\ call | an\ empty\ answer )
+        (?: \ \({re.escape(UNDO_HINT)}\) )?
         | (?: nothing\ was\ (?:rated|saved) | the\ command\ failed ):\ {REST} (?:\n\ \ cmpl_\w{{1,64}}){{0,9}}
         | /rl\ (?:status|train|rollback|on|off):\ {REST}
         | (?: (?:unknown\ command:|Only\ owners\ may\ use)\ /rl\ {REST} )?

@@ -176,6 +176,8 @@ QUOTING: dict[str, str] = {
     "introduced": f"If you rate it, you get:\n\n{RATED}",
     "introduced in Chinese": f"你会看到：\n{RATED}",
     "with more behind it": f"Paris.\n\n{RATED}\n\nSo the rating is stored.",
+    "with more on its line": f"Paris.\n\n{RATED} is what you get.",
+    "with more on the quoting line": "Paris.\n\nburnish: rated good – “Paris.” means that it is stored.",
     "in code": f"Paris.\n\n```\n{RATED}\n```",
     "in quotes": f"Paris.\n\n“{RATED}”",
     "as a citation": f"Paris.\n\n> {RATED}",
