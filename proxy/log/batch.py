@@ -57,6 +57,10 @@ class Batch:
     """From memory."""
     calls: list[Call]
 
+    @property
+    def empty(self) -> bool:
+        return not (self.read_back or self.captures or self.calls)
+
 
 class Transactions:
     def __init__(

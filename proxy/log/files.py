@@ -9,8 +9,8 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -186,45 +186,51 @@ def back_up(log: Path, target: Path) -> int:
             f"there is no log {log}: name the folder that burnish runs with by BURNISH_DATA_DIR",
             param="data_dir",
         )
-    unfinished = target.with_name(f"{target.name}.unfinished-{os.getpid()}")
     try:
-        _new_file(target, unfinished)
-        completions = _copy(log, unfinished)
-        durable.sync(unfinished)
-        os.link(unfinished, target)  # unlike a rename it replaces nothing
-        durable.sync(target.parent)
+        with new_file(target) as unfinished:
+            return _copy(log, unfinished)
     except FileExistsError as error:
         raise Conflict(f"{target} exists already: name a new file", code="file_exists") from error
     except (OSError, sqlite3.Error) as error:
         raise Unavailable(f"the log cannot be copied to {target}: {error}; nothing was left there") from error
+
+
+@contextmanager
+def new_file(target: Path) -> Iterator[Path]:
+    """Give an empty file to write to; it gets its name at the end, synced, unless the block fails. Raises OSError."""
+    if target.exists():
+        raise FileExistsError(target)
+    unfinished = target.with_name(f"{target.name}.unfinished-{os.getpid()}")
+    try:
+        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+        os.fchmod(descriptor, OWNER_ONLY)
+        os.close(descriptor)
+        yield unfinished
+        durable.sync(unfinished)
+        os.link(unfinished, target)  # unlike a rename it replaces nothing
+        durable.sync(target.parent)
     finally:
         with suppress(OSError):
             unfinished.unlink()
-    return completions
-
-
-def _new_file(target: Path, unfinished: Path) -> None:
-    if target.exists():
-        raise FileExistsError(target)
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
-    os.fchmod(descriptor, OWNER_ONLY)
-    os.close(descriptor)
 
 
 def _copy(log: Path, target: Path) -> int:
     """Copy and check; returns how many completions the copy has. Raises sqlite3.Error."""
-    with (
-        closing(sqlite3.connect(log, isolation_level=None, timeout=BACKUP_TIMEOUT_S)) as source,
-        closing(sqlite3.connect(target, isolation_level=None)) as copy,
-    ):
+    with closing(sqlite3.connect(log, isolation_level=None, timeout=BACKUP_TIMEOUT_S)) as source:
         source.execute("PRAGMA query_only = ON")
         # One moment: what is written meanwhile neither gets in nor makes the copy begin anew. No writer waits for it.
         source.execute("BEGIN")
         source.execute("SELECT count(*) FROM migration").fetchone()
-        source.backup(copy, pages=STEP_PAGES, progress=lambda *_: time.sleep(PAUSE_S), sleep=PAUSE_S)
-        source.execute("ROLLBACK")
-        copy.execute("PRAGMA journal_mode = DELETE")  # a single file
+        copy_into(target, source, lambda: time.sleep(PAUSE_S))
+    with closing(sqlite3.connect(target, isolation_level=None)) as copy:
         found = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
             raise sqlite3.DatabaseError(f"the copy is damaged, as the log may be: {found}")
         return int(copy.execute("SELECT count(*) FROM completion").fetchone()[0])
+
+
+def copy_into(target: Path, source: sqlite3.Connection, between: Callable[[], None]) -> None:
+    """Copy a database in steps, and call a function after each. Raises sqlite3.Error."""
+    with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+        source.backup(copy, pages=STEP_PAGES, progress=lambda *_: between(), sleep=PAUSE_S)
+        copy.execute("PRAGMA journal_mode = DELETE")  # a single file

@@ -111,7 +111,7 @@ class Log:
                 if not files.disk_is_full(path.parent):
                     raise
                 database = NotYet(f"the disk is full ({error})", partial(_opened, path))
-            return cls(Writer(database, Spill(folder), Journal(folder), on_stored), path, damage)
+            return cls(Writer(database, path, Spill(folder), Journal(folder), on_stored), path, damage)
         except sqlite3.Error as error:
             raise files.unusable(path, error) from error
 

@@ -73,13 +73,12 @@ class Spill:
     @property
     def more(self) -> bool:
         """True if there are captures behind those that ``read`` returned last."""
-        return len(self._segments) > 1 or (
-            bool(self._segments) and self._read_to < self._segments[0].stat().st_size
-        )
+        return len(self._segments) > 1 or (bool(self._segments) and self._read_to < _size(self._segments[0]))
 
     def append(self, entry: Entry) -> None:
         """Put a capture behind all others. Raises OSError, with nothing of it stored."""
-        if self._open is None or self._length >= SEGMENT_BYTES:
+        # A segment that was deleted or moved away takes no more.
+        if self._open is None or self._length >= SEGMENT_BYTES or not self._segments[-1].exists():
             last = int(self._segments[-1].stem) if self._segments else FIRST_NUMBER
             path = self._path(last + 1)
             opened = _create(path)
@@ -127,7 +126,7 @@ class Spill:
     def forget_read(self) -> None:
         """Remove what ``read`` returned last: it is in the database."""
         self._position = self._read_to
-        if self._segments and self._position >= self._segments[0].stat().st_size:
+        if self._segments and self._position >= _size(self._segments[0]):
             self._remove_first()
 
     def skip(self) -> Path:
@@ -171,6 +170,14 @@ class Spill:
             self.close()
         path.unlink(missing_ok=True)
         self._position = self._read_to = 0
+
+
+def _size(path: Path) -> int:
+    """Return the length of a file, 0 if somebody has deleted it."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def packed(entry: Entry) -> bytes:

@@ -2,8 +2,8 @@
 
 Entries are stored in the order in which they were put in. A batch is committed when it is full, when it is old
 enough, or at once when somebody waits for it. A faulty entry is rolled back alone. While the database cannot be
-written (full disk, locked file), entries move into files (``queue.Relief``) and are read back in order later; calls
-fail with Unavailable.
+written (full disk, locked or deleted file), entries move into files (``queue.Relief``) and are read back in order
+later; calls fail with Unavailable.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
 
 from burnish.proxy import memory
 from burnish.proxy.apart import LARGE_BYTES, Apart
 from burnish.proxy.errors import ConfigError, Unavailable
 from burnish.proxy.log.batch import Batch, Call, Result, Stored, Transactions, locked
+from burnish.proxy.log.place import Displaced, Place
 from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Queue, Relief
 from burnish.proxy.log.spill import Entry, Journal, Spill
 
@@ -35,6 +37,8 @@ PATIENCE_S = 2.0
 """Another program (a backup, a sqlite3 shell) may lock the file for a moment; a longer lock is a fault to report."""
 FIRST_RETRY_S = 0.1
 LAST_RETRY_S = 5.0
+CHECK_EVERY_S = 1.0
+"""Before each batch, and in idle times so often, the database must be where it was opened."""
 CLOSE_LIMIT_S = 2.0
 """When burnish stops, entries are stored for so long; the rest moves into files, for the next start."""
 
@@ -77,12 +81,14 @@ class Writer:
     def __init__(
         self,
         database: sqlite3.Connection | NotYet,
+        path: Path,
         spill: Spill,
         journal: Journal,
         on_stored: Callable[[Stored], None] = ignore,
     ) -> None:
         self._on_stored = on_stored
         self._apart = Apart(READ_LIMIT_S)
+        self._path = path
         self._transactions: Transactions | None = None
         self._queue = Queue()
         self._changed = threading.Condition(self._queue.lock)
@@ -193,8 +199,10 @@ class Writer:
     def _write(self, batch: Batch) -> None:
         self._wrote_large = any(each.size > LARGE_BYTES for each in self._queue.writing)
         try:
-            reports = self._open().write(batch)
-        except (sqlite3.Error, ConfigError) as error:
+            transactions = self._open()
+            self._place.check()
+            reports = [] if batch.empty and not self._failing_since else transactions.write(batch)
+        except (sqlite3.Error, ConfigError, Displaced) as error:
             self._failed(batch, error)
             return
         self._succeeded(batch)
@@ -204,6 +212,7 @@ class Writer:
     def _use(self, connection: sqlite3.Connection) -> Transactions:
         connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
         self._connection = connection
+        self._place = Place(self._path)
         self._transactions = Transactions(connection, self._on_stored, self._apart)
         return self._transactions
 
@@ -224,7 +233,9 @@ class Writer:
         queue = self._queue
         with self._changed:
             if not (self._failing_since or self.behind):
-                self._changed.wait_for(lambda: queue.entries or queue.calls or self._closing or self.behind)
+                self._changed.wait_for(
+                    lambda: queue.entries or queue.calls or self._closing or self.behind, CHECK_EVERY_S
+                )
                 if queue.entries:
                     batch_due = queue.entries[0].at + BATCH_AGE_S - time.monotonic()
                     self._changed.wait_for(self._batch_is_full, batch_due)
@@ -281,9 +292,16 @@ class Writer:
             else:
                 logger.error("the log cannot be written: %s. burnish tries again", error)
             self._trouble = f"the log cannot be written: {error}"
-        self._refuse(
-            Unavailable(f"nothing was stored: {self._trouble}. Free the disk or the file and try again")
-        )
+        advice = "" if isinstance(error, Displaced) else ". Free the disk or the file and try again"
+        refusal = Unavailable(f"nothing was stored: {self._trouble}{advice}")
+        self._refuse(refusal)
+        if isinstance(error, Displaced):
+            self._place.secure(self._connection, lambda: self._meanwhile(refusal))
+
+    def _meanwhile(self, refusal: Unavailable) -> None:
+        """Let nobody wait for a long copy."""
+        self._refuse(refusal)
+        self._relief.shelter()
 
     def _refuse(self, error: Unavailable) -> None:
         """Fail all calls that wait."""
@@ -300,4 +318,6 @@ class Writer:
         self._relief.close()
         self._apart.close()
         if self._transactions:
+            self._place.secure(self._connection, lambda: None)
             self._connection.close()
+            self._place.close()
