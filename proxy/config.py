@@ -161,7 +161,7 @@ class TrainConfig(BaseModel):
 
 
 class LogConfig(BaseModel):
-    """The table ``[log]``: how long completions are kept. By default, forever."""
+    """The table ``[log]``: how long completions are kept (by default, forever), and which aren't learnt from."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -173,6 +173,10 @@ class LogConfig(BaseModel):
     )
     keep_rated: bool = Field(
         True, description="Keep completions with feedback, however old: training uses them."
+    )
+    scrub: bool = Field(
+        True,
+        description="Don't learn from exchanges that hold a key or a token of a known kind. Their text stays as it is.",
     )
 
 

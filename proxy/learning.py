@@ -118,6 +118,7 @@ async def _with_learner(
                 registry=registry,
                 swap=swap,
                 train=config.train,
+                scrub=config.log.scrub,
                 base_weights=weights,
                 weights_cache=cache_dir() / "weights",
                 jobs=config.data_dir / "jobs",

@@ -10,9 +10,10 @@ Outcome = Literal["complete", "cut", "cancelled", "failed"]
 cut: the upstream broke off; cancelled: the client went away; failed: no answer came at all."""
 
 Scope = Literal["completion", "turn", "conversation"]
-Fault = Literal["incomplete", "error", "no_text", "own_prompt"]
+Fault = Literal["incomplete", "error", "no_text", "own_prompt", "credential"]
 """Why nothing can be learnt from an answer. incomplete: cut off or never came; error: status not 200; no_text: no
-reply or no context; own_prompt: the model saw another prompt than the logged one (raw, template, suffix, context)."""
+reply or no context; own_prompt: the model saw another prompt than the logged one (raw, template, suffix, context);
+credential: request or answer hold a key or a token, and log.scrub is on."""
 Source = Literal["human", "environment", "judge", "implicit"]
 
 
@@ -62,7 +63,7 @@ class Served(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a completion. The last five fields come from the body, which the log's writer thread parses."""
+    """The end of a completion. The last six fields come from the bodies, which the log's writer thread parses."""
 
     outcome: Outcome
     total_s: float
@@ -79,6 +80,8 @@ class Ended(NamedTuple):
     completion_tokens: int | None = None
     choice_count: int = 1
     """More than 1 if the request asked for several answers (``n``) and got them."""
+    holds_credential: bool = False
+    """Whether request or answer hold a key or a token of a known kind."""
 
 
 STREAMED = ("text/event-stream", "application/x-ndjson", "application/stream+json")

@@ -197,6 +197,7 @@ def _show(completion: dict[str, Any]) -> None:
     """Print two lines: IDs stay whole and texts readable on a narrow terminal."""
     words = f"{verdict(completion['rating'])}  " if completion["rating"] is not None else ""
     words += "[yellow]with instructions[/]  " if completion["instructions"] else ""
+    words += "[yellow]holds a key or token[/]  " if completion["holds_credential"] else ""
     console.print(
         f"[bold]{completion['id']}[/]  {clock(completion['created_at'])}  {words}"
         f"[dim]{escape(completion['model_served'])}[/]",

@@ -99,6 +99,8 @@ class Cycle:
     registry: Registry
     swap: Swap
     train: TrainConfig
+    scrub: bool
+    """``log.scrub``."""
     base_weights: Path
     """What the engine serves."""
     weights_cache: Path
@@ -148,7 +150,7 @@ class Cycle:
 
         ``refresh``: from the base model, on all ratings, whatever the live version has learnt.
         """
-        rated = await self.log.rated(self.train.rater_weights, next_turns=self.train.next_turn)
+        rated = await self._rated()
         return await asyncio.to_thread(
             self._plan, run_id, rated, accept_one_sided=accept_one_sided, refresh=refresh
         )
@@ -226,10 +228,15 @@ class Cycle:
         await self._run_step("train", job)
         return await self._decide(job, plan, await in_one_thread(self._register, job, plan), report)
 
+    async def _rated(self) -> list[RatedCompletion]:
+        return await self.log.rated(
+            self.train.rater_weights, next_turns=self.train.next_turn, scrub=self.scrub
+        )
+
     async def judge_again(self, version: AdapterVersion, report: Report) -> Ended:
         """Judge a candidate whose judgement was interrupted. Raises what ``run`` raises."""
         job = self.job(version.manifest.run_id)
-        rated = await self.log.rated(self.train.rater_weights, next_turns=self.train.next_turn)
+        rated = await self._rated()
         plan = await asyncio.to_thread(self._plan_of, job, version, rated)
         return await self._decide(job, plan, version, report)
 
@@ -332,7 +339,7 @@ class Cycle:
         )
 
     async def _judge(self, job: JobDirectory, plan: Plan, version: AdapterVersion) -> Verdict:
-        recent = await self.log.recent_prompts(sampling.RECENT)
+        recent = await self.log.recent_prompts(sampling.RECENT, scrub=self.scrub)
         held_out, rated = ([each.completion for each in rated] for rated in (plan.held_out, plan.rated))
         prompts = sampling.prompts(held_out, recent, rated)
         candidate = await self.swap.stage(version)

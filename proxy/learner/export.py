@@ -50,6 +50,7 @@ FAULTS: Mapping[Fault, str] = {
     "error": "the engine answered with an error",
     "no_text": "the question or the answer has no text",
     "own_prompt": "the prompt was not a chat: raw, with a template or suffix, or after a context of tokens",
+    "credential": "the question or the answer holds a key or a token (log.scrub)",
 }
 
 

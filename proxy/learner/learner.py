@@ -62,13 +62,15 @@ class _Request:
 class Counting:
     """Counts the ratings that the next run could learn from, without reading text: as of the last ``update``."""
 
-    def __init__(self, log: Log, train: TrainConfig, learnt: Callable[[], frozenset[str]]) -> None:
+    def __init__(
+        self, log: Log, train: TrainConfig, learnt: Callable[[], frozenset[str]], *, scrub: bool
+    ) -> None:
         """``learnt`` returns the feedback IDs that the live version has learnt from."""
         self.stale = True
         """Ratings or the live version may have changed since."""
         self._log = log
         self._learnt = learnt
-        self._tally = RatingTally(train.rater_weights, next_turns=train.next_turn)
+        self._tally = RatingTally(train.rater_weights, next_turns=train.next_turn, scrub=scrub)
         self._counts = RatingCounts(ReadyCounts(), ReadyCounts(), {})
 
     def ready(self, *, refresh: bool = False) -> ReadyCounts:
@@ -98,7 +100,7 @@ class Learner:
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
         self._train = cycle.train
-        self._counting = Counting(cycle.log, cycle.train, cycle.learnt)
+        self._counting = Counting(cycle.log, cycle.train, cycle.learnt, scrub=cycle.scrub)
         self._versions = Versions(cycle.registry, cycle.swap)
         self._runs = Runs(cycle.log, self._versions)
         self._request: _Request | None = None

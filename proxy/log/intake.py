@@ -18,7 +18,7 @@ from burnish.proxy.ids import conversation_id as new_conversation_id
 from burnish.proxy.log.attribution import continuation, continued
 from burnish.proxy.log.capture import Continuation, Parsed
 from burnish.proxy.log.store import FACTS, as_json
-from burnish.proxy.log.tree import Digest, Recent, begins_turn, digest, last_user_message
+from burnish.proxy.log.tree import Digest, Recent, begins_turn, credential_in, digest, last_user_message
 from burnish.proxy.records import Asked, Passthrough
 
 KNOWN = 8192
@@ -116,6 +116,9 @@ class Intake:
 
     def _add(self, parsed: Parsed, used: _Used) -> None:
         completion, reply = parsed.completion, parsed.reply
+        ended = completion.ended
+        if _holds_credential(parsed, used):
+            ended = ended._replace(holds_credential=True)
         place = self._continuation(parsed)
         self._completions.waiting.append(
             (
@@ -123,7 +126,7 @@ class Intake:
                 *place,
                 *completion.asked,
                 *completion.served,
-                *completion.ended,
+                *ended,
                 self._node(parsed) or None,
                 *map(self._content, used),
                 parsed.usage.decode() if parsed.usage else None,
@@ -272,6 +275,12 @@ def _used(parsed: Parsed) -> _Used:
         (reply.content, reply.body) if reply else None,
         _named(parsed.choices),
         _named(None if instructions is None else orjson.dumps(instructions)),
+    )
+
+
+def _holds_credential(parsed: Parsed, used: _Used) -> bool:
+    return bool(parsed.context and parsed.context[-1].credential) or any(
+        credential_in(*each) for each in used if each
     )
 
 

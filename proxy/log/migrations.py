@@ -7,6 +7,7 @@ import time
 from typing import NamedTuple
 
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.log.credentials import holds_credential
 
 
 class Migration(NamedTuple):
@@ -239,6 +240,21 @@ MIGRATIONS: tuple[Migration, ...] = (
             "ALTER TABLE feedback ADD COLUMN choice INTEGER NOT NULL DEFAULT 0",
         ),
     ),
+    Migration(
+        "keys and tokens in texts",
+        (
+            "ALTER TABLE completion ADD COLUMN holds_credential INTEGER NOT NULL DEFAULT 0",
+            "CREATE TEMP TABLE suspect AS SELECT id FROM content WHERE holds_credential(CAST(body AS BLOB))",
+            # Each context that goes through one of them.
+            """WITH RECURSIVE below (id) AS (
+                SELECT node.id FROM node WHERE content IN suspect
+                UNION SELECT node.id FROM node JOIN below ON node.parent = below.id
+            )
+            UPDATE completion SET holds_credential = 1 WHERE node IN below OR reply IN suspect
+                OR choices IN suspect OR settings IN suspect OR definitions IN suspect OR instructions IN suspect""",
+            "DROP TABLE suspect",
+        ),
+    ),
 )
 
 
@@ -263,6 +279,7 @@ def migrate(connection: sqlite3.Connection, upto: int = len(MIGRATIONS)) -> None
         raise ConfigError(
             f"the log was written by a newer burnish (schema {done}, this one knows {len(MIGRATIONS)}): update burnish"
         )
+    connection.create_function("holds_credential", 1, holds_credential, deterministic=True)
     for number, migration in enumerate(MIGRATIONS[done:upto], start=done + 1):
         connection.execute("BEGIN IMMEDIATE")
         try:

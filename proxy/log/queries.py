@@ -14,6 +14,7 @@ from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers
+from burnish.proxy.log.credentials import holds_credential
 from burnish.proxy.log.ratings import Effective
 from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
 from burnish.proxy.log.store import COLUMNS, Reader, row_of, select
@@ -161,12 +162,17 @@ def rated_in_chat(
 
 
 def rated(
-    connection: sqlite3.Connection, rater_weights: Mapping[str, float] = EQUAL, *, next_turns: bool = False
+    connection: sqlite3.Connection,
+    rater_weights: Mapping[str, float] = EQUAL,
+    *,
+    next_turns: bool = False,
+    scrub: bool = True,
 ) -> list[RatedCompletion]:
     """Return all completions with an effective rating, earliest first, with context, parameters and reply.
 
     Ratings are as training uses them, with the weights of their raters (``ratings.for_training``). ``next_turns``:
-    the next message of the user is the comment on a bad answer without one. Reads every rated conversation.
+    the next message of the user is the comment on a bad answer without one. ``scrub``: an exchange with a key or a
+    token has a fault. Reads every rated conversation.
     """
     ratings = feedback.effective_ratings(connection, rater_weights=rater_weights)
     reader = Reader(connection)
@@ -187,12 +193,14 @@ def rated(
                 feedback_ids=rating.feedback_ids,
                 comment=comment,
                 correction=rating.correction,
-                worse=_worse(connection, reader, record, rating.preferred_over),
+                worse=_worse(connection, reader, record, rating.preferred_over, scrub=scrub),
                 fault=fault_of(
                     record.ended.outcome,
                     record.ended.status,
                     has_text=bool(record.reply is not None and record.messages),
                     params=record.params if record.asked.surface in TEXT_SURFACES else {},
+                    credential=scrub
+                    and (record.ended.holds_credential or said_credential(comment, rating.correction)),
                 ),
                 choice=choice,
             )
@@ -210,7 +218,7 @@ def _with_choice(record: Completion, choice: int) -> Completion:
 
 
 def fault_of(
-    outcome: Outcome, status: int | None, *, has_text: bool, params: Mapping[str, Any]
+    outcome: Outcome, status: int | None, *, has_text: bool, params: Mapping[str, Any], credential: bool
 ) -> Fault | None:
     """Return why nothing can be learnt from an answer. ``params``: of a surface in TEXT_SURFACES, else empty."""
     if outcome != "complete":
@@ -219,7 +227,14 @@ def fault_of(
         return "error"
     if not has_text:
         return "no_text"
-    return "own_prompt" if any(params.get(name) for name in OWN_PROMPT) else None
+    if any(params.get(name) for name in OWN_PROMPT):
+        return "own_prompt"
+    return "credential" if credential else None
+
+
+def said_credential(*feedback: str | None) -> bool:
+    """Return whether comments or corrections hold a key or a token."""
+    return any(holds_credential(text.encode()) for text in feedback if text)
 
 
 def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
@@ -233,10 +248,16 @@ def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
 
 
 def _worse(
-    connection: sqlite3.Connection, reader: Reader, better: Completion, completion_id: str | None
+    connection: sqlite3.Connection,
+    reader: Reader,
+    better: Completion,
+    completion_id: str | None,
+    *,
+    scrub: bool,
 ) -> dict[str, Any] | None:
     """Return the reply that was found worse, if it answers the same context and is still there."""
-    rows = select(connection, "WHERE id = ?", (completion_id,)) if completion_id else []
+    where = "WHERE id = ? AND NOT (? AND holds_credential)"
+    rows = select(connection, where, (completion_id, scrub)) if completion_id else []
     others = [reader.completion(row, None, full=True) for row in rows]
     return next((other.reply for other in others if other.messages == better.messages), None)
 

@@ -46,7 +46,7 @@ class Reader:
             name,
             asked._replace(sub_agent=bool(asked.sub_agent)),
             served,
-            ended,
+            ended._replace(holds_credential=bool(ended.holds_credential)),
             instructions=orjson.loads(self._body(instructions)) if instructions else None,
             conversation_id=conversation_id,
             continues=continues,
@@ -121,12 +121,16 @@ def row_of(connection: sqlite3.Connection, completion_id: str) -> Any:
     return rows[0]
 
 
-def recent_prompts(connection: sqlite3.Connection, limit: int) -> list[Completion]:
-    """Return the latest whole completion of each of the latest distinct contexts."""
+def recent_prompts(connection: sqlite3.Connection, limit: int, *, scrub: bool = True) -> list[Completion]:
+    """Return the latest whole completion of each of the latest distinct contexts.
+
+    ``scrub``: without those that hold a key or a token.
+    """
     reader = Reader(connection)
     where = """WHERE n IN (
         SELECT max(n) FROM completion
         WHERE outcome = 'complete' AND status < 400 AND reply IS NOT NULL AND node IS NOT NULL
+            AND NOT (? AND holds_credential)
         GROUP BY node ORDER BY max(n) DESC LIMIT ?
     ) ORDER BY n DESC"""
-    return [reader.completion(row, full=True) for row in select(connection, where, (limit,))]
+    return [reader.completion(row, full=True) for row in select(connection, where, (scrub, limit))]

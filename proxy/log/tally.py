@@ -18,7 +18,7 @@ from operator import add, sub
 from typing import Any, NamedTuple
 
 from burnish.proxy.log import feedback
-from burnish.proxy.log.queries import TEXT_SURFACES, fault_of, next_turn
+from burnish.proxy.log.queries import TEXT_SURFACES, fault_of, next_turn, said_credential
 from burnish.proxy.log.ratings import Effective, Habit, effective, for_training, grades_of, habits_of
 from burnish.proxy.log.store import Reader, as_json
 from burnish.proxy.records import Fault, Feedback, Voice, answer_named
@@ -81,8 +81,12 @@ class _Conversation(NamedTuple):
 class RatingTally:
     """Counts ratings as training uses them. One thread at a time."""
 
-    def __init__(self, rater_weights: Mapping[str, float], *, next_turns: bool) -> None:
-        """``next_turns``: what the user said next counts as the comment on a bad answer that has none."""
+    def __init__(self, rater_weights: Mapping[str, float], *, next_turns: bool, scrub: bool = True) -> None:
+        """``next_turns``: what the user said next counts as the comment on a bad answer that has none.
+
+        ``scrub``: an exchange that holds a key or a token can't be learnt from.
+        """
+        self._scrub = scrub
         self._rater_weights = rater_weights
         self._next_turns = next_turns
         self._position: _Position | None = None
@@ -203,7 +207,8 @@ class RatingTally:
         self, connection: sqlite3.Connection, ratings: Mapping[str, Effective]
     ) -> Iterable[tuple[str, RatingSummary]]:
         rows = connection.execute(
-            """SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions
+            """SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions,
+                holds_credential
             FROM completion WHERE id IN (SELECT value FROM json_each(?))""",
             (as_json({answer_named(name)[0] for name in ratings}),),
         ).fetchall()
@@ -213,21 +218,30 @@ class RatingTally:
             name, choice = answer_named(answer)
             if name not in facts:
                 continue
-            _, conversation, outcome, status, surface, node, replied, settings, definitions = facts[name]
+            _, conversation, outcome, status, surface, node, replied, settings, definitions, credential = (
+                facts[name]
+            )
             reward = rating.reward or 0.0
-            commented = rating.comment is not None
-            if self._next_turns and reward < 0 and not rating.comment and not choice:
-                commented = next_turn(connection, name) is not None
+            comment = rating.comment
+            if self._next_turns and reward < 0 and not comment and not choice:
+                comment = next_turn(connection, name)
             params = reader.params(settings, definitions) if surface in TEXT_SURFACES else {}
             yield (
                 conversation,
                 RatingSummary(
                     feedback_ids=rating.feedback_ids,
                     sign=(reward > 0) - (reward < 0),
-                    commented=commented,
+                    commented=comment is not None,
                     paired=rating.correction is not None
-                    or _preferred(connection, reader, node, rating.preferred_over),
-                    fault=fault_of(outcome, status, has_text=bool(replied and node), params=params),
+                    or _preferred(connection, reader, node, rating.preferred_over, scrub=self._scrub),
+                    fault=fault_of(
+                        outcome,
+                        status,
+                        has_text=bool(replied and node),
+                        params=params,
+                        credential=self._scrub
+                        and bool(credential or said_credential(comment, rating.correction)),
+                    ),
                 ),
             )
 
@@ -298,8 +312,13 @@ def _position(connection: sqlite3.Connection, deletions: int) -> _Position:
     return _Position(deletions, *latest)
 
 
-def _preferred(connection: sqlite3.Connection, reader: Reader, node: int | None, other: str | None) -> bool:
+def _preferred(
+    connection: sqlite3.Connection, reader: Reader, node: int | None, other: str | None, *, scrub: bool
+) -> bool:
     """Return whether this answer was preferred over another one to the same context."""
-    rows = connection.execute("SELECT node FROM completion WHERE id = ? AND reply IS NOT NULL", (other,))
+    rows = connection.execute(
+        "SELECT node FROM completion WHERE id = ? AND reply IS NOT NULL AND NOT (? AND holds_credential)",
+        (other, scrub),
+    )
     # The same messages may have been logged with their members in another order.
     return any(found == node or reader.path(found) == reader.path(node) for (found,) in rows)

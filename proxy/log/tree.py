@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import orjson
 
+from burnish.proxy.log.credentials import holds_credential
 from burnish.proxy.log.people import of_a_person
 
 Value = TypeVar("Value")
@@ -88,6 +89,8 @@ class Step(NamedTuple):
     """True if it has neither text nor calls."""
     human: bool
     """True if a person speaks in it; results of tools and additions of clients don't count."""
+    credential: bool
+    """True if it, or a message before it, holds a key or a token."""
 
 
 class _Place(NamedTuple):
@@ -99,9 +102,11 @@ class _Place(NamedTuple):
     key: Digest
     empty: bool
     human: bool
+    credential: bool
 
 
 _places: Recent[_Place] = Recent(RECENT_MESSAGES)
+_searched: Recent[bool] = Recent(RECENT_MESSAGES)
 
 
 def digest(data: bytes) -> Digest:
@@ -128,9 +133,20 @@ def step(message: dict[str, Any], parent: Step | None) -> Step:
         identity = _identity(said)
         key = digest(key_above + identity)
         human = role == "user" and of_a_person(message)
-        place = _Place(role, identity, digest(here), key, not pieces and not calls, human)
+        credential = bool(parent and parent.credential) or credential_in(content, body)
+        place = _Place(role, identity, digest(here), key, not pieces and not calls, human, credential)
         _places.put(here, place)
-    return Step(place.role, body, content, place.identity, place.node, place.key, place.empty, place.human)
+    role, identity, node, key, empty, human, credential = place
+    return Step(role, body, content, identity, node, key, empty, human, credential)
+
+
+def credential_in(content: Digest, body: bytes) -> bool:
+    """Return whether a text of this digest holds a key or a token; what comes again is searched once."""
+    found = _searched.get(content)
+    if found is None:
+        found = holds_credential(body)
+        _searched.put(content, found)
+    return found
 
 
 def last_user_message(context: Sequence[Step]) -> Step | None:

@@ -126,6 +126,13 @@ def test_history_is_readable_on_a_narrow_terminal_and_has_pages(burnish: Burnish
     assert ":cat:" in call("history", "-n", "1", url=burnish.url).stdout
 
 
+def test_history_marks_an_answer_that_holds_a_key(burnish: Burnish) -> None:
+    ask(burnish.url, "Use gh" + "p_abcdefghijklmnopqrstuvwxyz0123456789.")
+    assert "holds a key or token" in call("history", "-n", "1", url=burnish.url).stdout
+    ask(burnish.url, "What is tea?")
+    assert "holds a key or token" not in call("history", "-n", "1", url=burnish.url).stdout
+
+
 async def test_where_nothing_can_be_swapped_the_commands_say_so(tmp_path: Path) -> None:
     async with upstream(reply(b"{}")) as other, serving(tmp_path, upstream=other.url) as (url, _):
         for command in (("train",), ("adapters", "list"), ("adapters", "promote", "1")):

@@ -146,7 +146,7 @@ async def world(
         stack.push_async_callback(swap.close)
         registry.recover()
         await Reconciler(swap).reconcile_once()
-        learner = Learner(Cycle(log=log, registry=registry, swap=swap, train=train, **paths))
+        learner = Learner(Cycle(log=log, registry=registry, swap=swap, train=train, scrub=True, **paths))
         await learner.start()
         stack.push_async_callback(learner.stop)
         base_weights, cache = paths["base_weights"], paths["weights_cache"]

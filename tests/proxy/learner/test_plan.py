@@ -36,7 +36,10 @@ class Rated:
             question = {"role": "user", "content": f"Question {len(logged)}, rated {rating}?"}
             body = {"model": "default", "messages": [question]}
             answer = await self.http.post("/v1/chat/completions", json=body)
-            target = {"completion_id": answer.headers["x-burnish-completion-id"], "rating": rating}
+            target = {
+                "completion_id": answer.headers["x-burnish-completion-id"],
+                "rating": rating.split(",")[0],
+            }
             made.append((await self.http.post("/v1/feedback", json=target)).json()["id"])
         return made
 
@@ -187,6 +190,20 @@ async def test_ratings_of_what_was_no_answer_are_counted_in_the_plan_and_in_the_
     status = (await burnish.http.get("/burnish/status")).json()
     assert status["learner"]["left_out"] == expected
     assert (await burnish.job()).spec().left_out == expected
+
+
+@pytest.mark.parametrize("scrub", [True, False])
+async def test_an_exchange_with_a_key_is_left_out_unless_log_scrub_is_off(
+    tmp_path: Path, weights: Path, scrub: bool
+) -> None:
+    async with world(tmp_path, Engine(), weights, {"log": {"scrub": scrub}}, schedule="manual") as http:
+        burnish = Rated(http, tmp_path / "data", weights_digest(weights))
+        await burnish.rate("good", "bad", f"good, with {'gh' + 'p_'}abcdefghijklmnopqrstuvwxyz0123456789")
+        plan = await burnish.plan()
+        status = (await http.get("/burnish/status")).json()["learner"]
+    expected = {"the question or the answer holds a key or a token (log.scrub)": 1} if scrub else {}
+    assert (plan["left_out"], status["left_out"]) == (expected, expected)
+    assert plan["trains_on"] == {"good": 1 if scrub else 2, "bad": 1}
 
 
 async def test_a_run_goes_on_where_one_stopped_that_was_to_do_the_same(burnish: Rated) -> None:

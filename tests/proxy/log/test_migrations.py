@@ -117,3 +117,24 @@ def test_a_step_that_fails_leaves_nothing_of_itself(connection: sqlite3.Connecti
     assert schema(connection) == before
     migrate(connection)
     assert applied(connection) == len(MIGRATIONS)
+
+
+def test_keys_and_tokens_that_were_logged_before_are_found(connection: sqlite3.Connection):
+    """A message with a token, an answer, a question that follows; and two exchanges without."""
+    migrate(connection, [step.name for step in MIGRATIONS].index("keys and tokens in texts"))
+    token = "gh" + "p_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+    for number, text in enumerate(["none", token, "an answer", "a question"], start=1):
+        body = json.dumps({"role": "user", "content": text}).encode()
+        connection.execute("INSERT INTO content VALUES (?, ?, ?)", (number, b"%d" % number, body))
+    for node, parent, content in [(1, 0, 1), (2, 0, 2), (3, 2, 3), (4, 3, 4)]:
+        connection.execute("INSERT INTO node VALUES (?, ?, ?, ?)", (node, b"%d" % node, parent, content))
+    for name, node, reply in [("clean", 1, 3), ("asked", 2, 3), ("later", 4, 3), ("answered", 1, 2)]:
+        connection.execute(
+            """INSERT INTO completion (id, conversation_id, surface, created_at, outcome, model_asked, model_served,
+                upstream, caller, retry, total_s, node, reply)
+            VALUES (?, 'conv', 'chat', 0, 'complete', 'm', 'm', 'u', 'ann', 0, 0, ?, ?)""",
+            (name, node, reply),
+        )
+    migrate(connection)
+    found = connection.execute("SELECT id FROM completion WHERE holds_credential ORDER BY id").fetchall()
+    assert found == [("answered",), ("asked",), ("later",)]
