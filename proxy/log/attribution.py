@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import orjson
@@ -29,6 +30,9 @@ RETRY_WINDOW = 1000
 
 RENDERED_WITHIN_S = 3600.0
 """An agent's next step follows the last one within this time."""
+
+MOST_REPLIES = 64
+"""Latest replies of a context that are looked for: it may have 50,000."""
 
 MAX_CANDIDATES = 200
 """Equal replies that are compared, latest first."""
@@ -54,7 +58,8 @@ class Candidate(NamedTuple):
 def continuation(connection: sqlite3.Connection, parsed: Parsed) -> Continuation | None:
     """Return where a completion belongs: the conversation of the nearest reply in its context that the log knows."""
     asked_by, context = parsed.completion.asked, parsed.context
-    replies = [index for index in reversed(range(len(context))) if context[index].role == "assistant"]
+    latest = (index for index in reversed(range(len(context))) if context[index].role == "assistant")
+    replies = list(islice(latest, MOST_REPLIES))
     if not replies:
         return _first_attempt(connection, parsed) if asked_by.retry else None
     for index in replies:
@@ -93,7 +98,8 @@ def answer_before(
         for each in preferred(_by_identity(connection, context[index]), session, caller)
         if each.caller == caller
     ]
-    witnessed = [candidate for candidate in found if _same_question(connection, context, index, candidate)]
+    question = last_user_message(context[:index])
+    witnessed = [candidate for candidate in found if _answered(connection, candidate, question)]
     in_session = [candidate for candidate in found if session and candidate.session == session]
     likely = [each for each in witnessed if each in in_session] or witnessed or in_session
     if not found:
@@ -142,7 +148,8 @@ def _same_reply(connection: sqlite3.Connection, parsed: Parsed, index: int) -> l
     """Return the completions with this reply that may belong to the same conversation."""
     reply = parsed.context[index]
     same_people = _of_same_people(_by_identity(connection, reply), parsed.completion.asked)
-    witnessed = [each for each in same_people if _same_question(connection, parsed.context, index, each)]
+    question = last_user_message(parsed.context[:index]) if same_people else None
+    witnessed = [each for each in same_people if _answered(connection, each, question)]
     return witnessed or (same_people if _is_distinctive(reply) else [])
 
 
@@ -189,11 +196,8 @@ def _is_distinctive(reply: Step) -> bool:
     return len(reply.body) >= DISTINCTIVE_BYTES
 
 
-def _same_question(
-    connection: sqlite3.Connection, context: Sequence[Step], index: int, candidate: Candidate
-) -> bool:
-    """True if the candidate answered the last user message before a reply."""
-    question = last_user_message(context[:index])
+def _answered(connection: sqlite3.Connection, candidate: Candidate, question: Step | None) -> bool:
+    """True if the candidate answered this message of the user."""
     if question is None or candidate.prompt is None:
         return False
     (body,) = connection.execute("SELECT body FROM content WHERE id = ?", (candidate.prompt,)).fetchone()

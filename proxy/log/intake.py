@@ -88,6 +88,8 @@ class Intake:
         for parsed, contents in zip(batch, used, strict=True):
             self._add(parsed, contents)
         self._flush()
+        for table in (self._contents, self._nodes):
+            table.ids = {}
 
     def _not_stored(self, batch: Sequence[Parsed]) -> list[Parsed]:
         ids = as_json(parsed.completion.id for parsed in batch)

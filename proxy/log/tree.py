@@ -116,14 +116,16 @@ def digest(data: bytes) -> Digest:
 def path(messages: Sequence[dict[str, Any]]) -> list[Step]:
     """Return the steps of a context, root first."""
     steps: list[Step] = []
+    # A longer context would push out all others, and itself.
+    remember = len(messages) <= RECENT_MESSAGES
     for message in messages:
-        steps.append(step(message, steps[-1] if steps else None))
+        steps.append(step(message, steps[-1] if steps else None, remember=remember))
     return steps
 
 
-def step(message: dict[str, Any], parent: Step | None) -> Step:
+def step(message: dict[str, Any], parent: Step | None, *, remember: bool = True) -> Step:
     """Return the step that a message makes after its parent."""
-    body = orjson.dumps(stored(message))
+    body = memoryview(orjson.dumps(stored(message))).tobytes()  # orjson's own result holds 4 KB at least
     content = digest(body)
     above, key_above = (parent.node, parent.key) if parent else (ROOT, ROOT)
     here = above + content
@@ -133,9 +135,12 @@ def step(message: dict[str, Any], parent: Step | None) -> Step:
         identity = _identity(said)
         key = digest(key_above + identity)
         human = role == "user" and of_a_person(message)
-        credential = bool(parent and parent.credential) or credential_in(content, body)
+        credential = bool(parent and parent.credential) or (
+            credential_in(content, body) if remember else holds_credential(body)
+        )
         place = _Place(role, identity, digest(here), key, not pieces and not calls, human, credential)
-        _places.put(here, place)
+        if remember:
+            _places.put(here, place)
     role, identity, node, key, empty, human, credential = place
     return Step(role, body, content, identity, node, key, empty, human, credential)
 

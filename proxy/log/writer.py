@@ -191,12 +191,13 @@ class Writer:
 
     def _run(self) -> None:
         while self._wait():
-            self._write(self._take())
+            self._write()  # whose batch may be large, and is gone when it returns
             if self._wrote_large:
                 memory.give_back()
         self._end()
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self) -> None:
+        batch = self._take()
         self._wrote_large = any(each.size > LARGE_BYTES for each in self._queue.writing)
         try:
             transactions = self._open()

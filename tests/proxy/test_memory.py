@@ -29,6 +29,10 @@ THROUGH_MIB = 32
 LOGGED_MIB = 192
 """What the log may hold of an answer: 32 MiB of it, as it came and as one piece."""
 
+MESSAGES = 100_000
+MESSAGES_MIB = 190
+"""200 MB for so many messages in one request, of 4 MB."""
+
 STREAMS = {name: each for name, each in RECORDED.items() if not each.fails and len(each.parts) > 1}
 
 
@@ -103,6 +107,15 @@ async def test_a_hundred_megabytes_of_tool_output_are_refused_in_the_formats_wor
         assert answer.status_code == 413, name
         error = answer.json()["error"]
         assert "max_body_bytes" in (error if isinstance(error, str) else error["message"]), name
+
+
+async def test_a_request_of_a_hundred_thousand_messages(here: World) -> None:
+    messages = [{"role": ("user", "assistant")[n % 2], "content": f"r {n}"} for n in range(MESSAGES)]
+    body = orjson.dumps({"model": "m", "messages": messages})
+    with here.growing_less_than(MESSAGES_MIB):
+        status, _, name = await here.read("/v1/chat/completions", content=body)
+        page = (await here.http.get("/burnish/completions?limit=1")).json()  # waits until it is stored
+    assert (status, page["data"][0]["id"], page["data"][0]["prompt"]) == (200, name, f"r {MESSAGES - 2}")
 
 
 @pytest.mark.parametrize("surface", STREAMS)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.log import Log
+from burnish.proxy.log.attribution import MOST_REPLIES
 from burnish.proxy.log.capture import parsed
 from burnish.proxy.records import Completion
 from tests.proxy.log.exchanges import (
@@ -47,6 +48,14 @@ async def test_turns_of_a_history_are_one_conversation_and_others_are_not(log: L
     )
     assert len({await conversation(log, each) for each in (first, second, tool)}) == 1
     assert await conversation(log, title) != await conversation(log, first)
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_an_answer_is_looked_for_among_the_latest_of_a_context(log: Log, known: bool):
+    first = capture(log, [user("a")], LONG)
+    unknown = [assistant("said elsewhere"), user("b")] * (MOST_REPLIES - known)
+    later = capture(log, [user("a"), assistant(LONG), user("b"), *unknown], "two")
+    assert (await conversation(log, later) == await conversation(log, first)) is known
 
 
 async def test_a_tool_loop_is_one_conversation(log: Log):

@@ -66,7 +66,7 @@ async def with_a_rated_answer(tmp_path: Path) -> AsyncIterator[tuple[httpx.Async
 
 
 def delete(database: Path) -> None:
-    for each in database.parent.glob("burnish.db*"):
+    for each in filter(Path.is_file, database.parent.glob("burnish.db*")):
         each.unlink()
 
 

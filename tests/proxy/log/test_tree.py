@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from burnish.proxy.log.people import words
 from burnish.proxy.log.tree import (
     DIGEST_BYTES,
+    RECENT_MESSAGES,
     begins_turn,
     last_user_message,
     loaded,
@@ -293,3 +294,15 @@ def test_a_turn_begins_with_a_person():
         if at is not None:
             assert last_user_message(steps) is steps[at]
     assert last_user_message(path([said["r"]])) is not None
+
+
+def test_a_context_that_is_too_long_to_remember_has_the_same_steps() -> None:
+    token = "gh" + "p_abcdefghijklmnopqrstuvwxyz0123456789"
+    texts = ["Hi.", token, *(str(number) for number in range(RECENT_MESSAGES))]
+    messages = [{"role": "user", "content": text} for text in texts]
+    steps = [step(messages[0], None)]
+    for message in messages[1:]:
+        steps.append(step(message, steps[-1]))
+    assert path(messages) == steps
+    assert [each.credential for each in steps[:3]] == [False, True, True]
+    assert steps[-1].credential
