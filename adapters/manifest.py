@@ -36,6 +36,10 @@ class Manifest(BaseModel):
     hyperparameters: dict[str, Any]
     metrics: dict[str, Any]
     """Final figures of training (loss, kl, seconds, peak_rss_bytes, …)."""
+    held_out: tuple[str, ...] = ()
+    """The feedback that the gate tests it on."""
+    unlearnt: dict[str, str] = {}
+    """Names of answers with feedback that taught nothing all the same, and why."""
     checksums: dict[str, str]
     """File name → sha256 hex, for every other file of the directory."""
 

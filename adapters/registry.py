@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -137,6 +137,8 @@ class Registry:
         objective: str,
         hyperparameters: dict[str, Any],
         metrics: dict[str, Any],
+        held_out: Sequence[str] = (),
+        unlearnt: Mapping[str, str] = MappingProxyType({}),
     ) -> AdapterVersion:
         """Copy an adapter in as a new version, a candidate.
 
@@ -158,6 +160,8 @@ class Registry:
                 objective=objective,
                 hyperparameters=hyperparameters,
                 metrics=metrics,
+                held_out=tuple(held_out),
+                unlearnt=dict(unlearnt),
                 checksums=checksums,
             )
             durable.create(partial / MANIFEST, manifest.model_dump_json(indent=1).encode())

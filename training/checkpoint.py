@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from burnish.adapters import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
+from burnish.training.dataset import LeftOut
 from burnish.training.errors import JobError
 from burnish.training.job import JobDirectory
 
@@ -38,6 +39,7 @@ class _Lessons(BaseModel):
     inputs: str
     lessons: tuple[Lesson, ...]
     left_out: dict[str, int]
+    unlearnt: dict[str, str]
 
 
 class _Progress(BaseModel):
@@ -59,19 +61,23 @@ class Checkpoint:
         self._inputs = job.inputs()
         self._saved_at = time.monotonic()
 
-    def lessons(self, left_out: Counter[str]) -> list[Lesson] | None:
+    def lessons(self, left_out: LeftOut) -> list[Lesson] | None:
         kept = self._read(LESSONS, _Lessons)
         if kept is None:
             return None
-        left_out.clear()
-        left_out.update(kept.left_out)
+        left_out.counts, left_out.answers = Counter(kept.left_out), kept.unlearnt
         return list(kept.lessons)
 
-    def keep(self, lessons: Sequence[Lesson], left_out: Counter[str]) -> None:
+    def keep(self, lessons: Sequence[Lesson], left_out: LeftOut) -> None:
         """Write down what is learnt, in place of whatever was there."""
         shutil.rmtree(self._path, ignore_errors=True)
         self._path.mkdir(mode=0o700)
-        kept = _Lessons(inputs=self._inputs, lessons=tuple(lessons), left_out=dict(left_out))
+        kept = _Lessons(
+            inputs=self._inputs,
+            lessons=tuple(lessons),
+            left_out=dict(left_out.counts),
+            unlearnt=left_out.answers,
+        )
         durable.replace(self._path / LESSONS, kept.model_dump_json())
 
     def restore(self, backend: TrainerBackend) -> list[dict[str, float]]:

@@ -25,10 +25,11 @@ from typing import Any
 
 from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
-from burnish.training.dataset import check_text, leave_out, rendered
+from burnish.training.dataset import LeftOut, leave_out, rendered
 from burnish.training.errors import NotTrainable
 from burnish.training.job import JobSpec, Sample
 from burnish.training.rendering import Rendered, Unrenderable, asked, flattened
+from burnish.training.teachable import NOBODY_ASKED, uncommentable
 
 # Unfinished samples are dropped, so a sample may get as long as the longest criticised reply, within these limits.
 TEACHER_TOKENS = 96
@@ -71,7 +72,7 @@ def with_comments(messages: Sequence[Mapping[str, Any]], comments: Sequence[str]
     found = [flattened(message) for message in messages]
     last = max((place for place, message in enumerate(found) if message.get("role") == "user"), default=None)
     if last is None:
-        raise Unrenderable("no message of a user comes before the answer")
+        raise Unrenderable(NOBODY_ASKED)
     found[last]["content"] = f"{found[last]['content']}\n\n({'; '.join(comments)})"
     return found
 
@@ -87,7 +88,7 @@ def pooled(samples: Sequence[Sample], seed: int) -> dict[str, list[str]]:
 
 
 def lessons_from_comments(
-    spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: Counter[str] | None = None
+    spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: LeftOut | None = None
 ) -> list[Lesson]:
     """Return the lessons. Raises NotTrainable without comments, or when the model can't follow any."""
     criticised = list(_criticised(samples, spec, backend, left_out))
@@ -104,7 +105,7 @@ def lessons_from_comments(
 
 
 def _criticised(
-    samples: Sequence[Sample], spec: JobSpec, backend: TrainerBackend, left_out: Counter[str] | None
+    samples: Sequence[Sample], spec: JobSpec, backend: TrainerBackend, left_out: LeftOut | None
 ) -> Iterable[Criticised]:
     config, render = spec.hyperparameters, backend.renderer.prompt
     # A few hundred runs may follow each other; none uses another's dice.
@@ -113,14 +114,15 @@ def _criticised(
         if sample.completion_id not in wordings[0]:
             continue
         try:
-            check_text(sample)
-            if sample.tools:
-                raise Unrenderable("a comment on an answer with tools at hand")
+            if why := uncommentable(sample.messages, sample.tools, sample.reply):
+                raise Unrenderable(why)
             said = [comments[sample.completion_id] for comments in wordings]
             commented = [render(with_comments(sample.messages, comments)) for comments in said]
             plain = render(sample.messages)
         except Unrenderable as error:
-            leave_out(f"the comment on completion {sample.completion_id}", error, left_out)
+            rated = spec.objective != "critique" and sample.reward
+            name = None if rated else sample.completion_id
+            leave_out(f"the comment on completion {sample.completion_id}", error, left_out, name)
             continue
         reply = None
         with suppress(Unrenderable):

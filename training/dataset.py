@@ -10,14 +10,31 @@ import math
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from burnish.training.backends.base import Lesson
 from burnish.training.job import Sample
-from burnish.training.rendering import Rendered, Renderer, Unrenderable, all_text, flattened
+from burnish.training.rendering import Rendered, Renderer, Unrenderable
+from burnish.training.teachable import unteachable
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """What a run doesn't learn from."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    """Number of ratings, comments and pairs by reason."""
+    answers: dict[str, str] = field(default_factory=dict)
+    """Names of the answers from which nothing is learnt, and why."""
+
+    def add(self, why: str, answer: str | None) -> None:
+        """``answer``: its name, if nothing else about it may be learnt."""
+        self.counts[why] += 1
+        if answer:
+            self.answers[answer] = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +47,13 @@ class Example:
 
 def rendered(sample: Sample, renderer: Renderer, max_tokens: int) -> Rendered:
     """Return a sample as tokens. Raises Unrenderable when that can't be done, or there is nothing to learn from it."""
-    check_text(sample)
-    if not sample.reply.get("tool_calls") and not str(flattened(sample.reply)["content"]).strip():
-        raise Unrenderable("the reply is empty")
+    if why := unteachable(sample.messages, sample.reply):
+        raise Unrenderable(why)
     return renderer.conversation(sample.messages, sample.tools, sample.reply, sample.finished, max_tokens)
 
 
-def check_text(sample: Sample) -> None:
-    """Refuse a conversation with images: without them, a reply about one would teach the model to make things up."""
-    if not all(map(all_text, (*sample.messages, sample.reply))):
-        raise Unrenderable("there are images, audio or files in the conversation")
-
-
 def examples(
-    samples: Sequence[Sample], renderer: Renderer, max_tokens: int, left_out: Counter[str] | None = None
+    samples: Sequence[Sample], renderer: Renderer, max_tokens: int, left_out: LeftOut | None = None
 ) -> list[Example]:
     """Render samples; those that can't be are logged, and counted by reason in ``left_out``."""
     found = []
@@ -51,14 +61,14 @@ def examples(
         try:
             found.append(Example(sample, rendered(sample, renderer, max_tokens)))
         except Unrenderable as error:
-            leave_out(f"completion {sample.completion_id}", error, left_out)
+            leave_out(f"completion {sample.completion_id}", error, left_out, sample.completion_id)
     return found
 
 
-def leave_out(what: str, error: Unrenderable, left_out: Counter[str] | None) -> None:
+def leave_out(what: str, error: Unrenderable, left_out: LeftOut | None, answer: str | None) -> None:
     logger.warning("%s is left out: %s", what, error)
     if left_out is not None:
-        left_out[error.why] += 1
+        left_out.add(error.why, answer)
 
 
 def batches(items: Sequence[Lesson], batch_size: int, seed: int) -> list[list[Lesson]]:

@@ -215,6 +215,8 @@ class TrainResult(_Record):
     steps: int
     left_out: dict[str, int] = {}
     """Number of unused ratings by reason; ``JobSpec.left_out`` included."""
+    unlearnt: dict[str, str] = {}
+    """The samples from which nothing was learnt, by ``completion_id``, and why."""
     stopped_early: str | None
     """Why training stopped before its last step, if it did."""
     metrics: dict[str, float]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from burnish.training.backends.base import Lesson, Logps, Policy, Reply, TrainerBackend
 from burnish.training.critique import NO_COMMENT, lessons_from_comments, pooled
-from burnish.training.dataset import Example, examples, leave_out, rendered
+from burnish.training.dataset import Example, LeftOut, examples, leave_out, rendered
 from burnish.training.errors import JobError, NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, JobSpec, LossName, Objective, Sample
-from burnish.training.presets import teaches
+from burnish.training.presets import NOTHING, teaches
 from burnish.training.rendering import Rendered, Renderer, Unrenderable
 from burnish.training.strength import DISBELIEVED, above_average, advantages, balanced, enough, trust
 
@@ -30,15 +29,16 @@ def lessons(
     spec: JobSpec,
     samples: Sequence[Sample],
     backend: TrainerBackend,
-    left_out: Counter[str] | None = None,
+    left_out: LeftOut | None = None,
 ) -> list[Lesson]:
     """Return what a run learns from the samples that it may train on; what it doesn't is counted in ``left_out``.
 
     Raises NotTrainable (they can't teach by this objective), JobError (an adapter that is needed isn't named).
     """
-    left_out = Counter() if left_out is None else left_out
-    if unused := sum(not teaches(sample, spec.objective) for sample in samples):
-        left_out[f"nothing in it that {spec.objective} learns from"] += unused
+    left_out = left_out or LeftOut()
+    for sample in samples:
+        if not teaches(sample, spec.objective):
+            left_out.add(NOTHING.format(spec.objective), sample.completion_id)
     match spec.objective:
         case "dpo":
             return _pairs(spec, samples, backend, left_out)
@@ -76,7 +76,7 @@ def _rated(
     samples: Sequence[Sample],
     backend: TrainerBackend,
     *,
-    left_out: Counter[str],
+    left_out: LeftOut,
 ) -> list[Lesson]:
     config = spec.hyperparameters
     training = examples([s for s in samples if s.reward], backend.renderer, config.max_tokens, left_out)
@@ -96,7 +96,7 @@ def _rated(
 
 
 def _believed(
-    training: Sequence[Example], backend: TrainerBackend, label_noise: float, left_out: Counter[str]
+    training: Sequence[Example], backend: TrainerBackend, label_noise: float, left_out: LeftOut
 ) -> list[Example]:
     """Weigh each rating by how far the others bear it out, and leave out those that they speak against.
 
@@ -116,7 +116,7 @@ def _believed(
     for each, belief in zip(training, believed, strict=True):
         if belief <= DISBELIEVED:
             logger.warning("completion %s is left out: %s", each.sample.completion_id, DOUBTED)
-            left_out[DOUBTED] += 1
+            left_out.add(DOUBTED, each.sample.completion_id)
     return kept
 
 
@@ -141,7 +141,7 @@ def _pulls(
 
 
 def _pairs(
-    spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: Counter[str]
+    spec: JobSpec, samples: Sequence[Sample], backend: TrainerBackend, left_out: LeftOut
 ) -> list[Lesson]:
     """A correction and a reply that was preferred are lessons in pairs."""
     limit = spec.hyperparameters.max_tokens
@@ -152,9 +152,13 @@ def _pairs(
                 pair = [rendered(each, backend.renderer, limit) for each in (better, worse)]
                 found.append((sample, pair[0], pair[1]))
             except Unrenderable as error:
-                leave_out(f"a pair of completion {sample.completion_id}", error, left_out)
+                leave_out(
+                    f"a pair of completion {sample.completion_id}", error, left_out, sample.completion_id
+                )
     if not found:
         raise NotTrainable(NO_PAIR)
+    for sample, *_ in found:
+        left_out.answers.pop(sample.completion_id, None)  # its other pair
     tokens = [each for _, *pair in found for each in pair]
     reference = backend.logps(tokens, "bare")
     start = backend.logps(tokens, "trained") if spec.parent_adapter else reference

@@ -17,7 +17,7 @@ from typing import TextIO
 from burnish.adapters import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
-from burnish.training.dataset import batches
+from burnish.training.dataset import LeftOut, batches
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
 from burnish.training.job import OBJECTIVES, Hyperparameters, JobDirectory, JobSpec, Sample, TrainResult
 from burnish.training.lessons import check_teachable, lessons, rehearsal
@@ -40,7 +40,7 @@ def train(job: JobDirectory) -> TrainResult:
     spec, samples = job.spec(), job.samples()
     config = spec.hyperparameters
     clear_outputs(job, "adapter", "result.json", "metrics.jsonl")
-    checkpoint, left_out = Checkpoint(job), Counter(spec.left_out)
+    checkpoint, left_out = Checkpoint(job), LeftOut(Counter(spec.left_out))
     chosen = [sample for sample in samples if not sample.held_out]
     check_teachable(spec.objective, chosen, config)  # before anything is loaded
     if spec.objective not in OBJECTIVES:
@@ -61,7 +61,8 @@ def train(job: JobDirectory) -> TrainResult:
         bad=sum(not reply.good for lesson in learnt for reply in lesson.replies),
         ratings=len(chosen),
         replayed=sum(sample.replayed for sample in chosen),
-        left_out=dict(left_out),
+        left_out=dict(left_out.counts),
+        unlearnt=left_out.answers,
         steps=len(steps),
         stopped_early=stopped,
         metrics={name: value for name, value in steps[-1].items() if name not in PLACE} if steps else {},
@@ -125,12 +126,12 @@ def _lessons(
     spec: JobSpec,
     chosen: Sequence[Sample],
     backend: TrainerBackend,
-    left_out: Counter[str],
+    left_out: LeftOut,
 ) -> list[Lesson]:
     try:
         return lessons(job, spec, chosen, backend, left_out)
     except NotTrainable as error:
-        missing = "; ".join(f"{count} × {why}" for why, count in left_out.items())
+        missing = "; ".join(f"{count} × {why}" for why, count in left_out.counts.items())
         raise NotTrainable(f"{error} (left out: {missing})" if missing else str(error)) from error
 
 

@@ -8,9 +8,9 @@ objective, the preset, the size of the model (it scales the learning rate), and 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from burnish.training.job import Hyperparameters, ModelSize, Objective, Sample
 
@@ -21,7 +21,24 @@ RARE = 0.2
 MIN_COMMENTS = 4
 
 
-def teaches(sample: Sample, objective: Objective) -> bool:
+NOTHING = "nothing in it that {} learns from"
+"""For an objective."""
+
+
+class Said(Protocol):
+    """Feedback on a reply."""
+
+    @property
+    def reward(self) -> float: ...
+    @property
+    def comment(self) -> str | None: ...
+    @property
+    def correction(self) -> str | None: ...
+    @property
+    def worse(self) -> Mapping[str, Any] | None: ...
+
+
+def teaches(sample: Said, objective: Objective) -> bool:
     """Return whether an objective can learn from the feedback on a reply."""
     if objective == "dpo":
         return bool(sample.correction or sample.worse)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from burnish.training.errors import JobError, MissingDependency
+from burnish.training.teachable import EMPTY, text_of
 
 # Private-use characters around the index of a written special token, while the template is applied.
 _OPEN, _CLOSE = "\ue0f0", "\ue0f1"
@@ -46,33 +47,18 @@ class Rendered:
 
 
 def flattened(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the message as templates want it: content a string, arguments of tool calls an object.
-
-    Text parts are joined by newlines, as llama.cpp joins them; other parts (images, audio) are dropped.
-    """
+    """Return the message as templates want it: content a string, arguments of tool calls an object."""
     content = message.get("content")
-    if isinstance(content, list):
-        content = "\n".join(part["text"] for part in content if _is_text(part))
-    flat = {**message, "content": content or ""}
+    flat = {**message, "content": text_of(message) if isinstance(content, list) else content or ""}
     if calls := message.get("tool_calls"):
         flat["tool_calls"] = [_with_parsed_arguments(call) for call in calls]
     return flat
 
 
-def all_text(message: Mapping[str, Any]) -> bool:
-    """Return whether a message has no images, audio or files."""
-    content = message.get("content")
-    return not isinstance(content, list) or all(map(_is_text, content))
-
-
-def _is_text(part: Any) -> bool:
-    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
-
-
 def asked(messages: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of the last user message, empty where there is none."""
     last = next((message for message in reversed(messages) if message.get("role") == "user"), None)
-    return str(flattened(last)["content"]) if last else ""
+    return text_of(last) if last else ""
 
 
 def _with_parsed_arguments(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +125,7 @@ class Renderer:
             reply_ids.append(self.end_id)
         room = max_tokens - len(reply_ids)
         if not reply_ids:
-            raise Unrenderable("the reply is empty")
+            raise Unrenderable(EMPTY)
         if room < 1:
             raise Unrenderable(
                 "the reply is too long", f"it has {len(reply_ids)} tokens, max_tokens is {max_tokens}"
@@ -168,7 +154,7 @@ class Renderer:
         reply: Mapping[str, Any],
     ) -> list[int]:
         if not reply.get("tool_calls"):
-            return self.plain(str(flattened(reply)["content"]))
+            return self.plain(text_of(reply))
         # How calls are written is the template's own business: what it adds for them is the reply.
         before = self._text(messages, tools, add_generation_prompt=True)
         after = self._text([*messages, reply], tools, add_generation_prompt=False)

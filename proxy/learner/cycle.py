@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -325,17 +325,19 @@ class Cycle:
                     return
 
     def _register(self, job: JobDirectory, plan: Plan) -> AdapterVersion:
-        learnt = [i for sample in plan.training if not sample.replayed for i in sample.feedback_ids]
+        result = job.result()
         return self.registry.register(
             job.adapter,
             base_model=plan.spec.base_model,
             base_digest=plan.spec.base_digest,
             parent=plan.parent,
             run_id=plan.run_id,
-            feedback_ids=list(dict.fromkeys(learnt)),
+            feedback_ids=_said(sample for sample in plan.training if not sample.replayed),
             objective=plan.spec.objective,
             hyperparameters=plan.spec.hyperparameters.model_dump(mode="json"),
-            metrics=_figures(job.result()) | {"notes": list(plan.spec.notes)},
+            metrics=_figures(result) | {"notes": list(plan.spec.notes)},
+            held_out=_said(sample for sample in plan.samples if sample.held_out),
+            unlearnt=result.unlearnt,
         )
 
     async def _judge(self, job: JobDirectory, plan: Plan, version: AdapterVersion) -> Verdict:
@@ -355,6 +357,11 @@ class Cycle:
         return await asyncio.to_thread(judge, found)
 
 
+def _said(samples: Iterable[Sample]) -> list[str]:
+    """Return the IDs of the feedback in samples, each once."""
+    return list(dict.fromkeys(name for sample in samples for name in sample.feedback_ids))
+
+
 def _figures(result: TrainResult) -> dict[str, Any]:
-    own = result.model_dump(mode="json", exclude={"run_id", "metrics"})
+    own = result.model_dump(mode="json", exclude={"run_id", "metrics", "unlearnt"})
     return result.metrics | own

@@ -13,7 +13,7 @@ from burnish.proxy.learner.export import Policies, left_out, samples
 from burnish.proxy.records import RatedCompletion
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
-from burnish.training.dataset import rendered
+from burnish.training.dataset import LeftOut, rendered
 from burnish.training.job import Hyperparameters, JobDirectory, Objective, Sample
 from burnish.training.lessons import lessons
 from burnish.training.rendering import Renderer, Unrenderable
@@ -95,9 +95,9 @@ def learnt(
     backend: TorchPeftBackend, talk: list[RatedCompletion], objective: Objective = "mis_po"
 ) -> tuple[list[Lesson], dict[str, int]]:
     spec = job_spec(OUR_BASE, objective=objective, hyperparameters=Hyperparameters(max_tokens=64))
-    counted = Counter(left_out(talk, ()))
+    counted = LeftOut(Counter(left_out(talk, ())))
     found = lessons(JobDirectory(Path("unused")), spec, samples(talk, (), OURS), backend, counted)
-    return found, dict(counted)
+    return found, dict(counted.counts)
 
 
 def test_what_is_left_out_is_counted_and_the_rest_is_learnt(
@@ -150,9 +150,11 @@ def test_a_comment_without_a_question_is_left_out(backend: TorchPeftBackend) -> 
         rated("d", -1.0, messages=({"role": "user", "content": [IMAGE]},)), comment="no, a dog"
     )
     talk = [odd, pictured, rated("e", 1.0), rated("f", -1.0)]
-    counted = Counter[str]()
+    counted = LeftOut()
     spec = job_spec(OUR_BASE, objective="hybrid")
     with pytest.raises(Exception, match="no comment is left"):
         lessons(JobDirectory(Path("unused")), spec, samples(talk, (), OURS), backend, counted)
-    assert counted["no message of a user comes before the answer"] == 1
-    assert counted["there are images, audio or files in the conversation"] == 2, "the rating and the comment"
+    assert counted.counts["no message of a user comes before the answer"] == 1
+    assert counted.counts["there are images, audio or files in the conversation"] == 2, (
+        "the rating and the comment"
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
+from burnish.training.dataset import LeftOut
 from burnish.training.errors import NotTrainable
 from burnish.training.job import Hyperparameters, JobDirectory, Objective, Sample
 from burnish.training.lessons import DOUBTED, check_classes, lessons
@@ -21,7 +21,7 @@ def learnt(
     backend: TorchPeftBackend,
     objective: Objective,
     samples: list[Sample],
-    left_out: Counter[str] | None = None,
+    left_out: LeftOut | None = None,
     **more: object,
 ) -> list[Lesson]:
     spec = job_spec(objective=objective, hyperparameters=Hyperparameters(**more))
@@ -54,10 +54,11 @@ def mistaken(number: int) -> list[Sample]:
     return [each.model_copy(update={"reward": -each.reward}) for each in right[:number]] + right[number:]
 
 
-def test_ratings_that_all_others_speak_against_are_left_out_and_counted(backend: TorchPeftBackend) -> None:
-    left_out: Counter[str] = Counter()
-    found = learnt(backend, "mis_po", mistaken(2), left_out)
-    assert left_out == {DOUBTED: 2}
+def test_ratings_that_all_others_speak_against_are_left_out_and_named(backend: TorchPeftBackend) -> None:
+    left_out, samples = LeftOut(), mistaken(2)
+    found = learnt(backend, "mis_po", samples, left_out)
+    assert left_out.counts == {DOUBTED: 2}
+    assert left_out.answers == {each.completion_id: DOUBTED for each in samples[:2]}
     assert len(found) == 18
     assert {lesson.good for lesson in found} == {True, False}
     weights = [reply.weight for lesson in found for reply in lesson.replies]

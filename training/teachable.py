@@ -1,0 +1,59 @@
+"""Why a rated reply can't teach, as far as that shows without a model. Knows no framework.
+
+The trainer leaves such replies out, and the proxy says so as soon as one is rated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Message = Mapping[str, Any]
+
+EMPTY = "the reply is empty"
+REFUSED = "the model refused to answer"
+NOT_TEXT = "there are images, audio or files in the conversation"
+TOOLS = "a comment on an answer with tools at hand"
+NOBODY_ASKED = "no message of a user comes before the answer"
+
+
+def unteachable(messages: Sequence[Message], reply: Message) -> str | None:
+    """Return why a rating of a reply can't teach."""
+    if why := not_text(messages, reply):
+        return why
+    if reply.get("tool_calls") or text_of(reply).strip():
+        return None
+    return REFUSED if reply.get("refusal") else EMPTY
+
+
+def uncommentable(
+    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], reply: Message
+) -> str | None:
+    """Return why a comment on a reply can't teach: the model answers again with the comment in its prompt."""
+    if why := not_text(messages, reply):
+        return why
+    if tools:
+        return TOOLS
+    return None if any(message.get("role") == "user" for message in messages) else NOBODY_ASKED
+
+
+def not_text(messages: Sequence[Message], reply: Message) -> str | None:
+    """Without its images, a reply about one would teach the model to make things up."""
+    return None if all(map(_all_text, (*messages, reply))) else NOT_TEXT
+
+
+def text_of(message: Message) -> str:
+    """Return the text of a message; text parts are joined by newlines, as llama.cpp joins them."""
+    content = message.get("content")
+    if isinstance(content, list):
+        return "\n".join(part["text"] for part in content if _is_text(part))
+    return str(content or "")
+
+
+def _all_text(message: Message) -> bool:
+    content = message.get("content")
+    return not isinstance(content, list) or all(map(_is_text, content))
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("text"), str)
