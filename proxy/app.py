@@ -23,12 +23,15 @@ from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import Conflict, Unavailable
 from burnish.proxy.feedback import Command, answer_command, command_route, completion_routes, feedback_routes
 from burnish.proxy.feedback.answering import ACTION_HELP, Action
+from burnish.proxy.feedback.shapes import Fates
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions import Instructions, instruction_routes
+from burnish.proxy.learner.fates import fates_in
 from burnish.proxy.learner.routes import chat_actions, learner_routes
 from burnish.proxy.learning import Learning, NotLearning, cancelled, learning
 from burnish.proxy.log import Keep, Log
+from burnish.proxy.log.usability import Rules
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.large import READ_LIMIT_S
@@ -140,6 +143,15 @@ class _Parts:
         """Return the number of the live version; None if burnish doesn't swap versions."""
         return self.engine.live()["version"] if self.engine else None
 
+    @property
+    def rules(self) -> Rules:
+        return Rules(self.config.train.rater_weights, self.config.train.objective, self.config.log.scrub)
+
+    async def fates(self) -> Fates:
+        """Return what the runs so far did with feedback."""
+        versions = await asyncio.to_thread(self.learning.registry.versions) if self.learning else []
+        return fates_in(versions)
+
     def learner_status(self) -> dict[str, Any]:
         return self.learning.learner.status() if self.learning else {"state": "off", "reason": self.why_not}
 
@@ -184,6 +196,7 @@ class _Parts:
             session,
             identity=identity,
             previous=previous,
+            rules=self.rules,
             status=status,
             on_feedback=self.on_feedback,
             actions=self._chat_actions(identity, caller),
@@ -264,9 +277,9 @@ def _routes(parts: _Parts) -> list[Route]:
             config=parts.config,
         ),
         *metrics_routes(parts.observer.counts, gauges),
-        *feedback_routes(log, parts.on_feedback, parts.config.train.rater_weights),
+        *feedback_routes(log, parts.on_feedback, parts.rules),
         command_route(parts.answer),
-        *completion_routes(log, parts.on_forgotten),
+        *completion_routes(log, parts.on_forgotten, parts.rules, parts.fates),
         *instruction_routes(log, parts.instructions, parts.live),
         *(
             learner_routes(learns.learner, learns.registry, learns.transfer, log, parts.config.data_dir)

@@ -10,11 +10,24 @@ Outcome = Literal["complete", "cut", "cancelled", "failed"]
 cut: the upstream broke off; cancelled: the client went away; failed: no answer came at all."""
 
 Scope = Literal["completion", "turn", "conversation"]
-Fault = Literal["incomplete", "error", "no_text", "own_prompt", "credential"]
+Fault = Literal["incomplete", "error", "no_text", "own_prompt", "credential", "other_prompt"]
 """Why nothing can be learnt from an answer. incomplete: cut off or never came; error: status not 200; no_text: no
 reply or no context; own_prompt: the model saw another prompt than the logged one (raw, template, suffix, context);
-credential: request or answer hold a key or a token, and log.scrub is on."""
+credential: the exchange or the feedback holds a key or a token, and log.scrub is on; other_prompt: it was only
+preferred over an answer to another prompt."""
 Source = Literal["human", "environment", "judge", "implicit"]
+
+
+def rating_word(reward: float, scale: str | None) -> str:
+    """Return a rating as it was given; without a scale as a number, if it is neither good nor bad."""
+    if scale == "likert":
+        return f"{2 * reward + 3:g} of 5"
+    return {1.0: "good", -1.0: "bad"}.get(reward, f"{reward:+.2f}")
+
+
+def counting_in_words(rated: str | None) -> str:
+    """Return what an answer counts as, after a rating of it was taken back."""
+    return f"it counts as {rated} now" if rated else "no rating counts for it now"
 
 
 def answer_name(completion_id: str, choice: int) -> str:
@@ -152,6 +165,29 @@ class Completion(NamedTuple):
     """All of them, if there are several."""
     rating: float | None = None
     """Effective reward by ratings in [-1, 1], None when unrated."""
+    fault: Fault | None = None
+    """Why nothing can be learnt from it, whatever is said of it."""
+    feedback: tuple[Heard, ...] = ()
+    """What was said of it, earliest first."""
+
+    def rating_of(self, choice: int) -> float | None:
+        return next((each.rating for each in self.choices if choice and each.index == choice), self.rating)
+
+    def rated(self, choice: int = 0) -> str | None:
+        """Return in words what the ratings of a choice come to; None when it is unrated."""
+        if (rating := self.rating_of(choice)) is None:
+            return None
+        given = [each.feedback.draft for each in self.feedback if each.counts]
+        scales = {draft.scale for draft in given if draft.reward == rating}
+        return rating_word(rating, scales.pop() if len(scales) == 1 else None)
+
+    def with_choice(self, index: int) -> Completion:
+        """Return the completion with this choice as its reply; 0: the first one."""
+        for each in self.choices if index else ():
+            if each.index == index:
+                ended = self.ended._replace(finish_reason=each.finish_reason)
+                return self._replace(reply=each.reply, ended=ended)
+        return self
 
 
 class Passthrough(NamedTuple):
@@ -231,6 +267,52 @@ class Feedback:
     undone_at: float | None = None
     superseded_by: str | None = None
     """A later rating by the same rater of the same target, which counts instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A piece of feedback that is about a completion: it names the completion, or covers it by its scope."""
+
+    feedback: Feedback
+    counts: bool
+    """Whether any of it counts there: nothing later or narrower counts instead."""
+    worse: dict[str, Any] | None
+    """The reply that it prefers the completion over, if that answers the same context."""
+
+
+class Fate(NamedTuple):
+    """What the latest run did with feedback on an answer."""
+
+    version: int
+    """The version that the run made."""
+    reason: str | None = None
+    """Why the version didn't learn it; None: it did."""
+    held_out: bool = False
+    """Whether the version was tested on it instead."""
+
+
+class Usability(NamedTuple):
+    """Whether training can use a piece of feedback, as far as is known."""
+
+    usable: bool
+    reason: str | None = None
+    """Why it can't; or, if some of it is usable, what isn't."""
+
+    def in_words(self) -> str:
+        """Return a clause to add to a sentence that says what was rated; "" if all of it is usable."""
+        if self.reason is None:
+            return ""
+        return f" ({self.reason})" if self.usable else f", but nothing will be learnt from it: {self.reason}"
+
+
+class Added(NamedTuple):
+    """The result of storing feedback."""
+
+    feedback: Feedback
+    created: bool
+    """False: the same was said before, and this is that record."""
+    beside: tuple[Fault | None, ...] = ()
+    """The faults of the other answers that it covers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
-from burnish.proxy.cli.rate import read_rating
+from burnish.proxy.cli.rate import read_rating, teaching
 from burnish.proxy.cli.terminal import Url, console, ctrl_c, verdict
+from burnish.proxy.records import counting_in_words
 from burnish.proxy.surfaces.sse import SseParser
 
 QUESTION = "[dim]rate ([/][green]g[/][dim]ood, [/][red]b[/][dim]ad, 1–5, c comment, u undo, q quit, enter skips):[/] "
@@ -146,11 +147,8 @@ def _rate(talk: _Talk, completion: str | None) -> bool:
             _complain(error)
             continue
         talk.last_rating = record["id"]
-        console.print(
-            f"[dim]rated[/] {verdict(record['reward'])}"
-            if record["reward"] is not None
-            else "[dim]comment saved[/]"
-        )
+        said = verdict(record["reward"], record["scale"])
+        console.print((f"[dim]rated[/] {said}" if said else "[dim]comment saved[/]") + teaching(record))
         return True
     return True
 
@@ -170,9 +168,9 @@ def _undo(talk: _Talk) -> None:
     if talk.last_rating is None:
         console.print("[dim]there is no rating to take back[/]")
         return
-    talk.proxy.delete(f"/v1/feedback/{talk.last_rating}")
+    undone = talk.proxy.delete(f"/v1/feedback/{talk.last_rating}")
     talk.last_rating = None
-    console.print("[dim]taken back[/]")
+    console.print(f"[dim]taken back; {counting_in_words(undone['rated'])}[/]")
 
 
 def _complain(error: CommandFailed) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy, in_path
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, console, printed_json, short, verdict
+from burnish.proxy.records import Usability, counting_in_words
 
 Comment = Annotated[list[str] | None, typer.Argument(help="Your reason, in words; quotes aren't needed.")]
 Target = Annotated[
@@ -17,6 +19,8 @@ Target = Annotated[
 ]
 
 LIKERT = frozenset("12345")
+WORDS = ("comment", "correction")
+"""Members of feedback that say something without a rating."""
 
 
 def good(comment: Comment = None, target: Target = None, url: Url = None, as_json: Json = False) -> None:
@@ -47,7 +51,9 @@ def undo(
     proxy = Proxy(url)
     undone = proxy.delete(f"/v1/feedback/{in_path(_latest(proxy) if feedback is None else feedback)}")
     if not printed_json(undone, as_json):
-        console.print(f"taken back: {verdict(undone['reward'])} on {_quote(proxy, undone['completion_id'])}")
+        console.print(
+            f"taken back: {_what(undone)} on {_quote(undone)}; {counting_in_words(undone['rated'])}"
+        )
 
 
 def read_rating(text: str) -> dict[str, Any]:
@@ -79,7 +85,14 @@ def _rate(proxy: Proxy, target: str | None, rating: dict[str, Any], as_json: boo
     record = proxy.post("/v1/feedback", named | rating)
     if not printed_json(record, as_json):
         again = "already " if record["repeated"] else ""
-        console.print(f"{again}rated {verdict(record['reward'])}: {_quote(proxy, record['completion_id'])}")
+        comment = " with your comment" if record["comment"] else ""
+        console.print(f"{again}rated {_what(record)}{comment}: {_quote(record)}{teaching(record)}")
+
+
+def teaching(record: dict[str, Any]) -> str:
+    """Return what can't be learnt from a rating, as a clause; "" if all can."""
+    told = Usability(record["usable"], record["reason"]).in_words()
+    return f"[yellow]{escape(told)}[/]" if told else ""
 
 
 def _latest(proxy: Proxy) -> str:
@@ -89,6 +102,10 @@ def _latest(proxy: Proxy) -> str:
     raise CommandFailed("you have no rating to take back")
 
 
-def _quote(proxy: Proxy, completion: str) -> str:
-    reply = proxy.get(f"/burnish/completions/{completion}").get("reply") or {}
-    return f"[dim]“{short(str(reply.get('content') or ''))}”[/]"
+def _what(record: dict[str, Any]) -> str:
+    return verdict(record["reward"], record["scale"]) or "your " + next(filter(record.get, WORDS), "feedback")
+
+
+def _quote(record: dict[str, Any]) -> str:
+    reply = short(record["about"]["reply"])
+    return f"[dim]“{reply}”[/]" if reply else "[dim]an answer without text[/]"

@@ -1,21 +1,15 @@
-"""``burnish status``, ``history``, ``regenerations`` and ``raters``."""
+"""``burnish status`` and ``raters``."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-from rich.filesize import decimal
 from rich.markup import escape
 from rich.table import Table
 
 from burnish.proxy.cli.client import Proxy
-from burnish.proxy.cli.errors import WrongUsage
-from burnish.proxy.cli.terminal import Json, Url, clock, console, printed_json, short, verdict
+from burnish.proxy.cli.terminal import Json, Url, console, printed_json
 from burnish.proxy.cli.train import left_out
-
-SHOWN_LEAST = 20
-"""Fewest characters of a question and of an answer, however narrow the terminal is."""
 
 
 def status(url: Url = None, as_json: Json = False) -> None:
@@ -92,76 +86,6 @@ def _live(live: dict[str, Any], replicas: int) -> str:
     return f"[bold]{escape(live['name'])}[/]{where}"
 
 
-def history(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
-    before: Annotated[str | None, typer.Option(help="Show only records older than this ID.")] = None,
-    conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
-    passthrough: Annotated[
-        bool, typer.Option("--passthrough", help="Show other requests instead: embeddings, audio, files …")
-    ] = False,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    if passthrough and conversation:
-        raise WrongUsage(
-            "use --passthrough or --conversation, not both: only completions belong to a conversation"
-        )
-    if passthrough:
-        page = Proxy(url).get("/burnish/passthrough", limit=limit, before=before)
-    else:
-        page = Proxy(url).get("/burnish/completions", limit=limit, before=before, conversation=conversation)
-    if printed_json(page, as_json):
-        return
-    for each in page["data"]:
-        (_show_passthroughs if passthrough else _show)(each)
-    if not page["data"]:
-        console.print(f"[dim]no {'other requests' if passthrough else 'answers'} yet[/]")
-    if page["has_more"]:
-        again = "burnish history --passthrough" if passthrough else "burnish history"
-        console.print(f"[dim]more: {again} --before {page['data'][-1]['id']}[/]", soft_wrap=True)
-
-
-def _show_passthroughs(passthrough: dict[str, Any]) -> None:
-    """Print one line, and a second one for an error."""
-    size = f"{decimal(passthrough['request_bytes'])} → {decimal(passthrough['response_bytes'])}"
-    tokens = f"  {passthrough['prompt_tokens']} tokens" if passthrough["prompt_tokens"] else ""
-    console.print(
-        f"[bold]{passthrough['id']}[/]  {clock(passthrough['created_at'])}  {passthrough['method']} "
-        f"{escape(passthrough['path'])}  {passthrough['status'] or passthrough['outcome']}  "
-        f"{passthrough['total_s']:.2f} s  {size}{tokens}  "
-        f"[dim]{escape(passthrough['model'] or '')}[/]",
-        soft_wrap=True,
-    )
-    if passthrough["error"]:
-        ended_well = passthrough["outcome"] == "complete"
-        label = "[yellow]note[/]" if ended_well else f"[red]{passthrough['outcome']}[/]"
-        console.print(f"  {label}: {escape(passthrough['error'])}", soft_wrap=True)
-
-
-def regenerations(
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
-    before: Annotated[str | None, typer.Option(help="Show only records older than this ID.")] = None,
-    conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Burnish doesn't learn from this by itself. To make it, send `POST /v1/feedback` with `preferred_over`."""
-    proxy = Proxy(url)
-    page = proxy.get("/burnish/regenerations", limit=limit, before=before, conversation=conversation)
-    if printed_json(page, as_json):
-        return
-    for each in page["data"]:
-        kept = {each["completion_id"]: "the second was kept", each["instead_of"]: "the first was kept"}
-        console.print(f"[yellow]regenerated[/]  {kept.get(each['went_on_from'], 'neither was kept')}")
-        for answer in (each["instead_of"], each["completion_id"]):
-            _show(proxy.get(f"/burnish/completions/{answer}"))
-    if not page["data"]:
-        console.print("[dim]no regenerated answers yet[/]")
-    if page["has_more"]:
-        last = page["data"][-1]["completion_id"]
-        console.print(f"[dim]more: burnish regenerations --before {last}[/]", soft_wrap=True)
-
-
 def raters(url: Url = None, as_json: Json = False) -> None:
     """A rater who agrees with the others no more often than chance rates by other standards. Set `train.rater_weights`
     to give each rater more or less weight.
@@ -191,28 +115,3 @@ def _agreement(rater: dict[str, Any]) -> str:
     if not rater["compared"]:
         return "[dim]no other ratings of these answers[/]"
     return f"{rater['agreed']} of {rater['compared']} [dim]({rater['by_chance']:.1f} by chance)[/]"
-
-
-def _show(completion: dict[str, Any]) -> None:
-    """Print two lines: IDs stay whole and texts readable on a narrow terminal."""
-    words = f"{verdict(completion['rating'])}  " if completion["rating"] is not None else ""
-    words += "[yellow]with instructions[/]  " if completion["instructions"] else ""
-    words += "[yellow]holds a key or token[/]  " if completion["holds_credential"] else ""
-    console.print(
-        f"[bold]{completion['id']}[/]  {clock(completion['created_at'])}  {words}"
-        f"[dim]{escape(completion['model_served'])}[/]",
-        soft_wrap=True,
-    )
-    room = max(console.width - len("  › "), 2 * SHOWN_LEAST)
-    asked = short(completion["prompt"], room // 3)
-    console.print(f"  [dim]{asked} ›[/] {short(_answer(completion), room - room // 3)}", soft_wrap=True)
-    for choice in completion["choices"][1:]:
-        words = f"{verdict(choice['rating'])}  " if choice["rating"] is not None else ""
-        answer = short(_answer(completion | choice), room - room // 3)
-        console.print(f"  [dim]choice {choice['index']} ›[/] {words}{answer}", soft_wrap=True)
-
-
-def _answer(completion: dict[str, Any]) -> str:
-    reply = completion["reply"] or {}
-    calls = [f"{call['function']['name']}()" for call in reply.get("tool_calls") or () if "function" in call]
-    return str(reply.get("content") or ", ".join(calls) or completion["error"] or completion["outcome"])

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.segment import Segment
 
 from burnish.proxy.plain import escaped, plain
+from burnish.proxy.records import rating_word
 
 Url = Annotated[str | None, typer.Option("--url", help="Address of burnish, if it isn't found by itself.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
@@ -81,9 +82,16 @@ def version_name(number: int) -> str:
     return f"v{number}" if number else "base"
 
 
-def verdict(reward: float | None) -> str:
-    if reward is None:
-        return ""
-    if abs(reward) == 1:
-        return "[green]good[/]" if reward > 0 else "[red]bad[/]"
-    return f"[green]{reward:+.2f}[/]" if reward > 0 else f"[red]{reward:+.2f}[/]"
+def verdict(reward: float | None, scale: str | None) -> str:
+    """Return a rating as it was given, in colour; "" if there is none."""
+    return "" if reward is None else _coloured(rating_word(reward, scale), reward)
+
+
+def rated(answer: dict[str, Any]) -> str:
+    """Return what the ratings of an answer come to, in colour."""
+    return _coloured(answer["rated"], answer["rating"])
+
+
+def _coloured(words: str, reward: float) -> str:
+    colour = "green" if reward > 0 else "red" if reward < 0 else "yellow"
+    return f"[{colour}]{words}[/]"

@@ -5,9 +5,7 @@ from burnish.proxy.feedback.commands import exchanges, find_command
 from burnish.proxy.feedback.grammar import Command
 from burnish.proxy.feedback.routes import (
     command_route,
-    completion_json,
     completion_routes,
-    feedback_json,
     feedback_routes,
 )
 
@@ -15,10 +13,8 @@ __all__ = [
     "Command",
     "answer_command",
     "command_route",
-    "completion_json",
     "completion_routes",
     "exchanges",
-    "feedback_json",
     "feedback_routes",
     "find_command",
 ]

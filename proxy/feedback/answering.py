@@ -12,7 +12,8 @@ from burnish.proxy.feedback.grammar import Command
 from burnish.proxy.feedback.own_words import PREFIX, QUOTE_CHARACTERS, UNDO_HINT, one_line, quote
 from burnish.proxy.log import Log
 from burnish.proxy.log.tree import text_of
-from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Voice
+from burnish.proxy.log.usability import Rules, usability
+from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Voice, counting_in_words, rating_word
 
 FEEDBACK_SEARCHED = 50
 """How many pieces of feedback on one answer ``/rl undo`` searches for the caller's own, latest first."""
@@ -46,6 +47,7 @@ async def answer_command(
     *,
     identity: Identity,
     previous: str | None = None,
+    rules: Rules,
     status: Callable[[], Awaitable[str]],
     on_feedback: Callable[[Feedback], None],
     actions: Mapping[str, Action] | None = None,
@@ -66,7 +68,12 @@ async def answer_command(
             answer = "nothing was saved: /rl fix needs the reply that you wanted, for example  /rl fix It is Paris."
         elif command.name in ("rate", "fix", "undo"):
             target = await _target(log, messages, caller, session, previous)
-            answer = await _on_answer(command, target, log, (caller, identity.key), on_feedback)
+            given = _draft(command, target, (caller, identity.key))
+            answer = await (
+                _undo(log, target, given.voice, on_feedback)
+                if command.name == "undo"
+                else _add(log, target, given, rules, on_feedback)
+            )
         else:
             answer = _help(command, actions)
     except NotFound as error:
@@ -98,16 +105,15 @@ async def _target(
     return await log.resolve_history(without_command(messages), caller, session)
 
 
-async def _on_answer(
-    command: Command, target: Completion, log: Log, voice: Voice, on_feedback: Callable[[Feedback], None]
+async def _add(
+    log: Log, target: Completion, draft: FeedbackDraft, rules: Rules, on_feedback: Callable[[Feedback], None]
 ) -> str:
-    if command.name == "undo":
-        return await _undo(log, target, voice, on_feedback)
-    feedback, created = await log.add_feedback(_draft(command, target, voice))
-    if created:
-        on_feedback(feedback)
-    before = "" if created else ", as before"
-    return f"{_confirmation(command)}{before} – {_quote(target)} ({UNDO_HINT})"
+    added = await log.add_feedback(draft)
+    if added.created:
+        on_feedback(added.feedback)
+    before = "" if added.created else ", as before"
+    teaches = usability(added.feedback.draft, target, None, rules, added.beside).in_words()
+    return f"{_confirmation(draft)}{before}{teaches} – {_quote(target)} ({UNDO_HINT})"
 
 
 def _help(command: Command, actions: Mapping[str, Action]) -> str:
@@ -136,14 +142,10 @@ def _draft(command: Command, target: Completion, voice: Voice) -> FeedbackDraft:
     )
 
 
-def _confirmation(command: Command) -> str:
-    if command.name == "fix":
+def _confirmation(draft: FeedbackDraft) -> str:
+    if draft.reward is None:
         return "saved the reply that you wanted"
-    if command.scale == "likert":
-        rating = f"{round(2 * (command.reward or 0.0) + 3)} of 5"
-    else:
-        rating = "good" if command.reward == 1.0 else "bad"
-    return f"rated {rating}" + (" with your comment" if command.text else "")
+    return f"rated {rating_word(draft.reward, draft.scale)}" + (" with your comment" if draft.comment else "")
 
 
 async def _undo(log: Log, target: Completion, voice: Voice, on_feedback: Callable[[Feedback], None]) -> str:
@@ -152,7 +154,8 @@ async def _undo(log: Log, target: Completion, voice: Voice, on_feedback: Callabl
     if own is None:
         return f"you have no rating to take back on {_quote(target)}"
     on_feedback(await log.undo_feedback(own.id))
-    return f"taken back – {_quote(target)}"
+    rated = (await log.completion(target.id)).rated(own.draft.choice)
+    return f"taken back; {counting_in_words(rated)} – {_quote(target)}"
 
 
 def _quote(completion: Completion) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import StringConstraints
 from starlette.requests import Request
@@ -16,26 +16,30 @@ from burnish.proxy.client_headers import SESSION_HEADERS
 from burnish.proxy.errors import Unprocessable
 from burnish.proxy.feedback.commands import Answer
 from burnish.proxy.feedback.grammar import parse
+from burnish.proxy.feedback.shapes import (
+    Fates,
+    brief,
+    feedback_json,
+    judged_json,
+    page,
+    passthrough_json,
+    personal_json,
+    quoted,
+    regeneration_json,
+)
 from burnish.proxy.feedback.targets import MAX_TEXT, QUERY, demand_weight, draft_of, filters_of, read_feedback
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
-from burnish.proxy.log.queries import PersonalRecord
-from burnish.proxy.log.tree import text_of
-from burnish.proxy.records import Completion, Feedback, Passthrough, Regeneration
+from burnish.proxy.log.usability import Rules, usability
+from burnish.proxy.records import Feedback
 
 MAX_BODY_BYTES = 1024 * 1024
 """Largest body; the longest comment and correction fit in."""
 
-QUOTED_CHARACTERS = 200
-LISTED_ERROR = 200
-"""Characters of an error in a list."""
-
 SESSION_HEADER = SESSION_HEADERS[0].decode()
 
 
-def feedback_routes(
-    log: Log, on_feedback: Callable[[Feedback], None], rater_weights: Mapping[str, float]
-) -> list[Route]:
+def feedback_routes(log: Log, on_feedback: Callable[[Feedback], None], rules: Rules) -> list[Route]:
     """Return the routes of feedback and raters; calls ``on_feedback`` for each new record and each undo."""
 
     async def create(request: Request) -> Response:
@@ -43,18 +47,21 @@ def feedback_routes(
         demand_weight(asked, identity_of(request.scope))
         session = request.headers.get(SESSION_HEADER)
         draft, target = await draft_of(asked, log, caller_of(request), session, identity_of(request.scope))
-        feedback, created = await log.add_feedback(draft)
-        if created:
-            on_feedback(feedback)
-        if feedback.draft.completion_id != target.id:  # the key's first record
-            target = await log.completion(feedback.draft.completion_id)
-        said = {"repeated": not created, "about": _quoted(target, feedback.draft.choice)}
-        return json_response(feedback_json(feedback) | said, 201 if created else 200)
+        added = await log.add_feedback(draft)
+        if added.created:
+            on_feedback(added.feedback)
+        draft = added.feedback.draft
+        if draft.completion_id != target.id:  # the key's first record
+            target = await log.completion(draft.completion_id)
+        worse = await log.worse(target.id, draft.preferred_over) if draft.preferred_over else None
+        said = usability(draft, target, worse, rules, added.beside)._asdict()
+        said |= {"repeated": not added.created, "about": quoted(target, draft.choice)}
+        return json_response(feedback_json(added.feedback) | said, 201 if added.created else 200)
 
     async def index(request: Request) -> Response:
         limit = page_limit(request, *QUERY)
         found = await log.feedbacks(limit=limit + 1, **filters_of(request.query_params))
-        return json_response(_page([feedback_json(each) for each in found], limit))
+        return json_response(page([feedback_json(each) for each in found], limit))
 
     async def show(request: Request) -> Response:
         return json_response(feedback_json(await _own(log, request)))
@@ -62,10 +69,14 @@ def feedback_routes(
     async def undo(request: Request) -> Response:
         feedback = await log.undo_feedback((await _own(log, request)).id)
         on_feedback(feedback)
-        return json_response(feedback_json(feedback))
+        target, choice = await log.completion(feedback.draft.completion_id), feedback.draft.choice
+        now = {"rated": target.rated(choice), "about": quoted(target, choice)}
+        return json_response(feedback_json(feedback) | now)
 
     async def raters(request: Request) -> Response:
-        found = [{**asdict(each), "weight": rater_weights.get(each.name, 1.0)} for each in await log.raters()]
+        found = [
+            {**asdict(each), "weight": rules.rater_weights.get(each.name, 1.0)} for each in await log.raters()
+        ]
         return json_response({"object": "list", "data": found})
 
     return [
@@ -109,32 +120,39 @@ def command_route(answer: Answer) -> Route:
     return Route("/burnish/command", run_command, methods=["POST"])
 
 
-def completion_routes(log: Log, on_forgotten: Callable[[str], Awaitable[None]]) -> list[Route]:
+def completion_routes(
+    log: Log,
+    on_forgotten: Callable[[str], Awaitable[None]],
+    rules: Rules,
+    fates: Callable[[], Awaitable[Fates]],
+) -> list[Route]:
     """Return the routes of the log; calls ``on_forgotten`` with the name of an erased user."""
 
     async def index(request: Request) -> Response:
         query, limit = request.query_params, page_limit(request, "before", "conversation")
         found = await log.completions(limit + 1, query.get("before"), query.get("conversation"))
-        return json_response(_page([_brief(completion_json(each)) for each in found], limit))
+        did = await fates()
+        return json_response(page([brief(judged_json(each, rules, did)) for each in found], limit))
 
     async def show(request: Request) -> Response:
         found = await log.completion(request.path_params["id"])
-        return json_response(completion_json(found) | {"next_turn": await log.next_turn(found.id)})
+        next_turn = {"next_turn": await log.next_turn(found.id)}
+        return json_response(judged_json(found, rules, await fates()) | next_turn)
 
     async def again(request: Request) -> Response:
         query, limit = request.query_params, page_limit(request, "before", "conversation")
         found = await log.regenerations(limit + 1, query.get("before"), query.get("conversation"))
-        return json_response(_page([_regeneration_json(each) for each in found], limit))
+        return json_response(page([regeneration_json(each) for each in found], limit))
 
     async def passthrough(request: Request) -> Response:
         limit = page_limit(request, "before")
         found = await log.passthroughs(limit + 1, request.query_params.get("before"))
-        return json_response(_page([_brief(_passthrough_json(each)) for each in found], limit))
+        return json_response(page([brief(passthrough_json(each)) for each in found], limit))
 
     async def export(request: Request) -> Response:
         user, limit = request.path_params["user"], page_limit(request, "after")
         found = await log.personal_records(user, request.query_params.get("after", ""), limit + 1)
-        data = [_personal_json(each) for each in found[:limit]]
+        data = [personal_json(each) for each in found[:limit]]
         if len(found) <= limit:
             data += [{"object": "instruction", **asdict(each)} for each in await log.instructions(user)]
         return json_response({"object": "list", "data": data, "has_more": len(found) > limit})
@@ -153,56 +171,3 @@ def completion_routes(log: Log, on_forgotten: Callable[[str], Awaitable[None]]) 
         Route("/burnish/users/{user:path}", export, methods=["GET"]),
         Route("/burnish/users/{user:path}", forget, methods=["DELETE"]),
     ]
-
-
-def feedback_json(feedback: Feedback) -> dict[str, Any]:
-    """Return a record as one flat object."""
-    record = asdict(feedback)
-    draft = record.pop("draft")
-    return {"object": "feedback", **record, **draft}
-
-
-def _quoted(completion: Completion, choice: int) -> dict[str, str]:
-    """Return the beginnings of a question and of an answer to it."""
-    reply = next((each.reply for each in completion.choices if each.index == choice), completion.reply)
-    texts = {"prompt": completion.prompt, "reply": text_of(reply or {})}
-    return {name: " ".join(text[:QUOTED_CHARACTERS].split()) for name, text in texts.items()}
-
-
-def completion_json(completion: Completion) -> dict[str, Any]:
-    """Return a completion as one flat object."""
-    record = completion._asdict()
-    del record["wire"]
-    for part in ("asked", "served", "ended"):
-        record |= record.pop(part)._asdict()
-    del record["retry"]
-    record["choices"] = [asdict(each) for each in completion.choices]
-    return {"object": "completion", **record}
-
-
-def _brief(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record of a list, with the beginning of its error: an upstream may have answered with a whole page."""
-    error = record["error"]
-    return (
-        {**record, "error": error[: LISTED_ERROR - 1] + "…"}
-        if error and len(error) > LISTED_ERROR
-        else record
-    )
-
-
-def _personal_json(record: PersonalRecord) -> dict[str, Any]:
-    if isinstance(record, Completion):
-        return {name: value for name, value in completion_json(record).items() if name != "rating"}
-    return feedback_json(record) if isinstance(record, Feedback) else _passthrough_json(record)
-
-
-def _passthrough_json(passthrough: Passthrough) -> dict[str, Any]:
-    return {"object": "passthrough", **passthrough._asdict()}
-
-
-def _regeneration_json(regeneration: Regeneration) -> dict[str, Any]:
-    return {"object": "regeneration", **asdict(regeneration)}
-
-
-def _page(records: list[dict[str, Any]], limit: int) -> dict[str, Any]:
-    return {"object": "list", "data": records[:limit], "has_more": len(records) > limit}

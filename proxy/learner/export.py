@@ -11,7 +11,8 @@ from itertools import zip_longest
 from burnish.adapters.manifest import BASE_VERSION, Manifest
 from burnish.adapters.preference_model import fit_preference_model
 from burnish.proxy.learner.evidence import rated_replies
-from burnish.proxy.records import Completion, Fault, RatedCompletion
+from burnish.proxy.log.usability import FAULTS
+from burnish.proxy.records import Completion, RatedCompletion
 from burnish.training.job import Objective, Sample
 from burnish.training.presets import teaches
 
@@ -43,15 +44,6 @@ class Policies:
         if completion.served.base_digest not in known:
             return None
         return version if version == BASE_VERSION or version in self.versions else None
-
-
-FAULTS: Mapping[Fault, str] = {
-    "incomplete": "the answer was cut off or never came",
-    "error": "the engine answered with an error",
-    "no_text": "the question or the answer has no text",
-    "own_prompt": "the prompt was not a chat: raw, with a template or suffix, or after a context of tokens",
-    "credential": "the question or the answer holds a key or a token (log.scrub)",
-}
 
 
 def left_out(rated: Sequence[RatedCompletion], learnt: Collection[str]) -> dict[str, int]:

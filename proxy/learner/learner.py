@@ -20,12 +20,12 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.errors import BurnishError, Conflict, NotFound, Unavailable
 from burnish.proxy.learner.cycle import Cycle
-from burnish.proxy.learner.export import FAULTS
 from burnish.proxy.learner.runs import Runs
 from burnish.proxy.learner.scheduler import Decision, State, decide
 from burnish.proxy.learner.trainer import progress
 from burnish.proxy.learner.versions import Versions
 from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
+from burnish.proxy.log.usability import FAULTS
 from burnish.proxy.records import Run
 from burnish.training.errors import JobError, TrainingError
 from burnish.training.job import JobDirectory

@@ -6,16 +6,17 @@ import sqlite3
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
 from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import feedback_id as new_feedback_id
-from burnish.proxy.log.ratings import Effective, Place, Rater, effective, for_training
+from burnish.proxy.log.ratings import Effective, Place, Rater, covered, effective, for_training
 from burnish.proxy.log.ratings import raters as rater_reports
-from burnish.proxy.log.store import as_json
-from burnish.proxy.records import Feedback, FeedbackDraft
+from burnish.proxy.log.store import Reader, as_json
+from burnish.proxy.log.usability import TEXT_SURFACES, fault_of, withheld
+from burnish.proxy.records import Added, Fault, Feedback, FeedbackDraft
 
 MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})
 """Targets that name another completion when they are resolved again later."""
@@ -39,12 +40,17 @@ COLUMNS = f"""
 SOURCE = "feedback LEFT JOIN undo ON undo.feedback = feedback.id"
 
 
-def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback, bool]:
-    """Store feedback. What the same rater said last of the same answer is returned with False, as is a known
-    idempotency key's record.
+def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
+    """Store feedback. What the same rater said last of the same answer isn't stored again, nor what has a known
+    idempotency key.
 
     Raises NotFound for unknown completions, Conflict when the key was used for something else.
     """
+    feedback, created = _stored(connection, draft)
+    return Added(feedback, created, _faults_beside(connection, feedback))
+
+
+def _stored(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback, bool]:
     if draft.idempotency_key is not None and (first := _same_key(connection, draft)):
         return first, False
     # A key must be stored if its target may be another one when the request is repeated.
@@ -68,6 +74,42 @@ def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback,
     statement = f"INSERT INTO feedback ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
     connection.execute(statement, tuple(row.values()))
     return feedback, True
+
+
+def _faults_beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Fault | None, ...]:
+    """Return the faults of the answers that a rating covers besides the one that it names."""
+    if feedback.draft.scope == "completion" or feedback.draft.reward is None:
+        return ()
+    places = places_of(connection, [feedback.conversation_id], [feedback])
+    beside = {*covered(feedback, places)} - {feedback.draft.completion_id}
+    found = facts_of(connection, beside).values() if beside else ()
+    return tuple(facts.fault or withheld(facts.credential, scrub=True) for facts in found)
+
+
+class Facts(NamedTuple):
+    """The facts of a completion that decide whether it can teach."""
+
+    conversation: str
+    node: int | None
+    fault: Fault | None
+    credential: bool
+    """Whether the exchange holds a key or a token."""
+
+
+def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> dict[str, Facts]:
+    """Return the facts of those completions that are in the log."""
+    rows = connection.execute(
+        """SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions,
+            holds_credential
+        FROM completion WHERE id IN (SELECT value FROM json_each(?))""",
+        (as_json(completion_ids),),
+    ).fetchall()
+    reader, found = Reader(connection), {}
+    for name, conversation, outcome, status, surface, node, replied, settings, definitions, holds in rows:
+        params = reader.params(settings, definitions) if surface in TEXT_SURFACES else {}
+        fault = fault_of(outcome, status, has_text=bool(replied and node), params=params)
+        found[name] = Facts(conversation, node, fault, bool(holds))
+    return found
 
 
 def _same_key(connection: sqlite3.Connection, draft: FeedbackDraft) -> Feedback | None:
@@ -161,13 +203,13 @@ def effective_ratings(
 
     With ``rater_weights`` as training hears them, which needs all conversations; else as they were given.
     """
-    feedback, places = _feedback_and_places(connection, conversations, rater_weights)
+    feedback, places = in_conversations(connection, conversations, rater_weights)
     return effective(feedback, places)
 
 
 def raters(connection: sqlite3.Connection) -> list[Rater]:
     """Return all raters, those with most ratings first, and how far they agree."""
-    return rater_reports(*_feedback_and_places(connection, None, {}))
+    return rater_reports(*in_conversations(connection, None, {}))
 
 
 def given_in(connection: sqlite3.Connection, conversations: Iterable[str] | None) -> list[Feedback]:
@@ -194,11 +236,12 @@ def places_of(
     ]
 
 
-def _feedback_and_places(
+def in_conversations(
     connection: sqlite3.Connection,
     conversations: Iterable[str] | None,
-    rater_weights: Mapping[str, float] | None,
+    rater_weights: Mapping[str, float] | None = None,
 ) -> tuple[list[Feedback], list[Place]]:
+    """Return what ``effective`` needs of some conversations (None: of all); ``rater_weights`` as for the ratings."""
     feedback = given_in(connection, conversations)
     rated = {each.conversation_id for each in feedback}
     if rater_weights is not None:

@@ -138,6 +138,7 @@ class Log:
     completions = _reads(queries.completions)
     passthroughs = _reads(queries.passthroughs)
     personal_records = _reads(queries.personal_records)
+    worse = _reads(queries.worse, "lookups")
     next_turn = _reads(queries.next_turn, "lookups")
     regenerations = _reads(queries.regenerations)
     recent_prompts = _reads(store.recent_prompts, "learning")

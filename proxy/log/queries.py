@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from http import HTTPStatus
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -14,15 +14,14 @@ from burnish.proxy.errors import Conflict, NotFound
 from burnish.proxy.ids import LENGTH
 from burnish.proxy.log import feedback
 from burnish.proxy.log.attribution import answer_before, by_response, candidates, with_answers
-from burnish.proxy.log.credentials import holds_credential
-from burnish.proxy.log.ratings import Effective
+from burnish.proxy.log.ratings import effective
 from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
-from burnish.proxy.log.store import COLUMNS, Reader, row_of, select
+from burnish.proxy.log.store import COLUMNS, NODE, Reader, row_of, select
+from burnish.proxy.log.usability import vain, withheld
 from burnish.proxy.records import (
     Completion,
-    Fault,
     Feedback,
-    Outcome,
+    Heard,
     Passthrough,
     RatedCompletion,
     Regeneration,
@@ -32,11 +31,8 @@ from burnish.proxy.records import (
 
 MAX_SIDE_REQUESTS = 500
 """Side requests that are skipped to find the latest answer to the person."""
-TEXT_SURFACES = ("completions", "ollama_generate")
 ANSWERS_QUOTED = 5
 """Latest answers that a side request may quote."""
-OWN_PROMPT = ("raw", "template", "suffix", "context")
-"""With these parameters of a text prompt the model sees another text than the logged messages."""
 EQUAL: Mapping[str, float] = MappingProxyType({})
 """Every rater has the same weight."""
 
@@ -49,8 +45,8 @@ def completion(connection: sqlite3.Connection, completion_id: str) -> Completion
         if not by_response(connection, completion_id):
             raise
         return _of_response(connection, completion_id)
-    ratings = feedback.effective_ratings(connection, [row[1]])
-    return _rated_as(Reader(connection).completion(row, full=True), ratings)
+    reader = Reader(connection)
+    return _judged(connection, reader, [row], full=True)[0]
 
 
 def completions(
@@ -59,25 +55,45 @@ def completions(
     before: str | None = None,
     conversation: str | None = None,
 ) -> list[Completion]:
-    """Return completions (without contexts and parameters), latest first; ``before`` is an ID to continue from."""
+    """Return completions, latest first; ``before`` is an ID to continue from.
+
+    Only those that something was said of have their contexts and parameters, which decide whether it can teach.
+    """
     filters: dict[str, Any] = {"id < ?": before, "conversation_id = ?": conversation}
     given = {clause: value for clause, value in filters.items() if value is not None}
     where = " AND ".join(given) or "1"
     rows = select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", (*given.values(), limit))
-    ratings = feedback.effective_ratings(connection, {row[1] for row in rows})
     reader = Reader(connection)
     reader.load(rows)
-    return [_rated_as(reader.completion(row, full=False), ratings) for row in rows]
+    return _judged(connection, reader, rows, full=False)
 
 
-def _rated_as(record: Completion, ratings: Mapping[str, Effective]) -> Completion:
-    def reward(choice: int) -> float | None:
-        return found.reward if (found := ratings.get(answer_name(record.id, choice))) else None
-
-    choices = tuple(
-        replace(each, rating=reward(each.index if place else 0)) for place, each in enumerate(record.choices)
-    )
-    return record._replace(rating=reward(0), choices=choices)
+def _judged(
+    connection: sqlite3.Connection, reader: Reader, rows: Sequence[Any], *, full: bool
+) -> list[Completion]:
+    """Build completions with what was said of them, and the rating that it comes to."""
+    given, places = feedback.in_conversations(connection, {row[1] for row in rows})
+    ratings = effective(given, places)
+    by_id = {each.id: each for each in given}
+    naming: dict[str, list[str]] = defaultdict(list)
+    for each in given:
+        naming[each.draft.completion_id].append(each.id)
+    found = []
+    for row in rows:
+        name = row[0]
+        record = reader.completion(row, full=full or name in naming or name in ratings)
+        indexes = [0, *(each.index for each in record.choices[1:])]
+        own = [ratings.get(answer_name(name, index)) for index in indexes]
+        counting = {each for rating in own if rating for each in rating.feedback_ids}
+        heard = tuple(
+            Heard(by_id[each], each in counting, reader.worse(row[NODE], by_id[each].draft.preferred_over))
+            for each in sorted(counting.union(naming[name]))
+        )
+        rewards = [rating.reward if rating else None for rating in own]
+        each_choice = zip(record.choices, rewards, strict=False)  # a single answer has no choices
+        choices = tuple(replace(each, rating=reward) for each, reward in each_choice)
+        found.append(record._replace(rating=rewards[0], choices=choices, feedback=heard))
+    return found
 
 
 def passthroughs(
@@ -180,11 +196,12 @@ def rated(
     for name, rating in sorted(ratings.items()):
         completion_id, choice = answer_named(name)
         row = row_of(connection, completion_id)
-        record = _with_choice(reader.completion(row, rating.reward, full=True), choice)
+        record = reader.completion(row, rating.reward, full=True).with_choice(choice)
         reward = rating.reward or 0.0
         comment = rating.comment
         if next_turns and reward < 0 and not comment and not choice:
             comment = next_turn(connection, completion_id)
+        worse = reader.worse(row[NODE], rating.preferred_over, scrub=scrub)
         found.append(
             RatedCompletion(
                 completion=record,
@@ -193,48 +210,14 @@ def rated(
                 feedback_ids=rating.feedback_ids,
                 comment=comment,
                 correction=rating.correction,
-                worse=_worse(connection, reader, record, rating.preferred_over, scrub=scrub),
-                fault=fault_of(
-                    record.ended.outcome,
-                    record.ended.status,
-                    has_text=bool(record.reply is not None and record.messages),
-                    params=record.params if record.asked.surface in TEXT_SURFACES else {},
-                    credential=scrub
-                    and (record.ended.holds_credential or said_credential(comment, rating.correction)),
-                ),
+                worse=worse,
+                fault=record.fault
+                or vain(rating, paired=bool(rating.correction or worse))
+                or withheld(record.ended.holds_credential, comment, rating.correction, scrub=scrub),
                 choice=choice,
             )
         )
     return found
-
-
-def _with_choice(record: Completion, choice: int) -> Completion:
-    """Return a completion with another choice than the first as its reply."""
-    for each in record.choices if choice else ():
-        if each.index == choice:
-            ended = record.ended._replace(finish_reason=each.finish_reason)
-            return record._replace(reply=each.reply, ended=ended)
-    return record
-
-
-def fault_of(
-    outcome: Outcome, status: int | None, *, has_text: bool, params: Mapping[str, Any], credential: bool
-) -> Fault | None:
-    """Return why nothing can be learnt from an answer. ``params``: of a surface in TEXT_SURFACES, else empty."""
-    if outcome != "complete":
-        return "incomplete"
-    if status != HTTPStatus.OK:
-        return "error"
-    if not has_text:
-        return "no_text"
-    if any(params.get(name) for name in OWN_PROMPT):
-        return "own_prompt"
-    return "credential" if credential else None
-
-
-def said_credential(*feedback: str | None) -> bool:
-    """Return whether comments or corrections hold a key or a token."""
-    return any(holds_credential(text.encode()) for text in feedback if text)
 
 
 def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
@@ -247,19 +230,9 @@ def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
     return None
 
 
-def _worse(
-    connection: sqlite3.Connection,
-    reader: Reader,
-    better: Completion,
-    completion_id: str | None,
-    *,
-    scrub: bool,
-) -> dict[str, Any] | None:
-    """Return the reply that was found worse, if it answers the same context and is still there."""
-    where = "WHERE id = ? AND NOT (? AND holds_credential)"
-    rows = select(connection, where, (completion_id, scrub)) if completion_id else []
-    others = [reader.completion(row, None, full=True) for row in rows]
-    return next((other.reply for other in others if other.messages == better.messages), None)
+def worse(connection: sqlite3.Connection, better: str, other: str) -> dict[str, Any] | None:
+    """Return the reply of another completion, if it answers the same context. Raises NotFound."""
+    return Reader(connection).worse(row_of(connection, better)[NODE], other)
 
 
 def counts(connection: sqlite3.Connection) -> dict[str, int]:

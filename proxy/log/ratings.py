@@ -130,6 +130,11 @@ def effective(feedback: Sequence[Feedback], places: Iterable[Place]) -> dict[str
     return {answer: rating for answer, rating in found.items() if rating.feedback_ids}
 
 
+def covered(feedback: Feedback, places: Iterable[Place]) -> list[str]:
+    """Return the names of the answers that feedback is about. ``places``: those of its conversation."""
+    return _Ways(places).covered_by(feedback)
+
+
 class _Ways:
     """Completions linked by ``continues``: edits and regenerations are branches."""
 

@@ -12,10 +12,13 @@ import orjson
 from burnish.proxy.errors import NotFound
 from burnish.proxy.log.people import words
 from burnish.proxy.log.tree import loaded, stored, text_of
+from burnish.proxy.log.usability import TEXT_SURFACES, fault_of, withheld
 from burnish.proxy.records import Asked, Choice, Completion, Ended, Served
 
 FACTS = ("id", "conversation_id", "continues", *Asked._fields, *Served._fields, *Ended._fields)
 """Columns that are fields of a Completion, in the order of its parts."""
+NODE = len(FACTS)
+"""Place of the node in COLUMNS."""
 COLUMNS = f"{', '.join(FACTS)}, node, settings, definitions, prompt, reply, choices, instructions"
 
 Part = TypeVar("Part", Asked, Served, Ended)
@@ -42,6 +45,8 @@ class Reader:
         left = iter(facts)
         name, conversation_id, continues = islice(left, 3)
         asked, served, ended = _part(Asked, left), _part(Served, left), _part(Ended, left)
+        text = asked.surface in TEXT_SURFACES
+        params = self.params(settings, definitions) if full or text else {}
         return Completion(
             name,
             asked._replace(sub_agent=bool(asked.sub_agent)),
@@ -51,11 +56,17 @@ class Reader:
             conversation_id=conversation_id,
             continues=continues,
             messages=tuple(self.path(node)) if full else (),
-            params=self.params(settings, definitions) if full else {},
+            params=params if full else {},
             prompt=self._asked(prompt) if prompt else "",
             reply=self._message(reply) if reply else None,
             choices=self._choices(choices) if ended.choice_count > 1 else (),
             rating=rating,
+            fault=fault_of(
+                ended.outcome,
+                ended.status,
+                has_text=bool(reply and node),
+                params=params if text else {},
+            ),
         )
 
     def path(self, node: int | None) -> list[dict[str, Any]]:
@@ -69,6 +80,23 @@ class Reader:
             (node,),
         )
         return [self._message(content) for (content,) in rows]
+
+    def worse(
+        self, node: int | None, completion_id: str | None, *, scrub: bool = False
+    ) -> dict[str, Any] | None:
+        """Return the reply of a completion, if it is still there and answers the context that ends at ``node``.
+
+        ``scrub``: unless it holds a key or a token.
+        """
+        rows = self._connection.execute(
+            "SELECT node, reply FROM completion WHERE id = ? AND reply IS NOT NULL", (completion_id,)
+        ).fetchall()
+        for found, reply in rows:
+            # The same messages may have been logged with their members in another order.
+            if found == node or self.path(found) == self.path(node):
+                message = self._message(reply)
+                return None if withheld(worse=message, scrub=scrub) else message
+        return None
 
     def _asked(self, content: int) -> str:
         message = self._message(content)

@@ -18,9 +18,10 @@ from operator import add, sub
 from typing import Any, NamedTuple
 
 from burnish.proxy.log import feedback
-from burnish.proxy.log.queries import TEXT_SURFACES, fault_of, next_turn, said_credential
+from burnish.proxy.log.queries import next_turn
 from burnish.proxy.log.ratings import Effective, Habit, effective, for_training, grades_of, habits_of
-from burnish.proxy.log.store import Reader, as_json
+from burnish.proxy.log.store import Reader
+from burnish.proxy.log.usability import vain, withheld
 from burnish.proxy.records import Fault, Feedback, Voice, answer_named
 
 
@@ -206,42 +207,29 @@ class RatingTally:
     def _summaries(
         self, connection: sqlite3.Connection, ratings: Mapping[str, Effective]
     ) -> Iterable[tuple[str, RatingSummary]]:
-        rows = connection.execute(
-            """SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions,
-                holds_credential
-            FROM completion WHERE id IN (SELECT value FROM json_each(?))""",
-            (as_json({answer_named(name)[0] for name in ratings}),),
-        ).fetchall()
-        facts = {row[0]: row for row in rows}
+        facts = feedback.facts_of(connection, {answer_named(name)[0] for name in ratings})
         reader = Reader(connection)
         for answer, rating in ratings.items():
             name, choice = answer_named(answer)
             if name not in facts:
                 continue
-            _, conversation, outcome, status, surface, node, replied, settings, definitions, credential = (
-                facts[name]
-            )
+            conversation, node, fault, credential = facts[name]
             reward = rating.reward or 0.0
             comment = rating.comment
             if self._next_turns and reward < 0 and not comment and not choice:
                 comment = next_turn(connection, name)
-            params = reader.params(settings, definitions) if surface in TEXT_SURFACES else {}
+            worse = reader.worse(node, rating.preferred_over, scrub=self._scrub)
+            paired = bool(rating.correction or worse)
             yield (
                 conversation,
                 RatingSummary(
                     feedback_ids=rating.feedback_ids,
                     sign=(reward > 0) - (reward < 0),
                     commented=comment is not None,
-                    paired=rating.correction is not None
-                    or _preferred(connection, reader, node, rating.preferred_over, scrub=self._scrub),
-                    fault=fault_of(
-                        outcome,
-                        status,
-                        has_text=bool(replied and node),
-                        params=params,
-                        credential=self._scrub
-                        and bool(credential or said_credential(comment, rating.correction)),
-                    ),
+                    paired=paired,
+                    fault=fault
+                    or vain(rating, paired=paired)
+                    or withheld(credential, comment, rating.correction, scrub=self._scrub),
                 ),
             )
 
@@ -310,15 +298,3 @@ def _position(connection: sqlite3.Connection, deletions: int) -> _Position:
         coalesce((SELECT max(n) FROM completion), 0)"""
     ).fetchone()
     return _Position(deletions, *latest)
-
-
-def _preferred(
-    connection: sqlite3.Connection, reader: Reader, node: int | None, other: str | None, *, scrub: bool
-) -> bool:
-    """Return whether this answer was preferred over another one to the same context."""
-    rows = connection.execute(
-        "SELECT node FROM completion WHERE id = ? AND reply IS NOT NULL AND NOT (? AND holds_credential)",
-        (other, scrub),
-    )
-    # The same messages may have been logged with their members in another order.
-    return any(found == node or reader.path(found) == reader.path(node) for (found,) in rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from burnish.proxy.learner.export import Policies, left_out, samples
+from burnish.proxy.log.usability import obstacle_of
 from burnish.proxy.records import RatedCompletion
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
@@ -53,6 +55,10 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
 def test_what_training_cannot_use_is_left_out(renderer: Renderer, changes: dict[str, Any], why: str) -> None:
     with pytest.raises(Unrenderable, match=why):
         rendered(sample(**changes), renderer, 2048)
+    told = obstacle_of(rated("c", 1.0, **changes).completion)
+    assert re.search(why, told or "the chat template does not write tool calls"), (
+        "a rating of it says so at once"
+    )
 
 
 @pytest.mark.parametrize("text", ["茶是什么？", "ما هو الشاي؟", "Чай – 🫖\u2028", "e\u0301 ﬀ ½", "สวัสดี"])

@@ -15,6 +15,7 @@ from burnish.proxy.feedback import answer_command, find_command
 from burnish.proxy.feedback.answering import Action
 from burnish.proxy.feedback.own_words import is_answer
 from burnish.proxy.log import Log
+from burnish.proxy.log.usability import Rules
 from burnish.proxy.records import Feedback, FeedbackDraft
 from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, system, user
 from tests.support.inprocess import behind
@@ -47,6 +48,7 @@ class Chat:
             caller,
             session,
             identity=EVERYBODY,
+            rules=Rules({}, "auto", scrub=True),
             status=status,
             on_feedback=self.told.append,
             actions=self.actions,

@@ -13,6 +13,7 @@ import pytest
 from burnish.proxy.learner.export import Policies, samples
 from burnish.proxy.log import Log
 from burnish.proxy.log.tally import RatingTally
+from burnish.proxy.records import Added
 from tests.proxy.log.exchanges import assistant, capture, rate, user
 from tests.support.inprocess import behind, logged
 from tests.support.program import call
@@ -148,6 +149,6 @@ async def test_what_was_said_before_is_no_new_record(log: Log):
     await log.undo_feedback(different[-1].id)
     assert (await rate(log, other, 1.0)).id != different[-1].id
     last = replace(first.draft, target="last", idempotency_key="last")
-    keyed, created = await log.add_feedback(last)
+    keyed, created, _ = await log.add_feedback(last)
     assert created
-    assert await log.add_feedback(replace(last, completion_id=other)) == (keyed, False)
+    assert await log.add_feedback(replace(last, completion_id=other)) == Added(keyed, created=False)

@@ -91,8 +91,11 @@ async def check_live(world: World, run: Run) -> None:
     assert world.swap.route.live
     assert world.swap.route.live.version == 1
     rated = {each.feedback_ids[0] for each in await world.log.rated()}
-    learnt = set(world.registry.get(1).manifest.feedback_ids)
+    manifest = world.registry.get(1).manifest
+    learnt = set(manifest.feedback_ids)
     assert learnt < rated, "some were held out"
+    assert set(manifest.held_out) == rated - learnt
+    assert manifest.unlearnt == world.learner.job(run.id).result().unlearnt
     last = progress(world.learner.job(run.id))
     assert last
     assert 1 < last["step"] <= last["steps"]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.adapters.manifest import Manifest
-from burnish.proxy.learner.export import FAULTS, Policies, hold_out, learnt_by, left_out, samples
+from burnish.proxy.learner.export import Policies, hold_out, learnt_by, left_out, samples
+from burnish.proxy.log.usability import FAULTS
 from burnish.proxy.records import Fault, RatedCompletion
 from tests.support import records
 from tests.support.records import changed

@@ -201,7 +201,7 @@ async def test_an_exchange_with_a_key_is_left_out_unless_log_scrub_is_off(
         await burnish.rate("good", "bad", f"good, with {'gh' + 'p_'}abcdefghijklmnopqrstuvwxyz0123456789")
         plan = await burnish.plan()
         status = (await http.get("/burnish/status")).json()["learner"]
-    expected = {"the question or the answer holds a key or a token (log.scrub)": 1} if scrub else {}
+    expected = {"the exchange or the feedback holds a key or a token (log.scrub)": 1} if scrub else {}
     assert (plan["left_out"], status["left_out"]) == (expected, expected)
     assert plan["trains_on"] == {"good": 1 if scrub else 2, "bad": 1}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from burnish.proxy.errors import Conflict
 from burnish.proxy.log import Log
 from burnish.proxy.log.ratings import Effective, Place, effective, for_training
-from burnish.proxy.records import Feedback, FeedbackDraft, RatedCompletion
+from burnish.proxy.records import Added, Feedback, FeedbackDraft, RatedCompletion
 from tests.proxy.log.exchanges import CALL, RESULT, Message, assistant, capture, rate, system, user
 
 
@@ -150,10 +150,10 @@ async def test_a_rating_stays_on_its_branch(log: Log):
 async def test_an_idempotency_key_stores_once(log: Log):
     made, other = capture(log, [user("a")]), capture(log, [user("b")])
     draft = FeedbackDraft(made, "completion_id", reward=1.0, idempotency_key="k")
-    first, created = await log.add_feedback(draft)
+    first, created, _ = await log.add_feedback(draft)
     assert created
-    assert await log.add_feedback(draft) == (first, False)
-    assert await log.add_feedback(replace(draft, target="response_id")) == (first, False)
+    assert await log.add_feedback(draft) == Added(first, created=False)
+    assert await log.add_feedback(replace(draft, target="response_id")) == Added(first, created=False)
     for changed in (
         replace(draft, reward=-1.0),
         replace(draft, completion_id=other),
@@ -162,13 +162,12 @@ async def test_an_idempotency_key_stores_once(log: Log):
         with pytest.raises(Conflict) as caught:
             await log.add_feedback(changed)
         assert caught.value.details["feedback_id"] == first.id
-    _, created = await log.add_feedback(replace(draft, rater="bob"))
-    assert created
+    assert (await log.add_feedback(replace(draft, rater="bob"))).created
     assert len(await log.feedbacks()) == 2
     # The last answer may be another one by the time that the same is said again.
     last = replace(draft, target="last", idempotency_key="last")
-    second, _ = await log.add_feedback(last)
-    assert await log.add_feedback(replace(last, completion_id=other)) == (second, False)
+    second = (await log.add_feedback(last)).feedback
+    assert await log.add_feedback(replace(last, completion_id=other)) == Added(second, created=False)
 
 
 # The pure rules

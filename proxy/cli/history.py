@@ -1,0 +1,225 @@
+"""``burnish history``, ``show`` and ``regenerations``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.filesize import decimal
+from rich.markup import escape
+from rich.table import Table
+
+from burnish.proxy.cli.client import Proxy, in_path
+from burnish.proxy.cli.errors import WrongUsage
+from burnish.proxy.cli.terminal import (
+    Json,
+    Url,
+    clock,
+    console,
+    printed_json,
+    rated,
+    short,
+    verdict,
+    version_name,
+)
+
+SHOWN_LEAST = 20
+"""Fewest characters of a question and of an answer, however narrow the terminal is."""
+SHOWN_OF_COMMENT = 200
+"""Characters of a comment or a correction in a list."""
+MAX_TEXT = 100_000
+"""Longest comment or correction."""
+OK = 200
+
+
+def history(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
+    before: Annotated[str | None, typer.Option(help="Show only records older than this ID.")] = None,
+    conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
+    passthrough: Annotated[
+        bool, typer.Option("--passthrough", help="Show other requests instead: embeddings, audio, files …")
+    ] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    if passthrough and conversation:
+        raise WrongUsage(
+            "use --passthrough or --conversation, not both: only completions belong to a conversation"
+        )
+    if passthrough:
+        page = Proxy(url).get("/burnish/passthrough", limit=limit, before=before)
+    else:
+        page = Proxy(url).get("/burnish/completions", limit=limit, before=before, conversation=conversation)
+    if printed_json(page, as_json):
+        return
+    for each in page["data"]:
+        (_list_passthrough if passthrough else _list)(each)
+    if not page["data"]:
+        console.print(f"[dim]no {'other requests' if passthrough else 'answers'} yet[/]")
+    if page["has_more"]:
+        again = "burnish history --passthrough" if passthrough else "burnish history"
+        console.print(f"[dim]more: {again} --before {page['data'][-1]['id']}[/]", soft_wrap=True)
+
+
+def _list_passthrough(passthrough: dict[str, Any]) -> None:
+    """Print one line, and a second one for an error."""
+    size = f"{decimal(passthrough['request_bytes'])} → {decimal(passthrough['response_bytes'])}"
+    tokens = f"  {passthrough['prompt_tokens']} tokens" if passthrough["prompt_tokens"] else ""
+    console.print(
+        f"[bold]{passthrough['id']}[/]  {clock(passthrough['created_at'])}  {passthrough['method']} "
+        f"{escape(passthrough['path'])}  {passthrough['status'] or passthrough['outcome']}  "
+        f"{passthrough['total_s']:.2f} s  {size}{tokens}  "
+        f"[dim]{escape(passthrough['model'] or '')}[/]",
+        soft_wrap=True,
+    )
+    if passthrough["error"]:
+        ended_well = passthrough["outcome"] == "complete"
+        label = "[yellow]note[/]" if ended_well else f"[red]{passthrough['outcome']}[/]"
+        console.print(f"  {label}: {escape(passthrough['error'])}", soft_wrap=True)
+
+
+def regenerations(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
+    before: Annotated[str | None, typer.Option(help="Show only records older than this ID.")] = None,
+    conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Burnish doesn't learn from this by itself. To make it, send `POST /v1/feedback` with `preferred_over`."""
+    proxy = Proxy(url)
+    page = proxy.get("/burnish/regenerations", limit=limit, before=before, conversation=conversation)
+    if printed_json(page, as_json):
+        return
+    for each in page["data"]:
+        kept = {each["completion_id"]: "the second was kept", each["instead_of"]: "the first was kept"}
+        console.print(f"[yellow]regenerated[/]  {kept.get(each['went_on_from'], 'neither was kept')}")
+        for answer in (each["instead_of"], each["completion_id"]):
+            _list(proxy.get(f"/burnish/completions/{answer}"))
+    if not page["data"]:
+        console.print("[dim]no regenerated answers yet[/]")
+    if page["has_more"]:
+        last = page["data"][-1]["completion_id"]
+        console.print(f"[dim]more: burnish regenerations --before {last}[/]", soft_wrap=True)
+
+
+def show(
+    identifier: Annotated[
+        str, typer.Argument(metavar="ID", help="ID of the answer (burnish's or the upstream's).")
+    ],
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    found = Proxy(url).get(f"/burnish/completions/{in_path(identifier)}")
+    if printed_json(found, as_json):
+        return
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="dim")
+    table.add_column()
+    for name, text in _facts(found):
+        table.add_row(name, text)
+    console.print(table)
+    _print_text("prompt", found["prompt"])
+    for choice in found["choices"] or [found | {"index": 0}]:
+        name = f"reply {choice['index']}" if found["choices"] else "reply"
+        _print_text(name, _answer(found | {"reply": choice["reply"]}))
+    if found["feedback"]:
+        console.print("\n[dim]feedback[/]")
+    for each in found["feedback"]:
+        said = _said(each, MAX_TEXT)
+        console.print(f"  [bold]{each['id']}[/]  {clock(each['created_at'])}  {said}", soft_wrap=True)
+        console.print(f"    {_teaches(each)}", soft_wrap=True)
+
+
+def _facts(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "answer", f"[bold]{found['id']}[/]  {clock(found['created_at'])}"
+    if found["response_id"]:
+        yield "response", escape(found["response_id"])
+    yield "conversation", found["conversation_id"]
+    yield "asked by", escape(found["caller"] + (f", session {found['session']}" if found["session"] else ""))
+    yield "answered by", escape(f"{found['model_served']} at {found['upstream']}")
+    if found["adapter_version"] is not None:
+        yield "version", version_name(found["adapter_version"])
+    tokens = [
+        f"{found[name]} {name.partition('_')[0]}"
+        for name in ("prompt_tokens", "completion_tokens")
+        if found[name]
+    ]
+    if tokens:
+        yield "tokens", " + ".join(tokens)
+    yield "ended", _ended(found) or escape(found["finish_reason"] or found["outcome"])
+    if found["rated"]:
+        yield "rating", rated(found)
+    if not found["usable"]:
+        yield "teaches", f"[yellow]nothing[/]: {escape(found['reason'])}"
+
+
+def _print_text(name: str, text: str) -> None:
+    console.print(f"\n[dim]{name}[/]")
+    console.print(escape(text), soft_wrap=True)
+
+
+def _list(completion: dict[str, Any]) -> None:
+    """Print two lines, and one for each comment: IDs stay whole and texts readable on a narrow terminal."""
+    words = f"{rated(completion)}  " if completion["rated"] else ""
+    words += f"{failed}  " if (failed := _ended(completion)) else ""
+    words += "[yellow]with instructions[/]  " if completion["instructions"] else ""
+    words += "[yellow]holds a key or token[/]  " if completion["holds_credential"] else ""
+    console.print(
+        f"[bold]{completion['id']}[/]  {clock(completion['created_at'])}  {words}"
+        f"[dim]{escape(completion['model_served'])}[/]",
+        soft_wrap=True,
+    )
+    room = max(console.width - len("  › "), 2 * SHOWN_LEAST)
+    asked = short(completion["prompt"], room // 3)
+    console.print(f"  [dim]{asked} ›[/] {short(_answer(completion), room - room // 3)}", soft_wrap=True)
+    for choice in completion["choices"][1:]:
+        words = f"{rated(choice)}  " if choice["rated"] else ""
+        answer = short(_answer(completion | choice), room - room // 3)
+        console.print(f"  [dim]choice {choice['index']} ›[/] {words}{answer}", soft_wrap=True)
+    for each in completion["feedback"]:
+        if each["undone_at"]:
+            continue
+        if each["comment"] or each["correction"] or each["preferred_over"] or each["reason"]:
+            why = f" – {_teaches(each)}" if each["reason"] else ""
+            console.print(f"  [dim]feedback ›[/] {_said(each, SHOWN_OF_COMMENT)}{why}", soft_wrap=True)
+
+
+def _said(feedback: dict[str, Any], limit: int) -> str:
+    """Return what one piece of feedback says, and who said it if it wasn't the user of this machine."""
+    texts = {
+        name: short(feedback[name], limit) for name in ("comment", "correction", "preferred_over", "rater")
+    }
+    parts = [
+        verdict(feedback["reward"], feedback["scale"]),
+        f"“{texts['comment']}”" if feedback["comment"] else "",
+        f"wanted: “{texts['correction']}”" if feedback["correction"] else "",
+        f"better than {texts['preferred_over']}" if feedback["preferred_over"] else "",
+        f"[dim]by {texts['rater']}[/]" if feedback["rater"] != "local" else "",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _teaches(feedback: dict[str, Any]) -> str:
+    reason = escape(feedback["reason"] or "")
+    if not feedback["usable"]:
+        return f"[yellow]teaches nothing[/]: {reason}"
+    if feedback["learnt_by"]:
+        return f"learnt by v{feedback['learnt_by']}" + (f"; {reason}" if reason else "")
+    return reason or "not learnt yet"
+
+
+def _ended(completion: dict[str, Any]) -> str | None:
+    """Return how a completion failed, if it did."""
+    if completion["outcome"] != "complete":
+        return f"[red]{completion['outcome']}[/]"
+    return f"[red]error {completion['status']}[/]" if completion["status"] != OK else None
+
+
+def _answer(completion: dict[str, Any]) -> str:
+    """Return the text of a reply, else its calls, else why there is none."""
+    reply = completion["reply"]
+    if reply is None:
+        return f"no answer: {completion['error'] or completion['outcome']}"
+    calls = [f"{call['function']['name']}()" for call in reply.get("tool_calls") or () if "function" in call]
+    return str(reply.get("content") or ", ".join(calls) or "an empty answer")
