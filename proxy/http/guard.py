@@ -18,6 +18,8 @@ from burnish.proxy.errors import Forbidden, Unauthorized
 from burnish.proxy.http.headers import CREDENTIALS, Named, RawHeaders, first
 from burnish.proxy.http.paths import purpose_of
 
+_NOT_IN_HOSTS = frozenset("/?#@\\")
+"""They end or begin another part of a URL, and two readers could find two names."""
 _KEY_HEADERS = (KEY_HEADER.encode(), *CREDENTIALS)
 
 
@@ -89,6 +91,8 @@ class Guard:
         ]
 
     def _names_us(self, host: str) -> bool:
+        if not _NOT_IN_HOSTS.isdisjoint(host):
+            return False
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:  # half an IPv6 address

@@ -159,6 +159,31 @@ async def test_a_starlette_engine_is_never_managed(tmp_path: Path) -> None:
         assert " 200 " in await raw(client, "/next/release"), "nobody knows this engine"
 
 
+WRITTEN = """{0} {0}/ /{0} //{0} {0}// /.{0} /./{1} /x/..{0} /x/../{1} /%2e{0} /%2e%2e{0} {0}/.. /x/%2e%2e{0}
+/x/%252e%252e{0} /x/.%2e{0} /x%2f..{0} /..;{0} /x/..;{0} {0}/. {0}/%2e /%2f{1} %2f{1} /%252f{1} /%5c{1} /\\{1}
+/x\\..\\{1} /x/..%5c{1} {0}%00 {0}%00.json {0}%0a {0}%0d%0a {0}%20 /%20{1} {0}%09 {0}%c2%85 {0}%e2%80%a8 {0}?x
+{0}%3fx {0}#x {0}%23x {0};x=y {0}%3bx {0}.json /%ef%bc%8f{1} /%c0%af{1} /%e0%80%af{1} /v1{0} /V1{0} /v1/v1{0}
+/v1/..{0} /v1/x/../..{0} /v1%2f{1} /v1/chat/completions/../../..{0} /v1/chat/completions/..%2f..%2f..{0}
+/healthz/..{0} /burnish/..{0} /v1/feedback/../..{0} http://localhost{0} http://127.0.0.1:1{0} //localhost{0}
+*{0} {0}%252f /%2525{1} {0}%250a {0}%25%30%61 /%u002f{1} {0}%ff /%00{1} /x%00/..{0} /\ufeff{1}"""
+"""A route in targets: 0 as it is, 1 without its slash."""
+LETTERS: list[Callable[[str], str]] = [
+    str, str.upper, str.title, lambda path: "".join(f"%{ord(each):02x}" for each in path),
+    lambda path: path.replace("a", "%61").replace("s", "%2573"), lambda path: path.replace("e", "\uff45"),
+    lambda path: path.replace("s", "\u017f").replace("k", "\u212a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("route", ["/sleep", "/v1/load_lora_adapter", "/update_weights_from_disk"])
+async def test_no_spelling_of_a_route_is_called(tmp_path: Path, route: str) -> None:
+    async with engine() as (url, called), calling(tmp_path, upstream=url) as client:
+        for spelt in (spell(route) for spell in LETTERS):
+            for target in (each.format(spelt, spelt[1:]) for each in WRITTEN.split()):
+                assert (await raw(client, target)).startswith("HTTP/1.1 "), target
+        assert called == []
+        assert " 200 " in await raw(client, "/v1/sleeper"), "the engine answers"
+
+
 async def test_a_known_engine_gets_routes_for_inference_only(tmp_path: Path, weights: Path) -> None:
     async with world(tmp_path, Engine(), weights) as http:
         refused = await http.post("/next/release", json={})
