@@ -151,7 +151,7 @@ def _read_config(path: Path) -> tuple[int, float]:
         kind = config.get("fine_tune_type", "lora")
         parameters = config.get("lora_parameters") or {}
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise CorruptAdapter(f"{path} is missing or damaged: {error!r}") from error
+        raise CorruptAdapter(f"{path} is missing or damaged: {type(error).__name__}: {error}") from error
     if kind != "lora":
         raise IncompatibleAdapter(f"{path} has fine_tune_type {kind!r}; expected 'lora'")
     try:

@@ -26,8 +26,11 @@ from burnish.adapters.weights_file import CONFIG, WEIGHTS
 Array = NDArray[np.float32]
 
 _PREFIX = "base_model.model."
-_TENSOR = re.compile(rf"{re.escape(_PREFIX)}(?P<module>[\w.]+)\.lora_(?P<half>[AB])\.weight")
+_TENSOR = re.compile(rf"{re.escape(_PREFIX)}(?P<module>[\w.]{{1,255}})\.lora_(?P<half>[AB])\.weight")
 _EMBEDDING = re.compile(r".*\.lora_embedding_[AB]")
+# Of rank_pattern. Groups, alternatives and many stars can be written so that matching them takes for ever.
+_NAMES = re.compile(r"[\w.*^$\\-]*")
+_MAX_STARS = 2
 _MATRIX = 2
 
 # Each changes the meaning of the weights, and no other format can express it.
@@ -117,7 +120,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         rank, alpha = int(config["r"]), float(config["lora_alpha"])
         others = [int(own) for own in (config.get("rank_pattern") or {}).values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise CorruptAdapter(f"{path} is missing or damaged: {error!r}") from error
+        raise CorruptAdapter(f"{path} is missing or damaged: {type(error).__name__}: {error}") from error
     if min([rank, *others]) < 1 or not math.isfinite(alpha):
         raise CorruptAdapter(f"{path} has r={rank}, lora_alpha={alpha}; expected r >= 1 and a finite alpha")
     if config.get("peft_type") != "LORA":
@@ -199,6 +202,10 @@ def _pairs(tensors: dict[str, Array], config: dict[str, Any]) -> dict[str, Lora]
 def _rank_of(module: str, config: dict[str, Any]) -> int:
     """Return the rank that the configuration gives a module; the first pattern that fits wins, as in PEFT."""
     for pattern, rank in (config.get("rank_pattern") or {}).items():
+        if not _NAMES.fullmatch(pattern) or pattern.count("*") > _MAX_STARS:
+            raise IncompatibleAdapter(
+                f"rank_pattern {pattern[:200]!r} isn't the name of a module; at most {_MAX_STARS} .* may stand in it"
+            )
         try:
             if re.match(rf"(.*\.)?({pattern})$", module):
                 return int(rank)

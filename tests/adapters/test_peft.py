@@ -45,10 +45,19 @@ def test_a_rank_pattern_gives_modules_their_own_rank(tmp_path: Path) -> None:
     assert {module: lora.rank for module, lora in adapter.pairs.items()} == {Q: 2, DOWN: 3}
     with pytest.raises(IncompatibleAdapter, match=r"ranks \[2, 3\]"):
         _ = adapter.rank
-    for pattern, reason in (("down", "expected rank 2 in both"), ("(", "isn't a regular expression")):
+    for pattern, reason in (("down", "expected rank 2 in both"), ("*", "isn't a regular expression")):
         support.write_peft(tmp_path, tensors(down=3), rank=2, rank_pattern={pattern: 3})
         with pytest.raises(CorruptAdapter, match=reason):
             read_peft(path)
+
+
+@pytest.mark.parametrize("pattern", ["([a-z_.0-9]+)*!", ".*" * 30 + "!", "(q|q|a)(q|q)*!", "(?:x{9}){9}{9}"])
+def test_a_rank_pattern_that_would_never_end_is_refused(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(IncompatibleAdapter, match="isn't the name of a module"):
+        read_peft(support.write_peft(tmp_path, tensors(), rank=2, rank_pattern={pattern: 2}))
+    long = {name.replace("mlp.down", "a" * 256): each for name, each in tensors().items()}
+    with pytest.raises(IncompatibleAdapter, match="isn't part of a plain LoRA"):
+        read_peft(support.write_peft(tmp_path, long, rank=2, rank_pattern={".*b.*b": 2}))
 
 
 def test_rslora_is_worked_into_alpha_where_one_alpha_can_say_it(tmp_path: Path) -> None:

@@ -297,6 +297,10 @@ SLOW = {
 }
 
 
+CROWD = 75
+"""Of each kind: both ends of each connection are in this process, which may have a thousand."""
+
+
 async def test_clients_that_dribble_are_sent_away(tmp_path: Path) -> None:
     async with world(tmp_path, silent(), request_timeout_s=0.5) as here:
         sending = [dribble(here, opening, piece) for opening, piece in SLOW.values()]
@@ -304,6 +308,18 @@ async def test_clients_that_dribble_are_sent_away(tmp_path: Path) -> None:
             assert said.startswith(b"HTTP/1.1 408 Request Timeout\r\n"), name
             assert b"request_timeout_s" in said, name
         assert [each for each in here.upstream.requests if b"healthy" not in each] == []
+
+
+async def test_a_crowd_of_slow_clients_is_sent_away_and_nobody_waits(tmp_path: Path) -> None:
+    async def left_alone(url: str, opening: bytes) -> bytes:
+        async with dialled(url, opening) as (reader, _):
+            return await reader.read(-1)
+
+    async with world(tmp_path, silent(), request_timeout_s=0.5) as here:
+        openings = [opening for opening, _ in SLOW.values()] * CROWD
+        sending = [left_alone(str(here.http.base_url), opening) for opening in openings]
+        answers = await meanwhile(here, asyncio.gather(*sending))
+        assert {answer[:13] for answer in answers} == {b"HTTP/1.1 408 "}
 
 
 @pytest.mark.parametrize("after", [b"", request(b"healthy", "/v1/any")], ids=["at first", "later"])
