@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.support.inprocess import behind
+from tests.support.inprocess import behind, calling
 from tests.support.upstream import Received, Upstream, completion, reply
 
 ASK = {"model": "default", "messages": [{"role": "user", "content": "Hi."}]}
@@ -101,3 +102,54 @@ async def test_burnish_says_whether_it_has_a_key_and_not_which(tmp_path: Path, k
         status = await client.get("/burnish/status")
         assert status.json()["upstream_api_key"] is (key is not None)
         assert "sk-ours" not in status.text
+
+
+CANARY = "sk-canary-of-a-caller"
+OWN = {"api_key": "sk-canary-api", "admin_key": "sk-canary-admin", "upstream_api_key": "sk-canary-upstream"}
+PLACES: list[tuple[dict[str, str], str]] = [
+    *(({name: f"Bearer {CANARY}"}, "") for name in ("authorization", "proxy-authorization")),
+    *(({name: CANARY}, "") for name in ("x-api-key", "x-goog-api-key", "api-key", "x-burnish-key", "x-auth-token")),
+    ({"cookie": f"session={CANARY}"}, ""), ({"authorization": f"Basic {CANARY}"}, ""),
+    *(({}, f"?{name}={CANARY}") for name in ("key", "api_key", "access_token", "x")),
+]  # fmt: skip
+ROUTES = [
+    "/v1/chat/completions", "/v1/messages", "/v1beta/models/m:generateContent", "/v1/embeddings", "/v1/files",
+    "/v1/feedback", "/burnish/nothing", "/sleep",
+]  # fmt: skip
+SHOWN = [
+    "/burnish/status", "/burnish/config", "/metrics", "/healthz", "/burnish/passthrough", "/burnish/completions",
+    "/burnish/raters", "/v1/feedback", "/burnish/users/local",
+]  # fmt: skip
+
+
+async def asked_everywhere(client: httpx.AsyncClient) -> list[str]:
+    """Send the canary in each place to each route, then look at all there is to see; return all answers."""
+    said = []
+    asked = ASK | {"contents": [{"parts": [{"text": "Hi."}]}], "max_tokens": 1}
+    for number, (headers, query) in enumerate(PLACES):
+        own = {"x-burnish-key": [OWN["api_key"], OWN["admin_key"]][number % 2]}
+        for route in ROUTES:
+            said.append((await client.post(route + query, json=asked, headers=own | headers)).text)
+    for route in SHOWN:
+        shown = await client.get(route, headers={"x-burnish-key": OWN["admin_key"]})
+        assert shown.status_code == 200, route
+        said.append(shown.text)
+    return said
+
+
+def kept(folder: Path) -> Iterator[bytes]:
+    return (path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+async def test_keys_are_kept_and_shown_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "burnish")
+    async with before(tmp_path, **OWN) as (client, server):
+        said = await asked_everywhere(client)
+    async with calling(tmp_path, upstream="http://127.0.0.1:9", **OWN) as client:
+        said += await asked_everywhere(client)
+    went_up = "".join(f"{each.target} {each.headers} {each.body!r}" for each in server.requests)
+    assert CANARY in went_up and OWN["upstream_api_key"] in went_up
+    assert OWN["api_key"] not in went_up and OWN["admin_key"] not in went_up
+    stored = b"".join(kept(tmp_path))
+    assert b"Hi." in stored and b"sk-canary" not in stored
+    assert "sk-canary" not in "".join([*said, caplog.text])
