@@ -274,11 +274,16 @@ class Registry:
             shutil.rmtree(partial, ignore_errors=True)
 
     def _whole_lines(self) -> bytes:
-        """Read the history without an incomplete last line; a file that has become shorter takes nothing away."""
+        """Read the history without an incomplete last line; a file that has become shorter takes nothing away.
+
+        Raises CorruptAdapter.
+        """
         try:
             content = (self.root / EVENTS).read_bytes()
         except FileNotFoundError:
             content = b""
+        except OSError as error:
+            raise CorruptAdapter(f"{self.root / EVENTS} cannot be read: {error.strerror}") from error
         content = content[: _whole(content)]
         if self._kept is None:
             return content

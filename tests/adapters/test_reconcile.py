@@ -6,8 +6,10 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
+from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.reconcile import Reconciler
@@ -86,6 +88,21 @@ async def test_a_killed_engine_is_back_and_waiting_requests_go_on(
         looking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await looking
+
+
+async def test_an_engine_that_stands_still_is_replaced(
+    swap: Swap, host: EmbeddedHost, make_version: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await swap.go_live(make_version(1), "start")
+    stopped, before = host.processes()[1], swap.route.live
+    monkeypatch.setitem(EngineApi.ask.__kwdefaults__, "timeout_s", 0.5)
+    os.kill(stopped, signal.SIGSTOP)
+    done = await Reconciler(swap).reconcile_once()
+    assert done.actions == ("the engine of v1 is gone", "v1 serves again")
+    assert not psutil.pid_exists(stopped)
+    with swap.route.lease() as lease:
+        assert lease.endpoint != before
+        assert await answer(lease.endpoint, PROMPT)
 
 
 async def test_orphans_are_unloaded_and_staged_versions_are_not_unless_they_died(

@@ -297,6 +297,17 @@ def test_a_full_disk_leaves_no_new_version_and_no_torn_history(registry: Registr
     assert sorted(path.name for path in registry.root.iterdir()) == [EVENTS, "v0001"]
 
 
+@pytest.mark.parametrize(
+    "wrong", [lambda root: root.touch(), lambda root: (root / EVENTS).mkdir(parents=True)]
+)
+def test_a_history_that_is_no_file_is_said_to_be_damaged(
+    registry: Registry, wrong: Callable[[Path], object]
+) -> None:
+    wrong(registry.root)
+    with pytest.raises(CorruptAdapter, match=r"events\.jsonl cannot be read"):
+        registry.live()
+
+
 def test_changed_files_are_noticed(registry: Registry, adapter: Path) -> None:
     version = register(registry, adapter)
     weights = version.path / "adapter_model.safetensors"

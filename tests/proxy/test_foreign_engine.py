@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 
 from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.hosts.detect import weights_digest
+from burnish.adapters.registry import EVENTS
+from burnish.adapters.weights_file import WEIGHTS
 from tests.support.inprocess import calling, listening
 from tests.support.program import call
 from tests.support.program import said as said_by
@@ -92,6 +96,42 @@ async def test_a_lost_history_of_versions_is_trouble_until_a_version_is_chosen(
         await http.post("/burnish/adapters/rollback", json={"to": 0})
     async with world(tmp_path, Engine(), weights) as http:
         assert (await http.get("/healthz")).json()["trouble"] == []
+
+
+def of_version(number: int, line: bytes) -> bytes:
+    return orjson.dumps(orjson.loads(line) | {"version": number}) + b"\n"
+
+
+DAMAGED: dict[str, tuple[Callable[[Path], object], str | None]] = {
+    "a line that is none": (lambda a: append(a, b"garbage\n"), None),
+    "a live version that nobody knows": (lambda a: append(a, of_version(99, lines(a)[-1])), "no version 99"),
+    "weights gone": (lambda a: (a / "v0001" / WEIGHTS).unlink(), f"has no {WEIGHTS}"),
+    "manifest damaged": (lambda a: (a / "v0001" / "manifest.json").write_text("{"), "cannot be read"),
+    "version gone": (lambda a: shutil.rmtree(a / "v0001"), "no version 1"),
+}
+
+
+def lines(adapters: Path) -> list[bytes]:
+    return (adapters / EVENTS).read_bytes().splitlines()
+
+
+def append(adapters: Path, line: bytes) -> None:
+    with (adapters / EVENTS).open("ab") as events:
+        events.write(line)
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+async def test_a_damaged_registry_serves_and_says_what_is_wrong(
+    tmp_path: Path, weights: Path, damage: str
+) -> None:
+    version = live_version(tmp_path, weights_digest(weights))
+    spoil, trouble = DAMAGED[damage]
+    spoil(tmp_path / "data" / "adapters")
+    async with world(tmp_path, Engine(), weights) as http:
+        intact = trouble is None or "99" in trouble
+        assert await ask(http, "default") == (engine_name(version) if intact else "smollm2")
+        told = (await http.get("/healthz")).json()["trouble"]
+        assert (trouble in told[0]) if trouble else not told
 
 
 @pytest.mark.parametrize("can_load", [True, False])

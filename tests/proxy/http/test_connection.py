@@ -144,6 +144,39 @@ async def test_what_was_said_before_the_request_is_not_its_answer() -> None:
             assert await get(opened, url, "POST", b"next") == (200, b"right")
 
 
+UNASKED = {
+    "another answer": OK.replace(b"right", b"wrong"),
+    "a timeout": b"HTTP/1.1 408 Too Late\r\ncontent-length: 5\r\n\r\nwrong",
+    "the beginning of one": b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwr",
+    "half a head": b"HTTP/1.1 200 OK\r\nx-a: ",
+    "an early hint": b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n",
+    "no body": b"HTTP/1.1 204 None\r\n\r\n",
+    "a last chunk": b"0\r\n\r\n",
+    "an empty line": b"\r\n",
+    "a byte": b"\0",
+    "TLS": b"\x15\x03\x03\0\x02\x02\x46",
+}
+
+
+@pytest.mark.parametrize("said", UNASKED.values(), ids=UNASKED)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_what_is_said_on_an_idle_connection_is_nobodys_answer(said: bytes, method: str) -> None:
+    kept: list[asyncio.StreamWriter] = []
+
+    async def answer(request: bytes, writer: asyncio.StreamWriter) -> bool:
+        kept.append(writer)
+        writer.write(OK)
+        return True
+
+    async with server(answer) as upstream, pool() as opened:
+        assert await get(opened, upstream.url) == (200, b"right")
+        kept[0].write(said)
+        async with asyncio.timeout(5):
+            await upstream.closed.get()  # by us: nobody asked
+        assert await get(opened, upstream.url, method, b"next") == (200, b"right")
+        assert upstream.connections == 2
+
+
 async def test_after_an_early_answer_nothing_of_that_request_meets_the_next() -> None:
     """An upstream that answers at once and takes the rest of the body for a request would mix up all answers."""
     body = b"x" * 32 * 2**20 + b"POST /smuggled HTTP/1.1\r\nhost: a\r\n\r\n"

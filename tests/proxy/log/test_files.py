@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -97,6 +98,32 @@ async def test_damage_is_found_at_the_start_and_by_a_backup_and_the_file_is_kept
         back_up(path, tmp_path / "copy.db")
     assert copies(tmp_path) == {}
     assert path.read_bytes() == before
+
+
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "half of it": lambda content: content[: len(content) // 2],
+    "a page and a half": lambda content: content[: PAGE_BYTES * 3 // 2],
+    "no header": lambda content: bytes(100) + content[100:],
+    "another page size": lambda content: content[:16] + b"\x20\x00" + content[18:],
+    "the root zeroed": lambda content: content[:100] + bytes(PAGE_BYTES - 100) + content[PAGE_BYTES:],
+    "garbage": lambda content: bytes(range(256)) * (len(content) // 256),
+    "a page": lambda content: b"<!doctype html>" * 1000,
+}
+
+
+async def test_whatever_is_no_whole_log_is_refused_and_left_as_it_is(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        for number in range(200):
+            capture(log, [user(f"{number} " + "x" * 1000)])
+    path = tmp_path / "log" / "log.sqlite3"
+    whole = path.read_bytes()
+    for name, spoil in SPOILT.items():
+        path.write_bytes(spoil(whole))
+        with pytest.raises(ConfigError, match="Move it away"):
+            Log.open(path).close()
+        assert path.read_bytes() == spoil(whole), name
+    path.write_bytes(whole)
+    Log.open(path).close()
 
 
 async def test_of_a_large_file_only_the_feedback_is_checked(tmp_path: Path):

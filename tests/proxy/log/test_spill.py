@@ -15,7 +15,7 @@ import pytest
 
 from burnish.proxy.log.spill import Spill, Unreadable, packed
 from burnish.proxy.records import Asked, Completion, Ended, Passthrough, Served, Wire
-from tests.proxy.log.exchanges import exchange, user
+from tests.proxy.log.exchanges import Arrivals, capture, exchange, opened, user
 
 Open = Callable[[], Spill]
 
@@ -124,6 +124,37 @@ def test_damage_inside_a_file_takes_only_what_is_behind_it(tmp_path: Path, open_
     content[len(packed(there[0])) + 30] ^= 0xFF
     file.write_bytes(content)
     assert read_all(open_spill()) == there[:1]
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "empty": lambda file: file.write_bytes(b""),
+    "garbage": lambda file: file.write_bytes(bytes(range(256)) * 40),
+    "a length of gigabytes": lambda file: file.write_bytes(b"\xff" * 4 + file.read_bytes()[4:]),
+    "a length of nothing": lambda file: file.write_bytes(bytes(8) + file.read_bytes()),
+    "text": lambda file: file.write_text("captures"),
+    "gone": Path.unlink,
+    "a folder": lambda file: (file.unlink(), file.mkdir()),
+    "a link to nowhere": lambda file: (file.unlink(), file.symlink_to("nowhere")),
+    "a link to itself": lambda file: (file.unlink(), file.symlink_to(file)),
+}
+
+
+@pytest.mark.parametrize("suffix", [".captures", ".journal"])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+async def test_a_damaged_file_takes_nothing_but_itself(
+    tmp_path: Path, damage: Callable[[Path], object], suffix: str
+):
+    files = tmp_path / "log" / "log.sqlite3-spill"
+    files.mkdir(parents=True)
+    file = files / f"100000000001{suffix}"
+    file.write_bytes(b"".join(map(packed, made(2))))
+    damage(file)
+    kept = [exchange([user(str(number))]) for number in range(3)]
+    (files / "100000000002.captures").write_bytes(b"".join(map(packed, kept)))
+    async with opened(tmp_path, arrivals := Arrivals()) as log:
+        after = capture(log, [user("after")])
+        await arrivals.wait(4)
+        assert [each.id for each in await log.completions()] == [after, *(each.id for each in kept[::-1])]
 
 
 OLD = {

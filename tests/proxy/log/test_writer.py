@@ -235,8 +235,11 @@ RATING_LOOP = """
         number = 0
         while True:
             made = capture(log, [user(f"{name} {number}")])
-            sys.stdout.write((await rate(log, made)).id + "\\n")
-            sys.stdout.flush()
+            given = (await rate(log, made)).id
+            print(given, flush=True)
+            if number % 3 == 0:
+                await log.undo_feedback(given)
+                print(given, "undone", flush=True)
             number += 1
 
     async def main(log):
@@ -245,7 +248,7 @@ RATING_LOOP = """
 
 
 def acknowledged_until_killed(path: Path, count: int) -> list[str]:
-    """Rate in a loop in another process, kill -9 it after so many ratings, and return all that it acknowledged."""
+    """Rate in a loop in another process, kill -9 it after so many answers, and return all that it acknowledged."""
     with subprocess.Popen(command(RATING_LOOP, path), stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         lines = [process.stdout.readline() for _ in range(count)]
@@ -254,7 +257,7 @@ def acknowledged_until_killed(path: Path, count: int) -> list[str]:
     return [line.strip() for line in lines if line.endswith("\n")]
 
 
-async def test_kill_9_loses_no_acknowledged_rating(tmp_path: Path):
+async def test_kill_9_loses_no_acknowledged_rating_and_no_undo(tmp_path: Path):
     path = log_path(tmp_path)
     acknowledged: set[str] = set()
     for round_ in range(4):
@@ -264,9 +267,21 @@ async def test_kill_9_loses_no_acknowledged_rating(tmp_path: Path):
         async with opened(tmp_path) as log:
             stored = {each.id: each for each in await log.feedbacks(limit=100_000)}
             rated = {each.completion.id for each in await log.rated()}
-        assert acknowledged <= set(stored)
-        assert {each.draft.completion_id for each in stored.values()} == rated
-    assert len(acknowledged) > 20
+        undone = {name for name, each in stored.items() if each.undone_at is not None}
+        assert acknowledged <= stored.keys() | {f"{name} undone" for name in undone}
+        assert {stored[name].draft.completion_id for name in stored.keys() - undone} == rated
+    assert len(acknowledged) > 20 and undone
+
+
+async def test_it_starts_while_the_file_is_locked(tmp_path: Path):
+    async with opened(tmp_path) as log:
+        before = capture(log, [user("before")])
+    with locked(tmp_path / "log" / "log.sqlite3") as other:
+        async with opened(tmp_path, arrivals := Arrivals()) as log:
+            meanwhile = capture(log, [user("meanwhile")])
+            other.execute("ROLLBACK")
+            await arrivals.wait(1)
+            assert [each.id for each in await log.completions()] == [meanwhile, before]
 
 
 CAPTURES_WHILE_LOCKED = """
