@@ -1,0 +1,153 @@
+"""``python -m bench.hostile.crowd URL PID``: ordinary clients of a burnish, in a process of their own.
+
+They send small chat completions and ratings at a fixed rate, and ask ``/healthz`` again and again on one connection.
+Each exchange is a line of output. Closing stdin ends the crowd; exchanges without an answer come last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+
+CHATS_PER_S = 40
+RATINGS_PER_S = 5
+PROBED_EVERY_S = 0.005
+MOST_OPEN = 100
+"""Of a kind; beyond it nothing more is sent until one ends."""
+LAST_S = 1.0
+"""For the answers to what was sent before the end."""
+MODEL = "quiet"
+CHAT, RATING, PROBE = "chat", "rating", "probe"
+
+
+class Seen(NamedTuple):
+    """One exchange."""
+
+    kind: str
+    began: float
+    """On the monotonic clock, in seconds."""
+    took_s: float
+    waited_s: float = 0.0
+    """Of it how long this process and burnish's event loop waited for a core: no pause of burnish."""
+    status: int = 0
+    """0: no answer."""
+
+    def line(self) -> str:
+        return " ".join(map(str, self))
+
+
+def seen(line: str) -> Seen:
+    """Read a line of the output."""
+    kind, began, took_s, waited_s, status = line.split()
+    return Seen(kind, float(began), float(took_s), float(waited_s), int(status))
+
+
+class Crowd:
+    def __init__(self, url: str, pid: int) -> None:
+        self._url = url
+        self._pid = pid
+        self._open: dict[int, tuple[str, float]] = {}
+        self._numbers = 0
+        self._ending = False
+        self._latest = ""
+        """The completion that came last."""
+
+    async def run(self) -> None:
+        """Ask and rate until stdin is closed."""
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with aiohttp.ClientSession(self._url, connector=connector, timeout=timeout) as session:
+            await self._ask(session)
+            work = [
+                asyncio.ensure_future(self._paced(CHATS_PER_S, CHAT, lambda: self._ask(session))),
+                asyncio.ensure_future(self._paced(RATINGS_PER_S, RATING, lambda: self._rate(session))),
+                asyncio.ensure_future(self._probe()),
+            ]
+            await asyncio.to_thread(sys.stdin.read)
+            self._ending = True
+            await asyncio.sleep(LAST_S)
+            now = time.monotonic()
+            for kind, began in self._open.values():
+                print(Seen(kind, began, now - began).line())
+            for each in work:
+                each.cancel()
+            await asyncio.wait(work)
+
+    async def _paced(self, rate: float, kind: str, call: Callable[[], Awaitable[int]]) -> None:
+        due = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            while not self._ending:
+                due += 1 / rate
+                await asyncio.sleep(due - time.monotonic())
+                if sum(each == kind for each, _ in self._open.values()) < MOST_OPEN:
+                    group.create_task(self._observed(kind, call))
+
+    async def _observed(self, kind: str, call: Callable[[], Awaitable[int]]) -> None:
+        self._numbers += 1
+        number, began, waited_s = self._numbers, time.monotonic(), self._waited_s()
+        self._open[number] = kind, began
+        try:
+            status = await call()
+        except (aiohttp.ClientError, asyncio.IncompleteReadError, OSError):
+            status = 0
+        del self._open[number]
+        took_s = time.monotonic() - began
+        print(Seen(kind, began, took_s, self._waited_s() - waited_s, status).line())
+
+    async def _ask(self, session: aiohttp.ClientSession) -> int:
+        text = f"Question {self._numbers}: what is tea?"
+        body = {"model": MODEL, "messages": [{"role": "user", "content": text}]}
+        async with session.post("/v1/chat/completions", json=body) as response:
+            await response.read()
+            self._latest = response.headers.get("x-burnish-completion-id", self._latest)
+            return response.status
+
+    async def _rate(self, session: aiohttp.ClientSession) -> int:
+        """Rate the latest answer; if no other came since, change its rating."""
+        rating = {"completion_id": self._latest, "rating": ("good", "bad")[self._numbers % 2]}
+        async with session.post("/v1/feedback", json=rating) as response:
+            await response.read()
+            return response.status
+
+    async def _probe(self) -> None:
+        """Ask ``/healthz`` again and again: its longest answer is the longest pause of the event loop."""
+        address = urlsplit(self._url)
+        while not self._ending:
+            with suppress(OSError):
+                reader, writer = await asyncio.open_connection(address.hostname, address.port)
+                ask = partial(_healthz, reader, writer)
+                with closing(writer):
+                    while not (self._ending or reader.at_eof()):
+                        await asyncio.sleep(PROBED_EVERY_S)
+                        await self._observed(PROBE, ask)
+            await asyncio.sleep(PROBED_EVERY_S)
+
+    def _waited_s(self) -> float:
+        """Return how long this process and burnish's first thread have waited for a core so far."""
+        files = (Path("/proc/self/schedstat"), Path(f"/proc/{self._pid}/task/{self._pid}/schedstat"))
+        return sum(int(file.read_text().split()[1]) for file in files if file.exists()) / 1e9
+
+
+async def _healthz(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+    writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    await reader.readexactly(int(head.partition(b"content-length: ")[2].split(b"\r\n")[0]))
+    return int(head.split()[1])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("url")
+    parser.add_argument("pid", type=int)
+    given = parser.parse_args()
+    asyncio.run(Crowd(given.url, given.pid).run())
