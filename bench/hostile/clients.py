@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from bench.hostile.answers import BLOCK, MEMBERS, UNPACKED_BYTES, gzipped
+from bench.hostile.answers import BLOCK, DEPTH, MEMBERS, UNPACKED_BYTES, gzipped
 
 Send = Callable[[str], Awaitable[list[int]]]
 """Takes burnish's URL."""
@@ -21,9 +22,10 @@ Prepare = Callable[[str, float], Send]
 
 CHAT_PATH = "/v1/chat/completions"
 READ_BYTES = 256 * 1024
+FINAL = re.compile(rb"HTTP/1\.1 ([2-5]\d\d) ")
+"""A status line that isn't informational."""
 MESSAGES = 100_000
 LARGE_BYTES = 60 * 10**6
-DEPTH = 100_000
 PERCENT_CLIENTS = 4
 ENCODED = 31_900
 """Times that a path is percent-encoded: the largest head that is accepted."""
@@ -40,7 +42,7 @@ MANAGEMENT = (
 OTHER_HOSTS = ("*@evil.example/x", "*.evil.example/x", "@evil.example/x", "http://evil.example/x")
 
 
-def asks(path: str = CHAT_PATH, *, stream: bool) -> Prepare:
+def asks(path: str, *, stream: bool) -> Prepare:
     """Ask for a hostile answer."""
 
     def prepare(model: str, share: float) -> Send:
@@ -141,14 +143,14 @@ def stalled_uploads(model: str, share: float) -> Send:
 
 async def exchange(url: str, said: bytes) -> int:
     """Send bytes on a connection of their own, and read to its end; returns the status, 0 without an answer."""
-    head = b""
+    status = 0
     with suppress(OSError):
         async with _dialled(url) as (reader, writer):
             writer.write(said)
-            head = await reader.read(READ_BYTES)
-            while await reader.read(READ_BYTES):
-                pass
-    return int(head.split()[1]) if head.startswith(b"HTTP/1.1 ") else 0
+            while piece := await reader.read(READ_BYTES):
+                if not status and (found := FINAL.search(piece)):
+                    status = int(found[1])
+    return status
 
 
 @asynccontextmanager

@@ -24,7 +24,7 @@ RATINGS_PER_S = 5
 PROBED_EVERY_S = 0.005
 MOST_OPEN = 100
 """Of a kind; beyond it nothing more is sent until one ends."""
-LAST_S = 1.0
+LAST_S = 0.5
 """For the answers to what was sent before the end."""
 MODEL = "quiet"
 CHAT, RATING, PROBE = "chat", "rating", "probe"
@@ -41,6 +41,13 @@ class Seen(NamedTuple):
     """Of it how long this process and burnish's event loop waited for a core: no pause of burnish."""
     status: int = 0
     """0: no answer."""
+    degraded: bool = False
+    """Whether ``/healthz`` told of trouble."""
+
+    @property
+    def own_s(self) -> float:
+        """Return how long it took less the wait for a core."""
+        return max(0.0, self.took_s - self.waited_s)
 
     def line(self) -> str:
         return " ".join(map(str, self))
@@ -48,8 +55,12 @@ class Seen(NamedTuple):
 
 def seen(line: str) -> Seen:
     """Read a line of the output."""
-    kind, began, took_s, waited_s, status = line.split()
-    return Seen(kind, float(began), float(took_s), float(waited_s), int(status))
+    kind, began, took_s, waited_s, status, degraded = line.split()
+    return Seen(kind, float(began), float(took_s), float(waited_s), int(status), degraded == "True")
+
+
+Call = Callable[[], Awaitable[tuple[int, bool]]]
+"""Returns the status, and whether the answer told of trouble."""
 
 
 class Crowd:
@@ -83,7 +94,7 @@ class Crowd:
                 each.cancel()
             await asyncio.wait(work)
 
-    async def _paced(self, rate: float, kind: str, call: Callable[[], Awaitable[int]]) -> None:
+    async def _paced(self, rate: float, kind: str, call: Call) -> None:
         due = time.monotonic()
         async with asyncio.TaskGroup() as group:
             while not self._ending:
@@ -92,32 +103,31 @@ class Crowd:
                 if sum(each == kind for each, _ in self._open.values()) < MOST_OPEN:
                     group.create_task(self._observed(kind, call))
 
-    async def _observed(self, kind: str, call: Callable[[], Awaitable[int]]) -> None:
+    async def _observed(self, kind: str, call: Call) -> None:
         self._numbers += 1
         number, began, waited_s = self._numbers, time.monotonic(), self._waited_s()
         self._open[number] = kind, began
-        try:
-            status = await call()
-        except (aiohttp.ClientError, asyncio.IncompleteReadError, OSError):
-            status = 0
+        status, degraded = 0, False
+        with suppress(aiohttp.ClientError, asyncio.IncompleteReadError, OSError):
+            status, degraded = await call()
         del self._open[number]
         took_s = time.monotonic() - began
-        print(Seen(kind, began, took_s, self._waited_s() - waited_s, status).line())
+        print(Seen(kind, began, took_s, self._waited_s() - waited_s, status, degraded).line())
 
-    async def _ask(self, session: aiohttp.ClientSession) -> int:
+    async def _ask(self, session: aiohttp.ClientSession) -> tuple[int, bool]:
         text = f"Question {self._numbers}: what is tea?"
         body = {"model": MODEL, "messages": [{"role": "user", "content": text}]}
         async with session.post("/v1/chat/completions", json=body) as response:
             await response.read()
             self._latest = response.headers.get("x-burnish-completion-id", self._latest)
-            return response.status
+            return response.status, False
 
-    async def _rate(self, session: aiohttp.ClientSession) -> int:
+    async def _rate(self, session: aiohttp.ClientSession) -> tuple[int, bool]:
         """Rate the latest answer; if no other came since, change its rating."""
         rating = {"completion_id": self._latest, "rating": ("good", "bad")[self._numbers % 2]}
         async with session.post("/v1/feedback", json=rating) as response:
             await response.read()
-            return response.status
+            return response.status, False
 
     async def _probe(self) -> None:
         """Ask ``/healthz`` again and again: its longest answer is the longest pause of the event loop."""
@@ -138,11 +148,11 @@ class Crowd:
         return sum(int(file.read_text().split()[1]) for file in files if file.exists()) / 1e9
 
 
-async def _healthz(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> int:
+async def _healthz(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, bool]:
     writer.write(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
-    await reader.readexactly(int(head.partition(b"content-length: ")[2].split(b"\r\n")[0]))
-    return int(head.split()[1])
+    body = await reader.readexactly(int(head.partition(b"content-length: ")[2].split(b"\r\n")[0]))
+    return int(head.split()[1]), b'"degraded"' in body
 
 
 if __name__ == "__main__":

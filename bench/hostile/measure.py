@@ -31,8 +31,6 @@ LOOKED_EVERY_S = 0.02
 CHILDREN_EVERY = 10
 """Looks; to find them costs more."""
 STORED_EVERY_S = 0.1
-ATTACKED_AT_LEAST_S = 2.0
-"""Ordinary clients need time to notice anything."""
 AT_REST_S = 1.0
 """Of which memory before and after is the median."""
 KILLED_AFTER_S = 20.0
@@ -51,6 +49,7 @@ class Times:
     share: float = 1.0
     """Of the full size of everything hostile."""
     quiet_s: float = 5.0
+    """Also the least time that ordinary clients are watched under attack."""
     limit_s: float = 60.0
     """For the hostile exchange, up to its record in the log."""
     settle_s: float = 5.0
@@ -117,6 +116,7 @@ async def measured(case: Case, times: Times, folder: Path) -> Figures:
             stopped_s = await asyncio.to_thread(_stopped, burnish)
         restarted_s, rated_s = await asyncio.to_thread(_restarted, up, data)
     exchanges = [seen(line) for line in output.read_text().splitlines()]
+    marks = _marks(data)
     return Figures(
         case=case.name,
         took_s=phases.stored - phases.attacked,
@@ -131,8 +131,8 @@ async def measured(case: Case, times: Times, folder: Path) -> Figures:
         quiet=others(exchanges, phases.quiet, phases.attacked),
         attacked=others(exchanges, phases.attacked, phases.settling),
         settled=others(exchanges, phases.settling, phases.ended),
-        marked="; ".join(_marks(data)),
-        logged=phases.logged,
+        marked="; ".join(marks),
+        logged=phases.logged and (bool(marks) or not case.logged),
         stopped_s=stopped_s,
         restarted_s=restarted_s,
         rated_s=rated_s,
@@ -152,7 +152,7 @@ async def _phases(case: Case, send: Send, burnish: Burnish, times: Times) -> Pha
             break
         await asyncio.sleep(STORED_EVERY_S)
     stored = time.monotonic()
-    await asyncio.sleep(attacked + ATTACKED_AT_LEAST_S - stored)
+    await asyncio.sleep(attacked + times.quiet_s - stored)
     settling = time.monotonic()
     await asyncio.sleep(times.settle_s)
     return Phases(

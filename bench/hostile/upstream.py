@@ -46,6 +46,8 @@ async def serve(model: str) -> None:
         if not request.startswith(CHAT):
             return Answer(NOT_FOUND)
         body = request.index(b"\r\n\r\n") + 4
+        if b"content-encoding: gzip" in request[:body].lower():
+            return ordinary
         if not (found := MODEL.search(request, body, body + MODEL_WITHIN_BYTES)):
             return Answer(REFUSED)
         return hostile if found[1] == model.encode() else ordinary

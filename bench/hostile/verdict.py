@@ -14,6 +14,8 @@ LEFT_BYTES = 50 * MB
 PAUSE_S = 0.25
 SLOWER = 3.0
 RATING_S = 1.0
+STUCK_S = 6.0
+"""A log that is stuck for five seconds is trouble in ``/healthz``."""
 STOPPED_S = 5.0
 RESTARTED_S = 10.0
 OK = range(200, 300)
@@ -24,28 +26,35 @@ class Others(NamedTuple):
 
     chats: int
     p50_s: float
+    """Of chats; like p99 and probes, less the time that the clients or burnish's event loop waited for a core."""
     p99_s: float
+    p99_wall_s: float
+    """With that time."""
     failed: int
     """Chats and ratings that were answered with an error, or not at all."""
     slowest_rating_s: float
     probe_s: float
-    """Median answer of ``/healthz``, less the time that a process waited for a core."""
+    """Median answer of ``/healthz``."""
     slowest_probe_s: float
+    degraded: int
+    """Answers of ``/healthz`` that told of trouble."""
 
 
 def others(exchanges: Sequence[Seen], began: float, ended: float) -> Others:
     """Sum up the exchanges that were open in a part of the time."""
     during = [each for each in exchanges if each.began < ended and each.began + each.took_s > began]
-    chats = sorted(each.took_s for each in during if each.kind == CHAT)
-    probes = sorted(each.took_s - each.waited_s for each in during if each.kind == PROBE)
+    chats = sorted(each.own_s for each in during if each.kind == CHAT)
+    probes = sorted(each.own_s for each in during if each.kind == PROBE)
     return Others(
         chats=len(chats),
         p50_s=quantile(chats, 0.5),
         p99_s=quantile(chats, 0.99),
+        p99_wall_s=quantile(sorted(each.took_s for each in during if each.kind == CHAT), 0.99),
         failed=sum(each.status not in OK for each in during if each.kind != PROBE),
         slowest_rating_s=max((each.took_s for each in during if each.kind == RATING), default=0.0),
         probe_s=quantile(probes, 0.5),
         slowest_probe_s=quantile(probes, 1.0),
+        degraded=sum(each.degraded for each in during),
     )
 
 
@@ -108,6 +117,10 @@ class Figures:
         return max(self.attacked.slowest_rating_s, self.settled.slowest_rating_s)
 
     @property
+    def degraded(self) -> int:
+        return self.attacked.degraded + self.settled.degraded
+
+    @property
     def failed(self) -> int:
         return self.attacked.failed + self.settled.failed
 
@@ -121,6 +134,7 @@ LIMITS: dict[str, Callable[[Figures], bool]] = {
     "others": lambda found: found.slower <= SLOWER,
     "failed": lambda found: found.failed == 0,
     "rating": lambda found: found.slowest_rating_s <= RATING_S,
+    "told": lambda found: found.slowest_rating_s <= STUCK_S or found.degraded > 0,
     "log": lambda found: found.logged,
     "stop": lambda found: found.stopped_s is not None and found.stopped_s <= STOPPED_S,
     "restart": lambda found: found.restarted_s is not None and found.restarted_s <= RESTARTED_S,
@@ -135,9 +149,9 @@ def missed(found: Figures) -> list[str]:
 
 
 HEADER = (
-    f"{'case':<36} {'answer':<8} {'memory MB':<17} {'children':>8} {'pause':>6} {'p50 ms':>10} {'p99 ms':>12}"
+    f"{'case':<40} {'answer':<8} {'memory MB':<17} {'children':>8} {'pause':>6} {'p50 ms':>10} {'p99 ms':>12}"
     f" {'rating':>6} {'stored':>6} {'stop':>5} {'start':>5} {'rated':>5}  missed\n"
-    f"{'':<36} {'':<8} {'before-peak-after':<17} {'MB':>8} {'ms':>6} {'quiet-then':>10} {'quiet-then':>12}"
+    f"{'':<40} {'':<8} {'before-peak-after':<17} {'MB':>8} {'ms':>6} {'quiet-then':>10} {'quiet-then':>12}"
     f" {'s':>6} {'s':>6} {'s':>5} {'s':>5} {'s':>5}"
 )
 
@@ -146,12 +160,13 @@ def row(found: Figures) -> str:
     """Return the line of a case in the table."""
     memory = f"{found.before_bytes / MB:.0f}-{found.peak_bytes / MB:.0f}-{found.after_bytes / MB:.0f}"
     quiet, then = found.quiet, found.attacked
+    told = "; /healthz: degraded" if found.degraded else ""
     return (
-        f"{found.case:<36} {','.join(map(str, found.statuses)) or '-':<8} {memory:<17}"
+        f"{found.case:<40} {','.join(map(str, found.statuses)) or '-':<8} {memory:<17}"
         f" {found.children_bytes / MB:>8.0f} {1000 * found.pause_s:>6.0f}"
         f" {_ms(quiet.p50_s, then.p50_s):>10} {_ms(quiet.p99_s, then.p99_s):>12}"
         f" {found.slowest_rating_s:>6.2f} {found.took_s:>6.1f} {_s(found.stopped_s):>5} {_s(found.restarted_s):>5}"
-        f" {_s(found.rated_s):>5}  {', '.join(missed(found)) or '-'}\n    log: {found.marked or '-'}"
+        f" {_s(found.rated_s):>5}  {', '.join(missed(found)) or '-'}\n    log: {found.marked or '-'}{told}"
     )
 
 
