@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 import tempfile
 from dataclasses import asdict, replace
@@ -35,6 +36,7 @@ def main() -> int:
     if given.list or not cases:
         print("\n".join(case.name for case in CASES))
         return 0 if given.list else 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what was started is ended
     times = QUICK if given.quick else Times()
     if given.limit:
         times = replace(times, limit_s=given.limit)

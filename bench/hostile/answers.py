@@ -12,7 +12,9 @@ import brotli
 import orjson
 import zstandard
 
+from tests.support.anthropic_wire import event, message_events, text, tool_use
 from tests.support.chat_wire import DONE, called, chunk, whole
+from tests.support.responses import call, events, response
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -24,6 +26,9 @@ MEMBERS = 100_000
 UNPACKED_BYTES = 2**30
 LONG_BYTES = 100 * 10**6
 DEPTH = 100_000
+ALLOWED_DEPTH = 1_000
+CITATIONS = 150_000
+BLOCKS = 50_000
 RELAYED_BYTES = 32 * 2**20
 """What the relay keeps of an answer for the log."""
 ENDLESS_BYTES = 64 * 10**6
@@ -44,6 +49,11 @@ Build = Callable[[float], Answer]
 ANSWERS: dict[str, Build] = {}
 STREAMED: set[str] = set()
 """Of them the streams."""
+CHAT_PATH = "/v1/chat/completions"
+MESSAGES_PATH = "/v1/messages"
+RESPONSES_PATH = "/v1/responses"
+NATIVE: dict[str, str] = {}
+"""Of them those that aren't in the format of chat, and their path."""
 
 
 def _answer(build: Build) -> Build:
@@ -56,6 +66,14 @@ def _stream(build: Build) -> Build:
     return _answer(build)
 
 
+def _native(path: str) -> Callable[[Build], Build]:
+    def add(build: Build) -> Build:
+        NATIVE[build.__name__.replace("_", "-")] = path
+        return _stream(build)
+
+    return add
+
+
 def with_length(content_type: str, body: bytes, encoding: str = "identity") -> Answer:
     """Return an answer whose length is known."""
     head = (
@@ -64,9 +82,14 @@ def with_length(content_type: str, body: bytes, encoding: str = "identity") -> A
     return Answer(HEAD + head.encode() + body)
 
 
+def chat_stream(events: Iterable[bytes]) -> Answer:
+    """Return a stream of chat, with the usual end."""
+    return streamed([*events, chunk({}, "stop"), DONE])
+
+
 def streamed(events: Iterable[bytes]) -> Answer:
-    """Return a stream of chat: each event is a chunk of HTTP."""
-    framed = (b"%x\r\n%b\r\n" % (len(event), event) for event in [*events, chunk({}, "stop"), DONE])
+    """Return a stream: each event is a chunk of HTTP."""
+    framed = (b"%x\r\n%b\r\n" % (len(event), event) for event in events)
     head = b"content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     return Answer(HEAD + head + b"".join(framed) + b"0\r\n\r\n")
 
@@ -79,7 +102,13 @@ def ordinary(share: float) -> Answer:
 @_stream
 def calls(share: float) -> Answer:
     """50,000 streamed tool calls, 12 MB."""
-    return streamed(chunk({"tool_calls": [call]}) for call in _calls(share))
+    return chat_stream(chunk({"tool_calls": [call]}) for call in _calls(share))
+
+
+@_stream
+def calls_unnumbered(share: float) -> Answer:
+    """The same calls, told apart only by their ids."""
+    return chat_stream(chunk({"tool_calls": [_without_index(call)]}) for call in _calls(share))
 
 
 @_stream
@@ -87,13 +116,13 @@ def calls_together(share: float) -> Answer:
     """The same calls, 1,000 in each event."""
     made = list(_calls(share))
     groups = (made[start : start + CALLS_AT_ONCE] for start in range(0, len(made), CALLS_AT_ONCE))
-    return streamed(chunk({"tool_calls": group}) for group in groups)
+    return chat_stream(chunk({"tool_calls": group}) for group in groups)
 
 
 @_answer
 def calls_whole(share: float) -> Answer:
     """The same calls in an answer that isn't streamed."""
-    made = [{key: value for key, value in call.items() if key != "index"} for call in _calls(share)]
+    made = [_without_index(call) for call in _calls(share)]
     return with_length(JSON, orjson.dumps(whole({"content": None, "tool_calls": made})))
 
 
@@ -101,7 +130,7 @@ def calls_whole(share: float) -> Answer:
 def choices(share: float) -> Answer:
     """50,000 choices, one in each event."""
     made = (_with_index(chunk({"content": "word"}), index) for index in range(round(CHOICES * share)))
-    return streamed(made)
+    return chat_stream(made)
 
 
 @_answer
@@ -174,14 +203,43 @@ def nested(share: float) -> Answer:
 @_stream
 def nested_event(share: float) -> Answer:
     event, levels = chunk({"content": "@"}), round(DEPTH * share)
-    return streamed([event.replace(b'"@"', b"[" * levels + b"]" * levels)])
+    return chat_stream([event.replace(b'"@"', b"[" * levels + b"]" * levels)])
+
+
+@_stream
+def nested_within_limits(share: float) -> Answer:
+    """Events in 1,000 levels, which JSON parsers accept."""
+    levels = round(ALLOWED_DEPTH * share)
+    nested = chunk({"content": "@"}).replace(b'"@"', b"[" * levels + b"]" * levels)
+    return chat_stream([nested, _with_index(nested, 1)])
 
 
 @_stream
 def small_events(share: float) -> Answer:
     """32 MiB of ordinary events."""
     event = chunk({"content": "word "})
-    return streamed([event] * round(RELAYED_BYTES * share / len(event)))
+    return chat_stream([event] * round(RELAYED_BYTES * share / len(event)))
+
+
+@_native(MESSAGES_PATH)
+def blocks(share: float) -> Answer:
+    """50,000 content blocks of Messages."""
+    return streamed(message_events(*[tool_use("look", {"place": 1})] * round(BLOCKS * share), size=50))
+
+
+@_native(MESSAGES_PATH)
+def citations(share: float) -> Answer:
+    """150,000 citations of one block of Messages, 17 MB."""
+    before, after = message_events(text("word"))[:4], message_events(text("word"))[4:]
+    citation = event("content_block_delta", index=0, delta={"type": "citations_delta", "citation": {}})
+    return streamed([*before, *[citation] * round(CITATIONS * share), *after])
+
+
+@_native(RESPONSES_PATH)
+def items(share: float) -> Answer:
+    """50,000 items of Responses."""
+    made = (call("look", '{"place":1}', f"call_{place}") for place in range(round(BLOCKS * share)))
+    return streamed(events(response(*made), piece=50))
 
 
 @_stream
@@ -207,6 +265,10 @@ def broken_off(share: float) -> Answer:
 def _calls(share: float) -> Iterator[dict[str, Any]]:
     for index in range(round(CALLS * share)):
         yield {"index": index, **called("look", {"place": index}, f"call_{index}")}
+
+
+def _without_index(call: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in call.items() if key != "index"}
 
 
 def _with_index(event: bytes, index: int) -> bytes:

@@ -6,12 +6,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from bench.hostile import clients
-from bench.hostile.answers import ANSWERS, STREAMED
-from bench.hostile.clients import CHAT_PATH, Prepare, asks
+from bench.hostile.answers import ANSWERS, CHAT_PATH, MESSAGES_PATH, NATIVE, RESPONSES_PATH, STREAMED
+from bench.hostile.clients import OLLAMA_PATH, Prepare, asks
 
-MESSAGES_PATH = "/v1/messages"
-RESPONSES_PATH = "/v1/responses"
-OLLAMA_PATH = "/api/chat"
 ANY = frozenset(range(600))
 REFUSED = frozenset((HTTPStatus.BAD_REQUEST, HTTPStatus.FORBIDDEN))
 
@@ -30,7 +27,8 @@ class Case:
 
 def answered(answer: str, path: str, allowed: frozenset[int] = ANY) -> Case:
     """Return the case of a hostile answer to an ordinary request."""
-    form = "native" if path == CHAT_PATH else path.removeprefix("/v1").strip("/").replace("/", "-")
+    native = path == NATIVE.get(answer, CHAT_PATH)
+    form = "native" if native else path.removeprefix("/v1").strip("/").replace("/", "-")
     return Case(f"{answer}, {form}", asks(path, stream=answer in STREAMED), answer, allowed=allowed)
 
 
@@ -41,13 +39,15 @@ CASES = (
     *(
         answered(answer, path)
         for answer in ANSWERS
-        if answer not in ("ordinary", BROKEN_OFF)
+        if answer not in ("ordinary", BROKEN_OFF, *NATIVE)
         for path in (CHAT_PATH, MESSAGES_PATH, *((RESPONSES_PATH,) if answer in TRANSLATED_TWICE else ()))
     ),
+    *(answered(answer, path) for answer, path in NATIVE.items()),
     answered(BROKEN_OFF, MESSAGES_PATH, frozenset((HTTPStatus.BAD_GATEWAY,))),
     answered(BROKEN_OFF, OLLAMA_PATH, frozenset((HTTPStatus.BAD_GATEWAY,))),
     Case("request of 100,000 messages, native", clients.many_messages(CHAT_PATH)),
     Case("request of 100,000 messages, messages", clients.many_messages(MESSAGES_PATH)),
+    Case("request of unnamed results, api-chat", clients.unnamed_results),
     Case("request of 60 MB", clients.large_message),
     Case("request as gzip bomb", clients.gzip_bomb, logged=False),
     Case("request of gzip members", clients.gzip_members),

@@ -13,18 +13,19 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from bench.hostile.answers import BLOCK, DEPTH, MEMBERS, UNPACKED_BYTES, gzipped
+from bench.hostile.answers import BLOCK, CHAT_PATH, DEPTH, MEMBERS, UNPACKED_BYTES, gzipped
 
 Send = Callable[[str], Awaitable[list[int]]]
 """Takes burnish's URL."""
 Prepare = Callable[[str, float], Send]
 """Takes the model to ask for, and the share of the full size; builds what is sent."""
 
-CHAT_PATH = "/v1/chat/completions"
+OLLAMA_PATH = "/api/chat"
 READ_BYTES = 256 * 1024
 FINAL = re.compile(rb"HTTP/1\.1 ([2-5]\d\d) ")
 """A status line that isn't informational."""
 MESSAGES = 100_000
+RESULTS = 20_000
 LARGE_BYTES = 60 * 10**6
 PERCENT_CLIENTS = 4
 ENCODED = 31_900
@@ -65,6 +66,16 @@ def many_messages(path: str) -> Prepare:
         return _sent(path, orjson.dumps(body))
 
     return prepare
+
+
+def unnamed_results(model: str, share: float) -> Send:
+    """20,000 calls and their results, without ids and in the opposite order, as Ollama's clients may send them."""
+    names = [f"tool_{place}" for place in range(round(RESULTS * share))]
+    calls = [{"function": {"name": name, "arguments": {}}} for name in names]
+    results = [{"role": "tool", "tool_name": name, "content": "Done."} for name in reversed(names)]
+    question = {"role": "user", "content": "Well?"}
+    messages = [question, {"role": "assistant", "content": "", "tool_calls": calls}, *results]
+    return _sent(OLLAMA_PATH, orjson.dumps({"model": model, "stream": False, "messages": messages}))
 
 
 def large_message(model: str, share: float) -> Send:

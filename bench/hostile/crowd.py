@@ -1,7 +1,8 @@
 """``python -m bench.hostile.crowd URL PID``: ordinary clients of a burnish, in a process of their own.
 
 They send small chat completions and ratings at a fixed rate, and ask ``/healthz`` again and again on one connection.
-Each exchange is a line of output. Closing stdin ends the crowd; exchanges without an answer come last.
+Each exchange is a line of output; the first one means that they have begun. Closing stdin ends the crowd; exchanges
+without an answer come last.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Seen(NamedTuple):
     """On the monotonic clock, in seconds."""
     took_s: float
     waited_s: float = 0.0
-    """Of it how long this process and burnish's event loop waited for a core: no pause of burnish."""
+    """Of it how long this process or burnish's event loop, the longer of the two, waited for a core."""
     status: int = 0
     """0: no answer."""
     degraded: bool = False
@@ -78,7 +79,8 @@ class Crowd:
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=2)
         timeout = aiohttp.ClientTimeout(total=None)
         async with aiohttp.ClientSession(self._url, connector=connector, timeout=timeout) as session:
-            await self._ask(session)
+            await self._observed(CHAT, lambda: self._ask(session))
+            sys.stdout.flush()
             work = [
                 asyncio.ensure_future(self._paced(CHATS_PER_S, CHAT, lambda: self._ask(session))),
                 asyncio.ensure_future(self._paced(RATINGS_PER_S, RATING, lambda: self._rate(session))),
@@ -105,14 +107,15 @@ class Crowd:
 
     async def _observed(self, kind: str, call: Call) -> None:
         self._numbers += 1
-        number, began, waited_s = self._numbers, time.monotonic(), self._waited_s()
+        number, began, waits_s = self._numbers, time.monotonic(), self._waits_s()
         self._open[number] = kind, began
         status, degraded = 0, False
         with suppress(aiohttp.ClientError, asyncio.IncompleteReadError, OSError):
             status, degraded = await call()
         del self._open[number]
         took_s = time.monotonic() - began
-        print(Seen(kind, began, took_s, self._waited_s() - waited_s, status, degraded).line())
+        waited_s = max(now - before for now, before in zip(self._waits_s(), waits_s, strict=True))
+        print(Seen(kind, began, took_s, waited_s, status, degraded).line())
 
     async def _ask(self, session: aiohttp.ClientSession) -> tuple[int, bool]:
         text = f"Question {self._numbers}: what is tea?"
@@ -142,10 +145,15 @@ class Crowd:
                         await self._observed(PROBE, ask)
             await asyncio.sleep(PROBED_EVERY_S)
 
-    def _waited_s(self) -> float:
-        """Return how long this process and burnish's first thread have waited for a core so far."""
-        files = (Path("/proc/self/schedstat"), Path(f"/proc/{self._pid}/task/{self._pid}/schedstat"))
-        return sum(int(file.read_text().split()[1]) for file in files if file.exists()) / 1e9
+    def _waits_s(self) -> tuple[float, float]:
+        """Return how long this process and burnish's first thread have waited for a core so far; Linux only."""
+        return _waited_s("self"), _waited_s(f"{self._pid}/task/{self._pid}")
+
+
+def _waited_s(thread: str) -> float:
+    with suppress(OSError):
+        return int(Path(f"/proc/{thread}/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
 
 
 async def _healthz(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[int, bool]:

@@ -189,8 +189,11 @@ def _running(burnish: Burnish) -> Iterator[Burnish]:
 
 @contextmanager
 def _crowd(burnish: Burnish, output: Path) -> Iterator[None]:
+    """Send ordinary clients; from here on they ask and rate."""
     command = [sys.executable, "-m", "bench.hostile.crowd", burnish.url, str(burnish.pid)]
-    with output.open("wb") as file, subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file):
+    with output.open("wb") as file, subprocess.Popen(command, stdin=subprocess.PIPE, stdout=file) as process:
+        while not output.stat().st_size and process.poll() is None:
+            time.sleep(LOOKED_EVERY_S)
         yield
 
 

@@ -1,4 +1,4 @@
-"""``python -m bench.hostile.upstream``: an upstream of chat that is hostile to requests whose model says so.
+"""``python -m bench.hostile.upstream``: an upstream that is hostile to requests whose model says so.
 
 Ordinary requests get an ordinary answer. The model ``hostile/NAME/SHARE`` gets that answer, built at the start.
 """
@@ -9,7 +9,7 @@ import argparse
 import asyncio
 import re
 
-from bench.hostile.answers import ANSWERS, Answer
+from bench.hostile.answers import ANSWERS, CHAT_PATH, NATIVE, Answer
 from tests.support.raw_server import server
 
 HOSTILE = "hostile/"
@@ -21,7 +21,6 @@ AT_ONCE_BYTES = 256 * 1024
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\n\r\n{}"
 REFUSED = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 2\r\n\r\n{}"
 MANAGED = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nloaded"
-CHAT = b"POST /v1/chat/completions "
 MANAGEMENT = b"POST /v1/load_lora_adapter"
 
 
@@ -39,11 +38,12 @@ def built(model: str) -> Answer:
 async def serve(model: str) -> None:
     """Print the URL, and answer until the process is ended."""
     ordinary, hostile = ANSWERS["ordinary"](1), await asyncio.to_thread(built, model)
+    paths = {CHAT_PATH, NATIVE.get(model.split("/")[1], CHAT_PATH)}
 
     def chosen(request: bytes) -> Answer:
         if request.startswith(MANAGEMENT):
             return Answer(MANAGED)
-        if not request.startswith(CHAT):
+        if request.split(b" ", 2)[1].decode() not in paths:
             return Answer(NOT_FOUND)
         body = request.index(b"\r\n\r\n") + 4
         if b"content-encoding: gzip" in request[:body].lower():
