@@ -7,6 +7,7 @@ goes back when the child ends. A call costs copying its arguments and its result
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import io
 import os
 import pickle
@@ -28,8 +29,8 @@ from burnish.adapters.environment import for_child
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-LARGE_BYTES = 4 * 1024 * 1024
-"""Longer bodies are read in the child. Shorter ones take less than 100 ms."""
+LARGE_BYTES = 1024 * 1024
+"""Longer bodies are read in the child. Shorter ones take at most some 25 ms."""
 CPU_AGAIN_S = 0.5
 """A function may catch what interrupts it; then it is interrupted again."""
 WALL_PER_CPU = 6
@@ -38,6 +39,8 @@ IDLE_S = 30.0
 """The child ends after so long without a call. Another starts in a quarter of a second."""
 GROWN_BYTES = 200 * 1024 * 1024
 """A child that took so much memory ends after its answer."""
+PIPE_BYTES = 1024 * 1024
+"""As much as Linux allows everybody; other systems grow their pipes themselves."""
 MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 """Unit of ``ru_maxrss``."""
 
@@ -118,6 +121,7 @@ class _Child:
             stdout=subprocess.PIPE,
             cwd="/",  # no module in the working directory of burnish may be imported
             env=for_child(),
+            pipesize=PIPE_BYTES if hasattr(fcntl, "F_SETPIPE_SZ") else -1,
         )
         assert self._process.stdin
         assert self._process.stdout

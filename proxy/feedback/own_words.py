@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from burnish.proxy.log.tree import TEXT_PARTS
@@ -108,7 +109,7 @@ def without_own_words(items: Sequence[Any]) -> list[Any] | None:
     An answer that is alone behind a user's message stays: see ``exchanges``.
     """
     kept: list[Any] = []
-    for item, following in zip(items, [*items[1:], None], strict=True):
+    for item, following in zip_longest(items, items[1:]):
         freed = item
         if _is_assistants(item):
             behind = bool(kept) and _is_assistants(kept[-1])

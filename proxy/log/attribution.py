@@ -268,10 +268,10 @@ def continued(connection: sqlite3.Connection, parsed: Parsed) -> Parsed:
             parsed = _inheriting(parsed, settings, before)
     if messages == sent:
         return parsed
-    context, message = tuple(path(messages)), parsed.message
-    return parsed._replace(
-        context=context, reply=step(message, context[-1] if context else None) if message else None
-    )
+    context, reply = tuple(path(messages)), parsed.reply
+    if reply:
+        reply = step(loaded(reply.body), context[-1] if context else None)
+    return parsed._replace(context=context, reply=reply)
 
 
 def with_answers(

@@ -40,10 +40,8 @@ class Parsed(NamedTuple):
     """Small parameters, as JSON."""
     definitions: bytes | None = None
     """Large parameters, as JSON."""
-    message: dict[str, Any] | None = None
-    """The assistant's reply."""
     reply: Step | None = None
-    """The same, as the step behind ``context``."""
+    """The assistant's reply, as the step behind ``context``."""
     usage: bytes | None = None
     """As the upstream counted it, as JSON."""
     choices: bytes | None = None
@@ -107,7 +105,6 @@ def parsed(completion: Completion) -> Parsed:
         context=context,
         settings=settings,
         definitions=definitions,
-        message=answer.message,
         reply=step(answer.message, context[-1] if context else None) if answer.message else None,
         usage=orjson.dumps(answer.usage) if answer.usage else None,
         choices=orjson.dumps(answer.choices) if answer.choices else None,

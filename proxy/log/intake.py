@@ -260,8 +260,17 @@ class _Tree:
 
 _Content = tuple[Digest, bytes] | None
 """Digest and body of something that is stored once."""
-_Used = tuple[_Content, ...]
-"""What a row refers to besides its node: settings, definitions, prompt, reply, choices, instructions."""
+
+
+class _Used(NamedTuple):
+    """What a row refers to besides its node."""
+
+    settings: _Content
+    definitions: _Content
+    prompt: _Content
+    reply: _Content
+    choices: _Content
+    instructions: _Content
 
 
 def _used(parsed: Parsed) -> _Used:
@@ -270,7 +279,7 @@ def _used(parsed: Parsed) -> _Used:
         parsed.reply,
         parsed.completion.instructions,
     )
-    return (
+    return _Used(
         _named(parsed.settings),
         _named(parsed.definitions),
         (turn.content, turn.body) if turn else None,
@@ -281,9 +290,11 @@ def _used(parsed: Parsed) -> _Used:
 
 
 def _holds_credential(parsed: Parsed, used: _Used) -> bool:
-    return bool(parsed.context and parsed.context[-1].credential) or any(
-        credential_in(*each) for each in used if each
-    )
+    last = parsed.reply or (parsed.context[-1] if parsed.context else None)
+    if last and last.credential:  # of all messages up to it
+        return True
+    others = (used.settings, used.definitions, used.choices, used.instructions)
+    return any(credential_in(*each) for each in others if each)
 
 
 def _named(body: bytes | None) -> _Content:

@@ -6,6 +6,7 @@ system message, at the beginning; texts; images in user messages only.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -47,22 +48,38 @@ def _with_call_ids(messages: Sequence[Json]) -> Iterator[Json]:
     prompt caches stay valid.
     """
     called = 0
-    waiting: list[Json] = []
-    """Calls without a result."""
+    waiting = _Waiting(())
     for message in messages:
         if calls := message.get("tool_calls"):
             made = [
                 {**call, "id": call.get("id") or CALL_ID % (called + at)} for at, call in enumerate(calls)
             ]
-            called, waiting = called + len(made), list(made)
+            called, waiting = called + len(made), _Waiting(made)
             yield {**message, "tool_calls": made}
-        elif message["role"] == "tool" and waiting and not message.get("tool_call_id"):
-            named = (call for call in waiting if call["function"].get("name") == message.get("name"))
-            answered = next(named, waiting[0])
-            waiting.remove(answered)
-            yield {**message, "tool_call_id": answered["id"]}
+        elif message["role"] == "tool" and not message.get("tool_call_id"):
+            answered = waiting.pop(message.get("name"))
+            yield {**message, "tool_call_id": answered["id"]} if answered else message
         else:
             yield message
+
+
+class _Waiting:
+    """The calls of a message that have no result yet."""
+
+    def __init__(self, calls: Iterable[Json]) -> None:
+        self._calls = dict(enumerate(calls))
+        self._in_order = deque(self._calls)
+        self._named: dict[str, deque[int]] = {}
+        for at, call in self._calls.items():
+            self._named.setdefault(str(call["function"].get("name")), deque()).append(at)
+
+    def pop(self, name: Any) -> Json | None:
+        """Return the first call of a function, else the first of all, else None."""
+        for places in (self._named.get(str(name), ()), self._in_order):
+            while places:
+                if call := self._calls.pop(places.popleft(), None):
+                    return call
+        return None
 
 
 def _chat_messages(messages: Sequence[Json]) -> Iterator[Json]:

@@ -56,7 +56,7 @@ def test_an_answer_that_takes_too_long_keeps_its_request_and_its_bytes(hurried: 
     stream = (begin, word * 150_000, end)
     found = read(exchange([user("hi")], chunks=stream, content_type="text/event-stream"), hurried)
     assert [step.role for step in found.context] == ["user"]
-    assert (found.message, found.raw) == (None, True)
+    assert (found.reply, found.raw) == (None, True)
     assert found.completion.ended.error == "the answer was not read: it took too long"
     assert found.completion.wire.chunks == stream
 
