@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import orjson
 
+from burnish.proxy.apart import LARGE_BYTES
 from burnish.proxy.ids import conversation_id as new_conversation_id
 from burnish.proxy.log.attribution import continuation, continued
 from burnish.proxy.log.capture import Continuation, Parsed
@@ -202,8 +204,16 @@ class _Rows:
             while len(self.waiting) - start >= size:
                 values = list(chain.from_iterable(self.waiting[start : start + size]))
                 self._connection.execute(statement, values)
+                self._let_go(statement, values)
                 start += size
         self.waiting.clear()
+
+    def _let_go(self, statement: str, values: list[Any]) -> None:
+        """Make SQLite forget large values: a statement keeps a copy of the last ones that it was given."""
+        short = [b"" if isinstance(each, bytes) and len(each) > LARGE_BYTES else each for each in values]
+        if short != values:
+            with suppress(sqlite3.IntegrityError):  # the rows are there
+                self._connection.execute(statement, short)
 
 
 class _Tree:

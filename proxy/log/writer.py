@@ -42,7 +42,7 @@ CHECK_EVERY_S = 1.0
 CLOSE_LIMIT_S = 2.0
 """When burnish stops, entries are stored for so long; the rest moves into files, for the next start."""
 
-READ_LIMIT_S = 0.8
+READ_LIMIT_S = 0.6
 """CPU time for reading one large capture; ratings wait for it."""
 STUCK_S = 5.0
 """A batch takes milliseconds, and on a busy machine a large capture not much longer than this."""

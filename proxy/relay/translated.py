@@ -368,7 +368,7 @@ def _read_apart(surface: Surface, body: bytes, target: Target) -> InChat | None:
     """Return a request without its conversation, and all of it in chat; None if it refers to earlier answers."""
     asked = orjson.loads(body)
     request = surface.read(asked)
-    if request.previous is not None or any(map(references, request.messages)):
+    if request.previous is not None or any(name for each in request.messages for name in references(each)):
         return None
     chat = _chat(surface, asked, request, target)
     short = {name: value for name, value in asked.items() if name not in surface.fields}
