@@ -16,11 +16,10 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
 from types import FrameType
 from typing import IO, Any, NamedTuple, ParamSpec, TypeVar
 
@@ -55,30 +54,33 @@ class Apart:
     def __init__(self, cpu_limit_s: float) -> None:
         """``cpu_limit_s``: CPU time of one call."""
         self._cpu_limit_s = cpu_limit_s
-        self._turn = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "burnish-apart")
         self._child: _Child | None = None
         self._closed = False
 
-    def run(self, function: Callable[Given, Result], *args: Given.args, **more: Given.kwargs) -> Result:
-        """Call a function of a module. Raises what it raises, and OutOfTime."""
-        with self._turn:
-            result, error = self._ask(_Call(function, args, more, self._cpu_limit_s))
-        if error is not None:
-            raise error
-        returned: Result = result
-        return returned
+    def submit(
+        self, function: Callable[Given, Result], *args: Given.args, **more: Given.kwargs
+    ) -> Future[Result]:
+        """Call a function of a module. The future fails with what it raises, and with OutOfTime."""
+        return self._thread.submit(self._run, _Call(function, args, more, self._cpu_limit_s))
 
     async def ask(self, function: Callable[Given, Result], *args: Given.args, **more: Given.kwargs) -> Result:
-        """Do the same without blocking the event loop."""
-        return await asyncio.to_thread(partial(self.run, function, *args, **more))
+        """Return its result. Raises what it raises, and OutOfTime."""
+        return await asyncio.wrap_future(self.submit(function, *args, **more))
 
     def close(self) -> None:
-        """End the child. A call under way, and later ones, raise OutOfTime."""
+        """End the child. A call under way raises OutOfTime."""
         self._closed = True
         if child := self._child:
             child.kill()
-        with self._turn:
-            self._end()
+        self._thread.shutdown(cancel_futures=True)
+        self._end()
+
+    def _run(self, call: _Call) -> Any:
+        result, error = self._ask(call)
+        if error is not None:
+            raise error
+        return result
 
     def _ask(self, call: _Call) -> tuple[Any, Exception | None]:
         if self._child:

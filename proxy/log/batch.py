@@ -26,6 +26,10 @@ PRIMARY_CODE = 0xFF
 """Of SQLite's extended error codes."""
 
 
+class Stopping(Exception):
+    """burnish stops, and what is being read must wait for the next start."""
+
+
 @dataclass(slots=True)
 class Call:
     """A function to run in a transaction, and its result."""
@@ -35,6 +39,8 @@ class Call:
     """Captures that were put in before it."""
     deletes: bool
     """Whether it deletes messages or nodes."""
+    early: bool = False
+    """Whether it may be done before captures that were put in earlier, if what it names is stored."""
     future: Future[Any] = field(default_factory=Future)
     begun: bool = False
     """Whether it cannot be cancelled any more."""
@@ -56,6 +62,10 @@ class Batch:
     captures: list[Completion | Passthrough]
     """From memory."""
     calls: list[Call]
+    early: bool = False
+    """Whether captures that were put in before the calls aren't stored yet."""
+    missing: list[Call] = field(default_factory=list)
+    """Early calls that name something that isn't stored yet."""
 
     @property
     def empty(self) -> bool:
@@ -64,17 +74,22 @@ class Batch:
 
 class Transactions:
     def __init__(
-        self, connection: sqlite3.Connection, on_stored: Callable[[Stored], None], apart: Apart
+        self,
+        connection: sqlite3.Connection,
+        on_stored: Callable[[Stored], None],
+        apart: Apart,
+        meanwhile: Callable[[], None],
     ) -> None:
-        """``on_stored`` is called with each entry that is on the disk."""
+        """``on_stored`` is called with each entry that is on the disk; ``meanwhile`` while a large one is read."""
         self._connection = connection
         self._apart = apart
+        self._meanwhile = meanwhile
         self._intake = Intake(connection)
         self._on_stored = on_stored
 
     def write(self, batch: Batch) -> list[Report]:
-        """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error."""
-        entries = [_parsed(each, self._apart) for each in (*batch.read_back, *batch.captures)]
+        """Write a batch in one transaction; returns how to tell those who wait. Raises sqlite3.Error, Stopping."""
+        entries = [self._parsed(each) for each in (*batch.read_back, *batch.captures)]
         try:
             return self._transaction(entries, batch, careful=False)
         except Exception as error:
@@ -82,6 +97,19 @@ class Transactions:
             if concerns_database(error):
                 raise
             return self._transaction(entries, batch, careful=True)
+
+    def _parsed(self, entry: Completion | Passthrough) -> Stored:
+        """Raises Stopping."""
+        if isinstance(entry, Passthrough):
+            return entry
+        try:
+            return read(entry, self._apart, self._meanwhile)
+        except Stopping:
+            raise
+        except Exception as error:  # noqa: BLE001
+            # A body that breaks the parser must neither stop the writer nor be lost.
+            logger.warning("completion %s is stored as raw bytes: %s", entry.id, error)
+            return unparsed(entry, error)
 
     def _transaction(self, entries: list[Stored], batch: Batch, *, careful: bool) -> list[Report]:
         """Do all of a batch. Raises whatever a row raises, with nothing written."""
@@ -91,7 +119,7 @@ class Transactions:
                 entries = [self._store_alone(each) for each in entries]
             elif entries:
                 self._intake.add(entries, again=bool(batch.read_back))
-            reports = [self._answer(call, batch) for call in batch.calls]
+            reports = list(filter(None, (self._answer(call, batch) for call in batch.calls)))
             self._connection.execute("COMMIT")
         except BaseException:
             self._intake.forget()
@@ -100,11 +128,14 @@ class Transactions:
             raise
         return [*(partial(self._on_stored, each) for each in entries), *reports]
 
-    def _answer(self, call: Call, batch: Batch) -> Report:
-        """Do a call; returns how to report it once it is on the disk. Raises sqlite3.Error."""
+    def _answer(self, call: Call, batch: Batch) -> Report | None:
+        """Do a call; returns how to report it once it is on the disk, None if it must wait. Raises sqlite3.Error."""
         try:
             result = self._alone(call.do)
         except NotFound as error:
+            if batch.early:
+                batch.missing.append(call)
+                return None
             return partial(call.future.set_exception, catching_up() if batch.behind else error)
         except Exception as error:
             # Whatever a call raises belongs to the one who waits for it; the thread goes on.
@@ -150,17 +181,6 @@ def catching_up() -> Unavailable:
     return Unavailable(
         "completions that could not be stored at once are being stored now: try again in a moment"
     )
-
-
-def _parsed(entry: Completion | Passthrough, apart: Apart) -> Stored:
-    if isinstance(entry, Passthrough):
-        return entry
-    try:
-        return read(entry, apart)
-    except Exception as error:  # noqa: BLE001
-        # A body that breaks the parser must neither stop the writer nor be lost.
-        logger.warning("completion %s is stored as raw bytes: %s", entry.id, error)
-        return unparsed(entry, error)
 
 
 def _id_of(entry: Stored) -> str:

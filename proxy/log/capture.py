@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import wait
 from typing import Any, NamedTuple
 
 import orjson
@@ -23,6 +25,12 @@ PER_REQUEST = ("metadata", "client_metadata")
 
 NAMING = TYPE.encode()
 """In every request that names items instead of sending them."""
+MEANWHILE_S = 0.02
+"""Between two looks at what else is to be done."""
+
+
+def nothing() -> None:
+    """Do nothing meanwhile."""
 
 
 class Continuation(NamedTuple):
@@ -55,13 +63,22 @@ class Parsed(NamedTuple):
     """Where it belongs, if that is known already."""
 
 
-def read(completion: Completion, apart: Apart) -> Parsed:
-    """Parse a completion, a large one in the child process. Raises what ``parsed`` raises, and OutOfTime."""
+def read(completion: Completion, apart: Apart, meanwhile: Callable[[], None] = nothing) -> Parsed:
+    """Parse a completion, a large one in the child process, and call ``meanwhile`` now and then until that is done.
+
+    Raises what they raise, and OutOfTime.
+    """
     wire = completion.wire
     short = _short(wire)
     if short is wire:
         return parsed(completion)
-    found = parsed(completion._replace(wire=short)) if short else apart.run(_parsed_apart, completion)
+    if short:
+        found = parsed(completion._replace(wire=short))
+    else:
+        future = apart.submit(_parsed_apart, completion)
+        while wait([future], MEANWHILE_S).not_done:
+            meanwhile()
+        found = future.result()
     return found._replace(completion=found.completion._replace(wire=wire))
 
 

@@ -59,13 +59,13 @@ def _reads(
 
 
 def _writes(
-    call: Callable[Concatenate[sqlite3.Connection, Given], Result],
+    call: Callable[Concatenate[sqlite3.Connection, Given], Result], *, early: bool = False
 ) -> Callable[Concatenate[Log, Given], Coroutine[Any, Any, Result]]:
-    """Make a method of a function that writes. It raises Unavailable, too."""
+    """Make a method of a function that writes. It raises Unavailable, too. ``early``: see ``Writer.submit``."""
 
     @wraps(call)
     async def method(log: Log, /, *args: Given.args, **more: Given.kwargs) -> Result:
-        return await log._write(lambda db: call(db, *args, **more))
+        return await log._write(lambda db: call(db, *args, **more), early=early)
 
     return method
 
@@ -134,7 +134,6 @@ class Log:
         """Queue a record; from any thread."""
         self._writer.put(entry)
 
-    completion = _reads(queries.completion, "lookups")
     completions = _reads(queries.completions)
     passthroughs = _reads(queries.passthroughs)
     personal_records = _reads(queries.personal_records)
@@ -143,18 +142,34 @@ class Log:
     regenerations = _reads(queries.regenerations)
     recent_prompts = _reads(store.recent_prompts, "learning")
     counts = _reads(queries.counts)
-    resolve = _reads(queries.resolve, "lookups")
+    _resolve = _reads(queries.resolve, "lookups")
     resolve_history = _reads(queries.resolve_history, "lookups")
     rated_in_chat = _reads(queries.rated_in_chat, "lookups")
     held_up_to = _writes(attribution.held_up_to)
     """On the writer thread, because a request waits, and reads may take long."""
 
-    add_feedback = _writes(feedback_table.add)
-    undo_feedback = _writes(feedback_table.undo)
+    add_feedback = _writes(feedback_table.add, early=True)
+    undo_feedback = _writes(feedback_table.undo, early=True)
     feedback = _reads(feedback_table.one, "lookups")
     feedbacks = _reads(feedback_table.latest)
     rated = _reads(queries.rated, "learning")
     raters = _reads(feedback_table.raters)
+
+    async def completion(self, completion_id: str) -> Completion:
+        """Return one completion with its context, by our ID or the upstream's. Raises NotFound, Conflict.
+
+        It waits for earlier captures only if the ID isn't that of a stored one.
+        """
+        try:
+            return await self._query(lambda db: queries.stored(db, completion_id), "lookups")
+        except NotFound:
+            return await self._read(lambda db: queries.completion(db, completion_id), "lookups")
+
+    async def resolve(self, *, completion_id: str | None = None, **target: str | None) -> Completion:
+        """Return the completion that a target names; see ``queries.resolve``. Raises NotFound, Conflict."""
+        if completion_id is not None:
+            return await self.completion(completion_id)
+        return await self._resolve(**target)
 
     async def rating_counts(self, tally: RatingTally, learnt: Collection[str], since: str) -> RatingCounts:
         """Bring a tally up to date and return its counts; see ``RatingTally.counts``.
@@ -231,10 +246,10 @@ class Log:
         finally:
             self._deletions += 1
 
-    async def _write(self, call: Query[Result]) -> Result:
+    async def _write(self, call: Query[Result], *, early: bool = False) -> Result:
         try:
             async with asyncio.timeout(WRITE_LIMIT_S):
-                return await asyncio.wrap_future(self._writer.submit(call))
+                return await asyncio.wrap_future(self._writer.submit(call, early=early))
         except TimeoutError as error:
             raise Unavailable(
                 f"nothing is known to be stored: {self.healthy() or f'that took longer than {WRITE_LIMIT_S:g} s'}. "

@@ -40,13 +40,16 @@ EQUAL: Mapping[str, float] = MappingProxyType({})
 def completion(connection: sqlite3.Connection, completion_id: str) -> Completion:
     """Return one completion with its context, by our ID or the upstream's. Raises NotFound, Conflict."""
     try:
-        row = row_of(connection, completion_id)
+        return stored(connection, completion_id)
     except NotFound:
         if not by_response(connection, completion_id):
             raise
         return _of_response(connection, completion_id)
-    reader = Reader(connection)
-    return _judged(connection, reader, [row], full=True)[0]
+
+
+def stored(connection: sqlite3.Connection, completion_id: str) -> Completion:
+    """Return one completion with its context, by our ID. Raises NotFound."""
+    return _judged(connection, Reader(connection), [row_of(connection, completion_id)], full=True)[0]
 
 
 def completions(
@@ -115,20 +118,17 @@ def _passthroughs(
 def resolve(
     connection: sqlite3.Connection,
     *,
-    completion_id: str | None = None,
     response_id: str | None = None,
     conversation_id: str | None = None,
     last_of: str | None = None,
     session: str | None = None,
 ) -> Completion:
-    """Return the completion that a target names. Exactly one of the first four arguments must be given.
+    """Return the completion that a target names. Exactly one of the first three arguments must be given.
 
     ``conversation_id`` names its latest answer, ``last_of`` the latest answer to a caller,
     in ``session`` if that is given. Raises NotFound; Conflict with ``candidates`` if several completions have the
     response ID.
     """
-    if completion_id is not None:
-        return completion(connection, completion_id)
     if response_id is not None:
         return _of_response(connection, response_id)
     if conversation_id is not None:

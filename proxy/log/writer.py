@@ -12,7 +12,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from pathlib import Path
 from burnish.proxy import memory
 from burnish.proxy.apart import LARGE_BYTES, Apart
 from burnish.proxy.errors import ConfigError, Unavailable
-from burnish.proxy.log.batch import Batch, Call, Result, Stored, Transactions, locked
+from burnish.proxy.log.batch import Batch, Call, Result, Stopping, Stored, Transactions, locked
 from burnish.proxy.log.place import Displaced, Place
 from burnish.proxy.log.queue import SPILL_BYTES, WINDOW_S, Queue, Relief
 from burnish.proxy.log.spill import Entry, Journal, Spill
@@ -42,9 +42,9 @@ CHECK_EVERY_S = 1.0
 CLOSE_LIMIT_S = 2.0
 """When burnish stops, entries are stored for so long; the rest moves into files, for the next start."""
 
-READ_LIMIT_S = 0.6
-"""CPU time for reading one large capture; ratings wait for it."""
-STUCK_S = 5.0
+READ_LIMIT_S = 5.0
+"""CPU time for reading one large capture; 32 MiB of small events take one to two seconds."""
+STUCK_S = 10.0
 """A batch takes milliseconds, and on a busy machine a large capture not much longer than this."""
 
 STOPPING = "burnish is stopping: try again when it is back"
@@ -126,15 +126,16 @@ class Writer:
                 self._relief.wake()
 
     def submit(
-        self, call: Callable[[sqlite3.Connection], Result], *, deletes: bool = False
+        self, call: Callable[[sqlite3.Connection], Result], *, deletes: bool = False, early: bool = False
     ) -> Future[Result]:
         """Run a call in a transaction behind everything that was put in before; done when it is on the disk.
 
         It may be run again, from the start, when a faulty entry shares its transaction. ``deletes``: it deletes
-        messages. The future fails with what the call raises, and with Unavailable when nothing can be written now.
+        messages. ``early``: it may be done while a large capture is read, if what it names is stored. The future fails
+        with what the call raises, and with Unavailable when nothing can be written now.
         """
         with self._changed:
-            entry = Call(call, self._queue.count, deletes)
+            entry = Call(call, self._queue.count, deletes, early)
             if self._closing:
                 entry.future.set_exception(Unavailable(STOPPING))
                 return entry.future
@@ -199,22 +200,53 @@ class Writer:
     def _write(self) -> None:
         batch = self._take()
         self._wrote_large = any(each.size > LARGE_BYTES for each in self._queue.writing)
+        if self._wrote_large:
+            early = [each for each in batch.calls if each.early]
+            batch.calls = [each for each in batch.calls if not each.early]
+            self._put_back(early)
         try:
             transactions = self._open()
             self._place.check()
             reports = [] if batch.empty and not self._failing_since else transactions.write(batch)
-        except (sqlite3.Error, ConfigError, Displaced) as error:
+        except (sqlite3.Error, ConfigError, Displaced, Stopping) as error:
             self._failed(batch, error)
             return
         self._succeeded(batch)
         for report in reports:
             report()
 
+    def _write_early(self) -> None:
+        """Do the calls that needn't wait for the large capture that is being read. Raises Stopping."""
+        if self._close_by and time.monotonic() > self._close_by:
+            raise Stopping("a large capture is read at the next start")
+        calls = self._queue.calls
+        with self._changed:
+            early = [each for each in calls if each.early and each.begin()]
+            for each in early:
+                calls.remove(each)
+        if not early:
+            return
+        batch = Batch([], behind=False, captures=[], calls=early, early=True)
+        try:
+            self._place.check()
+            reports = self._open().write(batch)
+        except (sqlite3.Error, ConfigError, Displaced):
+            batch.missing, reports = early, []
+        for each in batch.missing:
+            each.early = False
+        self._put_back(batch.missing)
+        for report in reports:
+            report()
+
+    def _put_back(self, calls: Sequence[Call]) -> None:
+        with self._changed:
+            self._queue.calls.extendleft(reversed(calls))
+
     def _use(self, connection: sqlite3.Connection) -> Transactions:
         connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
         self._connection = connection
         self._place = Place(self._path)
-        self._transactions = Transactions(connection, self._on_stored, self._apart)
+        self._transactions = Transactions(connection, self._on_stored, self._apart, self._write_early)
         return self._transactions
 
     def _open(self) -> Transactions:

@@ -31,13 +31,14 @@ from burnish.proxy.records import Asked, Served
 from burnish.proxy.relay.client import Client, answered, read_body, read_request, stream, unpacked
 from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.history import Ratings, freed
-from burnish.proxy.relay.large import gist_of, reading, with_system
+from burnish.proxy.relay.large import Gist, gist_of, reading, with_system
 from burnish.proxy.relay.outbound import Outbound, Spans, naming, uncompressed
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
 from burnish.proxy.relay.routing import MAX_TRIES, Target, Upstream
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Held, Translator
 from burnish.proxy.surfaces import SURFACES, ChatRequest, Surface, is_completion, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
+from burnish.proxy.surfaces.lenient import Json
 from burnish.proxy.surfaces.writing import LocalAnswer
 
 # Answers to a system message that the chat template doesn't have, or to a context that is too long.
@@ -107,14 +108,9 @@ class Relay:
         started_at, clock = time.time(), time.perf_counter()
         headers, limit = named_headers(scope), self._config.max_body_bytes
         sent = await read_body(receive, headers, limit)
-        gist = None
         try:
             body = await unpacked(sent, headers, limit)
-            if len(body) > LARGE_BYTES:
-                gist = await reading(self._apart, gist_of, surface, scope["path"], body)
-            parsed, request = (
-                (gist.asked, gist.request) if gist else read_request(surface, scope["path"], body)
-            )
+            parsed, request, gist = await self._read(surface, scope["path"], body)
         except InvalidRequest as fault:
             note = f"not logged as a completion, because burnish can't read it: {fault.message}"
             await self._passthrough.unread(surface, scope, send, sent, fault=fault, note=note)
@@ -154,6 +150,12 @@ class Relay:
             raise
         finally:
             self._log.capture(flight.finish())
+
+    async def _read(self, surface: Surface, path: str, body: bytes) -> tuple[Json, ChatRequest, Gist | None]:
+        """Return the body of a completion and what it asks; without the conversation if the child process read it."""
+        if len(body) > LARGE_BYTES and (gist := await reading(self._apart, gist_of, surface, path, body)):
+            return gist.asked, gist.request, gist
+        return *read_request(surface, path, body), None
 
     async def _obey(
         self, command: Command, surface: Surface, request: ChatRequest, scope: Scope

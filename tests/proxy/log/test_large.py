@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
 import signal
-import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import orjson
 import pytest
@@ -15,7 +16,7 @@ from burnish.proxy.apart import LARGE_BYTES, Apart, OutOfTime
 from burnish.proxy.log import Log
 from burnish.proxy.log.capture import parsed, read
 from burnish.proxy.log.writer import READ_LIMIT_S
-from tests.proxy.log.exchanges import answered, assistant, exchange, system, user
+from tests.proxy.log.exchanges import answered, assistant, exchange, opened, rate, system, user
 from tests.support.upstream import events
 
 LONG = "word " * (LARGE_BYTES // 4)
@@ -77,28 +78,60 @@ async def test_an_answer_that_no_model_gives_delays_no_rating_and_is_found(log: 
     assert log.healthy() is None
 
 
+async def test_a_rating_does_not_wait_for_the_reading_of_a_large_answer(log: Log, tmp_path: Path):
+    begin, word, *_, end = events("many words")
+    log.capture(made := exchange([user("hello")]))
+    await log.completion(made.id)
+    log.capture(
+        large := exchange([user("hi")], chunks=(begin, word * 100_000, end), content_type="text/event-stream")
+    )
+    rated = await rate(log, made.id)
+    assert (await log.completion(made.id)).rating == rated.draft.reward == 1.0
+    assert log.backlog().entries == 1, "the large one isn't stored yet"
+    assert (await rate(log, large.id)).draft.completion_id == large.id
+    assert log.backlog().entries == 0
+    assert (await log.completion(large.id)).reply == assistant("many" * 100_000)
+
+
+async def test_what_is_being_read_when_burnish_stops_is_read_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("burnish.proxy.log.writer.CLOSE_LIMIT_S", 0.0)
+    begin, word, *_, end = events("many words")
+    made = exchange([user("hi")], chunks=(begin, word * 100_000, end), content_type="text/event-stream")
+    async with opened(tmp_path) as log:
+        log.capture(made)
+        while log.backlog().entries and not log._writer._queue.busy:
+            await asyncio.sleep(0)
+    async with opened(tmp_path) as log:
+        assert (await log.completion(made.id)).reply == assistant("many" * 100_000)
+
+
 def test_a_child_that_is_killed_is_replaced_and_the_call_is_made_again(apart: Apart):
-    os.kill(apart.run(os.getpid), signal.SIGKILL)
-    assert apart.run(len, b"body") == 4
+    os.kill(apart.submit(os.getpid).result(), signal.SIGKILL)
+    assert apart.submit(len, b"body").result() == 4
     with pytest.raises(OutOfTime, match="its process ended"):
-        apart.run(os._exit, 1)
+        apart.submit(os._exit, 1).result()
     with pytest.raises(ZeroDivisionError):
-        apart.run(divmod, 1, 0)
-    assert apart.run(len, b"body") == 4
+        apart.submit(divmod, 1, 0).result()
+    assert apart.submit(len, b"body").result() == 4
 
 
 def test_closing_ends_a_call_that_is_under_way():
     child = Apart(READ_LIMIT_S)
-    child.run(os.getpid)
-    threading.Timer(0, child.close).start()
+    assert child.submit(len, b"body").result() == 4
+    call = child.submit(signal.pause)
+    while not call.running():
+        pass
+    child.close()
     with pytest.raises(OutOfTime):
-        child.run(signal.pause)
+        call.result()
 
 
 def test_a_child_gets_no_keys(apart: Apart, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-canary")
     other = Apart(READ_LIMIT_S)
     try:
-        assert other.run(os.getenv, "OPENAI_API_KEY") is None
+        assert other.submit(os.getenv, "OPENAI_API_KEY").result() is None
     finally:
         other.close()
