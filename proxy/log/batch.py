@@ -64,6 +64,8 @@ class Batch:
     calls: list[Call]
     early: bool = False
     """Whether captures that were put in before the calls aren't stored yet."""
+    again: bool = False
+    """Whether some of the captures are stored already."""
     missing: list[Call] = field(default_factory=list)
     """Early calls that name something that isn't stored yet."""
 
@@ -118,7 +120,7 @@ class Transactions:
             if careful:
                 entries = [self._store_alone(each) for each in entries]
             elif entries:
-                self._intake.add(entries, again=bool(batch.read_back))
+                self._intake.add(entries, again=batch.again or bool(batch.read_back))
             reports = list(filter(None, (self._answer(call, batch) for call in batch.calls)))
             self._connection.execute("COMMIT")
         except BaseException:
@@ -126,7 +128,8 @@ class Transactions:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise
-        return [*(partial(self._on_stored, each) for each in entries), *reports]
+        stored = () if batch.early else entries
+        return [*(partial(self._on_stored, each) for each in stored), *reports]
 
     def _answer(self, call: Call, batch: Batch) -> Report | None:
         """Do a call; returns how to report it once it is on the disk, None if it must wait. Raises sqlite3.Error."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -52,7 +51,7 @@ class Intake:
         self._contents = _Tree(connection, "content", "digest, body")
         self._nodes = _Tree(connection, "node", "digest, parent, content")
         self._completions = _Rows(connection, "completion", ", ".join(COLUMNS), unless="(id)")
-        self._raw = _Rows(connection, "raw", "completion, request, content_encoding, response")
+        self._raw = _Rows(connection, "raw", "completion, request, content_encoding, response", large=True)
         self._passthrough = _Rows(connection, "passthrough", ", ".join(Passthrough._fields), unless="(id)")
         self._answers: Recent[_Answer] = Recent(KNOWN)
 
@@ -186,10 +185,20 @@ class Intake:
 
 
 class _Rows:
-    def __init__(self, connection: sqlite3.Connection, table: str, columns: str, unless: str = "") -> None:
-        """``unless``: columns; a row that equals a stored one in them is left out."""
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        table: str,
+        columns: str,
+        *,
+        unless: str = "",
+        large: bool = False,
+    ) -> None:
+        """``unless``: columns; a row that equals a stored one in them is left out. ``large``: values may be large."""
         self._connection = connection
-        marks = f"({', '.join('?' * len(columns.split(',')))})"
+        self._large = large
+        self._table, self._columns = table, columns.split(", ")
+        marks = f"({', '.join('?' * len(self._columns))})"
         conflict = f" ON CONFLICT {unless} DO NOTHING" if unless else ""
         self._statements = [
             (size, f"INSERT INTO {table} ({columns}) VALUES {', '.join([marks] * size)}{conflict}")  # noqa: S608
@@ -200,20 +209,33 @@ class _Rows:
     def write(self) -> None:
         """Raises sqlite3.Error, and OverflowError or UnicodeError for a value that SQLite cannot hold."""
         start = 0
+        if self._large and (large := [row for row in self.waiting if any(map(_is_large, row))]):
+            self.waiting = [row for row in self.waiting if row not in large]
+            for row in large:
+                self._write_large(row)
         for size, statement in self._statements:
             while len(self.waiting) - start >= size:
                 values = list(chain.from_iterable(self.waiting[start : start + size]))
                 self._connection.execute(statement, values)
-                self._let_go(statement, values)
                 start += size
         self.waiting.clear()
 
-    def _let_go(self, statement: str, values: list[Any]) -> None:
-        """Make SQLite forget large values: a statement keeps a copy of the last ones that it was given."""
-        short = [b"" if isinstance(each, bytes) and len(each) > LARGE_BYTES else each for each in values]
-        if short != values:
-            with suppress(sqlite3.IntegrityError):  # the rows are there
-                self._connection.execute(statement, short)
+    def _write_large(self, row: tuple[Any, ...]) -> None:
+        """Write a row's large values in place. SQLite would copy them, and a statement keeps what it was given last."""
+        marks = ", ".join(f"zeroblob({len(each)})" if _is_large(each) else "?" for each in row)
+        given = [each for each in row if not _is_large(each)]
+        made = self._connection.execute(
+            f"INSERT INTO {self._table} ({', '.join(self._columns)}) VALUES ({marks})",  # noqa: S608
+            given,
+        )
+        for column, value in zip(self._columns, row, strict=True):
+            if _is_large(value):
+                with self._connection.blobopen(self._table, column, made.lastrowid or 0) as blob:
+                    blob.write(value)
+
+
+def _is_large(value: object) -> bool:
+    return isinstance(value, bytes) and len(value) > LARGE_BYTES
 
 
 class _Tree:
@@ -221,7 +243,7 @@ class _Tree:
 
     def __init__(self, connection: sqlite3.Connection, table: str, columns: str) -> None:
         self._connection = connection
-        self.rows = _Rows(connection, table, f"id, {columns}")
+        self.rows = _Rows(connection, table, f"id, {columns}", large=True)
         self._recent: Recent[int] = Recent(KNOWN)
         self.ids: dict[Digest, int] = {}
         """IDs of the batch, of rows that are stored or going to be."""

@@ -7,9 +7,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
+from burnish.proxy.apart import LARGE_BYTES
 from burnish.proxy.log.batch import Call
 from burnish.proxy.log.spill import Entry, Journal, Spill, Unreadable
 from burnish.proxy.records import Passthrough
@@ -18,6 +19,8 @@ WINDOW_S = 0.05
 """The group-commit window: kill -9 may take the completions of this time, and never ratings."""
 QUEUE_LIMIT_BYTES = 256 * 1024 * 1024
 """Entries that wait in memory when the disk does not take files either; beyond it the newest are dropped."""
+PACKED_BYTES = 64 * 1024
+"""A longer compressed answer may be large."""
 ENTRY_OVERHEAD_BYTES = 2048
 """Python's own cost of one entry, roughly."""
 
@@ -30,6 +33,15 @@ class Waiting(NamedTuple):
     """1 for the first entry since the start."""
     at: float
     """When it was put in, on the monotonic clock."""
+
+    @property
+    def is_packed(self) -> bool:
+        return not isinstance(self.entry, Passthrough) and bool(self.entry.wire.content_encoding)
+
+    @property
+    def is_large(self) -> bool:
+        """True if it is, or may be, read in the child process."""
+        return self.size > LARGE_BYTES or (self.size > PACKED_BYTES and self.is_packed)
 
 
 class Queue:
@@ -71,8 +83,9 @@ class Queue:
         return True
 
     def begin(self, most: int) -> tuple[list[Entry], list[Call]]:
-        """Start a batch: return at most so many entries, and the calls that wait for no later one."""
-        count = min(len(self.entries), most)
+        """Start a batch: return at most so many entries, a large one alone; and the calls that needn't wait."""
+        large = (at for at, each in enumerate(islice(self.entries, most)) if each.is_large)
+        count = min(len(self.entries), most, max(next(large, most), 1))
         self.writing = [self.entries.popleft() for _ in range(count)]
         self.taken += count
         self.busy_since = time.monotonic()

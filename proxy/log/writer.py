@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burnish.proxy import memory
-from burnish.proxy.apart import LARGE_BYTES, Apart
+from burnish.proxy.apart import Apart
 from burnish.proxy.errors import ConfigError, Unavailable
 from burnish.proxy.log.batch import Batch, Call, Result, Stopping, Stored, Transactions, locked
 from burnish.proxy.log.place import Displaced, Place
@@ -95,6 +95,8 @@ class Writer:
         self._relief = Relief(self._queue, spill, journal)
         self._stored = self._dropped = 0
         self._wrote_large = False
+        self._early_upto = 0
+        """Number of the last capture that was stored before its turn."""
         self._close_by: float | None = None
         """On the monotonic clock; None until it closes."""
         self._failing_since: float | None = None
@@ -199,7 +201,8 @@ class Writer:
 
     def _write(self) -> None:
         batch = self._take()
-        self._wrote_large = any(each.size > LARGE_BYTES for each in self._queue.writing)
+        self._wrote_large = any(each.is_large for each in self._queue.writing)
+        batch.again = any(each.number <= self._early_upto for each in self._queue.writing)
         if self._wrote_large:
             early = [each for each in batch.calls if each.early]
             batch.calls = [each for each in batch.calls if not each.early]
@@ -216,7 +219,10 @@ class Writer:
             report()
 
     def _write_early(self) -> None:
-        """Do the calls that needn't wait for the large capture that is being read. Raises Stopping."""
+        """Store what needn't wait for the large capture that is being read. Raises Stopping.
+
+        The captures stay in the queue, so they are found to be stored when it is their turn.
+        """
         if self._close_by and time.monotonic() > self._close_by:
             raise Stopping("a large capture is read at the next start")
         calls = self._queue.calls
@@ -224,14 +230,18 @@ class Writer:
             early = [each for each in calls if each.early and each.begin()]
             for each in early:
                 calls.remove(each)
-        if not early:
+            behind = (each for each in self._queue.entries if each.number > self._early_upto)
+            short = [each for each in behind if not (each.is_large or each.is_packed)]
+        if not (early or short):
             return
-        batch = Batch([], behind=False, captures=[], calls=early, early=True)
+        batch = Batch([], False, [each.entry for each in short[:BATCH_ROWS]], early, early=True)
         try:
             self._place.check()
             reports = self._open().write(batch)
         except (sqlite3.Error, ConfigError, Displaced):
             batch.missing, reports = early, []
+        else:
+            self._early_upto = max((each.number for each in short[:BATCH_ROWS]), default=self._early_upto)
         for each in batch.missing:
             each.early = False
         self._put_back(batch.missing)

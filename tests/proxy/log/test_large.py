@@ -85,9 +85,13 @@ async def test_a_rating_does_not_wait_for_the_reading_of_a_large_answer(log: Log
     log.capture(
         large := exchange([user("hi")], chunks=(begin, word * 100_000, end), content_type="text/event-stream")
     )
-    rated = await rate(log, made.id)
-    assert (await log.completion(made.id)).rating == rated.draft.reward == 1.0
-    assert log.backlog().entries == 1, "the large one isn't stored yet"
+    log.capture(later := exchange([user("and now?")]))
+    for each in (made, later):
+        await rate(log, each.id)
+        assert (await log.completion(each.id)).rating == 1.0
+    assert log.backlog().entries == 2, (
+        "the large one isn't stored yet, and the one behind it waits for its turn"
+    )
     assert (await rate(log, large.id)).draft.completion_id == large.id
     assert log.backlog().entries == 0
     assert (await log.completion(large.id)).reply == assistant("many" * 100_000)
