@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from burnish.proxy.learner.export import Policies, left_out, samples
-from burnish.proxy.log.usability import obstacle_of
+from burnish.proxy.log.usability import Rules, obstacle_of
 from burnish.proxy.records import RatedCompletion
 from burnish.training.backends.base import Lesson
 from burnish.training.backends.torch_peft import TorchPeftBackend
@@ -55,7 +55,7 @@ UNFIT: list[tuple[dict[str, Any], str]] = [
 def test_what_training_cannot_use_is_left_out(renderer: Renderer, changes: dict[str, Any], why: str) -> None:
     with pytest.raises(Unrenderable, match=why):
         rendered(sample(**changes), renderer, 2048)
-    told = obstacle_of(rated("c", 1.0, **changes).completion)
+    told = obstacle_of(rated("c", 1.0, **changes).completion, Rules({}, "auto", scrub=True))
     assert re.search(why, told or "the chat template does not write tool calls"), (
         "a rating of it says so at once"
     )
