@@ -45,7 +45,11 @@ MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
 class OutOfTime(Exception):
-    """The function took longer than the limit, or its process ended."""
+    """The function took longer than the limit."""
+
+
+class Ended(Exception):
+    """The child can't be started, or ended before it answered."""
 
 
 class Apart:
@@ -61,15 +65,15 @@ class Apart:
     def submit(
         self, function: Callable[Given, Result], *args: Given.args, **more: Given.kwargs
     ) -> Future[Result]:
-        """Call a function of a module. The future fails with what it raises, and with OutOfTime."""
+        """Call a function of a module. The future fails with what it raises, and with OutOfTime or Ended."""
         return self._thread.submit(self._run, _Call(function, args, more, self._cpu_limit_s))
 
     async def ask(self, function: Callable[Given, Result], *args: Given.args, **more: Given.kwargs) -> Result:
-        """Return its result. Raises what it raises, and OutOfTime."""
+        """Return its result. Raises what it raises, OutOfTime and Ended."""
         return await asyncio.wrap_future(self.submit(function, *args, **more))
 
     def close(self) -> None:
-        """End the child. A call under way raises OutOfTime."""
+        """End the child. A call under way raises Ended."""
         self._closed = True
         if child := self._child:
             child.kill()
@@ -87,12 +91,12 @@ class Apart:
             with suppress(BrokenPipeError, EOFError):  # it ended after its last answer
                 return self._answer(self._child, call)
         if self._closed:
-            raise OutOfTime("burnish is stopping")
-        self._child = _Child()
+            raise Ended("burnish is stopping")
         try:
+            self._child = _Child()
             return self._answer(self._child, call)
-        except (BrokenPipeError, EOFError) as error:
-            raise OutOfTime("its process ended") from error
+        except (OSError, EOFError) as error:
+            raise Ended(f"the process that reads it ended: {error!r}") from error
 
     def _answer(self, child: _Child, call: _Call) -> tuple[Any, Exception | None]:
         """Raises OutOfTime, BrokenPipeError, EOFError; the child has ended then."""

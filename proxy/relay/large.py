@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, ParamSpec, TypeVar
 
 import orjson
 
-from burnish.proxy.apart import Apart, OutOfTime
+from burnish.proxy.apart import Apart, Ended, OutOfTime
 from burnish.proxy.errors import BodyTooLarge
 from burnish.proxy.feedback.commands import find_command, unanswered
 from burnish.proxy.relay.client import parse, read_request
@@ -16,6 +17,8 @@ from burnish.proxy.relay.history import COMMAND, OWN_WORDS
 from burnish.proxy.relay.outbound import Spans, models_in
 from burnish.proxy.surfaces import ChatRequest, Surface
 from burnish.proxy.surfaces.lenient import Json
+
+logger = logging.getLogger(__name__)
 
 READ_LIMIT_S = 10.0
 """CPU time for reading one request; only dense JSON of many megabytes takes longer than one second."""
@@ -26,10 +29,13 @@ Result = TypeVar("Result")
 
 async def reading(
     apart: Apart, read: Callable[Given, Result], *args: Given.args, **more: Given.kwargs
-) -> Result:
-    """Read a request in the child process. Raises BodyTooLarge, and what ``read`` raises."""
+) -> Result | None:
+    """Read a request in the child process; None if there is none. Raises BodyTooLarge, and what ``read`` raises."""
     try:
         return await apart.ask(read, *args, **more)
+    except Ended as error:
+        logger.warning("a large request is read in burnish's own process: %s", error)
+        return None
     except OutOfTime as error:
         raise BodyTooLarge(
             f"the body can't be read in {READ_LIMIT_S:g} s: send a shorter one, or fewer and longer values"

@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes, urlsplit
 import orjson
 from starlette.types import Scope
 
-from burnish.proxy.apart import LARGE_BYTES, Apart, OutOfTime
+from burnish.proxy.apart import LARGE_BYTES, Apart, Ended, OutOfTime
 from burnish.proxy.errors import InvalidRequest, UpstreamTimeout, UpstreamUnreachable
 from burnish.proxy.http.connection import Sink
 from burnish.proxy.http.guard import Guard
@@ -205,8 +205,8 @@ class Translator:
             large = encoding or len(content) > LARGE_BYTES
             try:
                 status, content = await self._apart.ask(write) if large else write()
-            except OutOfTime as error:
-                raise UpstreamUnreachable("the upstream's answer takes too long to read") from error
+            except (OutOfTime, Ended) as error:
+                raise UpstreamUnreachable(f"the upstream's answer can't be read: {error}") from error
         if status >= HTTPStatus.BAD_REQUEST:
             content = _translated_error(response, translation, status, content)
             kind = JSON_TYPE

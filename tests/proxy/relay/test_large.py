@@ -69,6 +69,20 @@ async def test_instructions_and_commands_reach_large_requests(tmp_path: Path):
     assert "too long" in server.requests[-1].json()["messages"][0]["content"]
 
 
+async def test_without_a_child_process_large_requests_are_answered_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    answer = reply(orjson.dumps(DIALECTS["chat"].answer(Answer("Rain."))))
+    async with (
+        behind(tmp_path, answer) as (client, _),
+        world(tmp_path / "chat", {"content": "Rain."}) as here,
+    ):
+        monkeypatch.setattr("sys.executable", "/nowhere/python")
+        chat = DIALECTS["chat"]
+        assert chat.says((await client.post(chat.path, json=chat.body((user(LONG),)))).json()) == "Rain."
+        assert (await here.ask("messages", [says(LONG)])).text == "Rain."
+
+
 async def test_what_cannot_be_read_is_the_upstreams_to_judge_however_large(tmp_path: Path):
     body = b'{"messages": [' + b"1," * LARGE_BYTES
     async with behind(tmp_path, reply(b"{}")) as (client, server):
