@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from burnish.proxy import memory
@@ -250,7 +251,9 @@ class Writer:
 
     def _put_back(self, calls: Sequence[Call]) -> None:
         with self._changed:
-            self._queue.calls.extendleft(reversed(calls))
+            waiting = sorted((*calls, *self._queue.calls), key=attrgetter("after"))
+            self._queue.calls.clear()
+            self._queue.calls.extend(waiting)
 
     def _use(self, connection: sqlite3.Connection) -> Transactions:
         connection.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
