@@ -1,4 +1,4 @@
-"""What child processes inherit of the environment: no variables that hold keys."""
+"""The environment of child processes: no variables that hold keys."""
 
 from __future__ import annotations
 

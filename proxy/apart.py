@@ -7,7 +7,6 @@ goes back when the child ends. A call costs copying its arguments and its result
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import io
 import os
 import pickle
@@ -38,8 +37,6 @@ IDLE_S = 30.0
 """The child ends after so long without a call. Another starts in a quarter of a second."""
 GROWN_BYTES = 200 * 1024 * 1024
 """A child that took so much memory ends after its answer."""
-PIPE_BYTES = 1024 * 1024
-"""As much as Linux allows everybody; other systems grow their pipes themselves."""
 MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 """Unit of ``ru_maxrss``."""
 
@@ -49,7 +46,11 @@ class OutOfTime(Exception):
 
 
 class Ended(Exception):
-    """The child can't be started, or ended before it answered."""
+    """The child ended before it answered."""
+
+
+class NotStarted(Ended):
+    """The child can't be started."""
 
 
 class Apart:
@@ -94,9 +95,12 @@ class Apart:
             raise Ended("burnish is stopping")
         try:
             self._child = _Child()
+        except OSError as error:
+            raise NotStarted(f"the process that reads it can't be started: {error}") from error
+        try:
             return self._answer(self._child, call)
-        except (OSError, EOFError) as error:
-            raise Ended(f"the process that reads it ended: {error!r}") from error
+        except (BrokenPipeError, EOFError) as error:
+            raise Ended("the process that reads it ended") from error
 
     def _answer(self, child: _Child, call: _Call) -> tuple[Any, Exception | None]:
         """Raises OutOfTime, BrokenPipeError, EOFError; the child has ended then."""
@@ -127,7 +131,6 @@ class _Child:
             stdout=subprocess.PIPE,
             cwd="/",  # no module in the working directory of burnish may be imported
             env=for_child(),
-            pipesize=PIPE_BYTES if hasattr(fcntl, "F_SETPIPE_SZ") else -1,
         )
         assert self._process.stdin
         assert self._process.stdout

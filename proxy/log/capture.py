@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from burnish.proxy.apart import LARGE_BYTES, Apart, OutOfTime
+from burnish.proxy.apart import LARGE_BYTES, Apart, NotStarted, OutOfTime
 from burnish.proxy.log.tree import Step, path, step
 from burnish.proxy.records import Completion, Ended, Wire
 from burnish.proxy.surfaces import SURFACES
@@ -78,7 +78,10 @@ def read(completion: Completion, apart: Apart, meanwhile: Callable[[], None] = n
         future = apart.submit(_parsed_apart, completion)
         while wait([future], MEANWHILE_S).not_done:
             meanwhile()
-        found = future.result()
+        try:
+            found = future.result()
+        except NotStarted:
+            found = parsed(completion)
     return found._replace(completion=found.completion._replace(wire=wire))
 
 

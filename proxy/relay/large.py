@@ -29,13 +29,13 @@ Result = TypeVar("Result")
 
 async def reading(
     apart: Apart, read: Callable[Given, Result], *args: Given.args, **more: Given.kwargs
-) -> Result | None:
-    """Read a request in the child process; None if there is none. Raises BodyTooLarge, and what ``read`` raises."""
+) -> Result:
+    """Read a request in the child process, or here if there is none. Raises BodyTooLarge, and what ``read`` raises."""
     try:
         return await apart.ask(read, *args, **more)
     except Ended as error:
         logger.warning("a large request is read in burnish's own process: %s", error)
-        return None
+        return read(*args, **more)
     except OutOfTime as error:
         raise BodyTooLarge(
             f"the body can't be read in {READ_LIMIT_S:g} s: send a shorter one, or fewer and longer values"
@@ -71,6 +71,11 @@ def gist_of(surface: Surface, path: str, body: bytes) -> Gist | None:
         changed,
         models_in(body if changed is None else changed),
     )
+
+
+def model_in(surface: Surface, body: bytes) -> tuple[str | None, Spans]:
+    """Return the model that a request names, and where. Raises InvalidRequest."""
+    return surface.read(parse(body)).model, models_in(body)
 
 
 def with_system(surface: Surface, body: bytes, text: str) -> tuple[bytes, Spans] | None:

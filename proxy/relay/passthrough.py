@@ -6,13 +6,15 @@ its time, caller, path and sizes, never a body.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from http import HTTPStatus
 from typing import Protocol
 
 import orjson
 from starlette.types import Receive, Scope, Send
 
+from burnish.proxy.apart import LARGE_BYTES, Apart
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.http.connection import Body
@@ -20,18 +22,22 @@ from burnish.proxy.http.headers import named_headers
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.tunnel import TUNNEL, ClientEnd, carry
 from burnish.proxy.records import Completion, Passthrough
-from burnish.proxy.relay.client import Client, answered, parse, read_body, request_body, stream, unpacked
+from burnish.proxy.relay.client import Client, answered, read_body, request_body, stream, unpacked
 from burnish.proxy.relay.flight import PassthroughUnderWay
+from burnish.proxy.relay.large import model_in, reading
 from burnish.proxy.relay.models import PATH as MODELS
 from burnish.proxy.relay.models import ModelList
 from burnish.proxy.relay.outbound import Outbound, naming, uncompressed
-from burnish.proxy.relay.routing import Upstream
+from burnish.proxy.relay.routing import Target, Upstream
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator, WholeAnswer
 from burnish.proxy.surfaces import Surface
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, asked_for
 
 UNLOGGED = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 """Methods that change nothing (RFC 9110 §9.2.1): polls and health checks would fill the log."""
+
+Naming = Callable[[Target, bytes], tuple[bytes, bytes]]
+"""Returns path and body as a target needs them, of a path."""
 
 
 class Captures(Protocol):
@@ -45,9 +51,17 @@ class PassthroughRelay:
     """The part of the relay that does not read what it passes on."""
 
     def __init__(
-        self, outbound: Outbound, translator: Translator, upstream: Upstream, log: Captures, config: Config
+        self,
+        outbound: Outbound,
+        translator: Translator,
+        upstream: Upstream,
+        log: Captures,
+        *,
+        config: Config,
+        apart: Apart,
     ) -> None:
         self._outbound = outbound
+        self._apart = apart
         self._translator = translator
         self._upstream = upstream
         self._model_list = ModelList(outbound, upstream)
@@ -80,7 +94,8 @@ class PassthroughRelay:
         sent = await read_body(receive, headers, limit)
         try:
             body = await unpacked(sent, headers, limit)
-            model = surface.read(parse(body)).model
+            find = partial(model_in, surface, body)
+            model, named_at = await reading(self._apart, find) if len(body) > LARGE_BYTES else find()
         except InvalidRequest as fault:
             note = f"burnish can't read it: {fault.message}"
             await self.unread(surface, scope, send, sent, fault=fault, note=note)
@@ -90,7 +105,8 @@ class PassthroughRelay:
         passthrough.model = model
         passthrough.request.add(body)
         async with Client(scope) as client:
-            exchange = self._exchange(scope, send, client, body, passthrough, surface=surface, model=model)
+            name = partial(naming, surface, body=body, named_at=named_at)
+            exchange = self._exchange(scope, send, client, body, passthrough, name=name, model=model)
             await self._logged(exchange, client, passthrough, self._config.total_timeout_s)
 
     async def unread(
@@ -135,15 +151,15 @@ class PassthroughRelay:
         body: Body,
         passthrough: PassthroughUnderWay,
         *,
-        surface: Surface | None = None,
+        name: Naming | None = None,
         model: str | None = None,
     ) -> None:
-        """``surface``: the format of a body that was read, and may name the target's ``model``."""
+        """``name``: puts the target's ``model`` into a body that was read."""
         target = await self._upstream.target(model, scope["headers"])
         try:
             path = scope["raw_path"]
-            if surface and isinstance(body, bytes):
-                path, body = naming(surface, target, path, body)
+            if name:
+                path, body = name(target, path)
             with await self._outbound.send(scope, target, body, path) as response:
                 listed = await self._models(response, scope, model)
                 answer = WholeAnswer(response, HTTPStatus.OK, listed) if listed else response

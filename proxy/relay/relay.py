@@ -77,7 +77,9 @@ class Relay:
         self._outbound = Outbound(pool, guard)
         self._translator = Translator(self._outbound, guard, log.held_up_to, apart)
         self._apart = apart
-        self._passthrough = PassthroughRelay(self._outbound, self._translator, upstream, log, config)
+        self._passthrough = PassthroughRelay(
+            self._outbound, self._translator, upstream, log, config=config, apart=apart
+        )
         self._log = log
         self._answer = answer
         self._instructions = instructions

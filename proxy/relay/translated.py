@@ -151,7 +151,7 @@ class Translator:
         translation = TRANSLATIONS[surface.name]
         large = None
         if len(body) > LARGE_BYTES:
-            large = await reading(self._apart, _read_apart, surface, body, target)
+            large = await reading(self._apart, _read_apart, surface, body, target.url, target.model)
         asked, request, chat = large or await self._read(surface, body, target, flight)
         if translation.idle and not request.messages:
             return WholeAnswer(None, HTTPStatus.OK, orjson.dumps(translation.idle(asked, request)))
@@ -169,7 +169,7 @@ class Translator:
     async def _read(self, surface: Surface, body: bytes, target: Target, flight: Flight) -> InChat:
         asked = orjson.loads(body)
         request = await self._complete(surface.read(asked), flight)
-        return InChat(asked, request, _chat(surface, asked, request, target))
+        return InChat(asked, request, _chat(surface, asked, request, target.url, target.model))
 
     def _as_chat(self, scope: Scope, target: Target) -> Scope:
         """Return the scope of a request to the path of chat: key in Authorization, no compression."""
@@ -364,21 +364,24 @@ class InChat(NamedTuple):
     """The body of the same request to chat."""
 
 
-def _read_apart(surface: Surface, body: bytes, target: Target) -> InChat | None:
+def _read_apart(surface: Surface, body: bytes, url: str, own_model: str | None) -> InChat | None:
     """Return a request without its conversation, and all of it in chat; None if it refers to earlier answers."""
     asked = orjson.loads(body)
     request = surface.read(asked)
     if request.previous is not None or any(name for each in request.messages for name in references(each)):
         return None
-    chat = _chat(surface, asked, request, target)
+    chat = _chat(surface, asked, request, url, own_model)
     short = {name: value for name, value in asked.items() if name not in surface.fields}
     return InChat(short, replace(request, messages=request.messages[:1], origins=None), chat)
 
 
-def _chat(surface: Surface, asked: dict[str, Any], request: ChatRequest, target: Target) -> bytes:
-    model = target.model or request.model
+def _chat(
+    surface: Surface, asked: dict[str, Any], request: ChatRequest, url: str, own_model: str | None
+) -> bytes:
+    """``url`` and ``own_model`` are the target's."""
+    model = own_model or request.model
     chat = ({"model": model} if model else {}) | TRANSLATIONS[surface.name].as_chat(asked, request)
-    if LIMIT in chat and f".{urlsplit(target.url).hostname}".endswith(OPENAI):
+    if LIMIT in chat and f".{urlsplit(url).hostname}".endswith(OPENAI):
         chat[NEW_LIMIT] = chat.pop(LIMIT)
     return orjson.dumps(chat)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 
+from burnish.proxy.apart import LARGE_BYTES
 from tests.support.inprocess import calling, logged
 from tests.support.lora import write_peft
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
@@ -47,6 +48,16 @@ async def test_the_base_model_answers_beside_the_live_version_without_a_second_p
         assert await resident(http) == [1]
         versions = {(each["model_asked"], each["adapter_version"]) for each in await logged(http)}
         assert {("tiny@base", 0), ("tiny@v1", 1), ("default", 1)} <= versions
+
+
+async def test_a_large_request_that_must_be_translated_reaches_the_engine(tmp_path: Path) -> None:
+    model = random_llama(tmp_path / "tiny.gguf")
+    async with calling(tmp_path, model=str(model), engine="auto", train={"schedule": "manual"}) as http:
+        for metadata in ({}, {"note": "x" * LARGE_BYTES}):
+            asked = {"model": "default", "input": "Hi.", "max_output_tokens": 16, "metadata": metadata}
+            answer = await http.post("/v1/responses", json=asked)
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["output"]
 
 
 async def resident(http: httpx.AsyncClient) -> list[int]:

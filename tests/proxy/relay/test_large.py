@@ -72,15 +72,25 @@ async def test_instructions_and_commands_reach_large_requests(tmp_path: Path):
 async def test_without_a_child_process_large_requests_are_answered_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    answer = reply(orjson.dumps(DIALECTS["chat"].answer(Answer("Rain."))))
-    async with (
-        behind(tmp_path, answer) as (client, _),
-        world(tmp_path / "chat", {"content": "Rain."}) as here,
-    ):
-        monkeypatch.setattr("sys.executable", "/nowhere/python")
-        chat = DIALECTS["chat"]
-        assert chat.says((await client.post(chat.path, json=chat.body((user(LONG),)))).json()) == "Rain."
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    chat = DIALECTS["chat"]
+    answer = reply(orjson.dumps(chat.answer(Answer("Rain."))))
+    async with behind(tmp_path, answer, instructions=True) as (client, server):
+        for _ in range(2):
+            answered = await client.post(chat.path, json=chat.body((user(LONG),)))
+            assert chat.says(answered.json()) == "Rain."
+            await client.post("/v1/feedback", json={"last": True, "rating": "bad", "comment": "too long"})
+        assert "too long" in server.requests[-1].json()["messages"][0]["content"]
+    async with world(tmp_path / "chat", {"content": "Rain."}) as here:
         assert (await here.ask("messages", [says(LONG)])).text == "Rain."
+
+
+async def test_the_tokens_of_a_large_request_are_counted_under_the_upstreams_name(tmp_path: Path):
+    asked = DIALECTS["messages"].body((user(LONG),)) | {"model": "default"}
+    async with behind(tmp_path, reply(b'{"input_tokens": 1}'), model="theirs") as (client, server):
+        counted = await client.post("/v1/messages/count_tokens", json=asked)
+    assert counted.json() == {"input_tokens": 1}
+    assert server.requests[0].json() == asked | {"model": "theirs"}
 
 
 async def test_what_cannot_be_read_is_the_upstreams_to_judge_however_large(tmp_path: Path):
@@ -92,11 +102,12 @@ async def test_what_cannot_be_read_is_the_upstreams_to_judge_however_large(tmp_p
     assert "not valid JSON" in passed["error"]
 
 
-@pytest.mark.parametrize("streams", [False, True])
-async def test_an_answer_that_comes_as_a_whole_is_translated_however_large(tmp_path: Path, streams: bool):
+@pytest.mark.parametrize("name", FORMATS)
+async def test_an_answer_that_comes_as_a_whole_is_translated_however_large(tmp_path: Path, name: str):
     whole = reply(orjson.dumps(DIALECTS["chat"].answer(Answer(LONG))))
-    async with world(tmp_path, whole) as here:
-        assert (await here.ask("messages", [says("Hi.")], streams)).text == LONG
+    async with world(tmp_path, whole, whole) as here:
+        for streams in (False, True):
+            assert (await here.ask(name, [says("Hi.")], streams)).text == LONG
 
 
 async def test_calls_that_no_model_makes_end_a_translated_answer_with_the_reason(tmp_path: Path):
