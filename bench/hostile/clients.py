@@ -1,4 +1,4 @@
-"""What hostile clients send. Each function prepares it; sending returns the statuses of the answers, 0 for none."""
+"""The requests of hostile clients. Each function prepares it; sending returns the answers' statuses, 0 for none."""
 
 from __future__ import annotations
 
