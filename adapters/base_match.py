@@ -14,6 +14,7 @@ from typing import Any
 
 from burnish.adapters.convert.gguf_layout import field, open_gguf
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
+from burnish.adapters.extras import how_to_install
 
 GGUF_MAGIC = b"GGUF"
 
@@ -103,9 +104,7 @@ def _of_gguf(path: Path) -> BaseShape:
             rows[0],
         )
     except ImportError as error:
-        raise EngineError(
-            f'GGUF files cannot be read ({error}): run  pip install "burnish[engine]"'
-        ) from error
+        raise EngineError(f"GGUF files cannot be read ({error}); run: {how_to_install()}") from error
     except (OSError, ValueError) as error:
         raise EngineError(f"cannot read the model {path} as GGUF: {error}") from error
 

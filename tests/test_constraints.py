@@ -14,7 +14,7 @@ def test_every_package_that_the_development_profile_names_is_pinned() -> None:
     extras = project["project"]["optional-dependencies"]
     named = [
         *project["project"]["dependencies"],
-        *(requirement for extra in ("engine", "train", "demo") for requirement in extras[extra]),
+        *(requirement for extra in ("train", "demo") for requirement in extras[extra]),
         *project["dependency-groups"]["dev"],
     ]
     lines = (ROOT / "constraints.txt").read_text().splitlines()

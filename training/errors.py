@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from burnish.adapters.extras import how_to_install
+
 
 class TrainingError(Exception):
     """Root of this room's errors; the message says what to do next."""
@@ -26,6 +28,6 @@ class MissingDependency(TrainingError, ImportError):
     def because(cls, error: ImportError) -> MissingDependency:
         """Say how to install what an import did not find."""
         return cls(
-            f'training needs more packages ({error}): run  pip install "burnish[train]"  (or '
-            '"burnish[mlx]" on Apple\'s processors)'
+            f"training needs more packages ({error}); run: {how_to_install('train')} (on Apple's processors the extra "
+            "mlx does as well)"
         )

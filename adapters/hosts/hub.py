@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from burnish.adapters.errors import EngineError
+from burnish.adapters.extras import how_to_install
 
 logger = logging.getLogger(__name__)
 
@@ -52,8 +53,8 @@ def downloaded(model: str) -> Path:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise EngineError(
-            f'{model} cannot be downloaded without huggingface_hub: run  pip install "burnish[train]", or set '
-            "train.base to a directory"
+            f"{model} cannot be downloaded without huggingface_hub; run: {how_to_install('train')}, or set train.base "
+            "to a directory"
         ) from error
     try:
         files = snapshot_download(model, allow_patterns=PATTERNS, dry_run=True)

@@ -17,6 +17,7 @@ from typing import Literal
 
 import burnish
 from burnish.adapters.errors import AdapterError
+from burnish.adapters.extras import TRAINING, how_to_install, missing_for_training
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, file_digest, small_model_path
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError
@@ -134,17 +135,19 @@ def model(config: Config) -> Finding:
 
 
 def engine(config: Config) -> Finding:
-    return _extra("engine", "engine", ("xllamacpp", "gguf"), "xllamacpp")
+    return _packages("engine", None, ("xllamacpp", "gguf"), "xllamacpp")
 
 
 def trainer(config: Config) -> Finding:
     if not config.train.enabled:
         return Finding("ok", "training", "turned off")
-    return _extra("training", "train", ("torch", "transformers", "peft", "gguf", "accelerate"), "torch")
+    if not missing_for_training() and importlib.util.find_spec("torch") is None:
+        return _packages("training", "mlx", ("mlx", "mlx_lm"), "mlx.core")
+    return _packages("training", "train", TRAINING, "torch")
 
 
-def _extra(what: str, extra: str, modules: tuple[str, ...], native: str) -> Finding:
-    remedy = f'pip install "burnish[{extra}]"'
+def _packages(what: str, extra: str | None, modules: tuple[str, ...], native: str) -> Finding:
+    remedy = how_to_install(extra)
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         return Finding("fail", what, f"{', '.join(missing)} not installed: {remedy}")

@@ -14,6 +14,7 @@ from rich.logging import RichHandler
 from rich.markup import escape
 
 from burnish.adapters.errors import EngineError
+from burnish.adapters.extras import how_to_install, missing_for_training
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
 from burnish.proxy.cli.client import read_settings
@@ -61,6 +62,12 @@ def up(
         settings = read_settings(flags | {"upstream": found}, file=config)
     _log_to_terminal()
     what = settings.upstream or f"the embedded engine ({settings.model or 'small model'})"
+    if settings.train.enabled and (missing := missing_for_training()):
+        console.print(
+            f"[yellow]ratings are kept, but training can't run without {', '.join(missing)}[/]; "
+            f"run: {escape(how_to_install('train'))}",
+            soft_wrap=True,  # the command can be copied whole
+        )
     console.print(f"[dim]starting with {escape(what)} …[/]")
     serve(settings, lambda url: _welcome(url, settings))
     console.print("[dim]stopped[/]")

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import orjson
 
 import burnish
+from burnish.adapters.extras import how_to_install
 from burnish.proxy.log.capture import FIRST_ERROR_STATUS, Parsed
 from burnish.proxy.observe.counts import is_streamed
 from burnish.proxy.records import Asked, Ended
@@ -28,7 +29,6 @@ logger = logging.getLogger(__name__)
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 PROTOCOL = "http/protobuf"
-INSTALL = 'pip install "burnish[otel]"'
 
 OPERATIONS: Mapping[str, str] = {
     "completions": "text_completion",
@@ -96,7 +96,11 @@ class Traces:
             from opentelemetry.sdk.trace import TracerProvider
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         except ImportError as error:
-            logger.warning("traces are wanted, but cannot be exported (%s): %s", error, INSTALL)
+            logger.warning(
+                "traces are wanted, but cannot be exported (%s); to export them, run: %s",
+                error,
+                how_to_install("otel"),
+            )
             return None
         own = {"service.version": burnish.__version__}
         named = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get(

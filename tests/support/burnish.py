@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,13 +51,23 @@ class DidNotStart(RuntimeError):
     """burnish ended, or never answered, while it was starting."""
 
 
-def start(data_dir: Path, *flags: str, env: Mapping[str, str] | None = None, port: int = 0) -> Burnish:
+HERE = (sys.executable, "-m", "burnish")
+"""The burnish of this checkout."""
+
+
+def start(
+    data_dir: Path,
+    *flags: str,
+    env: Mapping[str, str] | None = None,
+    port: int = 0,
+    program: Sequence[str] = HERE,
+) -> Burnish:
     """Start ``burnish up`` on a free port and wait until it answers. Raises DidNotStart with its output."""
     data_dir.mkdir(parents=True, exist_ok=True)
     log_file = data_dir / "output.txt"
     found = data_dir / "server.json"
     found.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "burnish", "up", "--port", str(port), "--data-dir", str(data_dir)]
+    command = [*program, "up", "--port", str(port), "--data-dir", str(data_dir)]
     with log_file.open("ab") as output:
         process = subprocess.Popen(
             [*command, *flags],
@@ -86,9 +96,11 @@ def _answers(found: Path) -> str | None:
 
 
 @contextmanager
-def running(data_dir: Path, *flags: str, env: Mapping[str, str] | None = None) -> Iterator[Burnish]:
+def running(
+    data_dir: Path, *flags: str, env: Mapping[str, str] | None = None, program: Sequence[str] = HERE
+) -> Iterator[Burnish]:
     """Start burnish and stop it at the end, however the block ends."""
-    burnish = start(data_dir, *flags, env=env)
+    burnish = start(data_dir, *flags, env=env, program=program)
     try:
         yield burnish
     finally:

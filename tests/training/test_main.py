@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from burnish.adapters.extras import how_to_install
 from burnish.training.job import JobDirectory
 from tests.support.jobs import Base, brief_samples, sample, write_job
 
@@ -80,7 +81,7 @@ def test_evaluating_before_training_says_what_to_do(job: JobDirectory):
 @pytest.mark.parametrize(
     ("raised", "reason_given"),
     [
-        ("ModuleNotFoundError(\"No module named 'torch'\")", 'pip install "burnish[train]"'),
+        ("ModuleNotFoundError(\"No module named 'torch'\")", how_to_install("train")),
         ("MemoryError()", "not enough memory: lower micro_batch_tokens"),
         ('RuntimeError("can\'t allocate memory: 9 bytes")', "not enough memory: lower micro_batch_tokens"),
         ('RuntimeError("[malloc_or_wait] Unable to allocate 9 bytes.")', "not enough memory"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from transformers import BitsAndBytesConfig
 
+from burnish.adapters.extras import how_to_install
 from burnish.training.device import demand_room, needed_bytes, pick
 from burnish.training.errors import JobError, MissingDependency
 from burnish.training.job import Hyperparameters, Quantize
@@ -68,7 +69,7 @@ def quantization(wanted: Quantize, device: torch.device, dtype: torch.dtype) -> 
         )
     if find_spec("bitsandbytes") is None:
         raise MissingDependency(
-            f'train.quantize is {wanted!r}, which needs bitsandbytes: run  pip install "burnish[quantize]"'
+            f"train.quantize is {wanted!r}, which needs bitsandbytes; run: {how_to_install('quantize')}"
         )
     if wanted == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)

@@ -20,6 +20,7 @@ import typer
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from burnish.adapters.extras import how_to_install
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.demo import report
@@ -194,7 +195,7 @@ def _seeds(text: str) -> list[int]:
 def _check(ratings: int) -> None:
     missing = [name for name in ("openai", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:
-        raise CommandFailed(f'the demo needs {", ".join(missing)}: pip install "burnish[demo]"')
+        raise CommandFailed(f"the demo needs {', '.join(missing)}; run: {how_to_install('demo')}")
     if ratings > len(QUESTIONS) - HELD_OUT:
         raise WrongUsage(
             f"there are questions for {len(QUESTIONS) - HELD_OUT} ratings at most, not {ratings}"
