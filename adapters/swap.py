@@ -18,6 +18,7 @@ from burnish.adapters.hosts.base import AdapterHost, Endpoint
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
+from burnish.adapters.waiting import waiting
 
 logger = logging.getLogger(__name__)
 
@@ -107,15 +108,16 @@ class Swap:
     async def prune(self, keep: int) -> list[int]:
         """Delete the weights of all but the latest ``keep`` versions and those that are needed; return their numbers.
 
-        Needed are the live version, the one that a rollback leads to, and those that are loaded or in use. If a file
-        can't be deleted, that is logged and tried again the next time.
+        Needed are the live version, the one that a rollback leads to, the one that waits to be promoted, and those that
+        are loaded or in use. If a file can't be deleted, that is logged and tried again the next time.
         """
         async with self.lock:
             versions = await asyncio.to_thread(self.registry.versions)
             old = [version for version in versions if version.state != "pruned"][:-keep]
             pruned: list[int] = []
             try:
-                needed = {self.registry.live(), self.registry.previous_live(), *self.route.resident()}
+                needed = {self.registry.live(), self.registry.previous_live(), waiting(self.registry)}
+                needed.update(self.route.resident())
                 needed.update(await self.host.served() if old else ())
                 for version in old:
                     if version.number not in needed and not self.route.in_flight(version.number):

@@ -69,6 +69,11 @@ class TrainConfig(BaseModel):
         pattern=r"^(auto|manual|([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d)$",
         description='"auto", "manual" (only burnish train), or a local-time window such as "01:00-06:30".',
     )
+    promote: Literal["auto", "manual"] = Field(
+        "auto",
+        description='"auto": a version that passes the gate goes live; "manual": it waits for burnish adapters '
+        "promote, or for /rl promote of an owner.",
+    )
     base: str | None = Field(
         None,
         description="Weights of the model that the upstream serves, to train on: a GGUF file, a Hugging Face "
@@ -256,7 +261,7 @@ class Config(BaseModel):
     )
     owners: tuple[str, ...] = Field(
         (),
-        description="Users who may type /rl train, /rl rollback, /rl reset, /rl on and /rl off: names in "
+        description="Users who may type /rl train, /rl promote, /rl rollback, /rl reset, /rl on and /rl off: names in "
         "x-burnish-user, or `local` for requests without it. With an admin_key the request must send it, too. Unset: "
         "no users, but whoever sends the admin_key.",
     )

@@ -131,4 +131,6 @@ def summary(
     )
     rated = f"{counts['ratings']} answers rated ({counts['good']} good, {counts['bad']} bad)"
     served = f"; live version: {live['name']}" if live else ""
+    if waits := learner.get("waiting"):
+        served += f"; v{waits['version']} waits for /rl promote ({waits['reason'].removesuffix('.')})"
     return f"{rated}{served}; training: {learner['state']} – {learner['reason']}{added}"

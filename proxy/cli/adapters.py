@@ -29,7 +29,14 @@ Number = Annotated[
 ]
 Reason = Annotated[str | None, typer.Option(help="Reason to keep in the history.")]
 
-STYLES = {"live": "bold green", "rejected": "red", "retired": "dim", "pruned": "dim", "candidate": "yellow"}
+STYLES = {
+    "live": "bold green",
+    "rejected": "red",
+    "retired": "dim",
+    "pruned": "dim",
+    "candidate": "yellow",
+    "waiting": "bold yellow",
+}
 
 
 @app.command("list")
@@ -38,20 +45,23 @@ def list_(url: Url = None, as_json: Json = False) -> None:
     found = Proxy(url).get("/burnish/adapters")
     if printed_json(found, as_json):
         return
+    waits = found.get("waiting")
     columns = ("version", "state", "from", "ratings", "why")
     table = Table(*columns, box=None, header_style="dim", pad_edge=False)
     base = "[bold green]live[/]" if found["live"] == 0 else "[dim]available[/]"
     table.add_row("base", base, "", "", "[dim]the base model[/]")
     for each in found["adapters"]:
-        style = STYLES.get(each["state"], "")
+        state = "waiting" if each["version"] == waits else each["state"]
         table.add_row(
             f"v{each['version']}",
-            f"[{style}]{each['state']}[/]",
+            f"[{STYLES.get(state, '')}]{state}[/]",
             version_name(each["parent"]),
             str(each["ratings"]),
             short(each["reason"], 100),
         )
     console.print(table)
+    if waits:
+        console.print(f"v{waits} waits for you; make it live: [cyan]burnish adapters promote[/]")
 
 
 @app.command()
@@ -81,17 +91,18 @@ def show(number: Number, url: Url = None, as_json: Json = False) -> None:
 
 @app.command()
 def promote(
-    number: Number,
+    number: Annotated[
+        str | None,
+        typer.Argument(metavar="[N|base]", help="Version to make live; default: the one that waits."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Promote it even if the gate rejected it.")] = False,
     reason: Reason = None,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Make a version live."""
-    wanted = read_number(number)
-    _changed(
-        Proxy(url).post(f"/burnish/adapters/{wanted}/promote", {"force": force, "reason": reason}), as_json
-    )
+    path = "promote" if number is None else f"{read_number(number)}/promote"
+    _changed(Proxy(url).post(f"/burnish/adapters/{path}", {"force": force, "reason": reason}), as_json)
 
 
 @app.command()
@@ -155,3 +166,5 @@ def read_number(text: str) -> int:
 def _changed(answer: dict[str, Any], as_json: bool) -> None:
     if not printed_json(answer, as_json):
         console.print(f"live now: [bold]{version_name(answer['live'])}[/]")
+        if note := answer.get("note"):
+            console.print(f"[yellow]{escape(note)}[/]")

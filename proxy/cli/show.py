@@ -55,6 +55,9 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
             lines.append(("", escape(missing)))
     if live["name"]:
         lines.append(("swapping", _swapping(state["engine"].get("obstacle"))))
+    if waits := learner.get("waiting"):
+        make_live = "make it live: [cyan]burnish adapters promote[/]"
+        lines.append(("waiting", f"[bold]v{waits['version']}[/], {escape(waits['reason'])} – {make_live}"))
     lines.append(("training", f"{learner['state']}: {escape(learner['reason'])}"))
     if state["instructions"]["on"] or state["instructions"]["count"]:
         lines.append(("instructions", _instructions(state["instructions"])))

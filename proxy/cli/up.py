@@ -125,9 +125,10 @@ def _next_step(config: Config) -> str:
         return "training is off (--no-train)"
     if train.schedule == "manual":
         return "to train: [cyan]burnish train[/]"
+    then = "offers you" if train.promote == "manual" else "uses"
     return (
         f"after {train.min_ratings} ratings ({train.min_good} good and {train.min_bad} bad or more) it trains, and "
-        "uses the new version if it is better: [cyan]burnish status[/]"
+        f"{then} the new version if it is better: [cyan]burnish status[/]"
     )
 
 

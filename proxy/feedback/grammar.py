@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Name = Literal["rate", "fix", "undo", "status", "help", "train", "rollback", "on", "off"]
+Name = Literal["rate", "fix", "undo", "status", "help", "train", "promote", "rollback", "on", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ def _command(word: str, tail: str) -> Command | None:
     word = word[0] if word[0] in "👍👎" else word.removesuffix("/5")
     if word in GOOD | BAD | LIKERT:
         return _rating(word, SEPARATOR.sub("", tail))
+    if word == "promote" and re.fullmatch(r"(?:v?\d{1,9})?", tail):
+        return Command("promote", tail)
     if word == "rollback" and re.fullmatch(r"(?:v?\d{1,9}|base)?", tail):
         return Command("rollback", tail)
     if word == "reset" and not tail:

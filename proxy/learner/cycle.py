@@ -13,12 +13,13 @@ from typing import Any, Literal
 
 from burnish.adapters import examples
 from burnish.adapters.errors import IllegalTransition, NeedsRestart
-from burnish.adapters.gate import Verdict, judge
+from burnish.adapters.gate import Evidence, Verdict, judge
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
 from burnish.adapters.threads import cores, in_one_thread
+from burnish.adapters.waiting import PASSED_AGAINST, waiting
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.evidence import evidence, rated_replies
@@ -106,6 +107,7 @@ class Cycle:
     weights_cache: Path
     jobs: Path
     """The folder of job directories."""
+    gate: Callable[[Evidence], Verdict] = judge
     _learnt: tuple[int, frozenset[str]] | None = field(default=None, init=False)
     _erase_at_end: set[str] = field(default_factory=set, init=False)
     """Runs under way when a user was erased."""
@@ -265,10 +267,13 @@ class Cycle:
             if verdict.outcome == "rejected":
                 self.registry.record(version.number, "rejected", verdict.reason, verdict=details)
                 return Ended("rejected", verdict.reason, version.number)
-            reason = self._obstacle(verdict, plan)
-            self.registry.record(version.number, "candidate", reason or verdict.reason, verdict=details)
-            if reason:
-                return Ended("candidate", reason, version.number)
+            if verdict.outcome == "undecided":
+                why = f"{verdict.reason} To use it all the same: `burnish adapters promote {version.number}`."
+                self.registry.record(version.number, "candidate", why, verdict=details)
+                return Ended("candidate", why, version.number)
+            self._record_passed(version.number, plan, verdict.reason, details)
+            if reason := self._obstacle(version.number, plan):
+                return Ended("candidate", f"{verdict.reason} {reason}", version.number)
             await report("swapping", version.number)
             await self.swap.go_live(version, f"passed the gate: {verdict.reason}")
             return Ended("live", verdict.reason, version.number)
@@ -283,14 +288,24 @@ class Cycle:
         else:
             await run_step(step, job)
 
-    def _obstacle(self, verdict: Verdict, plan: Plan) -> str | None:
-        """Return why a candidate that wasn't rejected can't go live by itself; None if it can."""
-        if verdict.outcome == "undecided":
-            return f"{verdict.reason} It waits for `burnish adapters promote`."
+    def _record_passed(self, number: int, plan: Plan, reason: str, verdict: dict[str, Any]) -> None:
+        before = waiting(self.registry)
+        passed: dict[str, Any] = {"verdict": verdict, PASSED_AGAINST: plan.incumbent}
+        why = f"better than {version_label(plan.incumbent)}: {reason}"
+        self.registry.record(number, "candidate", why, **passed)
+        if before is not None and waiting(self.registry) == number:
+            why = f"{version_label(number)} passed the gate later, and waits in its place"
+            self.registry.record(before, "candidate", why)
+
+    def _obstacle(self, number: int, plan: Plan) -> str | None:
+        """Return why a version that passed the gate can't go live by itself; None if it can."""
         if (live := self.registry.live()) != plan.incumbent:
             return (
-                f"{version_label(live)} went live while it was judged against {version_label(plan.incumbent)}"
+                f"But {version_label(live)} went live while it was judged against {version_label(plan.incumbent)}. "
+                f"To use it all the same: `burnish adapters promote {number}`."
             )
+        if self.train.promote == "manual":
+            return f"It waits for you: `burnish adapters promote {number}` or `/rl promote` makes it live."
         return None
 
     def _hyperparameters(
@@ -354,7 +369,7 @@ class Cycle:
         await asyncio.to_thread(job.write_rollouts, rollouts)
         await self._run_step("evaluate", job)
         found = evidence(job.evaluation(), rollouts, known, rated_replies(plan.rated))
-        return await asyncio.to_thread(judge, found)
+        return await asyncio.to_thread(self.gate, found)
 
 
 def _said(samples: Iterable[Sample]) -> list[str]:

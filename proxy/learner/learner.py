@@ -23,7 +23,7 @@ from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.runs import Runs
 from burnish.proxy.learner.scheduler import Decision, State, decide
 from burnish.proxy.learner.trainer import progress
-from burnish.proxy.learner.versions import Versions
+from burnish.proxy.learner.versions import Promoted, Versions
 from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
 from burnish.proxy.log.usability import FAULTS
 from burnish.proxy.records import Run
@@ -136,10 +136,12 @@ class Learner:
     def status(self) -> dict[str, Any]:
         run = self._runs.active
         idle = "paused" if self._pause_file.exists() else "idle"
+        waits = self.waiting()
         return {
             "state": run.status if run else idle if self._train.enabled else "off",
             "reason": run.reason if run else self._decision.reason,
             "run": self.shown(run) if run else None,
+            "waiting": {"version": waits.number, "reason": waits.reason} if waits else None,
             "ready": self._counting.ready()._asdict(),
             "left_out": self._counting.left_out,
             "needed": {
@@ -151,6 +153,11 @@ class Learner:
             "schedule": self._train.schedule,
             "failures": self._runs.failures,
         }
+
+    def waiting(self) -> AdapterVersion | None:
+        """Return the version that waits to be promoted, if there is one and it isn't about to go live by itself."""
+        run = self._runs.active
+        return None if run and run.status == "swapping" else self._versions.waiting()
 
     def shown(self, run: Run) -> dict[str, Any]:
         """Return a run as the API shows it, with its progress and the result of the trainer."""
@@ -201,10 +208,11 @@ class Learner:
             "note": plan.note,
         }
 
-    async def promote(self, number: int, reason: str, *, force: bool = False) -> None:
+    async def promote(self, number: int | None, reason: str, *, force: bool = False) -> Promoted:
         """Make a version live by hand; see ``Versions.promote``."""
-        await self._versions.promote(number, reason, force=force)
+        promoted = await self._versions.promote(number, reason, force=force)
         self.wake()  # the live version decides which ratings count as learnt
+        return promoted
 
     async def rollback(self, to: int | None, reason: str) -> int:
         """Make an earlier live version live again; see ``Versions.rollback``."""

@@ -51,7 +51,7 @@ class TrainRequest(Body):
 
 
 class PromoteRequest(Body):
-    """``POST /burnish/adapters/{n}/promote``."""
+    """``POST /burnish/adapters/promote`` (the version that waits) and ``POST /burnish/adapters/{n}/promote``."""
 
     force: StrictBool = False
     """Promote it even if the gate rejected it."""
@@ -122,8 +122,14 @@ def _version_routes(learner: Learner, registry: Registry) -> list[Route]:
     async def adapters(request: Request) -> Response:
         versions = await asyncio.to_thread(registry.versions)
         listed = [_summary(version) for version in versions]
+        waits = learner.waiting()
         return json_response(
-            {"live": registry.live(), "previous": registry.previous_live(), "adapters": listed}
+            {
+                "live": registry.live(),
+                "previous": registry.previous_live(),
+                "waiting": waits and waits.number,
+                "adapters": listed,
+            }
         )
 
     async def adapter(request: Request) -> Response:
@@ -131,8 +137,8 @@ def _version_routes(learner: Learner, registry: Registry) -> list[Route]:
 
     async def promote(request: Request) -> Response:
         body = validated(PromoteRequest, await read_json(request, MAX_BODY_BYTES))
-        await learner.promote(request.path_params["n"], body.reason, force=body.force)
-        return _live(registry)
+        promoted = await learner.promote(request.path_params.get("n"), body.reason, force=body.force)
+        return _live(registry, note=promoted.note)
 
     async def rollback(request: Request) -> Response:
         body = validated(RollbackRequest, await read_json(request, MAX_BODY_BYTES))
@@ -142,6 +148,7 @@ def _version_routes(learner: Learner, registry: Registry) -> list[Route]:
     return [
         Route("/burnish/adapters", adapters, methods=["GET"]),
         Route("/burnish/adapters/rollback", rollback, methods=["POST"]),
+        Route("/burnish/adapters/promote", promote, methods=["POST"]),
         Route("/burnish/adapters/{n:int}", adapter, methods=["GET"]),
         Route("/burnish/adapters/{n:int}/promote", promote, methods=["POST"]),
     ]
@@ -172,6 +179,10 @@ def chat_actions(learner: Learner, owner: str) -> Mapping[str, ChatAction]:
     async def train(_: str) -> str:
         return f"training has started ({await learner.train_now()}); /rl status shows how it goes"
 
+    async def promote(number: str) -> str:
+        wanted = int(number.removeprefix("v")) if number else None
+        return (await learner.promote(wanted, f"promoted in the chat by {owner}")).in_words()
+
     async def rollback(to: str) -> str:
         number = BASE_VERSION if to == "base" else int(to.removeprefix("v")) if to else None
         return f"{version_label(await learner.rollback(number, f'rolled back in the chat by {owner}'))} is live again"
@@ -186,7 +197,7 @@ def chat_actions(learner: Learner, owner: str) -> Mapping[str, ChatAction]:
             "training no longer starts by itself, until /rl on; ratings are kept, and the live version stays"
         )
 
-    return {"train": train, "rollback": rollback, "on": go_on, "off": stop}
+    return {"train": train, "promote": promote, "rollback": rollback, "on": go_on, "off": stop}
 
 
 def _reachable(path: str, data_dir: Path, identity: Identity, *, writes: bool = False) -> Path:
@@ -205,8 +216,8 @@ def _reachable(path: str, data_dir: Path, identity: Identity, *, writes: bool = 
     return found
 
 
-def _live(registry: Registry) -> Response:
-    return json_response({"live": registry.live(), "previous": registry.previous_live()})
+def _live(registry: Registry, note: str | None = None) -> Response:
+    return json_response({"live": registry.live(), "previous": registry.previous_live(), "note": note})
 
 
 def _summary(version: AdapterVersion) -> dict[str, Any]:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from burnish.adapters.errors import AdapterError, EngineError, UnknownVersion
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.swap import Swap
+from burnish.adapters.waiting import PASSED_AGAINST, passed, waiting
 from burnish.proxy.errors import Conflict, NotFound, Unavailable
 
 INTERRUPTED = "interrupted"
 """In the details of an event: the gate was interrupted once. A second time it may have been the cause."""
+
+
+class Promoted(NamedTuple):
+    """What a promotion did, for the user."""
+
+    version: int
+    proof: str | None
+    """Why the gate let it pass; None if it didn't."""
+    note: str | None
+    """What that doesn't cover."""
+
+    def in_words(self) -> str:
+        said = f"{version_label(self.version)} is live now" + (f", {self.proof}" if self.proof else "")
+        return f"{said}. {self.note}" if self.note else said
 
 
 class Versions:
@@ -17,17 +34,19 @@ class Versions:
         self._registry = registry
         self._swap = swap
 
-    async def promote(self, number: int, reason: str, *, force: bool) -> None:
-        """Make a version live (0: the base model); with ``force`` even one that was rejected or not judged.
+    async def promote(self, number: int | None, reason: str, *, force: bool) -> Promoted:
+        """Make a version live (None: the one that waits; 0: the base model).
 
-        Raises NotFound, Conflict, Unavailable.
+        With ``force`` even one that was rejected or not judged. Raises NotFound, Conflict, Unavailable.
         """
+        if number is None:
+            number = self._must_wait().number
         version = self._get(number)
         if version and not force:
             if version.state == "rejected":
-                reason = version.reason.removesuffix(".")
+                why = version.reason.removesuffix(".")
                 raise Conflict(
-                    f"{version_label(number)} was rejected: {reason}. To promote it anyway: "
+                    f"{version_label(number)} was rejected: {why}. To promote it anyway: "
                     f"burnish adapters promote {version_label(number)} --force",
                     code="rejected",
                 )
@@ -36,7 +55,36 @@ class Versions:
                     f"{version_label(number)} has not been judged yet: wait until its run has ended",
                     code="not_judged",
                 )
+        before, judged = self._registry.live(), passed(self._registry, number)
         await self._go_live(version, reason)
+        if version is None or judged is None or version.state != "candidate":
+            return Promoted(number, None, None)
+        note = None
+        if judged.details[PASSED_AGAINST] != before:
+            note = f"Nobody has compared it with {version_label(before)}, which it replaced"
+        return Promoted(number, judged.reason.removesuffix("."), note)
+
+    def waiting(self) -> AdapterVersion | None:
+        """Return the version that passed the gate and waits to be promoted, if the engine's model is still its base."""
+        try:
+            number = waiting(self._registry)
+            version = None if number is None else self._registry.get(number)
+        except AdapterError:
+            return None  # reconciling reports the damage
+        fits = version and version.manifest.base_digest == self._swap.host.base_digest
+        return version if fits else None
+
+    def _must_wait(self) -> AdapterVersion:
+        if version := self.waiting():
+            return version
+        words, judged = "no version waits to be promoted", self._judged()
+        if judged:
+            label = version_label(judged[-1].number)
+            words += (
+                f". {label} is a candidate, but not known to be better than the live version; "
+                f"to use it all the same: burnish adapters promote {label}"
+            )
+        raise Conflict(words, code="nothing_waits")
 
     async def rollback(self, to: int | None, reason: str) -> int:
         """Make an earlier live version live again (None: the previous one); return its number.
@@ -52,6 +100,10 @@ class Versions:
             )
         await self._go_live(version, reason)
         return to
+
+    def _judged(self) -> list[AdapterVersion]:
+        candidates = [each for each in self._registry.versions() if each.state == "candidate"]
+        return [each for each in candidates if not self._unjudged(each)]
 
     def unjudged(self) -> list[AdapterVersion]:
         """Return the candidates that the gate hasn't judged, oldest first. Raises CorruptAdapter."""

@@ -46,7 +46,8 @@ FOR_ADMINS = [
     ("GET", "/burnish/runs"), ("GET", "/burnish/runs/x"), ("POST", "/burnish/train"), ("POST", "/burnish/pause"),
     ("POST", "/burnish/resume"), ("GET", "/burnish/adapters"), ("GET", "/burnish/adapters/1"),
     ("POST", "/burnish/adapters"), ("POST", "/burnish/adapters/1/export"), ("POST", "/burnish/adapters/1/promote"),
-    ("POST", "/burnish/adapters/rollback"), ("GET", "/burnish/next"), ("POST", "/burnish/next"),
+    ("POST", "/burnish/adapters/promote"), ("POST", "/burnish/adapters/rollback"),
+    ("GET", "/burnish/next"), ("POST", "/burnish/next"),
 ]  # fmt: skip
 
 
@@ -115,7 +116,7 @@ async def type_(client: httpx.AsyncClient, text: str, user: str = "ann", **heade
     return str(said)
 
 
-STEERING = ("/rl train", "/rl rollback base", "/rl reset", "/rl on", "/rl off")
+STEERING = ("/rl train", "/rl promote", "/rl rollback base", "/rl reset", "/rl on", "/rl off")
 
 
 async def test_an_owner_hears_why_nothing_can_be_steered(tmp_path: Path) -> None:

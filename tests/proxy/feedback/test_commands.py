@@ -44,6 +44,8 @@ COMMANDS = [
     (Command("fix", "Paris.\n\nIt is big."), ["fix Paris.\n\nIt is big."]),
     (Command("fix"), ["fix", "fix   "]),
     (Command("help"), ["", " ", "help"]),
+    (Command("promote"), ["promote"]),
+    (Command("promote", "v3"), ["promote v3"]),
     (Command("rollback"), ["rollback"]),
     (Command("rollback", "base"), ["rollback base"]),
     (Command("rollback", "v3"), ["rollback v3"]),
@@ -62,6 +64,7 @@ UNKNOWN = [
     "rate 4",
     *["undo\neverything", "undo everything"],
     "rollback ../x",
+    "promote base",
     "/rl good",
 ]
 

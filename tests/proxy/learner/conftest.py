@@ -13,6 +13,7 @@ import httpx
 import psutil
 import pytest
 
+from burnish.adapters.gate import judge
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import cache_dir
@@ -136,7 +137,7 @@ Open = Callable[..., Awaitable[World]]
 
 @asynccontextmanager
 async def world(
-    data: Path, registry: Registry, host: AdapterHost, train: TrainConfig, paths: dict[str, Path]
+    data: Path, registry: Registry, host: AdapterHost, train: TrainConfig, parts: dict[str, Any]
 ) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(host.close)
@@ -146,10 +147,10 @@ async def world(
         stack.push_async_callback(swap.close)
         registry.recover()
         await Reconciler(swap).reconcile_once()
-        learner = Learner(Cycle(log=log, registry=registry, swap=swap, train=train, scrub=True, **paths))
+        learner = Learner(Cycle(log=log, registry=registry, swap=swap, train=train, scrub=True, **parts))
         await learner.start()
         stack.push_async_callback(learner.stop)
-        base_weights, cache = paths["base_weights"], paths["weights_cache"]
+        base_weights, cache = parts["base_weights"], parts["weights_cache"]
         transfer = Transfer(registry, host.base_model, host.base_digest, base_weights, cache)
         app = own_application(learner_routes(learner, registry, transfer, log, data))
         http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://burnish")
@@ -173,20 +174,21 @@ def engine_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def open_world(tmp_path: Path, weights: Path, engine_state: Path) -> AsyncIterator[Open]:
     """Open a world on the data directory of the test; a second one closes the first.
 
-    With ``model`` the embedded engine serves that file, else a double of vLLM answers. ``base_weights`` and ``jobs``
-    are paths of the cycle. Everything else is a setting of ``[train]``.
+    With ``model`` the embedded engine serves that file, else a double of vLLM answers. ``base_weights``, ``jobs`` and
+    ``gate`` are parts of the cycle. Everything else is a setting of ``[train]``.
     """
     data = tmp_path / "data"
     async with AsyncExitStack() as engines, AsyncExitStack() as opened:
 
         async def open_(model: Path | None = None, **settings: Any) -> World:
             await opened.aclose()
-            paths = {
+            parts: dict[str, Any] = {
                 "base_weights": model or weights,
                 "weights_cache": cache_dir() / "weights",
                 "jobs": data / "jobs",
+                "gate": judge,
             }
-            paths |= {name: settings.pop(name) for name in paths.keys() & settings.keys()}
+            parts |= {name: settings.pop(name) for name in parts.keys() & settings.keys()}
             train = TrainConfig(**({"schedule": "manual", "threads": 1} | settings))
             registry = Registry(data / "adapters")
             if model:
@@ -195,6 +197,6 @@ async def open_world(tmp_path: Path, weights: Path, engine_state: Path) -> Async
                 url = await engines.enter_async_context(listening(Engine().app()))
                 named: dict[str, Any] = {"data_dir": data, "upstream": url, "train": {"base": str(weights)}}
                 host, _ = await foreign_host(load_config(named), registry.versions)
-            return await opened.enter_async_context(world(data, registry, host, train, paths))
+            return await opened.enter_async_context(world(data, registry, host, train, parts))
 
         yield open_

@@ -45,7 +45,8 @@ async def test_nothing_rated_means_nothing_to_do(open_world: Open) -> None:
     assert (dry["would_train"], dry["parent"]) == (False, 0)
     assert (await world.http.get("/burnish/runs")).json() == {"runs": []}
     assert (await world.http.get("/burnish/runs/run_x")).status_code == 404
-    assert (await world.http.get("/burnish/adapters")).json() == {"live": 0, "previous": None, "adapters": []}
+    nothing = {"live": 0, "previous": None, "waiting": None, "adapters": []}
+    assert (await world.http.get("/burnish/adapters")).json() == nothing
     base = (await world.http.get("/burnish/adapters/0")).json()
     assert (base["state"], base["events"]) == ("live", [])
 
@@ -156,7 +157,7 @@ async def test_promote_and_roll_back_by_hand(open_world: Open) -> None:
     first, second = candidate(world, 1), candidate(world, 2)
     for number in (first, second):
         answer = await world.http.post(f"/burnish/adapters/{number}/promote", json={"reason": "looks good"})
-        assert answer.json() == {"live": number, "previous": number - 1}
+        assert answer.json() == {"live": number, "previous": number - 1, "note": None}
         assert await serves(world, number)
     listed = (await world.http.get("/burnish/adapters")).json()
     assert [(a["version"], a["state"]) for a in listed["adapters"]] == [(1, "retired"), (2, "live")]

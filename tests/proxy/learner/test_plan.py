@@ -260,6 +260,7 @@ async def test_an_owner_rolls_back_and_trains_from_the_chat(tmp_path: Path, weig
         await burnish.rate("good", "bad")
         assert "burnish: /rl train: training has started (run_" in await typed(burnish, "/rl train")
         assert "/rl rollback [version | base]" in await typed(burnish, "/rl help")
+        assert "burnish: /rl promote: no version waits to be promoted" in await typed(burnish, "/rl promote")
         events = (await burnish.http.get("/burnish/adapters/2")).json()["events"]
         assert events[-1]["reason"] == "rolled back in the chat by ann"
 
@@ -269,7 +270,7 @@ async def test_others_do_not(tmp_path: Path, weights: Path, owners: tuple[str, .
     async with steered(tmp_path, weights, *owners) as burnish:
         await burnish.version(0, [])
         for who in ("bob", None):
-            for command in ("train", "rollback base", "off", "on"):
+            for command in ("train", "promote", "rollback base", "off", "on"):
                 assert "Only owners may use /rl" in await typed(burnish, f"/rl {command}", who)
             assert "/rl train" not in await typed(burnish, "/rl help", who)
         status = (await burnish.http.get("/burnish/status")).json()
