@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -60,9 +60,8 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
         stack.push_async_callback(asyncio.to_thread, observer.close)
         log = Log.open(config.log_file, observer.stored)
         stack.callback(log.close)
-        keep = Keep(config.log.keep_days, config.log.keep_completions, config.log.keep_rated)
-        if not keep.all:
-            pruning = asyncio.get_running_loop().create_task(_prune_regularly(log, keep))
+        if keeps := _limits(config):
+            pruning = asyncio.get_running_loop().create_task(_prune_regularly(log, keeps))
             stack.push_async_callback(cancelled, pruning)
         pool = Pool(config)
         stack.push_async_callback(pool.close)
@@ -109,11 +108,21 @@ async def _ask_until_known(ask: Callable[[], Awaitable[bool]]) -> None:
             logger.exception("the engine cannot be opened; trying again in %g s", ASK_AGAIN_S)
 
 
-async def _prune_regularly(log: Log, keep: Keep) -> None:
+def _limits(config: Config) -> list[Keep]:
+    """Return the limits that are set; a completion must be within all of them."""
+    given, next_turns = config.log, config.train.next_turn
+    limits = (
+        Keep(given.keep_days, given.keep_completions, given.keep_rated, next_turns),
+        Keep(days=given.keep_unrated_days, next_turns=next_turns),
+    )
+    return [each for each in limits if not each.all]
+
+
+async def _prune_regularly(log: Log, limits: Sequence[Keep]) -> None:
     """Delete old completions according to the settings."""
     while True:
         try:
-            if gone := await log.prune(keep):
+            if gone := sum([await log.prune(each) for each in limits]):
                 logger.info("deleted %d old completions from the log", gone)
         except Unavailable as error:
             logger.warning("old completions were not deleted from the log: %s", error)

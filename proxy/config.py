@@ -176,6 +176,11 @@ class LogConfig(BaseModel):
     keep_completions: int | None = Field(
         None, ge=1, description="Delete the oldest completions if there are more. Unset: never."
     )
+    keep_unrated_days: float | None = Field(
+        None,
+        gt=0,
+        description="Delete completions without feedback that are older. Unset: as keep_days and keep_completions say.",
+    )
     keep_rated: bool = Field(
         True, description="Keep completions with feedback, however old: training uses them."
     )

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 from burnish.proxy.log import feedback
 from burnish.proxy.log.store import as_json
+from burnish.proxy.records import answer_named
 
 STEP_ROWS = 32
 """Completions a step, some milliseconds: captures and ratings are committed between two steps."""
@@ -29,6 +30,8 @@ class Keep(NamedTuple):
     completions: int | None = None
     rated: bool = True
     """Completions with feedback that counts are kept whatever their age."""
+    next_turns: bool = False
+    """And so are the next turns of those, which hold what the user said of them."""
 
     @property
     def all(self) -> bool:
@@ -71,7 +74,10 @@ def prune(connection: sqlite3.Connection, keep: Keep, after: int, upto: int) -> 
     ).fetchall()
     ids = {row[1] for row in rows}
     if keep.rated:
-        ids -= _rated(connection, {row[2] for row in rows})
+        rated = _rated(connection, {row[2] for row in rows})
+        ids -= rated
+        if keep.next_turns:
+            ids -= _next_turns(connection, rated)
     if ids:
         erase(connection, ids)
     return (rows[-1][0] if rows else 0), len(ids)
@@ -114,7 +120,16 @@ def _rated(connection: sqlite3.Connection, conversations: set[str]) -> set[str]:
         ) AND id NOT IN (SELECT feedback FROM undo)""",
         (as_json(conversations),),
     )
-    return ratings.keys() | worse | {name for (name,) in compared}
+    rated = {answer_named(answer)[0] for answer in ratings}
+    return rated | worse | {name for (name,) in compared}
+
+
+def _next_turns(connection: sqlite3.Connection, completion_ids: set[str]) -> set[str]:
+    rows = connection.execute(
+        "SELECT id FROM completion WHERE begins_turn AND continues IN (SELECT value FROM json_each(?))",
+        (as_json(completion_ids),),
+    )
+    return {name for (name,) in rows}
 
 
 USED_BY_COMPLETIONS = ("reply", "settings", "definitions", "choices", "instructions")

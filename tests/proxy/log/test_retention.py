@@ -7,12 +7,15 @@ import sqlite3
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from burnish.proxy.errors import NotFound
 from burnish.proxy.log import Keep, Log
-from tests.proxy.log.exchanges import assistant, capture, rate, system, user
+from tests.proxy.log.exchanges import CALL, RESULT, assistant, capture, pass_on, rate, system, user
+from tests.support.inprocess import calling
 
 DAY_S = 86_400.0
 
@@ -65,6 +68,52 @@ async def test_a_rating_of_a_conversation_keeps_all_of_it(log: Log):
     await log.prune(Keep(days=30))
     assert await left(log) == [first, second]
     assert other not in await left(log)
+
+
+async def test_a_rating_of_one_of_several_answers_keeps_them_all(log: Log):
+    two = {
+        "choices": [{"index": n, "message": assistant(f"a{n}"), "finish_reason": "stop"} for n in range(2)]
+    }
+    made = capture(log, [user("q")], created_at=time.time() - 40 * DAY_S, chunks=(orjson.dumps(two),))
+    await rate(log, made, choice=1)
+    assert await log.prune(Keep(days=30)) == 0
+    assert await left(log) == [made]
+
+
+async def test_a_next_turn_that_training_reads_stays_with_the_answer_before_it(log: Log):
+    long_ago = time.time() - 40 * DAY_S
+    history, made = [], []
+    for turn in range(4):
+        history.append(user(f"q{turn}"))
+        made.append(capture(log, list(history), f"a{turn}", created_at=long_ago))
+        history.append(assistant(f"a{turn}"))
+    await rate(log, made[1], -1.0)
+
+    async def comments(keep: Keep) -> list[str | None]:
+        await log.prune(keep)
+        return [each.comment for each in await log.rated(next_turns=True)]
+
+    assert await comments(Keep(days=30, next_turns=True)) == ["q2"]
+    assert await left(log) == made[1:3]
+    assert await comments(Keep(days=30)) == [None]
+    assert await left(log) == [made[1]]
+
+
+async def test_a_rated_answer_keeps_its_context_its_calls_and_its_place_in_a_thread(log: Log):
+    long_ago = time.time() - 40 * DAY_S
+    opening = [user("q0"), assistant("an ignored answer"), user("q1")]
+    ignored = capture(log, opening[:1], "an ignored answer", created_at=long_ago)
+    call = capture(log, opening, CALL, created_at=long_ago)
+    answer = capture(log, [*opening, CALL, RESULT], "a1", created_at=long_ago)
+    await rate(log, answer, -1.0, scope="turn")
+    assert await log.prune(Keep(days=30)) == 1
+    assert await left(log) == [call, answer]
+    assert ignored not in await left(log)
+    rated = {each.completion.id: each for each in await log.rated()}
+    assert {name: each.weight for name, each in rated.items()} == {call: 0.5, answer: 0.5}
+    assert list(rated[call].completion.messages) == opening, "the ignored answer is still its context"
+    again = [*opening, CALL, RESULT, assistant("a1"), user("/rl good")]
+    assert (await log.resolve_history(again[:-1], "local", None)).id == answer
 
 
 async def test_shared_messages_stay_while_something_uses_them(log: Log, tmp_path: Path):
@@ -130,6 +179,42 @@ async def test_captures_and_ratings_do_not_wait_while_much_is_taken_out(log: Log
     assert await pruning == 2000
     assert ratings > 5
     assert slowest_s < 2.0  # some 10 ms; the rest is for a busy machine
+
+
+LIMITS = [
+    ({"keep_unrated_days": 30}, ["rated 200", "rated 50", "new"]),
+    ({"keep_unrated_days": 30, "keep_days": 100}, ["rated 200", "rated 50", "new"]),
+    ({"keep_unrated_days": 30, "keep_days": 100, "keep_rated": False}, ["rated 50", "new"]),
+    ({"keep_unrated_days": 100, "keep_days": 30}, ["rated 200", "rated 50", "new"]),
+    ({"keep_unrated_days": 100, "keep_completions": 1}, ["rated 200", "rated 50", "new"]),
+    ({"keep_unrated_days": 100}, ["rated 200", "rated 50", "50", "new"]),
+]
+
+
+@pytest.mark.parametrize(("limits", "kept"), LIMITS)
+async def test_ignored_answers_may_go_earlier_than_rated_ones(
+    tmp_path: Path, limits: dict[str, Any], kept: list[str]
+):
+    """By the settings, in the running program. A completion stays if it is within all limits."""
+    (tmp_path / "data").mkdir()
+    with closing(Log.open(tmp_path / "data" / "burnish.db")) as log:
+        for name in ("200", "rated 200", "rated 50", "50", "new"):
+            age = float(name.split()[-1]) if name != "new" else 0.0
+            made = capture(log, [user(name)], created_at=time.time() - age * DAY_S)
+            if "rated" in name:
+                await rate(log, made)
+        passed_on = [pass_on(log, created_at=time.time() - days * DAY_S) for days in (200, 0)]
+        await log.counts()
+    async with calling(tmp_path, upstream="http://127.0.0.1:1", log=limits) as http:
+        async with asyncio.timeout(30):
+            while True:
+                listed = (await http.get("/burnish/completions")).json()["data"]
+                others = (await http.get("/burnish/passthrough")).json()["data"]
+                if len(listed) <= len(kept) and len(others) == 1:
+                    break
+                await asyncio.sleep(0.02)
+    assert [each["prompt"] for each in listed][::-1] == kept
+    assert others[0]["id"] == passed_on[1]
 
 
 # Forgetting
