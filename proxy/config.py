@@ -74,6 +74,21 @@ class TrainConfig(BaseModel):
         description='"auto": a version that passes the gate goes live; "manual": it waits for burnish adapters '
         "promote, or for /rl promote of an owner.",
     )
+    on_battery: bool = Field(
+        False, description="Start runs while the machine runs on battery. burnish train always does."
+    )
+    max_load: float = Field(
+        0.7,
+        gt=0,
+        le=1,
+        description="A run waits, for an hour at most, while other programs use a larger share of the processor.",
+    )
+    memory_gb: float | None = Field(
+        None,
+        ge=0,
+        description="A run waits, for an hour at most, until this much memory is free. Default: what the last run "
+        "took, or an estimate by the size of the model. 0: it never waits.",
+    )
     base: str | None = Field(
         None,
         description="Weights of the model that the upstream serves, to train on: a GGUF file, a Hugging Face "

@@ -27,6 +27,7 @@ from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.machine import Meter
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream
@@ -122,7 +123,8 @@ async def _with_learner(
                 base_weights=weights,
                 weights_cache=cache_dir() / "weights",
                 jobs=config.data_dir / "jobs",
-            )
+            ),
+            Meter(),
         )
         await learner.start()
         stack.push_async_callback(learner.stop)

@@ -32,9 +32,13 @@ def train(
     if dry_run:
         _dry_run(proxy, wanted, as_json)
         return
-    run_id = proxy.post("/burnish/train", wanted)["run_id"]
+    started = proxy.post("/burnish/train", wanted)
+    run_id = started["run_id"]
+    if not as_json:
+        for warning in started.get("warnings", ()):
+            console.print(f"[yellow]training starts, but {escape(warning)}[/]")
     if not wait:
-        if not printed_json({"run_id": run_id}, as_json):
+        if not printed_json(started, as_json):
             console.print(f"started {run_id}; follow it with [cyan]burnish status[/]")
         return
     try:

@@ -26,7 +26,7 @@ from burnish.proxy.learner.evidence import evidence, rated_replies
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.records import RatedCompletion
-from burnish.training.device import model_size
+from burnish.training.device import main_memory, model_size
 from burnish.training.errors import JobError
 from burnish.training.job import (
     Hyperparameters,
@@ -146,6 +146,19 @@ class Cycle:
             manifests = {version.number: version.manifest for version in self.registry.versions()}
             self._learnt = live, export.learnt_by(live, manifests)
         return self._learnt[1]
+
+    def memory_needed(self) -> int | None:
+        """Return the bytes that a run takes: what the latest one took, else an estimate; None if nothing is known.
+
+        Reads files. Raises CorruptAdapter.
+        """
+        if self.train.memory_gb is not None:
+            return round(self.train.memory_gb * 1e9)
+        for version in reversed(self.registry.versions()):
+            manifest = version.manifest
+            if manifest.base_digest == self.swap.host.base_digest and "peak_rss_bytes" in manifest.metrics:
+                return int(manifest.metrics["peak_rss_bytes"])
+        return main_memory(self._size, Hyperparameters()) if self._size else None
 
     async def plan(self, run_id: str, *, accept_one_sided: bool, refresh: bool = False) -> Plan:
         """Plan a run; writes nothing. Raises AdapterError, Unavailable.

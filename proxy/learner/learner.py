@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,10 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.errors import BurnishError, Conflict, NotFound, Unavailable
 from burnish.proxy.learner.cycle import Cycle
+from burnish.proxy.learner.machine import UNKNOWN, Meter
 from burnish.proxy.learner.runs import Runs
-from burnish.proxy.learner.scheduler import Decision, State, decide
+from burnish.proxy.learner.scheduler import Decision, State, decide, warnings
+from burnish.proxy.learner.surroundings import Surroundings
 from burnish.proxy.learner.trainer import progress
 from burnish.proxy.learner.versions import Promoted, Versions
 from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
@@ -97,15 +99,14 @@ class Counting:
 class Learner:
     """Starts runs, records them, and reports its state."""
 
-    def __init__(self, cycle: Cycle) -> None:
+    def __init__(self, cycle: Cycle, meter: Meter) -> None:
         self._cycle = cycle
         self._train = cycle.train
         self._counting = Counting(cycle.log, cycle.train, cycle.learnt, scrub=cycle.scrub)
         self._versions = Versions(cycle.registry, cycle.swap)
         self._runs = Runs(cycle.log, self._versions)
         self._request: _Request | None = None
-        self._busy_at: float | None = None
-        self._due_since: float | None = None
+        self._around = Surroundings(meter, cycle.memory_needed)
         self._decision = Decision(False, "burnish has just started")
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -185,6 +186,11 @@ class Learner:
             self._changed.set()
         return await asyncio.shield(self._request.started)
 
+    async def warnings(self) -> list[str]:
+        """Return what speaks against a run that the user asks for."""
+        machine, needed_bytes = await self._around.at_once()
+        return warnings(machine, needed_bytes, self._train)
+
     async def dry_run(self, *, force_one_sided: bool = False, refresh: bool = False) -> dict[str, Any]:
         """Return what ``train_now`` would do, and the reason; changes nothing."""
         _, decision = await self._requested(one_sided=force_one_sided, refresh=refresh)
@@ -230,6 +236,7 @@ class Learner:
             await asyncio.to_thread(_set_file, self._pause_file, there=on)
         except OSError as error:
             raise Unavailable(f"cannot write {self._pause_file}: {error.strerror or error}") from error
+        self._around.forget()
         self._look()
         self.wake()
 
@@ -262,6 +269,8 @@ class Learner:
             await self._runs.recall()
         if self._counting.stale:
             await self._count()
+        if not self._request:
+            await self._look_around()
         if not (self._request or self._look().start):
             return
         request, self._request = self._request, None
@@ -277,14 +286,23 @@ class Learner:
             if request:
                 request.settle(Unavailable("the run could not be started; see `burnish status`"))
 
+    async def _look_around(self) -> None:
+        """Read the machine if nothing else prevents a run."""
+        if decide(replace(self._state(), machine=UNKNOWN), self._train, _now()).due:
+            await self._around.look()
+        else:
+            self._around.forget()
+
     def _look(self, request: _Request | None = None) -> Decision:
         """Decide; store the reason and since when a run is due."""
-        now = _now()
+        now, around = _now(), self._around
         route = self._cycle.swap.route
         if any(route.in_flight(version) for version in route.resident()):
-            self._busy_at = now.timestamp()
+            around.busy_at = now.timestamp()
         self._decision = decide(self._state(request), self._train, now)
-        self._due_since = (self._due_since or now.timestamp()) if self._decision.due else None
+        moment = now.timestamp()
+        # The clock may have been set back since.
+        around.due_since = min(around.due_since or moment, moment) if self._decision.due else None
         return self._decision
 
     async def _run(self, reason: str, request: _Request | None) -> None:
@@ -340,7 +358,7 @@ class Learner:
             if runs.active:
                 await asyncio.to_thread(self._cycle.ended, runs.active.id)
             runs.finish()
-            self._due_since = None
+            self._around.due_since = None
             self.wake()
 
     async def _count(self) -> None:
@@ -356,8 +374,10 @@ class Learner:
             active=self._runs.active.id if self._runs.active else None,
             failures=self._runs.failures,
             failed_at=self._runs.failed_at,
-            busy_at=self._busy_at,
-            due_since=self._due_since,
+            busy_at=self._around.busy_at,
+            due_since=self._around.due_since,
+            machine=self._around.machine,
+            needed_bytes=self._around.needed_bytes,
             asked=request is not None,
             one_sided=bool(request and request.one_sided),
             paused=self._pause_file.exists(),

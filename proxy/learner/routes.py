@@ -96,8 +96,9 @@ def _run_routes(learner: Learner, log: Log) -> list[Route]:
         if body.dry_run:
             plan = await learner.dry_run(force_one_sided=body.force, refresh=body.refresh)
             return json_response(plan)
+        warnings = await learner.warnings()
         run_id = await learner.train_now(force_one_sided=body.force, refresh=body.refresh)
-        return json_response({"run_id": run_id}, 202)
+        return json_response({"run_id": run_id, "warnings": warnings}, 202)
 
     async def pause(request: Request) -> Response:
         await learner.pause(on=request.url.path.endswith("/pause"))
@@ -177,7 +178,9 @@ def chat_actions(learner: Learner, owner: str) -> Mapping[str, ChatAction]:
     """Return the actions of owners in the chat, by ``/rl`` command. They raise what the learner raises."""
 
     async def train(_: str) -> str:
-        return f"training has started ({await learner.train_now()}); /rl status shows how it goes"
+        warnings = await learner.warnings()
+        started = f"training has started ({await learner.train_now()}); /rl status shows how it goes"
+        return ". ".join([started, *(f"But {each}" for each in warnings)])
 
     async def promote(number: str) -> str:
         wanted = int(number.removeprefix("v")) if number else None

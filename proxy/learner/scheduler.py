@@ -1,11 +1,13 @@
-"""Decides when to train, from counts, clock, load and earlier failures. Pure functions."""
+"""Decides when to train, from counts, clock, traffic, the machine and earlier failures. Pure functions."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime, time
 
 from burnish.proxy.config import TrainConfig
+from burnish.proxy.learner.machine import UNKNOWN, Machine
 from burnish.training.presets import MIN_COMMENTS
 
 # After a failure: a minute, two, four, … A broken set-up must neither spin nor wait for days.
@@ -15,6 +17,9 @@ MAX_BACK_OFF_S = 6 * 3600.0
 QUIET_S = 3.0
 # … but under constant traffic it waits no longer than this.
 PATIENCE_S = 600.0
+# Other programs and a lack of memory delay it longer: the trainer has a low priority, and most systems can swap.
+PRESSURE_PATIENCE_S = 3600.0
+START_ANYWAY = "`burnish train` starts it now"
 PAIRS = ("correction or preference", "corrections or preferences")
 
 
@@ -40,7 +45,10 @@ class State:
     busy_at: float | None = None
     """When a request was last in flight; None = never."""
     due_since: float | None = None
-    """Since when only traffic has prevented a run."""
+    """Since when only traffic, other programs or a lack of memory have prevented a run."""
+    machine: Machine = UNKNOWN
+    needed_bytes: int | None = None
+    """The memory that a run takes."""
     asked: bool = False
     """The user asked for a run now."""
     one_sided: bool = False
@@ -61,7 +69,7 @@ class Decision:
     start: bool
     reason: str
     due: bool = False
-    """Only traffic prevents the run."""
+    """Only traffic, other programs or a lack of memory prevent the run, if anything does."""
 
 
 def decide(state: State, train: TrainConfig, now: datetime) -> Decision:
@@ -72,17 +80,59 @@ def decide(state: State, train: TrainConfig, now: datetime) -> Decision:
         return Decision(True, "you asked for it")
     if obstacle := _not_yet(state, train, now):
         return Decision(False, obstacle)
-    moment = now.timestamp()
-    quiet_in = 0.0 if state.busy_at is None else state.busy_at + QUIET_S - moment
-    waited = 0.0 if state.due_since is None else moment - state.due_since
-    reason = (
+    ready = (
         f"{_counted(state.comments, 'comment')} and {_counted(state.pairs, *PAIRS)} ready"
         if state.paired
         else f"{_counted(state.new, 'new rating')} ({state.good} good and {state.bad} bad ready)"
     )
-    if quiet_in > 0 and waited < PATIENCE_S:
-        return Decision(False, f"{reason}; waiting for a moment without requests", due=True)
-    return Decision(True, reason, due=True)
+    if state.machine.on_battery and not train.on_battery:
+        return Decision(False, f"{ready}; waiting for mains power. {START_ANYWAY}")
+    if obstacle := _pressure(state, train, now.timestamp()):
+        return Decision(False, f"{ready}; {obstacle}", due=True)
+    return Decision(True, ready, due=True)
+
+
+def warnings(machine: Machine, needed_bytes: int | None, train: TrainConfig) -> list[str]:
+    """Return what a run that the user asks for ignores."""
+    found = []
+    if machine.on_battery and not train.on_battery:
+        found.append("the machine runs on battery")
+    if lack := _lack_of_memory(machine, needed_bytes):
+        found.append(f"{lack}: other programs may slow down, or the run may fail")
+    return found
+
+
+def _pressure(state: State, train: TrainConfig, moment: float) -> str | None:
+    """Return what a run waits for, but not for ever."""
+    # A clock that was set back must not make it wait longer.
+    waited = max(0.0, moment - state.due_since) if state.due_since is not None else 0.0
+    if waited < PRESSURE_PATIENCE_S:
+        latest = (
+            f"It starts in {math.ceil((PRESSURE_PATIENCE_S - waited) / 60)} min at the latest. {START_ANYWAY}"
+        )
+        if lack := _lack_of_memory(state.machine, state.needed_bytes):
+            return f"waiting for memory: {lack}. {latest}"
+        load = state.machine.load
+        if load is not None and load > train.max_load:
+            return (
+                f"waiting for other programs, which use {load:.0%} of the processor "
+                f"(train.max_load: {train.max_load:.0%}). {latest}"
+            )
+    quiet_for = QUIET_S if state.busy_at is None else moment - state.busy_at
+    if 0 <= quiet_for < QUIET_S and waited < PATIENCE_S:
+        return "waiting for a moment without requests"
+    return None
+
+
+def _lack_of_memory(machine: Machine, needed_bytes: int | None) -> str | None:
+    """Return both figures if a run takes more memory than is free; not if waiting wouldn't help, because no machine
+    of this size has that much.
+    """
+    if needed_bytes is None or machine.free_bytes is None or machine.total_bytes is None:
+        return None
+    if not machine.free_bytes < needed_bytes <= machine.total_bytes:
+        return None
+    return f"a run takes about {needed_bytes / 1e9:.1f} GB, and {machine.free_bytes / 1e9:.1f} GB are free"
 
 
 def _never(state: State, train: TrainConfig) -> str | None:
@@ -121,10 +171,9 @@ def _not_yet(state: State, train: TrainConfig, now: datetime) -> str | None:
             return f"waiting for {missing}"
     if train.schedule != "auto" and not in_window(train.schedule, now.time()):
         return f"waiting for the hours in which training is allowed, {train.schedule}"
-    if (
-        state.failed_at is not None
-        and (wait := state.failed_at + back_off_s(state.failures) - now.timestamp()) > 0
-    ):
+    pause_s = back_off_s(state.failures)
+    wait = 0.0 if state.failed_at is None else state.failed_at + pause_s - now.timestamp()
+    if 0 < wait <= pause_s:  # longer: the clock was set back
         failed = "run" if state.failures == 1 else f"{state.failures} runs"
         return f"the last {failed} failed, next try in {wait:.0f} s"
     return None

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from burnish.training.device import demand_room, model_size, needed_bytes, parameters, pick
+from burnish.training.device import demand_room, main_memory, model_size, needed_bytes, parameters, pick
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters, JobSpec, ModelSize, Quantize
 from tests.support.jobs import Base
@@ -85,6 +85,19 @@ def test_longer_conversations_need_more_and_weights_are_the_least(tmp_path: Path
     weights = model(tmp_path / "m")
     short = needed_bytes(weights, Hyperparameters(max_tokens=64, micro_batch_tokens=64))
     assert 2 * parameters(weights) < short < needed_bytes(weights, Hyperparameters(max_tokens=4096))
+
+
+SMALL = ModelSize(hidden=576, layers=30, parameters=134_515_008)
+
+
+def test_the_estimate_of_main_memory_is_a_little_above_what_the_small_model_took() -> None:
+    assert 2.5e9 < main_memory(SMALL, Hyperparameters()) < 2.8e9
+
+
+@pytest.mark.parametrize("change", [{"hidden": 2048}, {"layers": 60}, {"parameters": 10**9}])
+def test_a_larger_model_needs_more_main_memory(change: dict[str, int]) -> None:
+    larger = SMALL.model_copy(update=change)
+    assert main_memory(larger, Hyperparameters()) > main_memory(SMALL, Hyperparameters())
 
 
 @pytest.mark.parametrize("said", ["{}", "[]", "no json", '{"hidden_size": 8}'])

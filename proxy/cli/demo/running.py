@@ -20,6 +20,12 @@ STOP_LIMIT_S = 30.0
 POLL_S = 0.2
 # The user's own settings that name places.
 KEPT = ("BURNISH_CACHE_DIR", "BURNISH_UPSTREAM_API_KEY", "BURNISH_MODELS_PRESET", "BURNISH_TRAIN__BASE")
+# Whoever starts a demo wants it to train now, whatever else the machine does.
+WAITS_FOR_NOBODY = {
+    "BURNISH_TRAIN__ON_BATTERY": "true",
+    "BURNISH_TRAIN__MAX_LOAD": "1",
+    "BURNISH_TRAIN__MEMORY_GB": "0",
+}
 SERVER_FILE = "server.json"
 
 _running: set[subprocess.Popen[bytes]] = set()
@@ -48,7 +54,7 @@ def burnish(folder: Path, settings: Mapping[str, str]) -> Iterator[str]:
             stdout=output,
             stderr=output,
             cwd=folder,
-            env=own | {"BURNISH_CONFIG": str(nothing)} | dict(settings),
+            env=own | WAITS_FOR_NOBODY | {"BURNISH_CONFIG": str(nothing)} | dict(settings),
         )
     _running.add(process)
     try:

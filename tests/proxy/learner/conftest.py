@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from burnish.proxy.config import TrainConfig, load_config
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.machine import Machine, Meter
 from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
@@ -52,6 +53,21 @@ class WatchedLog(Log):
     async def update_run(self, run: Run) -> None:
         await super().update_run(run)
         self.run_changed.set()
+
+
+class QuietMachine(Meter):
+    """Says what a test sets; at first that nothing is known, so nothing prevents a run."""
+
+    def __init__(self) -> None:
+        self.machine = Machine()
+        self.looks = 0
+
+    def now(self) -> Machine:
+        return replace(self.machine, load=None)
+
+    async def measured(self) -> Machine:
+        self.looks += 1
+        return self.machine
 
 
 @dataclass
@@ -147,7 +163,10 @@ async def world(
         stack.push_async_callback(swap.close)
         registry.recover()
         await Reconciler(swap).reconcile_once()
-        learner = Learner(Cycle(log=log, registry=registry, swap=swap, train=train, scrub=True, **parts))
+        meter = parts.pop("meter")
+        learner = Learner(
+            Cycle(log=log, registry=registry, swap=swap, train=train, scrub=True, **parts), meter
+        )
         await learner.start()
         stack.push_async_callback(learner.stop)
         base_weights, cache = parts["base_weights"], parts["weights_cache"]
@@ -174,8 +193,8 @@ def engine_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def open_world(tmp_path: Path, weights: Path, engine_state: Path) -> AsyncIterator[Open]:
     """Open a world on the data directory of the test; a second one closes the first.
 
-    With ``model`` the embedded engine serves that file, else a double of vLLM answers. ``base_weights``, ``jobs`` and
-    ``gate`` are parts of the cycle. Everything else is a setting of ``[train]``.
+    With ``model`` the embedded engine serves that file, else a double of vLLM answers. ``base_weights``, ``jobs``,
+    ``gate`` and ``meter`` are parts of cycle and learner. Everything else is a setting of ``[train]``.
     """
     data = tmp_path / "data"
     async with AsyncExitStack() as engines, AsyncExitStack() as opened:
@@ -187,6 +206,7 @@ async def open_world(tmp_path: Path, weights: Path, engine_state: Path) -> Async
                 "weights_cache": cache_dir() / "weights",
                 "jobs": data / "jobs",
                 "gate": judge,
+                "meter": QuietMachine(),
             }
             parts |= {name: settings.pop(name) for name in parts.keys() & settings.keys()}
             train = TrainConfig(**({"schedule": "manual", "threads": 1} | settings))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 
@@ -8,11 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from burnish.proxy.config import TrainConfig
-from burnish.proxy.learner.scheduler import MAX_BACK_OFF_S, Decision, State, back_off_s, decide, in_window
+from burnish.proxy.learner.machine import Machine
+from burnish.proxy.learner.scheduler import (
+    MAX_BACK_OFF_S,
+    PRESSURE_PATIENCE_S,
+    Decision,
+    State,
+    back_off_s,
+    decide,
+    in_window,
+    warnings,
+)
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_S = NOON.timestamp()
 ENOUGH = State(new=32, good=12, bad=20)
+GB = 10**9
+UNPLUGGED = Machine(on_battery=True)
+BUSY = Machine(load=0.93, free_bytes=8 * GB, total_bytes=16 * GB)
+FULL = Machine(load=0.0, free_bytes=1 * GB, total_bytes=16 * GB)
 
 
 def test_enough_ratings_and_quiet_start_a_run() -> None:
@@ -148,6 +163,107 @@ def test_constant_traffic_delays_a_run_by_ten_minutes_at_most() -> None:
     pytest.fail("never started")
 
 
+# The machine
+
+
+@pytest.mark.parametrize(
+    ("machine", "reason"),
+    [
+        (UNPLUGGED, "ready); waiting for mains power. `burnish train` starts it now"),
+        (
+            BUSY,
+            "ready); waiting for other programs, which use 93% of the processor (train.max_load: 70%). It starts in "
+            "60 min at the latest. `burnish train` starts it now",
+        ),
+        (
+            FULL,
+            "ready); waiting for memory: a run takes about 2.5 GB, and 1.0 GB are free. It starts in 60 min at the "
+            "latest. `burnish train` starts it now",
+        ),
+    ],
+)
+def test_a_machine_that_is_needed_otherwise(machine: Machine, reason: str) -> None:
+    decision = decide(replace(ENOUGH, machine=machine, needed_bytes=2_500_000_000), TrainConfig(), NOON)
+    assert not decision.start
+    assert decision.reason.endswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("machine", "settings"),
+    [
+        (UNPLUGGED, {"on_battery": True}),
+        (BUSY, {"max_load": 0.95}),
+        (replace(BUSY, load=None), {}),
+        (replace(FULL, free_bytes=3 * GB), {}),
+        (replace(FULL, free_bytes=None), {}),
+        (replace(FULL, total_bytes=2 * GB), {}),  # it will never have that much, so the run itself says so
+    ],
+)
+def test_a_machine_that_is_free_or_may_be_used(machine: Machine, settings: dict[str, float]) -> None:
+    state = replace(ENOUGH, machine=machine, needed_bytes=2_500_000_000)
+    assert decide(state, TrainConfig(**settings), NOON).start
+
+
+def test_asking_skips_the_machine_with_a_warning() -> None:
+    for machine in (UNPLUGGED, BUSY, FULL):
+        state = replace(ENOUGH, machine=machine, needed_bytes=2_500_000_000, asked=True)
+        assert decide(state, TrainConfig(), NOON).start
+    assert warnings(UNPLUGGED, None, TrainConfig()) == ["the machine runs on battery"]
+    assert warnings(UNPLUGGED, None, TrainConfig(on_battery=True)) == []
+    assert warnings(FULL, 2_500_000_000, TrainConfig()) == [
+        "a run takes about 2.5 GB, and 1.0 GB are free: other programs may slow down, or the run may fail"
+    ]
+
+
+def starts_after(machine_at: Callable[[int], Machine], *, traffic: bool = False) -> int | None:
+    """Return the minute in which a run starts on a machine that changes; None: not within a day."""
+    due_since = None
+    for minute in range(24 * 60):
+        now = NOON + timedelta(minutes=minute)
+        state = replace(
+            ENOUGH,
+            machine=machine_at(minute),
+            needed_bytes=2_500_000_000,
+            busy_at=now.timestamp() if traffic else None,
+            due_since=due_since,
+        )
+        decision = decide(state, TrainConfig(), now)
+        if decision.start:
+            return minute
+        due_since = (due_since or now.timestamp()) if decision.due else None
+    return None
+
+
+def test_pressure_delays_a_run_by_an_hour_at_most_and_a_battery_for_ever() -> None:
+    assert starts_after(lambda _: BUSY) == starts_after(lambda _: FULL) == 60
+    assert starts_after(lambda minute: BUSY if minute % 2 else FULL, traffic=True) == 60
+    assert starts_after(lambda minute: BUSY if minute < 20 else Machine(), traffic=True) == 20
+    assert starts_after(lambda _: UNPLUGGED) is None
+    # Plugged in after three hours, it is as patient as any time.
+    assert starts_after(lambda minute: UNPLUGGED if minute < 180 else BUSY) == 240
+    assert starts_after(lambda minute: UNPLUGGED if minute < 180 else Machine()) == 180
+
+
+def test_after_a_sleep_a_run_starts_at_once() -> None:
+    """The machine slept for eight hours: in a back-off, in traffic, or under load."""
+    before = NOW_S - 8 * 3600
+    for state in (
+        replace(ENOUGH, failures=9, failed_at=before),
+        replace(ENOUGH, busy_at=before, due_since=before),
+        replace(ENOUGH, machine=BUSY, due_since=before),
+    ):
+        assert decide(state, TrainConfig(), NOON).start
+
+
+def test_a_clock_that_was_set_back_makes_nothing_wait_for_ever() -> None:
+    later = NOW_S + 365 * 86_400
+    for state in (
+        replace(ENOUGH, failures=1, failed_at=later),
+        replace(ENOUGH, busy_at=later),
+    ):
+        assert decide(state, TrainConfig(), NOON).start
+
+
 states = st.builds(
     State,
     new=st.integers(0, 100),
@@ -159,6 +275,14 @@ states = st.builds(
     busy_at=st.none() | st.floats(NOW_S - 100, NOW_S),
     due_since=st.none() | st.floats(NOW_S - 1000, NOW_S),
     asked=st.booleans(),
+    machine=st.builds(
+        Machine,
+        on_battery=st.booleans(),
+        load=st.none() | st.floats(0, 1),
+        free_bytes=st.none() | st.integers(0, 8 * GB),
+        total_bytes=st.none() | st.integers(8 * GB, 16 * GB),
+    ),
+    needed_bytes=st.none() | st.integers(0, 20 * GB),
 )
 
 
@@ -173,3 +297,7 @@ def test_never_on_one_sided_data_nor_beside_another_run_and_always_with_a_reason
         assert state.bad
         assert state.active is None
         assert state.asked or (state.new >= 32 and state.good >= 8 and state.bad >= 4)
+        assert state.asked or not state.machine.on_battery
+    elif decision.due:
+        patient = replace(state, due_since=NOW_S - PRESSURE_PATIENCE_S)
+        assert decide(patient, TrainConfig(schedule=schedule), NOON).start
