@@ -86,7 +86,7 @@ class TrainConfig(BaseModel):
     memory_gb: float | None = Field(
         None,
         ge=0,
-        description="A run waits, for an hour at most, until this much memory is free. Default: what the last run "
+        description="A run waits, for an hour at most, until this much memory is free. Default: the most that a run "
         "took, or an estimate by the size of the model. 0: it never waits.",
     )
     base: str | None = Field(

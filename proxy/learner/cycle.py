@@ -25,6 +25,7 @@ from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.evidence import evidence, rated_replies
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
+from burnish.proxy.memory import give_back
 from burnish.proxy.records import RatedCompletion
 from burnish.training.device import main_memory, model_size
 from burnish.training.errors import JobError
@@ -148,16 +149,19 @@ class Cycle:
         return self._learnt[1]
 
     def memory_needed(self) -> int | None:
-        """Return the bytes that a run takes: what the latest one took, else an estimate; None if nothing is known.
+        """Return the bytes that a run takes: the most that one took, else an estimate; None if nothing is known.
 
         Reads files. Raises CorruptAdapter.
         """
         if self.train.memory_gb is not None:
             return round(self.train.memory_gb * 1e9)
-        for version in reversed(self.registry.versions()):
-            manifest = version.manifest
-            if manifest.base_digest == self.swap.host.base_digest and "peak_rss_bytes" in manifest.metrics:
-                return int(manifest.metrics["peak_rss_bytes"])
+        took = [
+            int(version.manifest.metrics.get("peak_rss_bytes", 0))
+            for version in self.registry.versions()
+            if version.manifest.base_digest == self.swap.host.base_digest
+        ]
+        if any(took):
+            return max(took)
         return main_memory(self._size, Hyperparameters()) if self._size else None
 
     async def plan(self, run_id: str, *, accept_one_sided: bool, refresh: bool = False) -> Plan:
@@ -231,7 +235,10 @@ class Cycle:
 
     @cached_property
     def _size(self) -> ModelSize | None:
-        return model_size(self.base_weights)  # reading a large vocabulary takes a second
+        try:
+            return model_size(self.base_weights)  # reading a large vocabulary takes a second
+        finally:
+            give_back()
 
     def _adapter(self, version: int) -> str | None:
         return None if version == BASE_VERSION else str(self.registry.get(version).path.absolute())

@@ -86,7 +86,7 @@ def decide(state: State, train: TrainConfig, now: datetime) -> Decision:
         else f"{_counted(state.new, 'new rating')} ({state.good} good and {state.bad} bad ready)"
     )
     if state.machine.on_battery and not train.on_battery:
-        return Decision(False, f"{ready}; waiting for mains power. {START_ANYWAY}")
+        return Decision(False, f"{ready}; waiting for mains power (train.on_battery: false). {START_ANYWAY}")
     if obstacle := _pressure(state, train, now.timestamp()):
         return Decision(False, f"{ready}; {obstacle}", due=True)
     return Decision(True, ready, due=True)

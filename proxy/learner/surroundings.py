@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from burnish.adapters.errors import AdapterError
 from burnish.proxy.learner.machine import UNKNOWN, Machine, Meter
@@ -36,7 +36,7 @@ class Surroundings:
         if self._looked_at is not None and time.monotonic() < self._looked_at + LOOK_EVERY_S:
             return
         self.needed_bytes = await self._needed()
-        self.machine = await self._meter.measured()
+        self.machine = await self._read(self._meter.measured())
         self._looked_at = time.monotonic()
 
     def forget(self) -> None:
@@ -45,7 +45,15 @@ class Surroundings:
 
     async def at_once(self) -> tuple[Machine, int | None]:
         """Return what is known of the machine without waiting, and the bytes that a run takes."""
-        return await asyncio.to_thread(self._meter.now), await self._needed()
+        return await self._read(asyncio.to_thread(self._meter.now)), await self._needed()
+
+    async def _read(self, reading: Awaitable[Machine]) -> Machine:
+        try:
+            return await reading
+        except Exception:
+            # Systems and their sensors fail in many ways, and none of them may end learning.
+            logger.exception("the state of the machine can't be read; training goes on without it")
+            return UNKNOWN
 
     async def _needed(self) -> int | None:
         try:

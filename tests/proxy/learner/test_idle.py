@@ -64,16 +64,32 @@ async def test_whoever_asks_for_a_run_gets_one_and_hears_what_speaks_against_it(
     assert typed.endswith("shows how it goes. But the machine runs on battery")
 
 
-async def test_a_run_waits_for_the_memory_that_the_last_one_took(
+async def test_a_run_waits_for_the_memory_that_a_run_took_before(
     open_world: Open, few: dict[str, Any]
 ) -> None:
     few["meter"].machine = FULL
     world = await open_world(**few)
     made = write_peft(world.data / "made", random_lora(1))
-    register(world.registry, made, world.host.base_digest, metrics={"peak_rss_bytes": 3 * GB})
+    for took in (3 * GB, 2 * GB):
+        register(world.registry, made, world.host.base_digest, metrics={"peak_rss_bytes": took})
     await world.rated(1.0, 1.0, -1.0, -1.0)
     await waits_for(world, "waiting for memory: a run takes about 3.0 GB, and 1.0 GB are free")
-    world = await open_world(**few, memory_gb=2)
-    await waits_for(world, "a run takes about 2.0 GB")
+    world = await open_world(**few, memory_gb=1.5)
+    await waits_for(world, "a run takes about 1.5 GB")
     world = await open_world(**few, memory_gb=0)
     assert (await world.run_when(lambda run: run.ended_at is not None, 60)).status == "failed"
+
+
+class Broken(QuietMachine):
+    def now(self) -> Machine:
+        raise OSError("no such sensor")
+
+    async def measured(self) -> Machine:
+        return self.now()
+
+
+async def test_a_machine_that_cannot_be_read_prevents_no_run(open_world: Open, few: dict[str, Any]) -> None:
+    world = await open_world(**few | {"meter": Broken()})
+    await world.rated(1.0, 1.0, -1.0, -1.0)
+    await world.run_when(lambda run: run.ended_at is not None, 60)
+    assert (await world.http.post("/burnish/train", json={})).json()["warnings"] == []

@@ -169,7 +169,10 @@ def test_constant_traffic_delays_a_run_by_ten_minutes_at_most() -> None:
 @pytest.mark.parametrize(
     ("machine", "reason"),
     [
-        (UNPLUGGED, "ready); waiting for mains power. `burnish train` starts it now"),
+        (
+            UNPLUGGED,
+            "ready); waiting for mains power (train.on_battery: false). `burnish train` starts it now",
+        ),
         (
             BUSY,
             "ready); waiting for other programs, which use 93% of the processor (train.max_load: 70%). It starts in "
