@@ -39,7 +39,11 @@ def test_flag_beats_environment_beats_dotenv_beats_file_beats_default(
         ({"train": {"learning_rat": 1}}, "train.learning_rat"),
         ({"train": {"objective": "mispo"}}, "train.objective.*expected auto, mis_po"),
         ({"train": {"baseline": "median"}}, "train.baseline"),
+        ({"train": {"promote": "later"}}, "train.promote: .*'auto' or 'manual'.*later"),
+        ({"train": {"max_load": 70}}, "train.max_load: .*less than or equal to 1 .given: 70"),
+        ({"train": {"memory_gb": -1}}, "train.memory_gb"),
         ({"log": {"keep_days": 0}}, "log.keep_days"),
+        ({"log": {"keep_unrated_days": 0}}, "log.keep_unrated_days"),
         ({"log": {"keep_completions": -1}}, "log.keep_completions"),
     ],
 )
