@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
@@ -12,6 +13,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 NAME = "burnish"
+CHECKOUT = "scripts/install"
+"""How to install what isn't installed: a checkout on PYTHONPATH."""
 TRAINING = ("torch", "transformers", "peft", "accelerate")
 """What the extra train brings."""
 
@@ -26,20 +29,54 @@ def how_to_install(extra: str | None = None) -> str:
     """Return a shell command that installs burnish again from the same source, and an extra with it."""
     extras = {extra} if extra else set()
     source, editable = _source()
+    if source is None:
+        # The name on an index may be somebody else's: name the packages, and leave burnish as it is.
+        needed = _requirements(extra)
+        return f"{_pip(extras)} {shlex.join(needed)}" if needed else CHECKOUT
     environment = Path(sys.prefix)
     if (receipt := environment / "uv-receipt.toml").is_file():
-        return f"uv tool install --force {_wanted(extras | _extras_in(receipt), source)}"
+        extras |= _extras_in(receipt)
+        return f"uv tool install --force{_backend(extras)} {_wanted(extras, source)}"
     if (environment / "pipx_metadata.json").is_file():
         return f"pipx install --force {_wanted(extras, source)}"
-    pip = f"{shlex.quote(sys.executable)} -m pip install"
-    if editable and source:
-        return f"{pip} -e {shlex.quote(source + _listed(extras))}"
-    return f"{pip} {_wanted(extras, source)}"
+    if editable:
+        return f"{_pip(extras)} -e {shlex.quote(source + _listed(extras))}"
+    return f"{_pip(extras)} {_wanted(extras, source)}"
 
 
-def _wanted(extras: set[str], source: str | None) -> str:
-    name = NAME + _listed(extras)
-    return f'"{name} @ {source}"' if source else f'"{name}"'
+def _pip(extras: set[str]) -> str:
+    """Return what installs into this environment: uv if torch is to come and uv is here, else pip."""
+    python = shlex.quote(sys.executable)
+    beside = Path(sys.executable).with_name("uv")
+    uv = str(beside) if beside.is_file() else shutil.which("uv")
+    if uv and (backend := _backend(extras)):
+        return f"{shlex.quote(uv)} pip install --python {python}{backend}"
+    return f"{python} -m pip install"
+
+
+def _backend(extras: set[str]) -> str:
+    """Return uv's option for a torch that fits the GPU. Otherwise torch on Linux brings gigabytes of CUDA."""
+    return " --torch-backend=auto" if "train" in extras else ""
+
+
+def _requirements(extra: str | None) -> list[str]:
+    """Return what an extra needs, or burnish itself."""
+    from packaging.requirements import Requirement  # only for this message: commands must start fast
+
+    try:
+        listed = distribution(NAME).requires or []
+    except PackageNotFoundError:
+        return []
+    return [
+        str(each).partition(";")[0].strip()
+        for each in map(Requirement, listed)
+        if ("extra" in str(each.marker)) is bool(extra)
+        and (each.marker is None or each.marker.evaluate({"extra": extra or ""}))
+    ]
+
+
+def _wanted(extras: set[str], source: str) -> str:
+    return f'"{NAME}{_listed(extras)} @ {source}"'
 
 
 def _listed(extras: set[str]) -> str:

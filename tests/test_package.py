@@ -130,7 +130,7 @@ def test_doctor_finds_the_engine_and_names_the_command_that_adds_training(
 ) -> None:
     seen = installed.run("doctor", "--url", burnish.url)
     how = (
-        "uv tool install --force"
+        "uv tool install --force --torch-backend=auto"
         if installed.kind == "wheel"
         else f"{installed.folder}/bin/python -m pip install"
     )

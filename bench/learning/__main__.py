@@ -67,7 +67,7 @@ def main() -> int:
     try:
         missing = [name for name in ("openai", "matplotlib") if importlib.util.find_spec(name) is None]
         if missing:
-            raise Refused(f'{", ".join(missing)} must be installed: pip install "burnish[demo]"')
+            raise Refused(f"{', '.join(missing)} must be installed: run scripts/install")
         settings = _settings(given.model, given.upstream)
         if given.rates:
             _rates(settings, given.large, given.out)
