@@ -74,6 +74,7 @@ class _Commands(TyperGroup):
         super().__init__(**options)
         for name, entry in COMMANDS.items():
             self.commands[name] = TyperCommand(name=name, help=entry.help, hidden=entry.hidden)
+        self._names_only = False
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         # The original shortens each help to one line.
@@ -81,7 +82,14 @@ class _Commands(TyperGroup):
             formatter.write_dl([(n, c.help or "") for n, c in self.commands.items() if not c.hidden])
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        return load(cmd_name) if cmd_name in COMMANDS else None
+        if cmd_name not in COMMANDS:
+            return None
+        return self.commands[cmd_name] if self._names_only else load(cmd_name)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        # A shell completes a command's name. The original gets each command for its help.
+        self._names_only = True
+        return super().shell_complete(ctx, incomplete)
 
 
 def load(name: str) -> Any:
@@ -107,7 +115,6 @@ app = typer.Typer(
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
     rich_markup_mode=None,  # rich's help takes twice as long to import as all the rest
 )
 

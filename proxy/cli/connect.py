@@ -19,7 +19,12 @@ from burnish.proxy.cli.terminal import Url, console
 from burnish.proxy.config import Config
 
 Name = Annotated[
-    str | None, typer.Argument(metavar="AGENT", help="The agent's name; leave it out to list all agents.")
+    str | None,
+    typer.Argument(
+        metavar="AGENT",
+        help="The agent's name; leave it out to list all agents.",
+        autocompletion=lambda: list(AGENTS),
+    ),
 ]
 
 
@@ -59,7 +64,11 @@ def connect(
         )
 
 
-def disconnect(agent: Annotated[str, typer.Argument(metavar="AGENT", help="The agent's name.")]) -> None:
+def disconnect(
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT", help="The agent's name.", autocompletion=lambda: list(AGENTS))
+    ],
+) -> None:
     known = _known(agent)
     done = connection.disconnect(_record(read_settings(), known))
     if not done:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -32,6 +34,46 @@ def test_a_quick_command_imports_no_heavy_module(command: str) -> None:
     imported = json.loads(done.stdout.splitlines()[-1])
     assert "typer" in imported
     assert not (HEAVY | ({"rich", "pydantic"} if is_flag else set())) & set(imported)
+
+
+def test_bash_completes_commands_options_and_agents() -> None:
+    """Each line is what a person has typed before the tab key."""
+    script = """
+    eval "$(burnish --show-completion)"
+    while IFS= read -r line; do
+        read -ra COMP_WORDS <<< "$line"
+        [[ $line == *" " ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        _burnish_completion burnish
+        echo "${COMPREPLY[@]}"
+    done
+    """
+    typed = ["burnish ", "burnish st", "burnish adapters pro", "burnish up --da", "burnish disconnect c"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script],
+        input="\n".join([*typed, ""]), env={**os.environ, "PATH": path},
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    every, *others = done.stdout.splitlines()
+    assert every.split() == [name for name, entry in COMMANDS.items() if not entry.hidden]
+    assert others == ["status", "promote", "--data-dir", "claude-code codex cline continue"]
+
+
+def test_completing_a_name_imports_no_command() -> None:
+    code = SHOW_MODULES.format(arguments=[])
+    protocol = {"_BURNISH_COMPLETE": "complete_bash", "COMP_WORDS": "burnish ", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | protocol,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    *names, imported = done.stdout.splitlines()
+    assert "status" in names
+    assert not {"burnish.proxy.cli.up", "burnish.proxy.cli.show", "rich"} & set(json.loads(imported))
 
 
 def test_help_lists_every_command_and_each_has_its_own() -> None:
