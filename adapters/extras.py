@@ -96,7 +96,8 @@ def _source() -> tuple[str | None, bool]:
             return unquote(urlsplit(url).path), True
         if version_control := found.get("vcs_info"):
             revision = version_control.get("requested_revision")
-            return f"{version_control['vcs']}+{url}" + (f"@{revision}" if revision else ""), False
+            at = url.replace("file:///", "file://localhost/")  # pip takes no empty host here
+            return f"{version_control['vcs']}+{at}" + (f"@{revision}" if revision else ""), False
         return url, False
     except (PackageNotFoundError, ValueError, LookupError, TypeError, AttributeError):
         return None, False

@@ -333,7 +333,7 @@ class Config(BaseModel):
     def _open_address_needs_a_key(self) -> Config:
         if not is_loopback(self.host) and self.api_key is None:
             raise ValueError(
-                f"other machines can reach host {self.host!r}: set api_key, or listen on 127.0.0.1"
+                f"other machines can reach host {self.host!r}: set api_key (BURNISH_API_KEY), or listen on 127.0.0.1"
             )
         if not is_loopback(self.host) and self.allow_management:
             raise ValueError(

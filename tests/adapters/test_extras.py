@@ -49,6 +49,11 @@ def installed_from(direct_url: Any, environment: Path, monkeypatch: pytest.Monke
     ("direct_url", "command"),
     [
         (GIT, f'{PIP} "burnish[train] @ git+https://example.org/burnish.git@v1"'),
+        # pip refuses git+file:/// behind a name.
+        (
+            {"url": "file:///clone", "vcs_info": {"vcs": "git"}},
+            f'{PIP} "burnish[train] @ git+file://localhost/clone"',
+        ),
         (WHEEL, f'{PIP} "burnish[train] @ file:///home/me/burnish-0.1.0-py3-none-any.whl"'),
         ({"url": "file:///my%20clone", "dir_info": {"editable": True}}, f"{PIP} -e '/my clone[train]'"),
         ({"url": "file:///clone", "dir_info": {}}, f'{PIP} "burnish[train] @ file:///clone"'),
