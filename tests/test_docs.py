@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from bench.learning.results import RECORDS, page
+from burnish.proxy.cli.commands import COMMANDS, load
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md")])
+LLMS = ROOT / "docs" / "llms.txt"
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), LLMS])
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 FENCED = re.compile(r"```.*?```", re.DOTALL)
 
@@ -54,3 +56,32 @@ def test_every_test_that_a_page_names_exists() -> None:
     named = set(re.findall(r"::(test_\w+)", "".join(map(Path.read_text, PAGES))))
     assert named
     assert named <= defined
+
+
+def test_llms_txt_has_the_form_of_the_convention_and_links_every_page() -> None:
+    """A title, a summary, then sections that hold lists of links: https://llmstxt.org."""
+    text = LLMS.read_text()
+    assert re.match(r"# burnish\n\n(> .*\n)+\n", text)
+    _, *sections = re.split(r"^## .*\n", text, flags=re.MULTILINE)
+    listed = [line for section in sections for line in section.splitlines() if line]
+    assert all(re.match(r"- \[[^]]+\]\([^)]+\)(: .+)?$", line) for line in listed)
+    linked = {target for target, _ in LINK.findall(text)}
+    assert linked >= {page.name for page in ROOT.glob("docs/*.md")}
+
+
+@pytest.mark.parametrize("source", [ROOT / "AGENTS.md", LLMS], ids=lambda path: path.name)
+def test_every_command_that_agents_are_told_exists(source: Path) -> None:
+    named = re.findall(
+        r"burnish ([a-z]+)(?: ([a-z]+))?", "\n".join(re.findall(r"`([^`]*)`", source.read_text()))
+    )
+    assert named
+    for name, second in named:
+        assert name in COMMANDS, f"{source.name} names `burnish {name}`"
+        if isinstance(subcommands := getattr(load(name), "commands", None), dict):
+            assert second in subcommands, f"{source.name} names `burnish {name} {second}`"
+
+
+def test_every_script_that_agents_are_told_exists() -> None:
+    named = set(re.findall(r"`(scripts/\w+|tests/[\w/.]+)", (ROOT / "AGENTS.md").read_text()))
+    assert len(named) > 3
+    assert all((ROOT / name).exists() for name in named)
