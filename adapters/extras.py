@@ -44,6 +44,13 @@ def how_to_install(extra: str | None = None) -> str:
     return f"{_pip(extras)} {_wanted(extras, source)}"
 
 
+def how_to_repair(fault: str, extra: str | None = None) -> str:
+    """Return what to do about a compiled package that doesn't load."""
+    if "libgomp" in fault:  # slim systems and containers lack it, and llama.cpp's build for Linux needs it
+        return "install this system library (Debian and Ubuntu: apt install libgomp1)"
+    return f"install it again: {how_to_install(extra)}"
+
+
 def _pip(extras: set[str]) -> str:
     """Return what installs into this environment: uv if torch is to come and uv is here, else pip."""
     python = shlex.quote(sys.executable)

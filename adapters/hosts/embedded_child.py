@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from burnish.adapters.errors import AdapterError, EngineError
-from burnish.adapters.extras import how_to_install
+from burnish.adapters.extras import how_to_repair
 from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
 
 # Requests that are decoded together; on the few cores of a laptop, more would only slow down each.
@@ -66,7 +66,7 @@ def serve(settings: Settings) -> Any:
         import xllamacpp
     except ImportError as error:
         raise EngineError(
-            f"the embedded engine does not load ({error}); install burnish again: {how_to_install()}"
+            f"the embedded engine does not load ({error}); {how_to_repair(str(error))}"
         ) from error
     parameters = _parameters(xllamacpp, settings)
     if settings.adapter and settings.converted:

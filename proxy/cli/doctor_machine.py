@@ -17,7 +17,7 @@ from typing import Literal
 
 import burnish
 from burnish.adapters.errors import AdapterError
-from burnish.adapters.extras import TRAINING, how_to_install, missing_for_training
+from burnish.adapters.extras import TRAINING, how_to_install, how_to_repair, missing_for_training
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, file_digest, small_model_path
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError
@@ -153,7 +153,7 @@ def _packages(what: str, extra: str | None, modules: tuple[str, ...], native: st
         return Finding("fail", what, f"{', '.join(missing)} not installed: {remedy}")
     if fault := _import_fault(native):
         return Finding(
-            "fail", what, f"{native} is installed but doesn't load ({fault}). Reinstall it: {remedy}"
+            "fail", what, f"{native} is installed but doesn't load ({fault}); {how_to_repair(fault, extra)}"
         )
     return Finding("ok", what, ", ".join(f"{name} {_version(name)}".strip() for name in modules))
 

@@ -12,7 +12,7 @@ from burnish.proxy.cli.up import engines_here
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.inprocess import listening
 from tests.support.llama_server import free_port
-from tests.support.program import on_terminal
+from tests.support.program import on_terminal, run
 
 # SGLang's own, the least likely of the usual ones to be in use where tests run.
 PORT = 30000
@@ -65,6 +65,23 @@ async def test_up_says_what_it_found_where_nobody_can_answer(tmp_path: Path, eng
         process.terminate()
         await process.communicate()
     assert f"burnish up --upstream {engine}" in said
+
+
+@pytest.mark.parametrize(
+    ("fault", "remedy"),
+    [
+        ("libgomp.so.1: cannot open shared object file: No such file or directory", "apt install libgomp1"),
+        ("undefined symbol: llama_new", "install it again: "),
+    ],
+)
+def test_an_engine_that_does_not_load_is_explained(tmp_path: Path, fault: str, remedy: str) -> None:
+    (tmp_path / "xllamacpp.py").write_text(f"raise ImportError({fault!r})")
+    done = run(*flags(tmp_path), env={"PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 1
+    assert f"does not load ({fault})" in done.stderr
+    assert remedy in done.stderr
+    checked = run("doctor", env={"PYTHONPATH": str(tmp_path)})
+    assert remedy in checked.stdout
 
 
 def flags(tmp_path: Path) -> list[str]:
