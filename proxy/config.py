@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -279,6 +280,11 @@ class Config(BaseModel):
         description="Longest pause of a client within its request. A slow client gets this time for the whole request, "
         "plus a second per KiB.",
     )
+    stop_timeout_s: int = Field(
+        5,
+        ge=0,
+        description="How long answers under way may go on when burnish stops. A service gives them 75 s.",
+    )
     owners: tuple[str, ...] = Field(
         (),
         description="Users who may type /rl train, /rl promote, /rl rollback, /rl reset, /rl on and /rl off: names in "
@@ -302,6 +308,11 @@ class Config(BaseModel):
     def server_file(self) -> Path:
         """Exists while burnish runs: {"url", "pid"}, for the commands."""
         return self.data_dir / "server.json"
+
+    @property
+    def program_log(self) -> Path:
+        """What burnish reports while it runs."""
+        return self.data_dir / "burnish.log"
 
     @property
     def upstreams(self) -> tuple[str, ...]:
@@ -354,17 +365,24 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def load_config(flags: dict[str, Any] | None = None, *, file: Path | None = None) -> Config:
+def load_config(
+    flags: dict[str, Any] | None = None,
+    *,
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Config:
     """Read the configuration; flags that are None were not given.
 
-    Raises ConfigError, which names every wrong key, its value and the fix.
+    ``environment`` stands for that of another process, which doesn't see our ``.env`` either. Raises ConfigError, which
+    names every wrong key, its value and the fix.
     """
-    named = file or os.environ.get(ENV_PREFIX + "CONFIG")
+    variables = os.environ if environment is None else environment
+    named = file or variables.get(ENV_PREFIX + "CONFIG")
     path = Path(named) if named else default_config_file()
     if named and not path.is_file():
         what = "is not a regular file: name another" if path.exists() else "does not exist: create it"
         raise ConfigError(f"the configuration file {path} {what}, or leave out --config")
-    given = Sources(Config).read(path, os.environ)
+    given = Sources(Config).read(path, variables, dotenv=environment is None)
     merge(given, {key: value for key, value in (flags or {}).items() if value is not None})
     try:
         return Config.model_validate(given)

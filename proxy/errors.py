@@ -15,6 +15,8 @@
     - Unavailable (RuntimeError)        503
     - UpstreamTimeout (TimeoutError)    504
     - ConfigError (ValueError)          (start-up only)
+    - ServiceError (RuntimeError)       (`burnish service` only)
+        - ServiceUnavailable (OSError)
 """
 
 from __future__ import annotations
@@ -123,3 +125,13 @@ class ConfigError(BurnishError, ValueError):
     """The message names the wrong key, its value and the fix."""
 
     code = "invalid_config"
+
+
+class ServiceError(BurnishError, RuntimeError):
+    """burnish can't be installed, removed or found as a service."""
+
+    code = "service"
+
+
+class ServiceUnavailable(ServiceError, OSError):
+    """Nothing on this machine can start programs for its users, or it doesn't answer."""

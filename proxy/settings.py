@@ -36,10 +36,11 @@ class Sources:
             if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
         }
 
-    def read(self, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-        given: dict[str, Any] = {}
-        for source in (self._from_file(file), self._from_dotenv(), self._from_environment(environment)):
-            merge(given, source)
+    def read(self, file: Path, environment: Mapping[str, str], *, dotenv: bool = True) -> dict[str, Any]:
+        given = self._from_file(file)
+        if dotenv:
+            merge(given, self._from_dotenv())
+        merge(given, self._from_environment(environment))
         return given
 
     def _from_file(self, path: Path) -> dict[str, Any]:

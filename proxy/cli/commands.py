@@ -63,6 +63,7 @@ COMMANDS = {
     "export": _Entry("keep:export", "Write everything the log holds about one user: requests, answers, ratings …"),
     "forget": _Entry("keep:forget", "Erase one user's requests, answers and ratings for good."),
     "doctor": _Entry("doctor:doctor", "Check this set-up, whether burnish runs or not. Exits 1 if a check fails."),
+    "service": _Entry("service:app", "Run burnish as a service: at login, and again after a crash."),
     "demo": _Entry("demo:demo", "Watch burnish learn from a simulated user who likes short answers."),
 }  # fmt: skip
 
@@ -158,3 +159,7 @@ def _complain(message: str) -> None:
     from burnish.proxy.cli.terminal import errors
 
     errors.print(f"[bold red]burnish:[/] {escape(message)}")
+    if "NOTIFY_SOCKET" in os.environ:
+        from burnish.proxy.service.notify import tell_status
+
+        tell_status(message)

@@ -20,8 +20,8 @@ from burnish.adapters.errors import AdapterError
 from burnish.adapters.extras import TRAINING, how_to_install, how_to_repair, missing_for_training
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, file_digest, small_model_path
 from burnish.proxy.config import Config
+from burnish.proxy.data_dir import prepare
 from burnish.proxy.errors import BurnishError
-from burnish.proxy.serve import prepare_data_dir
 
 GIB = 1024**3
 # The trainer peaks at 2.5 GB with the small model, beside engine and proxy.
@@ -57,7 +57,7 @@ def python() -> Finding:
 def data_dir(config: Config) -> Finding:
     """Check that the data directory can be created, written, and closed to other users."""
     try:
-        prepare_data_dir(config.data_dir)
+        prepare(config.data_dir)
     except BurnishError as error:
         return Finding("fail", "data", str(error))
     return Finding("ok", "data", f"{config.data_dir}, for you only")

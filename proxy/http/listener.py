@@ -50,8 +50,6 @@ YOUNG_OBJECTS = 10_000
 # The thread of the log gets the interpreter this late at most when the event loop is busy. With the default of 5 ms a
 # quarter more completions would wait to be stored.
 SWITCH_S = 0.0005
-# Time that running streams get to end when burnish stops.
-GRACE_S = 5
 
 
 ErrorBody = Callable[[str, BurnishError], Any]
@@ -73,7 +71,7 @@ def server(app: ASGIApp, config: Config, error_body: ErrorBody) -> uvicorn.Serve
             date_header=False,
             server_header=False,
             proxy_headers=False,  # the address of the client is used nowhere
-            timeout_graceful_shutdown=GRACE_S,
+            timeout_graceful_shutdown=config.stop_timeout_s,
         )
     )
 

@@ -24,7 +24,6 @@ from burnish.adapters.route import LiveRoute
 from burnish.proxy.config import Config
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.feedback.commands import Answer
-from burnish.proxy.http.listener import GRACE_S
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
 from burnish.proxy.workers.link import EngineState, Link, OnMessage
@@ -33,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 # A worker that dies at once dies again, so the pause doubles up to a limit. It starts over when one has lived so long.
 FIRST_PAUSE_S, LAST_PAUSE_S, LIVED_S = 0.1, 5.0, 30.0
+# A worker that has answered everything ends in milliseconds.
+END_LIMIT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +258,11 @@ async def _run_one(
     await worker.link.connect(ours)
     worker.link.send("config", config)
     async with asyncio.TaskGroup() as group:
-        stop = group.create_task(_stop(worker, stopping))
+        stop = group.create_task(_stop(worker, config, stopping))
         try:
             await hub.serve(worker)
             with suppress(TimeoutError):
-                async with asyncio.timeout(GRACE_S):
+                async with asyncio.timeout(END_LIMIT_S):
                     await process.wait()
         finally:
             stop.cancel()
@@ -270,8 +271,8 @@ async def _run_one(
     return await process.wait()
 
 
-async def _stop(worker: Worker, stopping: asyncio.Event) -> None:
+async def _stop(worker: Worker, config: Config, stopping: asyncio.Event) -> None:
     await stopping.wait()
     worker.link.send("stop")
-    await asyncio.sleep(2 * GRACE_S)
+    await asyncio.sleep(config.stop_timeout_s + END_LIMIT_S)
     worker.link.close()  # it did not end by itself
