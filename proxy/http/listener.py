@@ -45,6 +45,8 @@ HEAD_LIMIT_BYTES = 64 * 1024
 SLOWEST_BYTES_S = 1024
 # How long a refused client is still read. Closing while it sends would reset the connection and lose the answer.
 LINGER_S = 2.0
+# How long an idle connection stays open when burnish stops: a client that closes none and asks on is told in time.
+LAST_MOMENT_S = 0.5
 # New objects between two garbage collections. By default 700, and the requests under way alone are some thousand.
 YOUNG_OBJECTS = 10_000
 # The thread of the log gets the interpreter this late at most when the event loop is busy. With the default of 5 ms a
@@ -111,6 +113,7 @@ class ClientConnection(HttpToolsProtocol):
         """The request that is being answered; ``cycle`` is the one that came last."""
         self._on_leave: Callable[[], None] | None = None
         self._tunnel: ClientEnd | None = None
+        self._ending = False
         # A client that never sends anything is treated like an idle one.
         self.timeout_keep_alive_task = self.loop.call_later(self.patience_s, self.timeout_keep_alive_handler)
 
@@ -136,6 +139,8 @@ class ClientConnection(HttpToolsProtocol):
         super().on_headers_complete()
         self.scope["headers"] = self.headers.copy()
         self.scope[WITH_TRAILERS] = self.headers  # type: ignore[literal-required]
+        if self._ending:
+            self.cycle.keep_alive = False  # the head of the answer says so
 
     def on_body(self, body: bytes) -> None:
         self._in_body = True
@@ -153,10 +158,21 @@ class ClientConnection(HttpToolsProtocol):
         self._finish_request()
 
     def shutdown(self) -> None:
-        """End after the request that is being answered. A tunnel never ends by itself, so it is cut."""
-        super().shutdown()
+        """End after the request that is being answered. A tunnel never ends by itself, so it is cut.
+
+        A client may be sending its next request already, so an idle connection stays open for a moment.
+        """
         if self._tunnel and self._tunnel.joined:
             self._tunnel.abort()
+        self._ending = True
+        self.timeout_keep_alive = LAST_MOMENT_S
+        if self.cycle is None or self.cycle.response_complete:
+            self._unset_keepalive_if_required()
+            self.timeout_keep_alive_task = self.loop.call_later(
+                LAST_MOMENT_S, self.timeout_keep_alive_handler
+            )
+        elif not self.cycle.response_started:
+            self.cycle.keep_alive = False
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle

@@ -161,7 +161,7 @@ class Systemd(Service):
                 "for both"
             )
         self._systemctl("enable", SOCKET, SERVICE)
-        self._systemctl("reset-failed", SOCKET, SERVICE)
+        self._systemctl("reset-failed", SOCKET, SERVICE, check=False)
         if anew:
             self._systemctl("stop", SOCKET, SERVICE, limit_s=None)
         self._systemctl("start", SOCKET)
