@@ -37,6 +37,7 @@ from burnish.proxy.records import Feedback
 from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.routing import RemoteUpstream, Upstream
+from burnish.proxy.service.upgrade import stop_after_upgrade
 from burnish.proxy.status import Engine, status_routes, summary
 from burnish.proxy.workers.hub import Hub, Services
 
@@ -49,11 +50,12 @@ PRUNE_EVERY_S = 600.0
 
 
 @asynccontextmanager
-async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
+async def running(config: Config, *, upgrades: bool = False) -> AsyncIterator[tuple[App, Hub | None]]:
     """Start every part, yield the application, and stop the parts in reverse order.
 
-    With more than one worker, also yield the hub through which they answer. Raises ConfigError, and EngineError if the
-    embedded engine or its model isn't available.
+    With more than one worker, also yield the hub through which they answer. With ``upgrades``, burnish ends after an
+    upgrade, so that its service manager starts the new one. Raises ConfigError, and EngineError if the embedded engine
+    or its model isn't available.
     """
     async with AsyncExitStack() as stack:
         observer = Observer.open(os.environ)
@@ -81,12 +83,21 @@ async def running(config: Config) -> AsyncIterator[tuple[App, Hub | None]]:
             _routes_and_relay, config, guard, log, pool, apart=apart, observer=observer, hub=hub
         )
         app = App(guard, *composed(opened), observer.counts.refused)
+        if upgrades:
+
+            def in_run() -> bool:
+                return isinstance(opened, Learning) and opened.learner.in_run
+
+            watching = asyncio.get_running_loop().create_task(stop_after_upgrade(in_run, observer.in_flight))
+            stack.push_async_callback(cancelled, watching)
         if isinstance(opened, NotLearning) and opened.ask_again:
 
             async def reopen() -> bool:
+                nonlocal opened
                 async with AsyncExitStack() as attempt:
                     found = await attempt.enter_async_context(learning(config, log, pool))
                     app.use(*composed(found))
+                    opened = found
                     if isinstance(found, Learning):
                         stack.push_async_exit(attempt.pop_all())
                     return isinstance(found, NotLearning) and found.ask_again

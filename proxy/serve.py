@@ -39,15 +39,16 @@ def serve(config: Config, on_ready: Callable[[str], None]) -> None:
     os.umask(0o077)  # for every file and every child, whatever the user's umask
     _ask_for_descriptors()
     data_dir.prepare(config.data_dir)
-    with (
-        data_dir.locked(config.data_dir),
-        listening.handed_over(config) or listening.bound(config) as listener,
-    ):
-        with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config, listener, on_ready))
+    with data_dir.locked(config.data_dir):
+        handed = listening.handed_over(config)
+        with handed or listening.bound(config) as listener, suppress(KeyboardInterrupt):
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(_serve(config, listener, on_ready, as_service=handed is not None))
 
 
-async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
+async def _serve(
+    config: Config, listener: socket.socket, on_ready: Callable[[str], None], *, as_service: bool
+) -> None:
     url = listening.url(config.host, listener.getsockname()[1])
 
     def ready() -> None:
@@ -62,7 +63,7 @@ async def _serve(config: Config, listener: socket.socket, on_ready: Callable[[st
         on_ready(url)
 
     try:
-        async with running(config) as (app, hub):
+        async with running(config, upgrades=as_service) as (app, hub):
             if hub:
                 await _with_workers(hub, config, listener, ready)
             else:

@@ -66,7 +66,7 @@ def install(
     what = "burnish is a service now" if done.changed else "burnish is a service already, with these options"
     console.print(f"{what}: it answers at [bold cyan]{done.url}[/]", soft_wrap=True)
     for path in done.files if done.changed else ():
-        console.print(f"  wrote {escape(str(path))}", soft_wrap=True)
+        console.print(f"  {escape(str(path))}", soft_wrap=True)
     _say(done.notes)
 
 

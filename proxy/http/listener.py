@@ -165,7 +165,7 @@ class ClientConnection(HttpToolsProtocol):
         if self._tunnel and self._tunnel.joined:
             self._tunnel.abort()
         self._ending = True
-        self.timeout_keep_alive = LAST_MOMENT_S
+        self.timeout_keep_alive = LAST_MOMENT_S  # type: ignore[assignment]  # seconds for call_later
         if self.cycle is None or self.cycle.response_complete:
             self._unset_keepalive_if_required()
             self.timeout_keep_alive_task = self.loop.call_later(

@@ -129,6 +129,10 @@ class Learner:
         if self._request:
             self._request.started.cancel()
 
+    @property
+    def in_run(self) -> bool:
+        return self._runs.active is not None
+
     def wake(self) -> None:
         """Count again, because ratings have changed."""
         self._counting.stale = True

@@ -10,7 +10,9 @@ import plistlib
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from burnish.proxy.service.unit_files import UnitFile
 
 LABEL = "io.github.burnish"
 LIMIT_S = 60.0 + options.STOP_S + options.END_S
+LOOK_EVERY_S = 0.1
 COMMENT = "<!-- {mark} -->\n"
 BEFORE_COMMENT = "<plist"
 
@@ -115,12 +118,17 @@ class Launchd(Service):
 
     def _start(self, *, anew: bool) -> None:
         # launchd reads an agent only once, and keeps its socket only with the agent.
-        self._launchctl("bootout", self._target, check=False)
+        self._stop()
         self._launchctl("enable", self._target)
         self._launchctl("bootstrap", self._domain, str(self._agent))
 
     def _stop(self) -> None:
+        """Unload the agent, and wait until it's gone: bootout(1) returns before, and bootstrap fails until then."""
         self._launchctl("bootout", self._target, check=False)
+        deadline = time.monotonic() + LIMIT_S
+        with suppress(ServiceError):
+            while time.monotonic() < deadline and self._launchctl("print", self._target):
+                time.sleep(LOOK_EVERY_S)
 
     def _forget(self) -> None:
         self._output.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ See systemd.socket(5) and systemd.service(5).
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -186,6 +187,8 @@ class Systemd(Service):
         if socket["Result"] == "resources":
             where = ":".join(map(str, _address(self._folder / SOCKET)))
             return f"another program listens on {where}, so systemd can't: stop it, or install with another --port"
+        if service["Result"] == "start-limit-hit" and not service["StatusText"]:
+            return "burnish was started more than 10 times in a minute, so systemd has given it up"
         if service["ActiveState"] == "inactive" and socket["ActiveState"] != "failed":
             return ""
         why = service["StatusText"] or self._journal(LAST_LINES) or "it printed nothing"
@@ -228,6 +231,8 @@ class Systemd(Service):
 
 def _quoted(word: str, *more: str) -> str:
     """Quote a word for a unit file; systemd.syntax(7). ``more`` are characters that mean something here."""
+    if re.fullmatch(r"[\w./:=@,+-]+", word, re.ASCII):
+        return word
     for special in ("%", *more):
         word = word.replace(special, special * 2)
     return '"' + word.replace("\\", r"\\").replace('"', r"\"") + '"'
