@@ -50,6 +50,7 @@ class Service(ABC):
         ``flags`` are settings as for ``load_config``, ``file`` is the configuration file. ``force`` puts a foreign
         file of the same name aside. Raises ServiceError, ConfigError.
         """
+        file = file or options.named_file()
         config = options.settings(flags, file)
         url = listening.url(*listening.address(config))
         units = self._units(config, options.command(flags, file))
@@ -138,6 +139,11 @@ class Service(ABC):
                     self._start(anew=True)
                 else:
                     self._forget()
-            if isinstance(error, OSError) and not isinstance(error, BurnishError):
-                raise ServiceError(f"{error.filename} can't be written: {error.strerror}") from error
+            result = "The service is as it was before" if old else "Nothing was installed"
+            if isinstance(error, ServiceError):
+                raise ServiceError(f"{error}. {result}") from error
+            if isinstance(error, OSError):
+                raise ServiceError(
+                    f"{error.filename} can't be written ({error.strerror}). {result}"
+                ) from error
             raise

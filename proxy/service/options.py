@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from burnish.proxy.config import Config, load_config
+from burnish.proxy.config import Config, default_config_file, load_config
 from burnish.proxy.errors import ConfigError, ServiceError
+from burnish.proxy.settings import ENV_PREFIX
 
-CARRIED = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME")
+CARRIED = ("BURNISH_CACHE_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME")
 """Variables of the shell that a service gets too: they say where burnish finds its files."""
 OPTIONS = ("host", "port", "upstream", "model", "workers", "data_dir")
 STOP_S = 75
@@ -52,6 +53,12 @@ def environment() -> dict[str, str]:
     return {name: value for name in CARRIED if (value := os.environ.get(name))}
 
 
+def named_file() -> Path | None:
+    """Return the configuration file that the environment names."""
+    named = os.environ.get(ENV_PREFIX + "CONFIG")
+    return Path(named) if named else None
+
+
 def settings(flags: Mapping[str, Any], file: Path | None) -> Config:
     """Return the configuration as the service will read it.
 
@@ -61,9 +68,10 @@ def settings(flags: Mapping[str, Any], file: Path | None) -> Config:
     found = load_config(dict(flags), file=file, environment=environment())
     differ = [name for name in type(found).model_fields if getattr(found, name) != getattr(wanted, name)]
     if differ:
+        variables = ", ".join(f"{ENV_PREFIX}{name.upper()}" for name in differ)
         raise ConfigError(
-            f"the environment or .env sets {', '.join(differ)}, and a service doesn't see that: "
-            "give it as an option of `burnish service install`, or write it into the configuration file",
+            f"this shell or its .env sets {variables}, and a service doesn't see that: give it as an option of "
+            f"`burnish service install`, or write it into {file or default_config_file()}",
             param=differ[0],
         )
     if not found.port:

@@ -1,0 +1,312 @@
+"""``burnish service`` under a real systemd user manager."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST
+from burnish.proxy.service.systemd import SERVICE, SOCKET
+from tests.support.burnish import BOOT_LIMIT_S, running
+from tests.support.llama_server import free_port
+from tests.support.program import run
+from tests.support.upstream import events, stream, upstream
+from tests.support.user_manager import UserManager
+from tests.support.vllm_double import live_version
+
+NOWHERE = ("--upstream", "http://127.0.0.1:9")
+"""Without an engine burnish starts at once."""
+
+
+class Session:
+    """A user who runs commands in a session of their own."""
+
+    def __init__(self, manager: UserManager, data_dir: Path) -> None:
+        self.manager = manager
+        self.data_dir = data_dir
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.units = manager.home / ".config" / "systemd" / "user"
+
+    def burnish(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        """Run ``burnish service``."""
+        here = {**self.manager.env, "BURNISH_DATA_DIR": str(self.data_dir)}
+        return run("service", *arguments, env=here | env)
+
+    def install(self, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
+        where = ("--port", str(self.port), "--data-dir", str(self.data_dir))
+        return self.burnish("install", *where, *options, **env)
+
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.burnish("status", "--json").stdout)
+        return found
+
+    def home(self) -> dict[str, bytes | str]:
+        """All that is in the home directory."""
+        found: dict[str, bytes | str] = {}
+        for path in sorted(self.manager.home.rglob("*")):
+            name = str(path.relative_to(self.manager.home))
+            found[name] = (
+                str(path.readlink()) if path.is_symlink() else b"" if path.is_dir() else path.read_bytes()
+            )
+        return found
+
+
+@pytest.fixture
+def session(manager: UserManager, tmp_path: Path) -> Iterator[Session]:
+    session = Session(manager, tmp_path / "data")
+    yield session
+    session.burnish("uninstall")
+    manager.systemctl("reset-failed")
+    for path in manager.home.iterdir():
+        shutil.rmtree(path)
+    manager.systemctl("daemon-reload")
+
+
+def test_it_is_installed_once_and_uninstalling_leaves_the_home_as_it_was(session: Session) -> None:
+    before = session.home()
+    first = session.install(*NOWHERE)
+    assert first.returncode == 0, first.stderr
+    assert session.url in first.stdout
+    assert "loginctl enable-linger" in first.stdout
+    assert httpx.get(session.url + "/healthz").status_code == 200
+    written = {name for name, content in session.home().items() if content}
+    assert len(written) == 4
+    assert all(str(session.manager.home / name) in first.stdout for name in written)
+    state = session.state()
+    assert (state["installed"], state["at_login"], state["running"]) == (True, True, True)
+    assert (state["url"], state["trouble"]) == (session.url, "")
+
+    again = session.install(*NOWHERE)
+    assert "already" in again.stdout
+    assert session.state()["pid"] == state["pid"]
+
+    assert session.burnish("uninstall").returncode == 0
+    assert session.home() == before
+    assert (session.data_dir / "burnish.db").exists()
+    assert not session.state()["installed"]
+    assert session.burnish("status").returncode == 3
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(session.url + "/healthz")
+    assert "isn't installed" in session.burnish("uninstall").stdout
+
+
+def test_systemd_has_no_complaints(session: Session) -> None:
+    assert session.install(*NOWHERE).returncode == 0
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--user", session.units / SOCKET, session.units / SERVICE],
+        env=os.environ | session.manager.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[str]:
+    """An upstream whose answers take a while, so that some are always under way."""
+
+    async with upstream(stream(events("one two three four five"), pause_s=0.05)) as server:
+        yield server.url
+
+
+async def test_a_restart_cuts_and_refuses_no_request(session: Session, model: str) -> None:
+    assert (await asyncio.to_thread(session.install, "--upstream", model)).returncode == 0
+    pids, answers, stop = [], [], asyncio.Event()
+
+    async def ask(keep: bool) -> None:
+        while not stop.is_set():
+            async with httpx.AsyncClient(timeout=60) as client:
+                for _ in range(20 if keep else 1):
+                    body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Count!"}]}
+                    answer = await client.post(session.url + "/v1/chat/completions", json=body)
+                    answers.append((answer.status_code, "five" in answer.text, "[DONE]" in answer.text))
+
+    async with asyncio.TaskGroup() as group:
+        for keep in (True, True, False, False):
+            group.create_task(ask(keep))
+        for _ in range(3):
+            before = len(answers)
+            while len(answers) < before + 8:
+                await asyncio.sleep(0.01)
+            state = await asyncio.to_thread(session.state)
+            pids.append(state["pid"])
+            await asyncio.to_thread(session.manager.systemctl, "restart", SERVICE)
+        before = len(answers)
+        while len(answers) < before + 8:
+            await asyncio.sleep(0.01)
+        pids.append((await asyncio.to_thread(session.state))["pid"])
+        stop.set()
+    assert len(set(pids)) == 4, "it didn't restart"
+    assert set(answers) == {(200, True, True)}
+
+
+def test_after_a_kill_and_after_a_new_login_it_serves_the_same_version(session: Session) -> None:
+    made = live_version(session.data_dir.parent, SMALL_MODEL_DIGEST)
+    assert session.install().returncode == 0
+    assert served(session) == made.number
+    os.kill(session.state()["pid"], signal.SIGKILL)
+    assert served(session) == made.number
+    session.manager.log_out()
+    session.manager.log_in()
+    assert served(session) == made.number
+    assert session.state()["pid"]
+
+
+def served(session: Session) -> int:
+    """Wait until burnish answers; return the live version."""
+    deadline = time.monotonic() + BOOT_LIMIT_S
+    while True:
+        try:
+            status = httpx.get(session.url + "/burnish/status", timeout=BOOT_LIMIT_S).json()
+            return int(status["live"]["version"])
+        except httpx.HTTPError:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+
+def test_a_port_taken_by_a_stranger_is_named_and_nothing_is_installed(session: Session) -> None:
+    before = session.home()
+    with socket.create_server(("127.0.0.1", session.port)):
+        done = session.install(*NOWHERE)
+    assert done.returncode == 1
+    assert f"another program listens on 127.0.0.1:{session.port}" in done.stderr
+    assert session.home() == before
+
+
+def test_a_data_directory_in_use_is_named_and_nothing_is_installed(session: Session) -> None:
+    before = session.home()
+    with running(session.data_dir, *NOWHERE):
+        done = session.install(*NOWHERE)
+    assert done.returncode == 1
+    assert f"another burnish already uses {session.data_dir}" in done.stderr
+    assert session.home() == before
+
+
+def test_a_burnish_that_does_not_start_says_why_and_leaves_nothing(session: Session) -> None:
+    before = session.home()
+    done = session.install("--model", "/nowhere.gguf")
+    assert done.returncode == 1
+    assert "/nowhere.gguf' is not a GGUF file" in done.stderr
+    assert "Nothing was installed" in done.stderr
+    assert session.home() == before
+    assert not session.state()["installed"]
+
+
+def test_a_change_that_fails_leaves_the_service_that_was_there(session: Session) -> None:
+    session.install(*NOWHERE)
+    before = session.home()
+    done = session.install("--model", "/nowhere.gguf")
+    assert "The service is as it was before" in done.stderr
+    assert session.home() == before
+    assert served_health(session) == 200
+
+
+def served_health(session: Session) -> int:
+    return httpx.get(session.url + "/healthz", timeout=BOOT_LIMIT_S).status_code
+
+
+def test_another_port_moves_the_service(session: Session) -> None:
+    session.install(*NOWHERE)
+    old, session.port = session.url, free_port()
+    assert session.install(*NOWHERE).returncode == 0
+    assert httpx.get(f"http://127.0.0.1:{session.port}/healthz").status_code == 200
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(old)
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "says"),
+    [
+        (("--upstream", "not a url"), {}, "must be an http"),
+        (("--port", "0"), {}, "needs a port of its own"),
+        (NOWHERE, {"BURNISH_LOG__KEEP_DAYS": "3"}, "BURNISH_LOG"),
+        (("--config", "/nowhere.toml"), {}, "does not exist"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(
+    session: Session, options: tuple[str, ...], env: dict[str, str], says: str
+) -> None:
+    before = session.home()
+    done = session.install(*options, **env)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert session.home() == before
+
+
+def test_wrong_settings_are_not_tried_again_and_again(session: Session) -> None:
+    settings = session.data_dir.parent / "config.toml"
+    settings.write_text("")
+    assert session.install(*NOWHERE, "--config", str(settings)).returncode == 0
+    settings.write_text("prot = 1")
+    session.manager.systemctl("restart", SERVICE)
+    deadline = time.monotonic() + BOOT_LIMIT_S
+    while session.state()["running"]:
+        assert time.monotonic() < deadline
+    assert "did you mean 'port'?" in session.burnish("status").stdout
+    assert session.manager.systemctl("show", "--property=NRestarts", SERVICE) == "NRestarts=0\n"
+
+
+def test_a_foreign_unit_is_never_overwritten_or_lost(session: Session) -> None:
+    session.units.mkdir(parents=True)
+    (session.units / SERVICE).write_text("[Service]\nExecStart=/bin/true\n")
+    before = session.home()
+    done = session.install(*NOWHERE)
+    assert done.returncode == 1
+    assert "burnish didn't write it" in done.stderr
+    assert session.home() == before
+    forced = session.install(*NOWHERE, "--force")
+    assert forced.returncode == 0, forced.stderr
+    assert f"{SERVICE}.before-burnish is where your file is now" in forced.stdout
+    session.burnish("uninstall")
+    assert session.home() == before
+
+
+def test_an_edited_unit_is_kept(session: Session) -> None:
+    session.install(*NOWHERE)
+    unit = session.units / SERVICE
+    unit.write_text(unit.read_text() + "# mine\n")
+    assert "burnish didn't write it as it is" in session.install(*NOWHERE, "--no-train").stderr
+    assert f"{unit}.edited" in session.burnish("uninstall").stdout
+    assert "# mine" in unit.with_name(f"{SERVICE}.edited").read_text()
+    assert not unit.exists()
+
+
+def test_a_home_that_cannot_be_written_is_named(session: Session) -> None:
+    (session.manager.home / ".config").mkdir()
+    (session.manager.home / ".config" / "systemd").mkdir()
+    session.units.touch()
+    before = session.home()
+    done = session.install(*NOWHERE)
+    assert done.returncode == 1
+    assert f"{session.units} can't be written" in done.stderr
+    assert session.home() == before
+
+
+def test_without_a_manager_there_is_one_clear_line(session: Session, tmp_path: Path) -> None:
+    assert "doesn't answer to this user" in session.install(XDG_RUNTIME_DIR=str(tmp_path)).stderr
+    done = session.install(PATH=str(tmp_path))
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "has no systemd" in done.stderr
+
+
+def test_logs_say_what_there_is(session: Session) -> None:
+    assert session.burnish("logs").returncode == 1
+    session.data_dir.mkdir(exist_ok=True)
+    (session.data_dir / "burnish.log").write_text("one\ntwo\n")
+    done = session.burnish("logs", "-n", "1")
+    assert "isn't installed" in done.stdout
+    assert done.stdout.endswith("two\n")
