@@ -138,7 +138,7 @@ async def test_a_restart_cuts_and_refuses_no_request(session: Session, model: st
     async with asyncio.TaskGroup() as group:
         for keep in (True, True, False, False):
             group.create_task(ask(keep))
-        for _ in range(3):
+        for _ in range(2):
             before = len(answers)
             while len(answers) < before + 8:
                 await asyncio.sleep(0.01)
@@ -150,7 +150,7 @@ async def test_a_restart_cuts_and_refuses_no_request(session: Session, model: st
             await asyncio.sleep(0.01)
         pids.append((await asyncio.to_thread(session.state))["pid"])
         stop.set()
-    assert len(set(pids)) == 4, "it didn't restart"
+    assert len(set(pids)) == 3, "it didn't restart"
     assert set(answers) == {(200, True, True)}
 
 
