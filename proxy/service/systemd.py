@@ -59,7 +59,7 @@ Type=exec
 ExecStart={command}
 {environment}
 Restart=always
-RestartSec=1
+RestartSec=200ms
 # Wrong settings stay wrong.
 RestartPreventExitStatus=2
 # Only burnish itself is asked to stop: answers under way still need the engine, its child.
