@@ -140,7 +140,7 @@ class ClientConnection(HttpToolsProtocol):
         self.scope["headers"] = self.headers.copy()
         self.scope[WITH_TRAILERS] = self.headers  # type: ignore[literal-required]
         if self._ending:
-            self.cycle.keep_alive = False  # the head of the answer says so
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._in_body = True
@@ -166,13 +166,13 @@ class ClientConnection(HttpToolsProtocol):
             self._tunnel.abort()
         self._ending = True
         self.timeout_keep_alive = LAST_MOMENT_S  # type: ignore[assignment]  # seconds for call_later
-        if self.cycle is None or self.cycle.response_complete:
+        if self.cycle and not self.cycle.response_complete:
+            self.cycle.keep_alive &= self.cycle.response_started  # the head of a later answer says so
+        elif self._timer is None:
             self._unset_keepalive_if_required()
             self.timeout_keep_alive_task = self.loop.call_later(
                 LAST_MOMENT_S, self.timeout_keep_alive_handler
             )
-        elif not self.cycle.response_started:
-            self.cycle.keep_alive = False
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle

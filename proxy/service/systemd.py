@@ -11,6 +11,7 @@ import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from getpass import getuser
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from burnish.proxy.service.unit_files import UnitFile
 
 # How long systemd may take for anything but stopping burnish.
 LIMIT_S = 60.0
+LINGERING = Path("/var/lib/systemd/linger")
+"""Has a file for each user whose services run without a login."""
 # As much of the output as explains why a program ended.
 LAST_LINES = 5
 SOCKET, SERVICE = "burnish.socket", "burnish.service"
@@ -177,6 +180,8 @@ class Systemd(Service):
         self._systemctl("reset-failed", SOCKET, SERVICE, check=False)
 
     def _advice(self) -> Sequence[str]:
+        if (LINGERING / getuser()).exists():
+            return ()
         return (
             "it starts when you log in, and stops when you log out. To run it without a login: "
             "loginctl enable-linger",

@@ -166,6 +166,24 @@ async def test_an_offer_that_cannot_be_read_is_refused(
     assert not caplog.records
 
 
+async def test_a_stop_answers_a_request_that_has_begun_to_come_on_a_kept_connection(tmp_path: Path) -> None:
+    server = server_of(Probe(), load_config({"data_dir": tmp_path}), lambda _, error: error.envelope())
+    request = b"GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    async with run(server) as url, asyncio.timeout(10), dialled(url, request) as (reader, writer):
+        assert (await read_head(reader)).status == 200
+        await reader.readuntil(b"0\r\n\r\n")
+        writer.write(request[:9])
+        await writer.drain()
+        server.should_exit = True
+        while server.servers[0].is_serving():
+            await asyncio.sleep(0.01)
+        writer.write(request[9:])
+        answer = await reader.read()
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert b"connection: close" in answer
+    assert answer.endswith(b"and sent\r\n0\r\n\r\n")
+
+
 async def test_a_thousand_offers_at_once_are_answered(tmp_path: Path) -> None:
     offers = 1000 * (b"GET /v1/x HTTP/1.1\r\nHost: localhost\r\n%b\r\n" % OTHER)
     async with upstream(reply(b"fine")) as server, serving(tmp_path, upstream=server.url) as (url, _):
