@@ -172,8 +172,11 @@ class Systemd(Service):
         self._systemctl("restart", SERVICE, limit_s=None)
 
     def _stop(self) -> None:
-        self._systemctl("disable", SOCKET, SERVICE)
-        self._systemctl("stop", SOCKET, SERVICE, limit_s=None)
+        for unit in (SOCKET, SERVICE):  # the user may have removed one of them
+            self._systemctl("disable", unit, check=False)
+        self._systemctl("stop", SOCKET, SERVICE, limit_s=None, check=False)
+        if self._show(SERVICE)["ActiveState"] == "active":
+            raise ServiceError(f"{SERVICE} doesn't stop: `systemctl --user status burnish` may say why")
 
     def _forget(self) -> None:
         self._systemctl("daemon-reload")

@@ -285,6 +285,18 @@ def test_an_edited_unit_is_kept(session: Session) -> None:
     assert not unit.exists()
 
 
+def test_what_is_left_of_a_service_is_removed(session: Session) -> None:
+    before = session.home()
+    session.install(*NOWHERE)
+    (session.units / SOCKET).unlink()
+    done = session.burnish("uninstall")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert session.home().keys() - before.keys() <= {".config", ".config/systemd", ".config/systemd/user"}, (
+        "the socket's unit knew which folders were new"
+    )
+    assert "inactive" in session.manager.systemctl("is-active", SERVICE, SOCKET, check=False)
+
+
 def test_a_home_that_cannot_be_written_is_named(session: Session) -> None:
     (session.manager.home / ".config").mkdir()
     (session.manager.home / ".config" / "systemd").mkdir()
