@@ -16,6 +16,7 @@ settings.load_profile("busy")
 # Of a run in two processes: whatever is started last must be short.
 LONGEST_FIRST = (
     "tests/test_kill.py",
+    "tests/proxy/service/test_systemd.py",
     "tests/training/test_gguf_config.py",
     "tests/training/test_loop.py",
     "tests/proxy/cli/test_train.py",
