@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
@@ -84,6 +85,8 @@ class Agent(Protocol):
     name: ClassVar[str]
     """Name on the command line."""
     title: ClassVar[str]
+    program: ClassVar[str]
+    """Its command in a shell."""
     rating: ClassVar[str]
     """The text that rates an answer in this agent."""
     own_key: ClassVar[str] = f"{OPENAI_KEY} in its environment"
@@ -92,6 +95,13 @@ class Agent(Protocol):
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
         """Return the changes that make the agent use burnish; none if the user must make them by hand."""
         return ()
+
+    def installed(self, home: Home) -> bool:
+        """Return True if its command or its folder of settings is there."""
+        if shutil.which(self.program, path=home.env.get("PATH", "")):
+            return True
+        settings = self.changes(Place(""), home)[:1]
+        return any(change.path.parent.is_dir() for change in settings)
 
     def by_hand(self, place: Place) -> str:
         """Return instructions for the steps that the user must do by hand; "" if there are none."""

@@ -20,6 +20,7 @@ class Aider(Agent):
 
     name: ClassVar[str] = "aider"
     title: ClassVar[str] = "aider"
+    program: ClassVar[str] = "aider"
     rating: ClassVar[str] = "a space, then /rl good"
 
     def by_hand(self, place: Place) -> str:
@@ -39,6 +40,7 @@ class OpenWebUI(Agent):
 
     name: ClassVar[str] = "open-webui"
     title: ClassVar[str] = "Open WebUI"
+    program: ClassVar[str] = "open-webui"
     rating: ClassVar[str] = "/rl good"
 
     def by_hand(self, place: Place) -> str:

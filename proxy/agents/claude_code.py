@@ -31,6 +31,7 @@ disable-model-invocation: true
 class ClaudeCode(Agent):
     name: ClassVar[str] = "claude-code"
     title: ClassVar[str] = "Claude Code"
+    program: ClassVar[str] = "claude"
     rating: ClassVar[str] = "/rl good"
     own_key: ClassVar[str] = f"its login, or {OWN_KEY} in its environment"
 

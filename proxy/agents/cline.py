@@ -20,6 +20,7 @@ UPDATED_AT = "2026-01-01T00:00:00.000Z"
 class Cline(Agent):
     name: ClassVar[str] = "cline"
     title: ClassVar[str] = "Cline"
+    program: ClassVar[str] = "cline"
     rating: ClassVar[str] = "/rl good"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:

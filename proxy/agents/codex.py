@@ -18,6 +18,7 @@ PROVIDER = ("model_providers", "burnish")
 class Codex(Agent):
     name: ClassVar[str] = "codex"
     title: ClassVar[str] = "Codex"
+    program: ClassVar[str] = "codex"
     rating: ClassVar[str] = "a space, then /rl good"
     own_key: ClassVar[str] = (
         f"{OPENAI_KEY} in its environment, or the key of an earlier codex login --with-api-key"

@@ -72,7 +72,7 @@ def connect(changes: Sequence[Change], record: Path, *, private: bool = False) -
     ``private``: the changes contain a key, so only the owner may read the files while the agent is connected.
     """
     earlier = {written.path: written for written in recorded(record)}
-    plan = [_planned(change, earlier.get(str(change.path)), private) for change in changes]
+    plan = planned(changes, record, private=private)
     replaced = {each.written.path for each in plan}
     # The record comes first: even after a crash in the middle, everything can be undone.
     kept = [written for path, written in earlier.items() if path not in replaced]
@@ -89,6 +89,12 @@ def connect(changes: Sequence[Change], record: Path, *, private: bool = False) -
             _record(record, list(earlier.values()))
             raise ConfigError(f"can't write {written.path}: {error.strerror}") from error
     return [Done(Path(each.written.path), "changed" if each.changes else "unchanged") for each in plan]
+
+
+def planned(changes: Sequence[Change], record: Path, *, private: bool = False) -> list[Planned]:
+    """Work out what ``connect`` would do; writes nothing. Raises ConfigError."""
+    earlier = {written.path: written for written in recorded(record)}
+    return [_planned(change, earlier.get(str(change.path)), private) for change in changes]
 
 
 def disconnect(record: Path) -> list[Done]:

@@ -16,6 +16,7 @@ HEAD = "name: Local\nversion: 1.0.0\nschema: v1\n"
 class Continue(Agent):
     name: ClassVar[str] = "continue"
     title: ClassVar[str] = "Continue"
+    program: ClassVar[str] = "cn"
     rating: ClassVar[str] = "/rl good"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:

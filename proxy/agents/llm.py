@@ -16,6 +16,7 @@ FOLDER = "io.datasette.llm"
 class Llm(Agent):
     name: ClassVar[str] = "llm"
     title: ClassVar[str] = "llm"
+    program: ClassVar[str] = "llm"
     rating: ClassVar[str] = "llm -m burnish -c '/rl good'"
     own_key: ClassVar[str] = f"the key of llm keys set openai, or {OPENAI_KEY} in its environment"
 

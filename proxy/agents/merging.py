@@ -39,7 +39,7 @@ def with_entries(how: Format, text: str, entries: Entries) -> str:
     wanted = how.parse(text)
     new = text
     for path, value in entries:
-        if path[-1] == END and isinstance(there := _at(wanted, path[:-1]), list) and value in there:
+        if path[-1] == END and isinstance(there := at(wanted, path[:-1]), list) and value in there:
             continue
         new = how.put(new, path, value)
         _set(wanted, path, value)
@@ -57,7 +57,7 @@ def without_entries(
 ) -> str:
     """Undo in ``text`` the change from ``before`` to ``after``. Raises ValueError."""
     for path, old, ours in differences(how.parse(before), how.parse(after), units):
-        now = _at(how.parse(text), path[:-1] if path[-1] == END else path)
+        now = at(how.parse(text), path[:-1] if path[-1] == END else path)
         if path[-1] == END:
             if isinstance(now, list) and ours in now:
                 text = how.remove(text, (*path[:-1], now.index(ours)))
@@ -94,7 +94,8 @@ def _holds(now: Any, ours: Any) -> bool:
     return bool(now == ours)
 
 
-def _at(settings: Any, path: Path) -> Any:
+def at(settings: Any, path: Path) -> Any:
+    """Return the value at a path; NOTHING if there is none."""
     for key in path:
         if not isinstance(settings, dict) or key not in settings:
             return NOTHING

@@ -24,6 +24,7 @@ SENT = "sent.json"
 class OpenClaw(Agent):
     name: ClassVar[str] = "openclaw"
     title: ClassVar[str] = "OpenClaw"
+    program: ClassVar[str] = "openclaw"
     rating: ClassVar[str] = "/rl good"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:

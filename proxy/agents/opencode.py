@@ -16,6 +16,7 @@ SCHEMA = "https://opencode.ai/config.json"
 class OpenCode(Agent):
     name: ClassVar[str] = "opencode"
     title: ClassVar[str] = "opencode"
+    program: ClassVar[str] = "opencode"
     rating: ClassVar[str] = "/rl good"
     own_key: ClassVar[str] = f"{OPENAI_KEY} in its environment, or the key of opencode auth login for burnish"
 

@@ -24,6 +24,7 @@ description: Rate the last answer (burnish)
 class QwenCode(Agent):
     name: ClassVar[str] = "qwen-code"
     title: ClassVar[str] = "Qwen Code"
+    program: ClassVar[str] = "qwen"
     rating: ClassVar[str] = "/rl good"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:

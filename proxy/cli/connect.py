@@ -94,16 +94,20 @@ def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, bool
     except NotRunning:
         upstream, running = config.upstream or "embedded:", False
         has_key = config.upstream_api_key is not None
+    return place_at(proxy.url, upstream, config, has_key=has_key, model=model), running
+
+
+def place_at(url: str, upstream: str, config: Config, *, has_key: bool, model: str | None = None) -> Place:
+    """Return what an agent must know about burnish. ``has_key``: burnish has a key for the upstream."""
     ours = is_own(upstream)
-    place = Place(
-        url=proxy.url,
+    return Place(
+        url=url,
         model=model or "default",
         renames=model is not None or ours,
         own_credentials=not (ours or has_key),
         key=config.api_key.get_secret_value() if config.api_key else None,
-        hook=shlex.join([*_program(), "hook", "--url", proxy.url]),
+        hook=shlex.join([*_program(), "hook", "--url", url]),
     )
-    return place, running
 
 
 def _program() -> list[str]:

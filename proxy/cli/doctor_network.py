@@ -136,7 +136,7 @@ def proxy(url: str, config: Config) -> Iterator[Finding]:
     if answer.status_code == HTTPStatus.UNAUTHORIZED:
         yield Finding("warn", "proxy", f"running at {url}, but it needs its key: set BURNISH_API_KEY")
     elif not isinstance(health.get("trouble"), list):
-        yield Finding("fail", "proxy", f"another program answers at {url}{_holder(url)}: pick another --port")
+        yield Finding("fail", "proxy", f"another program answers at {url}{holder(url)}: pick another --port")
     else:
         level: Level = "ok" if health["status"] == "ok" else "fail"
         yield Finding(level, "proxy", f"{health['status']} at {url}")
@@ -150,12 +150,12 @@ def _port(config: Config) -> Finding:
             probe.bind((config.host, config.port))
         except OSError as error:
             place = f"{config.host}:{config.port}"
-            taken = f"{place} can't be used ({error.strerror}{_holder('http://' + place)})"
+            taken = f"{place} can't be used ({error.strerror}{holder('http://' + place)})"
             return Finding("fail", "port", f"{taken}: pick another with --port")
     return Finding("ok", "proxy", f"not running; {config.host}:{config.port} is free: burnish up")
 
 
-def _holder(url: str) -> str:
+def holder(url: str) -> str:
     """Name the process that listens there; "" if the system doesn't show it."""
     port = httpx.URL(url).port
     if port is None or not shutil.which("lsof"):

@@ -1,0 +1,98 @@
+"""What ``burnish init`` looks at before it asks or changes anything: engines, models, agents, the port."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import httpx
+
+from burnish.proxy.agents import AGENTS, Home
+from burnish.proxy.cli import doctor_machine, doctor_network
+from burnish.proxy.cli.errors import CommandFailed, WrongUsage
+from burnish.proxy.config import Config
+from burnish.proxy.relay.routing import placed
+
+GGUF = b"GGUF"
+"""The first bytes of such a file."""
+LIST_LIMIT_S = 5.0
+PORTS_TRIED = 20
+
+
+def agents_here(home: Home) -> list[str]:
+    """Return the names of the agents that are installed and can be connected."""
+    return [name for name, agent in AGENTS.items() if agent.installed(home)]
+
+
+def models_of(url: str) -> list[str]:
+    """Return the models that an upstream lists, without versions of burnish; none if it doesn't tell."""
+    try:
+        answer = httpx.get("".join(placed(url, "/v1/models")), timeout=LIST_LIMIT_S, trust_env=False)
+        names = [str(each["id"]) for each in answer.json()["data"]]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, LookupError, TypeError):
+        return []
+    return [name for name in names if "@v" not in name and "-burnish:" not in name]
+
+
+def check_engine(config: Config) -> str | None:
+    """Check that the engine can answer; return what is still missing for training, if anything is.
+
+    Raises CommandFailed.
+    """
+    if config.upstream:
+        found = doctor_network.upstream(config)
+        if found.level == "fail":
+            raise CommandFailed(f"{found.text}, or name another engine with --upstream; nothing was changed")
+        return found.text if found.level == "warn" else None
+    found = doctor_machine.engine(config)
+    if found.level == "fail":
+        raise CommandFailed(
+            f"the embedded engine can't start: {found.text}; or name your own with --upstream"
+        )
+    trainer = doctor_machine.trainer(config)
+    return f"training isn't possible yet: {trainer.text}" if trainer.level == "fail" else None
+
+
+def gguf(text: str) -> str:
+    """Return the absolute path of a GGUF file. Raises WrongUsage."""
+    path = Path(text).expanduser().absolute()
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(GGUF))
+    except OSError as error:
+        raise WrongUsage(f"the model {path} can't be read: {error.strerror}") from error
+    if begins != GGUF or path.suffix != ".gguf":
+        raise WrongUsage(
+            f"{path} isn't a GGUF file, and the embedded engine takes no other: name one that ends in .gguf, or start "
+            "an engine that has the model and name it with --upstream"
+        )
+    return str(path)
+
+
+def port_fault(host: str, port: int) -> str | None:
+    """Return why burnish can't listen on a port, as part of a sentence; None if it can."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            holder = doctor_network.holder(f"http://{host}:{port}")
+            return f"port {port} can't be used ({error.strerror}{holder})"
+    return None
+
+
+def free_port(host: str, above: int) -> int | None:
+    """Return the next free port, if there is one nearby."""
+    ports = range(above + 1, min(above + 1 + PORTS_TRIED, 65536))
+    return next((port for port in ports if port_fault(host, port) is None), None)
+
+
+def running_here(config: Config) -> str | None:
+    """Return the URL of the burnish that runs with this data directory; None if none does."""
+    try:
+        url = str(json.loads(config.server_file.read_text(encoding="utf-8"))["url"])
+        httpx.get(url + "/healthz", timeout=LIST_LIMIT_S, trust_env=False)
+    except (OSError, ValueError, LookupError, TypeError, httpx.HTTPError, httpx.InvalidURL):
+        return None
+    return url

@@ -1,0 +1,225 @@
+"""``burnish init``: flags, the plan on the screen, and the summary."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from burnish.proxy.agents import AGENTS, Home, Place
+from burnish.proxy.agents.connection import Done
+from burnish.proxy.cli.client import read_settings
+from burnish.proxy.cli.connect import place_at
+from burnish.proxy.cli.errors import CommandFailed, Interrupted, WrongUsage
+from burnish.proxy.cli.init import checks
+from burnish.proxy.cli.init.questions import Given, Questions
+from burnish.proxy.cli.terminal import console
+from burnish.proxy.config import Config, default_config_file
+from burnish.proxy.plain import plain
+from burnish.proxy.settings import ENV_PREFIX
+from burnish.proxy.setup import Answers, Plan, Record, carry_out, make_plan, purge, undo
+
+ANSWERS = "--upstream, --model, --agents, --preset, --schedule, --port and --service or --no-service"
+ADVICE = """\
+Rate both good and bad answers, and say in words what is wrong:
+  in a chat     [cyan]/rl good[/]   [cyan]/rl bad too long[/]
+  in a shell    [cyan]burnish good[/]   [cyan]burnish bad "too long"[/]
+Words teach the most."""
+
+
+def init(
+    upstream: Annotated[
+        str | None,
+        typer.Option(help='URL of your engine, or "embedded" for the one that comes with burnish.'),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="GGUF file for the embedded engine; with --upstream, the model that learns."),
+    ] = None,
+    agents: Annotated[
+        str | None,
+        typer.Option(
+            help='Agents to connect: names separated by commas, "found" (installed here) or "none".'
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="How fast it learns: careful, balanced or aggressive.")
+    ] = None,
+    schedule: Annotated[
+        str | None, typer.Option(help="When it trains: auto, manual, or a window such as 01:00-06:30.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
+    service: Annotated[
+        bool | None,
+        typer.Option("--service/--no-service", help="Run burnish in the background, also after each login."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Ask nothing; take the default for each missing answer.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
+    take_back: Annotated[
+        bool, typer.Option("--undo", help="Take back all that init did. Your data stays.")
+    ] = False,
+    purging: Annotated[
+        bool, typer.Option("--purge", help="With --undo: also delete the data directory.")
+    ] = False,
+) -> None:
+    """Writes the configuration, connects agents and starts burnish in the background.
+
+    A second run starts from the present settings and changes only what gets another answer.
+    """
+    given = Given(agents, upstream, model, preset, schedule, port, service)
+    if purging and not take_back:
+        raise WrongUsage("--purge belongs to --undo: burnish init --undo --purge")
+    asks = not yes and sys.stdin.isatty()
+    try:
+        if take_back:
+            _undo(purging=purging, yes=yes)
+        elif not (asks or yes or dry_run):
+            raise WrongUsage(
+                "init asks questions, but there is no terminal: add --yes to take the defaults, and give other "
+                f"answers with {ANSWERS}"
+            )
+        else:
+            _set_up(given, asks=asks, dry_run=dry_run)
+    except typer.Abort as error:
+        raise Interrupted("nothing was changed") from error
+
+
+def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
+    now, home = read_settings(), Home()
+    file = Path(os.environ.get(f"{ENV_PREFIX}CONFIG") or default_config_file()).absolute()
+    earlier = Record.read(now.data_dir)
+    answers = Questions(given, now, earlier, home, asks=asks).answers(service_possible=False)
+    config = _settings_of(answers)
+    missing = checks.check_engine(config)
+    place = _place(config)
+    plan = make_plan(answers, place, file, now.data_dir, home)
+    console.print()
+    _show(plan, file, home)
+    if missing:
+        console.print(f"[yellow]{escape(missing)}[/]", soft_wrap=True)
+    if dry_run:
+        return
+    if plan.changes_anything and asks and not typer.confirm("Go ahead?", default=True):
+        raise Interrupted("nothing was changed")
+    if plan.changes_anything:
+        carry_out(plan)
+    _summarise(plan, place)
+
+
+def _settings_of(answers: Answers) -> Config:
+    """Check the answers together with all other settings. Raises WrongUsage."""
+    config = read_settings(answers.flags())
+    # Flags can't unset what a file sets.
+    return config.model_copy(
+        update={"upstream": config.upstream if answers.upstream else None, "model": answers.model}
+    )
+
+
+def _place(config: Config) -> Place:
+    return place_at(
+        f"http://127.0.0.1:{config.port}",
+        config.upstream or "embedded:",
+        config,
+        has_key=config.upstream_api_key is not None,
+    )
+
+
+def _undo(*, purging: bool, yes: bool) -> None:
+    data_dir, home = read_settings().data_dir, Home()
+    record = Record.read(data_dir)
+    if record is None:
+        console.print(
+            f"There is nothing to undo: {_short(data_dir, home)} has no record of burnish init.",
+            soft_wrap=True,
+        )
+    done = undo(data_dir)
+    _say(done, home)
+    left = [each for each in done if each.what == "left"]
+    if not purging and data_dir.exists():
+        kept = _short(data_dir, home)
+        console.print(
+            f"Your answers, ratings and versions are kept in [cyan]{escape(kept)}[/].", soft_wrap=True
+        )
+        console.print("To delete them too: [cyan]burnish init --undo --purge[/]")
+    if left:
+        raise CommandFailed("not everything could be undone: mend the files above, then run it again")
+    if purging and data_dir.exists():
+        _purge(data_dir, home, [Path(each) for each in record.folders] if record else [], yes=yes)
+
+
+def _say(done: Sequence[Done], home: Home) -> None:
+    for each in done:
+        console.print(f"  {each.what:<10} {escape(_short(each.path, home))}", soft_wrap=True)
+        if each.why:
+            console.print(f"             [yellow]{escape(each.why)}[/]", soft_wrap=True)
+
+
+def _purge(data_dir: Path, home: Home, folders: Sequence[Path], *, yes: bool) -> None:
+    if not yes:
+        if not sys.stdin.isatty():
+            raise WrongUsage(f"nothing was deleted: to delete {data_dir} without a question, add --yes")
+        what = f"Delete {plain(str(data_dir))} with all answers, ratings and versions?"
+        if not typer.confirm(what, default=False):
+            raise Interrupted(f"{data_dir} was kept")
+    left = purge(data_dir, folders)
+    console.print(f"  deleted    {escape(_short(data_dir, home))}", soft_wrap=True)
+    for path in left:
+        console.print(f"  left       {escape(_short(path, home))}: it isn't burnish's", soft_wrap=True)
+
+
+def _show(plan: Plan, file: Path, home: Home) -> None:
+    if not plan.changes_anything:
+        console.print("Everything is already set up like this: nothing to change.")
+        return
+    console.print("[bold]This changes:[/]")
+    for part in plan.parts:
+        for each in part.planned:
+            if not each.changes:
+                continue
+            path = Path(each.written.path)
+            console.print(
+                f"  {'create' if each.now is None else 'change'}  {escape(_short(path, home))}",
+                soft_wrap=True,
+            )
+            if path == file:
+                for name, before, after in plan.settings:
+                    console.print(
+                        f"          [dim]{escape(_setting(name, before, after))}[/]", soft_wrap=True
+                    )
+    for name in plan.dropped:
+        console.print(f"  undo    the settings of {AGENTS[name].title}")
+
+
+def _setting(name: str, before: Any, after: Any) -> str:
+    if after is None:
+        return f"{name} is removed (was {plain(str(before))})"
+    return f"{name} = {plain(str(after))}" + (f" (was {plain(str(before))})" if before is not None else "")
+
+
+def _short(path: Path, home: Home) -> str:
+    """Return a path with ~ for the home directory."""
+    return f"~/{path.relative_to(home.path)}" if path.is_relative_to(home.path) else str(path)
+
+
+def _summarise(plan: Plan, place: Place) -> None:
+    console.print(f"\n[bold]burnish is set up[/] for [bold cyan]{escape(place.url)}[/]", soft_wrap=True)
+    for name in plan.answers.agents:
+        console.print(
+            f"  {AGENTS[name].title}: to rate, type [cyan]{escape(AGENTS[name].rating)}[/]", soft_wrap=True
+        )
+        if left := AGENTS[name].by_hand(place):
+            console.print(escape(left), soft_wrap=True)
+    console.print(
+        f"  other programs: URL [cyan]{escape(place.api)}[/], model [cyan]default[/]", soft_wrap=True
+    )
+    console.print(f"\n{ADVICE}\n")
+    console.print("To take all of this back: [cyan]burnish init --undo[/]")

@@ -1,0 +1,258 @@
+"""The questions of ``burnish init``. Each is answered by a flag, by the user, or by its default."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar, get_args
+
+import typer
+from pydantic import ValidationError
+from rich.markup import escape
+
+from burnish.adapters.hosts.detect import NAMES
+from burnish.proxy.agents import AGENTS, Home, is_own
+from burnish.proxy.cli.client import read_settings
+from burnish.proxy.cli.errors import CommandFailed, WrongUsage
+from burnish.proxy.cli.init import checks
+from burnish.proxy.cli.terminal import console
+from burnish.proxy.cli.up import engines_here
+from burnish.proxy.config import Config, TrainConfig
+from burnish.proxy.plain import plain
+from burnish.proxy.setup import Answers, Record
+
+Answer = TypeVar("Answer")
+EMBEDDED = "embedded"
+PRESETS = get_args(TrainConfig.model_fields["preset"].annotation)
+SHOWN_MODELS = 8
+LAST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The answers that came as flags."""
+
+    agents: str | None
+    upstream: str | None
+    model: str | None
+    preset: str | None
+    schedule: str | None
+    port: int | None
+    service: bool | None
+
+
+class Engine(NamedTuple):
+    """An answer to the question for the engine."""
+
+    upstream: str | None
+    model: str | None
+    words: str
+
+
+class Questions:
+    def __init__(self, given: Given, now: Config, earlier: Record | None, home: Home, *, asks: bool) -> None:
+        """``now``: the present settings, which are the defaults; ``asks``: ask the user what no flag answers."""
+        self._given = given
+        self._now = now
+        self._earlier = earlier
+        self._home = home
+        self._asks = asks
+
+    def answers(self, *, service_possible: bool) -> Answers:
+        """Raises WrongUsage for a wrong flag, typer.Abort if the user leaves."""
+        upstream, model = self._engine()
+        return Answers(
+            agents=self._agents(upstream),
+            upstream=upstream,
+            model=model,
+            preset=self._preset(),
+            schedule=self._schedule(),
+            port=self._port(),
+            service=service_possible and self._service(),
+        )
+
+    def _engine(self) -> tuple[str | None, str | None]:
+        given = self._given
+        if given.upstream is not None:
+            upstream = None if given.upstream == EMBEDDED else given.upstream.rstrip("/")
+            model = given.model or (self._now.model if upstream == self._now.upstream else None)
+        elif given.model and given.model.endswith(".gguf"):
+            upstream, model = None, given.model
+        else:
+            chosen = self._chosen_engine()
+            upstream, model = chosen.upstream, given.model or chosen.model
+        if upstream is None:
+            return None, checks.gguf(model) if model else None
+        return upstream, self._model_of(upstream, model)
+
+    def _chosen_engine(self) -> Engine:
+        now, options = self._now, []
+        if now.upstream:
+            options.append(Engine(now.upstream, now.model, f"{now.upstream}, as now"))
+        for url, found in asyncio.run(engines_here()):
+            if url not in now.upstreams:
+                options.append(Engine(url, None, f"{NAMES[found.kind]} with {plain(found.model)} at {url}"))
+        embedded = Engine(
+            None, None, "the embedded engine with a small model: no GPU needed, good for a first try"
+        )
+        if now.model and not now.upstream:
+            options.insert(0, Engine(None, now.model, f"the embedded engine with {now.model}, as now"))
+        # Who chose the embedded engine before keeps it, whatever else runs by now.
+        stays = self._earlier is not None and not (now.upstream or now.model)
+        options.insert(0 if stays else len(options), embedded)
+        if not self._asks:
+            return options[0]
+        console.print("\n[bold]Which engine serves the model?[/]")
+        for number, each in enumerate(options, 1):
+            console.print(f"  [cyan]{number}[/]  {escape(each.words)}")
+        console.print(
+            "  [dim]or type the URL of another, or the path of a GGUF file for the embedded engine[/]"
+        )
+        return _ask("Engine", "1", lambda text: _read_engine(text, options))
+
+    def _model_of(self, upstream: str, model: str | None) -> str | None:
+        """Choose among the models of an upstream. A cloud's needn't be chosen: agents name them."""
+        if not is_own(upstream):
+            return model
+        models = checks.models_of(upstream.partition(",")[0])
+        if model is not None:
+            return _read_model(model, models)
+        if len(models) <= 1:
+            return None
+        if not self._asks:
+            return models[0]
+        console.print(f"\n[bold]Which of its models shall learn?[/] {escape(_listed(models))}")
+        return _ask("Model", plain(models[0]), lambda text: _read_model(text, models))
+
+    def _agents(self, upstream: str | None) -> tuple[str, ...]:
+        here = checks.agents_here(self._home)
+        if self._given.agents is not None:
+            return _read_agents(self._given.agents, here)
+        # Coding agents send more than the embedded engine reads: 4096 tokens.
+        default = here if upstream else []
+        if self._earlier:
+            default = [*self._earlier.agents, *self._earlier.replaced]
+        if not self._asks:
+            return tuple(default)
+        console.print("\n[bold]Which agents shall use burnish?[/]")
+        console.print(f"  [dim]found here:[/] {', '.join(here) or 'none'}")
+        console.print(
+            f"  [dim]burnish also knows:[/] {', '.join(name for name in AGENTS if name not in here)}"
+        )
+        if upstream is None and here:
+            console.print("  [dim]The small model reads 4096 tokens, too few for most coding agents.[/]")
+        return _ask("Names, or none", ", ".join(default) or "none", lambda text: _read_agents(text, here))
+
+    def _preset(self) -> str:
+        if self._given.preset is not None:
+            return _read_preset(self._given.preset)
+        if not self._asks:
+            return self._now.train.preset
+        console.print(f"\n[bold]How fast shall it learn?[/] {', '.join(PRESETS)}")
+        return _ask("Preset", self._now.train.preset, _read_preset)
+
+    def _schedule(self) -> str:
+        if self._given.schedule is not None:
+            return _read_schedule(self._given.schedule)
+        if not self._asks:
+            return self._now.train.schedule
+        console.print(
+            "\n[bold]When may it train?[/] auto (in quiet moments), manual, or a window such as 01:00-06:30"
+        )
+        return _ask("When", self._now.train.schedule, _read_schedule)
+
+    def _port(self) -> int:
+        host, port = self._now.host, self._given.port or self._now.port
+        fault = checks.port_fault(host, port)
+        running = checks.running_here(self._now) if fault else None
+        if fault is None or (running and running.endswith(f":{port}")):
+            return port
+        other = checks.free_port(host, port)
+        if not self._asks or other is None:
+            free = f"; {other} is free" if other else ""
+            raise CommandFailed(f"{fault}: choose another with --port{free}; nothing was changed")
+        console.print(f"\n[yellow]{escape(fault)}[/]")
+        return int(_ask("Another port", str(other), lambda text: _read_port(text, host)))
+
+    def _service(self) -> bool:
+        if self._given.service is not None:
+            return self._given.service
+        default = self._earlier.service if self._earlier else True
+        if not self._asks:
+            return default
+        console.print("\n[bold]Shall burnish run in the background, from now on and after each login?[/]")
+        return typer.confirm("Install it as a service", default=default)
+
+
+def _ask(question: str, default: str, read: Callable[[str], Answer]) -> Answer:
+    """Ask until the answer is right. Raises typer.Abort if the user leaves."""
+    while True:
+        text = str(typer.prompt(question, default=default)).strip()
+        try:
+            return read(text)
+        except CommandFailed as error:
+            console.print(f"[yellow]{escape(str(error))}[/]")
+
+
+def _read_engine(text: str, options: Sequence[Engine]) -> Engine:
+    if text.isdecimal():
+        if 1 <= int(text) <= len(options):
+            return options[int(text) - 1]
+        raise WrongUsage(f"choose a number from 1 to {len(options)}")
+    if text == EMBEDDED:
+        return Engine(None, None, text)
+    if "://" in text:
+        checks.check_engine(read_settings({"upstream": text}))
+        return Engine(text.rstrip("/"), None, text)
+    return Engine(None, checks.gguf(text), text)
+
+
+def _read_model(text: str, models: Sequence[str]) -> str:
+    # Ollama leaves ":latest" out.
+    if not models or text in models or f"{text}:latest" in models or text.startswith("/"):
+        return text
+    raise WrongUsage(f"the engine serves no model {text!r}; it has: {_listed(models)}")
+
+
+def _listed(models: Sequence[str]) -> str:
+    more = f" and {len(models) - SHOWN_MODELS} more" if len(models) > SHOWN_MODELS else ""
+    return ", ".join(map(plain, models[:SHOWN_MODELS])) + more
+
+
+def _read_agents(text: str, here: Sequence[str]) -> tuple[str, ...]:
+    names = [name for name in re.split(r"[,\s]+", text) if name]
+    if names == ["none"]:
+        return ()
+    if names == ["found"]:
+        return tuple(here)
+    if unknown := [name for name in names if name not in AGENTS]:
+        raise WrongUsage(
+            f"{', '.join(map(repr, unknown))}: burnish knows no such agent. It knows {', '.join(AGENTS)}; "
+            "found means those installed here, none means none"
+        )
+    return tuple(name for name in AGENTS if name in names)
+
+
+def _read_preset(text: str) -> str:
+    if text not in PRESETS:
+        raise WrongUsage(f"a preset is one of {', '.join(PRESETS)}, not {text!r}")
+    return text
+
+
+def _read_schedule(text: str) -> str:
+    try:
+        return TrainConfig(schedule=text).schedule
+    except ValidationError as error:
+        raise WrongUsage(
+            f"{text!r} isn't auto, manual or a window of local time such as 01:00-06:30"
+        ) from error
+
+
+def _read_port(text: str, host: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= LAST_PORT:
+        raise WrongUsage(f"a port is a number from 1 to {LAST_PORT}, not {text!r}")
+    if fault := checks.port_fault(host, int(text)):
+        raise WrongUsage(fault)
+    return int(text)

@@ -1,0 +1,113 @@
+"""Carry out a plan, all of it or nothing, and take it back later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from burnish.proxy.agents import connection, files
+from burnish.proxy.agents.connection import Done
+from burnish.proxy.errors import ConfigError
+from burnish.proxy.setup.plan import Plan
+from burnish.proxy.setup.record import OWN, Record, connection_of, file_of
+from burnish.proxy.setup.snapshot import Snapshot, remove_empty
+
+
+class Background(Protocol):
+    """The step that makes burnish run in the background, or ends that."""
+
+    def take(self) -> None: ...
+
+    def take_back(self) -> None: ...
+
+
+def carry_out(plan: Plan, background: Background | None = None) -> list[Done]:
+    """Make all changes, or none. ``background`` is the last step. Raises ConfigError, and what that step raises."""
+    with _all_or_nothing(plan):
+        done = _carried_out(plan)
+        if background:
+            try:
+                background.take()
+            except BaseException:
+                background.take_back()
+                raise
+    return done
+
+
+@contextmanager
+def _all_or_nothing(plan: Plan) -> Iterator[None]:
+    try:
+        snapshot = Snapshot(plan.paths())
+    except ValueError as error:
+        raise ConfigError(f"nothing was changed: {error}") from error
+    try:
+        yield
+    except BaseException as error:  # Ctrl-C, too
+        if failed := snapshot.restore():
+            names = ", ".join(map(str, failed))
+            raise ConfigError(
+                f"{error or 'interrupted'}; and these files couldn't be put back: {names}"
+            ) from error
+        raise
+
+
+def _carried_out(plan: Plan) -> list[Done]:
+    """Raises ConfigError."""
+    done: list[Done] = []
+    # The record comes first: even after a crash in the middle, everything can be undone.
+    _write(replace(plan.record, agents=(*plan.record.agents, *plan.dropped)), plan.data_dir)
+    for part in plan.parts:
+        record = connection_of(plan.data_dir, part.name)
+        done += connection.connect(part.changes, record, private=plan.private and part.name != OWN)
+    for name in plan.dropped:
+        done += connection.disconnect(connection_of(plan.data_dir, name))
+    if plan.dropped:
+        still = [name for name in plan.dropped if connection_of(plan.data_dir, name).exists()]
+        _write(replace(plan.record, agents=(*plan.record.agents, *still)), plan.data_dir)
+    return done
+
+
+def _write(record: Record, data_dir: Path) -> None:
+    try:
+        record.write(data_dir)
+    except OSError as error:
+        raise ConfigError(f"can't write {file_of(data_dir)}: {error.strerror}") from error
+
+
+def undo(data_dir: Path) -> list[Done]:
+    """Take back what the record says; byte for byte in files that are unchanged since. Raises ConfigError.
+
+    The data directory stays unless it is empty. A file that can't be undone keeps its record, for another try.
+    """
+    record = Record.read(data_dir)
+    if record is None:
+        return []
+    names = (*reversed(record.agents), *record.replaced, OWN)
+    before = {name: connection.recorded(connection_of(data_dir, name)) for name in names}
+    done = [each for name in names for each in connection.disconnect(connection_of(data_dir, name))]
+    for name, text in record.replaced.items():
+        # Without a record, the user has disconnected it since.
+        if before[name] and not connection_of(data_dir, name).exists():
+            _connect_again(connection_of(data_dir, name), text)
+    remove_empty(
+        {Path(each) for files_of in before.values() for written in files_of for each in written.folders}
+    )
+    if all(each.what != "left" for each in done):
+        file_of(data_dir).unlink(missing_ok=True)
+        remove_empty([data_dir / connection.FOLDER, *map(Path, record.folders)])
+    return done
+
+
+def _connect_again(record: Path, text: str) -> None:
+    """Put back a connection that the user had made by hand. Raises ConfigError."""
+    try:
+        files.write(record, text)
+        for written in connection.recorded(record):
+            now = files.read(Path(written.path))
+            if (now[0] if now else None) == written.before:
+                files.write(Path(written.path), written.after, written.mode_made)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the earlier connection in {record} couldn't be put back: {error}") from error

@@ -1,0 +1,44 @@
+"""Delete a data directory, but nothing in it that isn't burnish's."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from burnish.proxy.agents import connection
+from burnish.proxy.errors import ConfigError
+from burnish.proxy.setup.record import FILE
+from burnish.proxy.setup.snapshot import remove_empty
+
+OWN_NAMES = ("burnish.*", "adapters", "jobs", "engine", "lock", "server.json", connection.FOLDER, FILE)
+
+
+def purge(data_dir: Path, folders: Sequence[Path] = ()) -> list[Path]:
+    """Delete what is burnish's, then the directories that are empty; return what is left. Raises ConfigError.
+
+    ``folders``: directories that were created for the data directory.
+    """
+    try:
+        _refuse_if_running(data_dir)
+        for path in sorted({path for name in OWN_NAMES for path in data_dir.glob(name)}):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        remove_empty([data_dir, *folders])
+        return sorted(data_dir.iterdir()) if data_dir.is_dir() else []
+    except OSError as error:
+        raise ConfigError(f"{data_dir} couldn't be deleted: {error}") from error
+
+
+def _refuse_if_running(data_dir: Path) -> None:
+    lock = data_dir / "lock"
+    if not lock.exists():
+        return
+    with lock.open("a", encoding="utf-8") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"burnish is running with {data_dir}: stop it, then delete its data") from error
