@@ -82,7 +82,10 @@ def make_plan(answers: Answers, place: Place, file: Path, data_dir: Path, home: 
     # A key that only moved within the file is no reason to write it again.
     parts = [own] if differences else []
     for name in answers.agents:
-        part = _part(name, AGENTS[name].changes(place, home), data_dir, private=private)
+        try:
+            part = _part(name, AGENTS[name].changes(place, home), data_dir, private=private)
+        except ConfigError as error:
+            raise ConfigError(f"{error}. Or leave {name} out of --agents") from error
         parts += [part] if part.differs else []
     plan = Plan(
         answers,

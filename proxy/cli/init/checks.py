@@ -42,16 +42,14 @@ def check_engine(config: Config) -> str | None:
     """
     if config.upstream:
         found = doctor_network.upstream(config)
-        if found.level == "fail":
-            raise CommandFailed(f"{found.text}, or name another engine with --upstream; nothing was changed")
-        return found.text if found.level == "warn" else None
-    found = doctor_machine.engine(config)
+        needed = None
+    else:
+        found, needed = doctor_machine.engine(config), doctor_machine.trainer(config)
     if found.level == "fail":
-        raise CommandFailed(
-            f"the embedded engine can't start: {found.text}; or name your own with --upstream"
-        )
-    trainer = doctor_machine.trainer(config)
-    return f"training isn't possible yet: {trainer.text}" if trainer.level == "fail" else None
+        raise CommandFailed(found.text)
+    if found.level == "warn":
+        return found.text
+    return f"burnish can't train yet: {needed.text}" if needed and needed.level == "fail" else None
 
 
 def gguf(text: str) -> str:

@@ -99,7 +99,13 @@ def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
     earlier = Record.read(now.data_dir)
     answers = Questions(given, now, earlier, home, asks=asks).answers(service_possible=False)
     config = _settings_of(answers)
-    missing = checks.check_engine(config)
+    try:
+        with console.status("checking the engine …"):
+            missing = checks.check_engine(config)
+    except CommandFailed as error:
+        raise CommandFailed(
+            f"{error}, or name another engine with --upstream; nothing was changed"
+        ) from error
     place = _place(config)
     plan = make_plan(answers, place, file, now.data_dir, home)
     console.print()

@@ -94,9 +94,7 @@ class Questions:
         for url, found in asyncio.run(engines_here()):
             if url not in now.upstreams:
                 options.append(Engine(url, None, f"{NAMES[found.kind]} with {plain(found.model)} at {url}"))
-        embedded = Engine(
-            None, None, "the embedded engine with a small model: no GPU needed, good for a first try"
-        )
+        embedded = Engine(None, None, "the embedded engine with a small model, to try it out")
         if now.model and not now.upstream:
             options.insert(0, Engine(None, now.model, f"the embedded engine with {now.model}, as now"))
         # Who chose the embedded engine before keeps it, whatever else runs by now.
@@ -107,9 +105,7 @@ class Questions:
         console.print("\n[bold]Which engine serves the model?[/]")
         for number, each in enumerate(options, 1):
             console.print(f"  [cyan]{number}[/]  {escape(each.words)}")
-        console.print(
-            "  [dim]or type the URL of another, or the path of a GGUF file for the embedded engine[/]"
-        )
+        console.print("  [dim]or type the URL of another, or the path of a GGUF file[/]")
         return _ask("Engine", "1", lambda text: _read_engine(text, options))
 
     def _model_of(self, upstream: str, model: str | None) -> str | None:
@@ -197,16 +193,18 @@ def _ask(question: str, default: str, read: Callable[[str], Answer]) -> Answer:
 
 
 def _read_engine(text: str, options: Sequence[Engine]) -> Engine:
+    """Raises WrongUsage; CommandFailed if nothing answers there."""
     if text.isdecimal():
-        if 1 <= int(text) <= len(options):
-            return options[int(text) - 1]
-        raise WrongUsage(f"choose a number from 1 to {len(options)}")
-    if text == EMBEDDED:
-        return Engine(None, None, text)
-    if "://" in text:
-        checks.check_engine(read_settings({"upstream": text}))
-        return Engine(text.rstrip("/"), None, text)
-    return Engine(None, checks.gguf(text), text)
+        if not 1 <= int(text) <= len(options):
+            raise WrongUsage(f"choose a number from 1 to {len(options)}")
+        chosen = options[int(text) - 1]
+    elif text == EMBEDDED or "://" in text:
+        chosen = Engine(None if text == EMBEDDED else text.rstrip("/"), None, text)
+    else:
+        chosen = Engine(None, checks.gguf(text), text)
+    if chosen.upstream:
+        checks.check_engine(read_settings({"upstream": chosen.upstream}))
+    return chosen
 
 
 def _read_model(text: str, models: Sequence[str]) -> str:
