@@ -28,7 +28,8 @@ from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions import Instructions, instruction_routes
 from burnish.proxy.learner.fates import fates_in
-from burnish.proxy.learner.routes import chat_actions, learner_routes
+from burnish.proxy.learner.reset import Outcome
+from burnish.proxy.learner.routes import chat_actions, learner_routes, reset_route
 from burnish.proxy.learning import Learning, NotLearning, cancelled, learning
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.usability import Rules
@@ -185,6 +186,14 @@ class _Parts:
         if self.learning:
             self.learning.learner.wake()
 
+    async def start_over(self, reason: str) -> Outcome:
+        """Start learning over. Raises Conflict, Unavailable."""
+        if self.learning is None:
+            raise Conflict(self.why_not, code="not_learning")
+        outcome = await self.learning.reset(reason)
+        self.instructions.all_changed()
+        return outcome
+
     async def on_forgotten(self, user: str) -> None:
         """Called when the log has erased a user. Raises Unavailable."""
         self.instructions.changed(user)
@@ -227,7 +236,7 @@ class _Parts:
         if not may_steer_in_chat(identity, caller, self.config.owners):
             return {}
         if self.learning:
-            return chat_actions(self.learning.learner, caller)
+            return chat_actions(self.learning.learner, self.start_over, caller)
 
         async def refuse(_: str) -> str:
             return self.why_not
@@ -301,6 +310,7 @@ def _routes(parts: _Parts) -> list[Route]:
         command_route(parts.answer),
         *completion_routes(log, parts.on_forgotten, parts.rules, parts.fates),
         *instruction_routes(log, parts.instructions, parts.live),
+        reset_route(parts.start_over),
         *(
             learner_routes(learns.learner, learns.registry, learns.transfer, log, parts.config.data_dir)
             if learns

@@ -28,6 +28,7 @@ from burnish.proxy.http.pool import Pool
 from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.machine import Meter
+from burnish.proxy.learner.reset import Reset
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream
@@ -42,6 +43,7 @@ class Learning:
 
     upstream: LearningUpstream
     learner: Learner
+    reset: Reset
     registry: Registry
     transfer: Transfer
     engine: Engine
@@ -87,17 +89,19 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
             yield NotLearning(reason, _may_pass(error), known=kinds not in ([], ["other"]))
             return
         remote = RemoteUpstream(config, pool, host.base_model)
-    async with _with_learner(host, registry, config, log, weights) as (learner, engine, route):
+    async with _with_learner(host, registry, config, log, weights) as (learner, engine, swap):
+        route = swap.route
         upstream = LearningUpstream(host.base_model, host.base_digest, route, remote)
         transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
         base = host.base_model, host.base_digest
-        yield Learning(upstream, learner, registry, transfer, engine, base, route)
+        reset = Reset(learner, swap, log, config.log_file)
+        yield Learning(upstream, learner, reset, registry, transfer, engine, base, route)
 
 
 @asynccontextmanager
 async def _with_learner(
     host: AdapterHost, registry: Registry, config: Config, log: Log, weights: Path
-) -> AsyncIterator[tuple[Learner, Engine, LiveRoute]]:
+) -> AsyncIterator[tuple[Learner, Engine, Swap]]:
     swap = Swap(registry, host, LiveRoute())
     reconciler = Reconciler(swap)
     async with AsyncExitStack() as stack:
@@ -128,7 +132,7 @@ async def _with_learner(
         )
         await learner.start()
         stack.push_async_callback(learner.stop)
-        yield learner, Engine(swap, reconciler), swap.route
+        yield learner, Engine(swap, reconciler), swap
 
 
 def _may_pass(error: EngineError | IncompatibleAdapter) -> bool:

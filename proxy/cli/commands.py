@@ -59,6 +59,7 @@ COMMANDS = {
     "pause": _Entry("train:pause", "Stop starting runs automatically. Ratings are kept; the live version stays."),
     "resume": _Entry("train:resume", "Start runs automatically again."),
     "adapters": _Entry("adapters:app", "List, show, promote and roll back versions."),
+    "reset": _Entry("reset:reset", "Start learning over: back to the base model, without the ratings so far."),
     "instructions": _Entry("instructions:app", "List and change the instructions that are added to the system prompt."),
     "backup": _Entry("keep:backup", "Copy the log into a file and check the copy. burnish may be running."),
     "export": _Entry("keep:export", "Write everything the log holds about one user: requests, answers, ratings …"),

@@ -20,7 +20,7 @@ FEEDBACK_SEARCHED = 50
 CANDIDATES_NAMED = 5
 
 Action = Callable[[str], Awaitable[str]]
-"""Runs an owner's command (train, promote, rollback, on, off) with its argument; returns the answer."""
+"""Runs an owner's command (train, promote, rollback, reset, on, off) with its argument; returns the answer."""
 
 HELP = """rate the last answer:
   /rl good [comment]   also 👍 +1 yes up
@@ -33,7 +33,8 @@ HELP = """rate the last answer:
 ACTION_HELP = {
     "train": "\n  /rl train            train now",
     "promote": "\n  /rl promote          use the version that waits for you",
-    "rollback": "\n  /rl rollback [version | base]\n  /rl reset            back to the base model",
+    "rollback": "\n  /rl rollback [version | base]",
+    "reset": "\n  /rl reset            start learning over: back to the base model, without the ratings so far",
     "on": "\n  /rl on               continue training",
     "off": "\n  /rl off              stop training",
 }

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Name = Literal["rate", "fix", "undo", "status", "help", "train", "promote", "rollback", "on", "off"]
+Name = Literal["rate", "fix", "undo", "status", "help", "train", "promote", "rollback", "reset", "on", "off"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ def _command(word: str, tail: str) -> Command | None:
         return Command("promote", tail)
     if word == "rollback" and re.fullmatch(r"(?:v?\d{1,9}|base)?", tail):
         return Command("rollback", tail)
-    if word == "reset" and not tail:
-        return Command("rollback", "base")
+    if word == "reset" and tail.lower() in ("", "yes"):
+        return Command("reset", tail.lower())
     plain = next((name for name in PLAIN_COMMANDS if name == word), None)
     return Command(plain) if plain and not tail else None
 

@@ -29,7 +29,7 @@ ANSWER = re.compile(
         [ ] (?: “(?P<quoted>[^\n]{{0,{QUOTE_CHARACTERS + 1}}})” | a\ tool\ call | an\ empty\ answer )
         (?: \ \({re.escape(UNDO_HINT)}\) )?
         | (?: nothing\ was\ (?:rated|saved) | the\ command\ failed ):\ {REST} (?:\n\ \ cmpl_\w{{1,64}}){{0,9}}
-        | /rl\ (?:status|train|promote|rollback|on|off):\ {REST}
+        | /rl\ (?:status|train|promote|rollback|reset|on|off):\ {REST}
         | (?: (?:unknown\ command:|Only\ owners\ may\ use)\ /rl\ {REST} )?
             rate\ the\ last\ answer: (?:\n\ \ /rl\ {REST}){{1,19}}
         | …

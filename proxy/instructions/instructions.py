@@ -99,6 +99,11 @@ class Instructions:
         if self.on:
             self._changes[caller] += 1
 
+    def all_changed(self) -> None:
+        """Call this after a change in the feedback of all callers was stored."""
+        for caller in [*self._known]:
+            self.changed(caller)
+
     async def addition(self, caller: str, version: int | None) -> Addition | None:
         """Return the addition for a caller, or None if there is none; never raises.
 

@@ -133,6 +133,21 @@ class Learner:
     def in_run(self) -> bool:
         return self._runs.active is not None
 
+    @asynccontextmanager
+    async def stopped(self, reason: str) -> AsyncIterator[str | None]:
+        """Do nothing during the block. Ends the run under way for good, and gives its ID."""
+        run = self._runs.active
+        if self._request:
+            self._request.settle(Conflict(f"no run was started: {reason}", code="not_started"))
+            self._request = None
+        await self.stop()
+        try:
+            self._versions.give_up_unjudged(reason)
+            yield run.id if run else None
+        finally:
+            await self.start()
+            self.wake()
+
     def wake(self) -> None:
         """Count again, because ratings have changed."""
         self._counting.stale = True

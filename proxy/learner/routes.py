@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +23,7 @@ from burnish.proxy.feedback.answering import Action as ChatAction
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
 from burnish.proxy.learner.evidence import last_question
 from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.reset import Outcome
 from burnish.proxy.learner.transfer import Format, Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.plain import Line
@@ -37,6 +38,8 @@ MAX_REASON = 1000
 """Characters."""
 
 
+StartOver = Callable[[str], Awaitable[Outcome]]
+"""Starts learning over, for a reason. Raises Conflict, Unavailable."""
 Reason = Annotated[Line, Field(min_length=1, max_length=MAX_REASON, strict=True)]
 
 
@@ -64,6 +67,12 @@ class RollbackRequest(Body):
     to: Annotated[StrictInt, Field(ge=BASE_VERSION)] | None = None
     """0 = the base model; None = one step back."""
     reason: Reason = "rolled back by hand"
+
+
+class ResetRequest(Body):
+    """``POST /burnish/reset``."""
+
+    reason: Reason = "reset by hand"
 
 
 class ImportRequest(Body):
@@ -174,7 +183,16 @@ def _transfer_routes(transfer: Transfer, data_dir: Path) -> list[Route]:
     ]
 
 
-def chat_actions(learner: Learner, owner: str) -> Mapping[str, ChatAction]:
+def reset_route(start_over: StartOver) -> Route:
+    async def reset(request: Request) -> Response:
+        body = validated(ResetRequest, await read_json(request, MAX_BODY_BYTES))
+        outcome = await start_over(body.reason)
+        return json_response({"live": BASE_VERSION, **outcome._asdict(), "backup": str(outcome.backup)})
+
+    return Route("/burnish/reset", reset, methods=["POST"])
+
+
+def chat_actions(learner: Learner, start_over: StartOver, owner: str) -> Mapping[str, ChatAction]:
     """Return the actions of owners in the chat, by ``/rl`` command. They raise what the learner raises."""
 
     async def train(_: str) -> str:
@@ -190,6 +208,18 @@ def chat_actions(learner: Learner, owner: str) -> Mapping[str, ChatAction]:
         number = BASE_VERSION if to == "base" else int(to.removeprefix("v")) if to else None
         return f"{version_label(await learner.rollback(number, f'rolled back in the chat by {owner}'))} is live again"
 
+    async def reset(answer: str) -> str:
+        if answer != "yes":
+            return (
+                "this makes the base model live and takes back everybody's ratings; the log is copied first. "
+                "To do it: /rl reset yes"
+            )
+        outcome = await start_over(f"reset in the chat by {owner}")
+        return (
+            f"learning starts over: the base model is live, {outcome.ratings} ratings no longer count. "
+            f"The log from before is in {outcome.backup}"
+        )
+
     async def go_on(_: str) -> str:
         await learner.pause(on=False)
         return "training starts by itself again"
@@ -200,7 +230,7 @@ def chat_actions(learner: Learner, owner: str) -> Mapping[str, ChatAction]:
             "training no longer starts by itself, until /rl on; ratings are kept, and the live version stays"
         )
 
-    return {"train": train, "promote": promote, "rollback": rollback, "on": go_on, "off": stop}
+    return {"train": train, "promote": promote, "rollback": rollback, "reset": reset, "on": go_on, "off": stop}
 
 
 def _reachable(path: str, data_dir: Path, identity: Identity, *, writes: bool = False) -> Path:

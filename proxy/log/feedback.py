@@ -148,6 +148,12 @@ def undo(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
     return one(connection, feedback_id)
 
 
+def undo_all(connection: sqlite3.Connection) -> int:
+    """Take all feedback back; return how much counted until now."""
+    statement = "INSERT OR IGNORE INTO undo SELECT id, ? FROM feedback"
+    return connection.execute(statement, (time.time(),)).rowcount
+
+
 def one(connection: sqlite3.Connection, feedback_id: str) -> Feedback:
     """Raises NotFound."""
     found = select(connection, "id = ?", feedback_id)

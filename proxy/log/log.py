@@ -150,6 +150,7 @@ class Log:
 
     add_feedback = _writes(feedback_table.add, early=True)
     undo_feedback = _writes(feedback_table.undo, early=True)
+    undo_all_feedback = _writes(feedback_table.undo_all)
     feedback = _reads(feedback_table.one, "lookups")
     feedbacks = _reads(feedback_table.latest)
     rated = _reads(queries.rated, "learning")

@@ -46,7 +46,7 @@ FOR_ADMINS = [
     ("GET", "/burnish/runs"), ("GET", "/burnish/runs/x"), ("POST", "/burnish/train"), ("POST", "/burnish/pause"),
     ("POST", "/burnish/resume"), ("GET", "/burnish/adapters"), ("GET", "/burnish/adapters/1"),
     ("POST", "/burnish/adapters"), ("POST", "/burnish/adapters/1/export"), ("POST", "/burnish/adapters/1/promote"),
-    ("POST", "/burnish/adapters/promote"), ("POST", "/burnish/adapters/rollback"),
+    ("POST", "/burnish/adapters/promote"), ("POST", "/burnish/adapters/rollback"), ("POST", "/burnish/reset"),
     ("GET", "/burnish/next"), ("POST", "/burnish/next"),
 ]  # fmt: skip
 
@@ -116,7 +116,7 @@ async def type_(client: httpx.AsyncClient, text: str, user: str = "ann", **heade
     return str(said)
 
 
-STEERING = ("/rl train", "/rl promote", "/rl rollback base", "/rl reset", "/rl on", "/rl off")
+STEERING = ("/rl train", "/rl promote", "/rl rollback base", "/rl reset yes", "/rl on", "/rl off")
 
 
 async def test_an_owner_hears_why_nothing_can_be_steered(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ async def test_a_name_does_not_steer_without_the_key(tmp_path: Path, weights: Pa
         for text in STEERING:
             assert "Only owners" in await type_(client, text)
         assert "starts by itself again" in await type_(client, "/rl on", **ADMIN)
-        assert "is live" in await type_(client, "/rl reset", **ADMIN)
+        assert "is live" in await type_(client, "/rl rollback base", **ADMIN)
 
 
 async def test_a_weight_or_source_that_isnt_allowed(tmp_path: Path) -> None:

@@ -49,6 +49,8 @@ COMMANDS = [
     (Command("rollback"), ["rollback"]),
     (Command("rollback", "base"), ["rollback base"]),
     (Command("rollback", "v3"), ["rollback v3"]),
+    (Command("reset"), ["reset", "Reset."]),
+    (Command("reset", "yes"), ["reset yes", "reset YES"]),
     *((Command(name), [name]) for name in ("undo", "status", "train", "on", "off")),
 ]
 
