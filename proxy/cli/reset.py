@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from burnish.adapters.manifest import BASE_VERSION
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import Interrupted, WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, console, printed_json, version_name
@@ -48,10 +49,8 @@ def _ask(status: dict[str, Any]) -> None:
         raise WrongUsage(
             "reset asks first, but there is no terminal; nothing was changed. To go ahead: burnish reset --yes"
         )
-    live = status["live"]["name"] if status.get("live") else "the model"
-    console.print(
-        f"{escape(live)} is live, and {status['counts']['ratings']} answers are rated.", soft_wrap=True
-    )
+    live, ratings = version_name(status["live"]["version"] or BASE_VERSION), status["counts"]["ratings"]
+    console.print(f"{live} is live, and {ratings} answers are rated.")
     try:
         sure = typer.confirm("Go back to the base model, and take back all ratings?", default=False)
     except typer.Abort:

@@ -7,11 +7,12 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import Any
 from unittest import mock
 
@@ -95,6 +96,19 @@ def on_terminal(
         process.kill()
         process.wait()
         os.close(ours)
+
+
+def interrupt(process: subprocess.Popen[bytes], within_s: float = 60.0) -> int:
+    """Press Ctrl-C at a question until the program ends, as a person would; returns its exit code.
+
+    Python misses a signal that comes just before it begins to wait for a line.
+    """
+    deadline = time.monotonic() + within_s
+    while process.poll() is None and time.monotonic() < deadline:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+    return process.wait(1)
 
 
 class Screen:

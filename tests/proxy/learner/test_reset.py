@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sqlite3
-from contextlib import closing
+import subprocess
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.registry import Registry
 from tests.proxy.learner.test_plan import rated, steered, typed
-from tests.support.program import NOBODY, call, on_terminal, said
+from tests.support.program import NOBODY, Screen, call, interrupt, on_terminal, said
 from tests.support.vllm_double import Engine
 
 
@@ -100,6 +100,10 @@ async def test_an_owner_confirms_in_the_chat(tmp_path: Path, weights: Path) -> N
         assert (status["live"]["version"], status["counts"]["ratings"]) == (0, 0)
 
 
+def asked(url: str) -> AbstractContextManager[tuple[Screen, subprocess.Popen[bytes]]]:
+    return on_terminal("reset", "--url", url, env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
 async def test_a_terminal_asks_and_anything_else_wants_yes(tmp_path: Path, weights: Path) -> None:
     async with rated(tmp_path, weights) as burnish:
         await burnish.version(0, await burnish.rate("good", "bad"))
@@ -108,19 +112,18 @@ async def test_a_terminal_asks_and_anything_else_wants_yes(tmp_path: Path, weigh
         assert (refused.returncode, "burnish reset --yes" in refused.stderr) == (2, True)
 
         def say(answer: str, said: str) -> tuple[str, int]:
-            with on_terminal("reset", "--url", url, env={"COLUMNS": "200", "NO_COLOR": "1"}) as (
-                screen,
-                process,
-            ):
+            with asked(url) as (screen, process):
                 seen = screen.until("[y/N]: ")
-                if answer:
-                    screen.type(answer)
-                else:
-                    process.send_signal(signal.SIGINT)
+                screen.type(answer)
                 return seen + screen.until(said), process.wait(60)
 
+        def leave() -> tuple[int, str]:
+            with asked(url) as (screen, process):
+                screen.until("[y/N]: ")
+                return interrupt(process), screen.until("nothing was changed")
+
+        assert (await asyncio.to_thread(leave))[0] == 130
         assert (await asyncio.to_thread(say, "n\n", "nothing was changed"))[1] == 130
-        assert (await asyncio.to_thread(say, "", "nothing was changed"))[1] == 130
         assert (await burnish.http.get("/burnish/status")).json()["live"]["version"] == 1
         seen, code = await asyncio.to_thread(say, "y\n", "restore the copy")
         assert ("v1 is live, and 2 answers are rated" in seen, code) == (True, 0), seen
