@@ -2,56 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from burnish.proxy.agents import connection, files
 from burnish.proxy.agents.connection import Done
-from burnish.proxy.errors import ConfigError
+from burnish.proxy.errors import BurnishError, ConfigError
 from burnish.proxy.setup.plan import Plan
 from burnish.proxy.setup.record import OWN, Record, connection_of, file_of
 from burnish.proxy.setup.snapshot import Snapshot, remove_empty
 
 
 class Background(Protocol):
-    """The step that makes burnish run in the background, or ends that."""
+    """The last step: burnish runs in the background, or no longer does. If it fails, it leaves things as they were."""
 
     def take(self) -> None: ...
 
-    def take_back(self) -> None: ...
+    def take_back(self) -> None:
+        """Called after ``take``, once the files are as they were."""
+        ...
 
 
 def carry_out(plan: Plan, background: Background | None = None) -> list[Done]:
-    """Make all changes, or none. ``background`` is the last step. Raises ConfigError, and what that step raises."""
-    with _all_or_nothing(plan):
-        done = _carried_out(plan)
-        if background:
-            try:
-                background.take()
-            except BaseException:
-                background.take_back()
-                raise
-    return done
-
-
-@contextmanager
-def _all_or_nothing(plan: Plan) -> Iterator[None]:
+    """Make all changes, or none. Raises ConfigError, and what ``background`` raises."""
     try:
         snapshot = Snapshot(plan.paths())
     except ValueError as error:
         raise ConfigError(f"nothing was changed: {error}") from error
     try:
-        yield
+        done = _carried_out(plan)
+        if background:
+            background.take()
     except BaseException as error:  # Ctrl-C, too
-        if failed := snapshot.restore():
-            names = ", ".join(map(str, failed))
-            raise ConfigError(
-                f"{error or 'interrupted'}; and these files couldn't be put back: {names}"
-            ) from error
+        failed = [f"{path} couldn't be put back" for path in snapshot.restore()]
+        if background:
+            failed += _taken_back(background)
+        if failed:
+            raise ConfigError(f"{error or 'interrupted'}; and {', '.join(failed)}") from error
         raise
+    return done
+
+
+def _taken_back(background: Background) -> list[str]:
+    """Return what failed."""
+    try:
+        background.take_back()
+    except BurnishError as error:
+        return [f"the service as it was doesn't run: {error}"]
+    return []
 
 
 def _carried_out(plan: Plan) -> list[Done]:

@@ -69,10 +69,13 @@ class Plan:
             yield from (Path(written.path) for written in connection.recorded(record))
 
 
-def make_plan(answers: Answers, place: Place, file: Path, data_dir: Path, home: Home) -> Plan:
+def make_plan(
+    answers: Answers, place: Place, file: Path, data_dir: Path, home: Home, *, users_service: bool = False
+) -> Plan:
     """Work out and check all changes.
 
-    ``place``: burnish as agents will see it; ``file``: burnish's configuration file. Raises ConfigError.
+    ``place``: burnish as agents will see it; ``file``: burnish's configuration file; ``users_service``: the service
+    was installed by the user. Raises ConfigError.
     """
     earlier = Record.read(data_dir)
     private = place.key is not None
@@ -94,7 +97,7 @@ def make_plan(answers: Answers, place: Place, file: Path, data_dir: Path, home: 
         differences,
         [name for name in (earlier.agents if earlier else ()) if name not in answers.agents],
         private,
-        _record(answers, parts, data_dir, earlier),
+        _record(answers, parts, data_dir, earlier, service=answers.service and not users_service),
         earlier,
     )
     for path in plan.paths():
@@ -120,7 +123,9 @@ def _part(name: str, changes: Sequence[Change], data_dir: Path, *, private: bool
     return Part(name, changes, connection.planned(changes, record, private=private))
 
 
-def _record(answers: Answers, parts: Sequence[Part], data_dir: Path, earlier: Record | None) -> Record:
+def _record(
+    answers: Answers, parts: Sequence[Part], data_dir: Path, earlier: Record | None, *, service: bool
+) -> Record:
     before = earlier or Record(folders=tuple(map(str, missing_folders([file_of(data_dir)]))))
     ours, replaced = set(before.agents), dict(before.replaced)
     for part in parts:
@@ -132,7 +137,7 @@ def _record(answers: Answers, parts: Sequence[Part], data_dir: Path, earlier: Re
         else:
             ours.add(part.name)
     kept = tuple(name for name in AGENTS if name in ours and name in answers.agents)
-    return Record(kept, replaced, answers.service, before.folders)
+    return Record(kept, replaced, service, before.folders)
 
 
 def _check_writable(path: Path) -> None:

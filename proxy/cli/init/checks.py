@@ -86,11 +86,11 @@ def free_port(host: str, above: int) -> int | None:
     return next((port for port in ports if port_fault(host, port) is None), None)
 
 
-def running_here(config: Config) -> str | None:
-    """Return the URL of the burnish that runs with this data directory; None if none does."""
+def running_here(config: Config) -> str:
+    """Return the URL of the burnish that runs with this data directory; "" if none does."""
     try:
         url = str(json.loads(config.server_file.read_text(encoding="utf-8"))["url"])
         httpx.get(url + "/healthz", timeout=LIST_LIMIT_S, trust_env=False)
     except (OSError, ValueError, LookupError, TypeError, httpx.HTTPError, httpx.InvalidURL):
-        return None
+        return ""
     return url

@@ -17,12 +17,15 @@ from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.connect import place_at
 from burnish.proxy.cli.errors import CommandFailed, Interrupted, WrongUsage
 from burnish.proxy.cli.init import checks
+from burnish.proxy.cli.init.background import ServiceHere
 from burnish.proxy.cli.init.questions import Given, Questions
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config, default_config_file
 from burnish.proxy.plain import plain
+from burnish.proxy.service import this_machines
 from burnish.proxy.settings import ENV_PREFIX
-from burnish.proxy.setup import Answers, Plan, Record, carry_out, make_plan, purge, undo
+from burnish.proxy.setup import Answers, Background, Plan, Record, carry_out, make_plan, purge, undo
+from burnish.proxy.setup.background import Start
 
 ANSWERS = "--upstream, --model, --agents, --preset, --schedule, --port and --service or --no-service"
 ADVICE = """\
@@ -97,28 +100,38 @@ def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
     now, home = read_settings(), Home()
     file = Path(os.environ.get(f"{ENV_PREFIX}CONFIG") or default_config_file()).absolute()
     earlier = Record.read(now.data_dir)
-    answers = Questions(given, now, earlier, home, asks=asks).answers(service_possible=False)
+    here = ServiceHere(given.service, earlier)
+    running = checks.running_here(now)
+    questions = Questions(given, now, earlier, home, own_url=here.url or running, asks=asks)
+    answers = questions.answers(service_possible=here.service is not None)
     config = _settings_of(answers)
-    try:
-        with console.status("checking the engine …"):
-            missing = checks.check_engine(config)
-    except CommandFailed as error:
-        raise CommandFailed(
-            f"{error}, or name another engine with --upstream; nothing was changed"
-        ) from error
+    missing = _checked(config)
     place = _place(config)
-    plan = make_plan(answers, place, file, now.data_dir, home)
-    console.print()
-    _show(plan, file, home)
+    plan = make_plan(answers, place, file, now.data_dir, home, users_service=here.users)
+    step = here.step(plan, config)
+    _show(plan, step, file, home)
     if missing:
         console.print(f"[yellow]{escape(missing)}[/]", soft_wrap=True)
     if dry_run:
         return
-    if plan.changes_anything and asks and not typer.confirm("Go ahead?", default=True):
-        raise Interrupted("nothing was changed")
-    if plan.changes_anything:
-        carry_out(plan)
+    if plan.changes_anything or step:
+        if asks and not typer.confirm("Go ahead?", default=True):
+            raise Interrupted("nothing was changed")
+        with console.status("starting burnish …" if isinstance(step, Start) else ""):
+            carry_out(plan, step)
     _summarise(plan, place)
+    _say_how_it_runs(plan, step, here.missing, running)
+
+
+def _checked(config: Config) -> str | None:
+    """Return what is missing for training, if anything is. Raises CommandFailed if the engine can't answer."""
+    try:
+        with console.status("checking the engine …"):
+            return checks.check_engine(config)
+    except CommandFailed as error:
+        raise CommandFailed(
+            f"{error}, or name another engine with --upstream; nothing was changed"
+        ) from error
 
 
 def _settings_of(answers: Answers) -> Config:
@@ -147,6 +160,10 @@ def _undo(*, purging: bool, yes: bool) -> None:
             f"There is nothing to undo: {_short(data_dir, home)} has no record of burnish init.",
             soft_wrap=True,
         )
+    if record and record.service:
+        for note in this_machines().uninstall().notes:
+            console.print(escape(note), soft_wrap=True)
+        console.print("  removed    the service")
     done = undo(data_dir)
     _say(done, home)
     left = [each for each in done if each.what == "left"]
@@ -182,11 +199,11 @@ def _purge(data_dir: Path, home: Home, folders: Sequence[Path], *, yes: bool) ->
         console.print(f"  left       {escape(_short(path, home))}: it isn't burnish's", soft_wrap=True)
 
 
-def _show(plan: Plan, file: Path, home: Home) -> None:
-    if not plan.changes_anything:
-        console.print("Everything is already set up like this: nothing to change.")
+def _show(plan: Plan, step: Background | None, file: Path, home: Home) -> None:
+    if not (plan.changes_anything or step):
+        console.print("\nEverything is already set up like this: nothing to change.")
         return
-    console.print("[bold]This changes:[/]")
+    console.print("\n[bold]This changes:[/]")
     for part in plan.parts:
         for each in part.planned:
             if not each.changes:
@@ -203,6 +220,10 @@ def _show(plan: Plan, file: Path, home: Home) -> None:
                     )
     for name in plan.dropped:
         console.print(f"  undo    the settings of {AGENTS[name].title}")
+    if isinstance(step, Start):
+        console.print("  start   burnish as a service, now and at each login")
+    elif step:
+        console.print("  stop    burnish, and remove the service")
 
 
 def _setting(name: str, before: Any, after: Any) -> str:
@@ -229,3 +250,20 @@ def _summarise(plan: Plan, place: Place) -> None:
     )
     console.print(f"\n{ADVICE}\n")
     console.print("To take all of this back: [cyan]burnish init --undo[/]")
+
+
+def _say_how_it_runs(plan: Plan, step: Background | None, missing: str, running: str) -> None:
+    if isinstance(step, Start) and step.installed:
+        for note in step.installed.notes:
+            console.print(escape(note), soft_wrap=True)
+    if plan.answers.service:
+        console.print("burnish runs in the background: [cyan]burnish service status[/]")
+        return
+    if missing:
+        console.print(f"[yellow]{escape(missing)}[/]", soft_wrap=True)
+    if not running:
+        console.print("burnish doesn't run yet. Start it with: [cyan]burnish up[/]")
+    elif plan.settings:
+        console.print(
+            "[yellow]burnish is running with the old settings: stop it, and start it with burnish up[/]"
+        )

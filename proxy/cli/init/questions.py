@@ -52,12 +52,18 @@ class Engine(NamedTuple):
 
 
 class Questions:
-    def __init__(self, given: Given, now: Config, earlier: Record | None, home: Home, *, asks: bool) -> None:
-        """``now``: the present settings, which are the defaults; ``asks``: ask the user what no flag answers."""
+    def __init__(
+        self, given: Given, now: Config, earlier: Record | None, home: Home, *, own_url: str, asks: bool
+    ) -> None:
+        """``now``: the present settings, which are the defaults; ``asks``: ask the user what no flag answers.
+
+        ``own_url``: where burnish runs already; "" if it doesn't.
+        """
         self._given = given
         self._now = now
         self._earlier = earlier
         self._home = home
+        self._own_url = own_url
         self._asks = asks
 
     def answers(self, *, service_possible: bool) -> Answers:
@@ -162,8 +168,7 @@ class Questions:
     def _port(self) -> int:
         host, port = self._now.host, self._given.port or self._now.port
         fault = checks.port_fault(host, port)
-        running = checks.running_here(self._now) if fault else None
-        if fault is None or (running and running.endswith(f":{port}")):
+        if fault is None or self._own_url.endswith(f":{port}"):
             return port
         other = checks.free_port(host, port)
         if not self._asks or other is None:
