@@ -77,6 +77,7 @@ def make_plan(
     ``place``: burnish as agents will see it; ``file``: burnish's configuration file; ``users_service``: the service
     was installed by the user. Raises ConfigError.
     """
+    _check_writable(file_of(data_dir))
     earlier = Record.read(data_dir)
     private = place.key is not None
     settings = _settings_file(file, answers, data_dir)

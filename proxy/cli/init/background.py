@@ -9,7 +9,7 @@ from typing import Any
 from burnish.proxy.cli.errors import CommandFailed
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ServiceUnavailable
-from burnish.proxy.service import Service, this_machines
+from burnish.proxy.service import Service, State, this_machines
 from burnish.proxy.settings import ENV_PREFIX
 from burnish.proxy.setup import Background, Plan, Record
 from burnish.proxy.setup.background import End, Start
@@ -24,32 +24,30 @@ class ServiceHere:
         self.service: Service | None = None
         self.missing = ""
         """Why there is none."""
-        if wanted is False and not had_one:
-            return
         try:
-            self.service = this_machines()
+            self.service = None if wanted is False and not had_one else this_machines()
         except ServiceUnavailable as error:
             if wanted or had_one:
                 raise
             self.missing = str(error)
-        self._state = self.service.state() if self.service else None
-        self.users = bool(self._state and self._state.installed) and not had_one
+        self._state = self.service.state() if self.service else State(installed=False)
+        self.users = self._state.installed and not had_one
         """Whether the user installed the service, so it isn't ours to remove."""
-        # A service doesn't see the variables of this shell.
         own = os.environ.get(f"{ENV_PREFIX}CONFIG")
         self._file = Path(own).absolute() if own else None
 
     @property
     def url(self) -> str:
         """Where the service listens; "" if nowhere."""
-        return self._state.url if self._state else ""
+        return self._state.url
 
     def step(self, plan: Plan, config: Config) -> Background | None:
         """Return what is left to do once the files are written; None if nothing is. Raises CommandFailed."""
-        if self.service is None or self._state is None:
+        if self.service is None:
             return None
         if not plan.answers.service:
             return End(self.service) if plan.removes_service else None
+        # A service doesn't see the variables of this shell.
         flags: dict[str, Any] = {}
         if os.environ.get(f"{ENV_PREFIX}DATA_DIR"):
             flags["data_dir"] = str(config.data_dir)

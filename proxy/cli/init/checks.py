@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 
 from burnish.proxy.agents import AGENTS, Home
 from burnish.proxy.cli import doctor_machine, doctor_network
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
-from burnish.proxy.config import Config
+from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.relay.routing import placed
 
 GGUF = b"GGUF"
@@ -38,9 +39,12 @@ def models_of(url: str) -> list[str]:
 def check_engine(config: Config) -> str | None:
     """Check that the engine can answer; return what is still missing for training, if anything is.
 
-    Raises CommandFailed.
+    Raises CommandFailed; WrongUsage if it is burnish itself.
     """
     if config.upstream:
+        for url in config.upstreams:
+            if (parts := urlsplit(url)).port == config.port and is_loopback(parts.hostname or ""):
+                raise WrongUsage(f"{url} can't be the engine: that is burnish itself")
         found = doctor_network.upstream(config)
         needed = None
     else:

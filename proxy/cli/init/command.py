@@ -6,33 +6,35 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from burnish.proxy.agents import AGENTS, Home, Place
-from burnish.proxy.agents.connection import Done
+from burnish.proxy.agents import Home, Place
 from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.connect import place_at
 from burnish.proxy.cli.errors import CommandFailed, Interrupted, WrongUsage
 from burnish.proxy.cli.init import checks
 from burnish.proxy.cli.init.background import ServiceHere
 from burnish.proxy.cli.init.questions import Given, Questions
+from burnish.proxy.cli.init.screen import (
+    short_path,
+    show_done,
+    show_how_it_runs,
+    show_plan,
+    show_result,
+    show_unconnected,
+)
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config, default_config_file
 from burnish.proxy.plain import plain
 from burnish.proxy.service import this_machines
 from burnish.proxy.settings import ENV_PREFIX
-from burnish.proxy.setup import Answers, Background, Plan, Record, carry_out, make_plan, purge, undo
+from burnish.proxy.setup import Answers, Record, carry_out, make_plan, purge, undo
 from burnish.proxy.setup.background import Start
 
 ANSWERS = "--upstream, --model, --agents, --preset, --schedule, --port and --service or --no-service"
-ADVICE = """\
-Rate both good and bad answers, and say in words what is wrong:
-  in a chat     [cyan]/rl good[/]   [cyan]/rl bad too long[/]
-  in a shell    [cyan]burnish good[/]   [cyan]burnish bad "too long"[/]
-Words teach the most."""
 
 
 def init(
@@ -79,20 +81,22 @@ def init(
     A second run starts from the present settings and changes only what gets another answer.
     """
     given = Given(agents, upstream, model, preset, schedule, port, service)
-    if purging and not take_back:
+    if take_back:
+        if dry_run or given != Given():
+            raise WrongUsage("--undo goes only with --purge and --yes; nothing was changed")
+        _undo(purging=purging, yes=yes)
+        return
+    if purging:
         raise WrongUsage("--purge belongs to --undo: burnish init --undo --purge")
     asks = not yes and sys.stdin.isatty()
+    if not (asks or yes or dry_run):
+        raise WrongUsage(
+            "init asks questions, but there is no terminal: add --yes to take the defaults, and give other "
+            f"answers with {ANSWERS}"
+        )
     try:
-        if take_back:
-            _undo(purging=purging, yes=yes)
-        elif not (asks or yes or dry_run):
-            raise WrongUsage(
-                "init asks questions, but there is no terminal: add --yes to take the defaults, and give other "
-                f"answers with {ANSWERS}"
-            )
-        else:
-            _set_up(given, asks=asks, dry_run=dry_run)
-    except typer.Abort as error:
+        _set_up(given, asks=asks, dry_run=dry_run)
+    except (typer.Abort, KeyboardInterrupt) as error:
         raise Interrupted("nothing was changed") from error
 
 
@@ -109,7 +113,7 @@ def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
     place = _place(config)
     plan = make_plan(answers, place, file, now.data_dir, home, users_service=here.users)
     step = here.step(plan, config)
-    _show(plan, step, file, home)
+    show_plan(plan, step, file, home)
     if missing:
         console.print(f"[yellow]{escape(missing)}[/]", soft_wrap=True)
     if dry_run:
@@ -119,8 +123,15 @@ def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
             raise Interrupted("nothing was changed")
         with console.status("starting burnish …" if isinstance(step, Start) else ""):
             carry_out(plan, step)
-    _summarise(plan, place)
-    _say_how_it_runs(plan, step, here.missing, running)
+    show_result(plan, place)
+    if (
+        not asks
+        and given.agents is None
+        and not answers.upstream
+        and (unconnected := checks.agents_here(home))
+    ):
+        show_unconnected([name for name in unconnected if name not in answers.agents])
+    show_how_it_runs(plan, step, here.missing, running)
 
 
 def _checked(config: Config) -> str | None:
@@ -128,6 +139,8 @@ def _checked(config: Config) -> str | None:
     try:
         with console.status("checking the engine …"):
             return checks.check_engine(config)
+    except WrongUsage:
+        raise
     except CommandFailed as error:
         raise CommandFailed(
             f"{error}, or name another engine with --upstream; nothing was changed"
@@ -157,7 +170,7 @@ def _undo(*, purging: bool, yes: bool) -> None:
     record = Record.read(data_dir)
     if record is None:
         console.print(
-            f"There is nothing to undo: {_short(data_dir, home)} has no record of burnish init.",
+            f"There is nothing to undo: {short_path(data_dir, home)} has no record of burnish init.",
             soft_wrap=True,
         )
     if record and record.service:
@@ -165,10 +178,10 @@ def _undo(*, purging: bool, yes: bool) -> None:
             console.print(escape(note), soft_wrap=True)
         console.print("  removed    the service")
     done = undo(data_dir)
-    _say(done, home)
+    show_done(done, home)
     left = [each for each in done if each.what == "left"]
     if not purging and data_dir.exists():
-        kept = _short(data_dir, home)
+        kept = short_path(data_dir, home)
         console.print(
             f"Your answers, ratings and versions are kept in [cyan]{escape(kept)}[/].", soft_wrap=True
         )
@@ -179,91 +192,18 @@ def _undo(*, purging: bool, yes: bool) -> None:
         _purge(data_dir, home, [Path(each) for each in record.folders] if record else [], yes=yes)
 
 
-def _say(done: Sequence[Done], home: Home) -> None:
-    for each in done:
-        console.print(f"  {each.what:<10} {escape(_short(each.path, home))}", soft_wrap=True)
-        if each.why:
-            console.print(f"             [yellow]{escape(each.why)}[/]", soft_wrap=True)
-
-
 def _purge(data_dir: Path, home: Home, folders: Sequence[Path], *, yes: bool) -> None:
     if not yes:
         if not sys.stdin.isatty():
             raise WrongUsage(f"nothing was deleted: to delete {data_dir} without a question, add --yes")
         what = f"Delete {plain(str(data_dir))} with all answers, ratings and versions?"
-        if not typer.confirm(what, default=False):
+        try:
+            sure = typer.confirm(what, default=False)
+        except typer.Abort:
+            sure = False
+        if not sure:
             raise Interrupted(f"{data_dir} was kept")
     left = purge(data_dir, folders)
-    console.print(f"  deleted    {escape(_short(data_dir, home))}", soft_wrap=True)
+    console.print(f"  deleted    {escape(short_path(data_dir, home))}", soft_wrap=True)
     for path in left:
-        console.print(f"  left       {escape(_short(path, home))}: it isn't burnish's", soft_wrap=True)
-
-
-def _show(plan: Plan, step: Background | None, file: Path, home: Home) -> None:
-    if not (plan.changes_anything or step):
-        console.print("\nEverything is already set up like this: nothing to change.")
-        return
-    console.print("\n[bold]This changes:[/]")
-    for part in plan.parts:
-        for each in part.planned:
-            if not each.changes:
-                continue
-            path = Path(each.written.path)
-            console.print(
-                f"  {'create' if each.now is None else 'change'}  {escape(_short(path, home))}",
-                soft_wrap=True,
-            )
-            if path == file:
-                for name, before, after in plan.settings:
-                    console.print(
-                        f"          [dim]{escape(_setting(name, before, after))}[/]", soft_wrap=True
-                    )
-    for name in plan.dropped:
-        console.print(f"  undo    the settings of {AGENTS[name].title}")
-    if isinstance(step, Start):
-        console.print("  start   burnish as a service, now and at each login")
-    elif step:
-        console.print("  stop    burnish, and remove the service")
-
-
-def _setting(name: str, before: Any, after: Any) -> str:
-    if after is None:
-        return f"{name} is removed (was {plain(str(before))})"
-    return f"{name} = {plain(str(after))}" + (f" (was {plain(str(before))})" if before is not None else "")
-
-
-def _short(path: Path, home: Home) -> str:
-    """Return a path with ~ for the home directory."""
-    return f"~/{path.relative_to(home.path)}" if path.is_relative_to(home.path) else str(path)
-
-
-def _summarise(plan: Plan, place: Place) -> None:
-    console.print(f"\n[bold]burnish is set up[/] for [bold cyan]{escape(place.url)}[/]", soft_wrap=True)
-    for name in plan.answers.agents:
-        console.print(
-            f"  {AGENTS[name].title}: to rate, type [cyan]{escape(AGENTS[name].rating)}[/]", soft_wrap=True
-        )
-        if left := AGENTS[name].by_hand(place):
-            console.print(escape(left), soft_wrap=True)
-    console.print(
-        f"  other programs: URL [cyan]{escape(place.api)}[/], model [cyan]default[/]", soft_wrap=True
-    )
-    console.print(f"\n{ADVICE}\n")
-    console.print("To take all of this back: [cyan]burnish init --undo[/]")
-
-
-def _say_how_it_runs(plan: Plan, step: Background | None, missing: str, running: str) -> None:
-    if isinstance(step, Start) and step.installed:
-        for note in step.installed.notes:
-            console.print(escape(note), soft_wrap=True)
-    if plan.answers.service:
-        console.print("burnish runs in the background: [cyan]burnish service status[/]")
-        return
-    if missing:
-        console.print(f"[yellow]{escape(missing)}[/]", soft_wrap=True)
-    if not running:
-        console.print("burnish doesn't run yet. Start it with: [cyan]burnish up[/]")
-    elif plan.settings:
-        console.print(
-            "[yellow]burnish is running with the old settings: stop it, and start it with burnish up[/]"
-        )
+        console.print(f"  left       {escape(short_path(path, home))}: it isn't burnish's", soft_wrap=True)

@@ -34,13 +34,13 @@ LAST_PORT = 65535
 class Given:
     """The answers that came as flags."""
 
-    agents: str | None
-    upstream: str | None
-    model: str | None
-    preset: str | None
-    schedule: str | None
-    port: int | None
-    service: bool | None
+    agents: str | None = None
+    upstream: str | None = None
+    model: str | None = None
+    preset: str | None = None
+    schedule: str | None = None
+    port: int | None = None
+    service: bool | None = None
 
 
 class Engine(NamedTuple):
@@ -82,7 +82,7 @@ class Questions:
     def _engine(self) -> tuple[str | None, str | None]:
         given = self._given
         if given.upstream is not None:
-            upstream = None if given.upstream == EMBEDDED else given.upstream.rstrip("/")
+            upstream = None if given.upstream == EMBEDDED else _read_url(given.upstream)
             model = given.model or (self._now.model if upstream == self._now.upstream else None)
         elif given.model and given.model.endswith(".gguf"):
             upstream, model = None, given.model
@@ -203,13 +203,20 @@ def _read_engine(text: str, options: Sequence[Engine]) -> Engine:
         if not 1 <= int(text) <= len(options):
             raise WrongUsage(f"choose a number from 1 to {len(options)}")
         chosen = options[int(text) - 1]
-    elif text == EMBEDDED or "://" in text:
-        chosen = Engine(None if text == EMBEDDED else text.rstrip("/"), None, text)
+    elif text == EMBEDDED:
+        chosen = Engine(None, None, text)
+    elif "://" in text:
+        chosen = Engine(_read_url(text), None, text)
     else:
         chosen = Engine(None, checks.gguf(text), text)
     if chosen.upstream:
         checks.check_engine(read_settings({"upstream": chosen.upstream}))
     return chosen
+
+
+def _read_url(text: str) -> str:
+    """Return the URL of an upstream, or of several, as the configuration holds it. Raises WrongUsage."""
+    return str(read_settings({"upstream": text}).upstream)
 
 
 def _read_model(text: str, models: Sequence[str]) -> str:

@@ -1,0 +1,108 @@
+"""What ``burnish init`` shows: the plan, what was done, and how to go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.markup import escape
+
+from burnish.proxy.agents import AGENTS, Home, Place
+from burnish.proxy.agents.connection import Done
+from burnish.proxy.cli.terminal import console
+from burnish.proxy.plain import plain
+from burnish.proxy.setup import Background, Plan
+from burnish.proxy.setup.background import Start
+
+ADVICE = """\
+Rate both good and bad answers, and say in words what is wrong:
+  in a chat     [cyan]/rl good[/]   [cyan]/rl bad too long[/]
+  in a shell    [cyan]burnish good[/]   [cyan]burnish bad "too long"[/]
+Words teach the most."""
+
+
+def show_plan(plan: Plan, step: Background | None, file: Path, home: Home) -> None:
+    if not (plan.changes_anything or step):
+        console.print("\nEverything is already set up like this: nothing to change.")
+        return
+    console.print("\n[bold]This changes:[/]")
+    for part in plan.parts:
+        for each in part.planned:
+            if not each.changes:
+                continue
+            path = Path(each.written.path)
+            console.print(
+                f"  {'create' if each.now is None else 'change'}  {escape(short_path(path, home))}",
+                soft_wrap=True,
+            )
+            if path == file:
+                for name, before, after in plan.settings:
+                    console.print(
+                        f"          [dim]{escape(_setting(name, before, after))}[/]", soft_wrap=True
+                    )
+    for name in plan.dropped:
+        console.print(f"  undo    the settings of {AGENTS[name].title}")
+    if isinstance(step, Start):
+        console.print("  start   burnish as a service, now and at each login")
+    elif step:
+        console.print("  stop    burnish, and remove the service")
+
+
+def _setting(name: str, before: Any, after: Any) -> str:
+    if after is None:
+        return f"{name} is removed (was {plain(str(before))})"
+    return f"{name} = {plain(str(after))}" + (f" (was {plain(str(before))})" if before is not None else "")
+
+
+def short_path(path: Path, home: Home) -> str:
+    """Return a path with ~ for the home directory."""
+    return f"~/{path.relative_to(home.path)}" if path.is_relative_to(home.path) else str(path)
+
+
+def show_result(plan: Plan, place: Place) -> None:
+    console.print(f"\n[bold]burnish is set up[/] for [bold cyan]{escape(place.url)}[/]", soft_wrap=True)
+    for name in plan.answers.agents:
+        console.print(
+            f"  {AGENTS[name].title}: to rate, type [cyan]{escape(AGENTS[name].rating)}[/]", soft_wrap=True
+        )
+        if left := AGENTS[name].by_hand(place):
+            console.print(escape(left), soft_wrap=True)
+    console.print(
+        f"  other programs: URL [cyan]{escape(place.api)}[/], model [cyan]default[/]", soft_wrap=True
+    )
+    console.print(f"\n{ADVICE}\n")
+    console.print("To take all of this back: [cyan]burnish init --undo[/]")
+
+
+def show_unconnected(names: Sequence[str]) -> None:
+    if names:
+        console.print(
+            f"[yellow]{', '.join(names)}: installed, but not connected, because coding agents send more than the "
+            "embedded engine reads.[/] To connect anyway: [cyan]burnish init --agents found[/]",
+            soft_wrap=True,
+        )
+
+
+def show_how_it_runs(plan: Plan, step: Background | None, missing: str, running: str) -> None:
+    if isinstance(step, Start) and step.installed:
+        for note in step.installed.notes:
+            console.print(escape(note), soft_wrap=True)
+    if plan.answers.service:
+        console.print("burnish runs in the background: [cyan]burnish service status[/]")
+        return
+    if missing:
+        console.print(f"[yellow]{escape(missing)}[/]", soft_wrap=True)
+    if not running:
+        console.print("burnish doesn't run yet. Start it with: [cyan]burnish up[/]")
+    elif plan.settings:
+        console.print(
+            "[yellow]burnish is running with the old settings: stop it, and start it with burnish up[/]"
+        )
+
+
+def show_done(done: Sequence[Done], home: Home) -> None:
+    for each in done:
+        console.print(f"  {each.what:<10} {escape(short_path(each.path, home))}", soft_wrap=True)
+        if each.why:
+            console.print(f"             [yellow]{escape(each.why)}[/]", soft_wrap=True)
