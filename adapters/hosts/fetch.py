@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from burnish.adapters import durable
@@ -26,11 +27,19 @@ SMALL_MODEL_DIGEST = "sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea
 FETCH_TIMEOUT_S = 600.0
 
 
+CACHED = ("models", "weights")
+"""What burnish keeps in its cache; it can all be made again."""
+
+
+def cache_path(home: Path, environment: Mapping[str, str]) -> Path:
+    """Return the path of burnish's cache directory, which may not exist yet."""
+    own = environment.get("BURNISH_CACHE_DIR")
+    return Path(own) if own else Path(environment.get("XDG_CACHE_HOME") or home / ".cache") / "burnish"
+
+
 def cache_dir() -> Path:
     """Return burnish's cache directory (0700), making it when it is missing."""
-    own = os.environ.get("BURNISH_CACHE_DIR")
-    shared = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    path = Path(own) if own else Path(shared) / "burnish"
+    path = cache_path(Path.home(), os.environ)
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.chmod(0o700)  # whatever the umask was, and whoever made it
     return path

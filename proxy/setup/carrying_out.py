@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+from burnish.adapters.hosts.fetch import CACHED
 from burnish.proxy.agents import connection, files
 from burnish.proxy.agents.connection import Done
 from burnish.proxy.errors import BurnishError, ConfigError
@@ -79,7 +81,8 @@ def _write(record: Record, data_dir: Path) -> None:
 def undo(data_dir: Path) -> list[Done]:
     """Take back what the record says; byte for byte in files that are unchanged since. Raises ConfigError.
 
-    The data directory stays unless it is empty. A file that can't be undone keeps its record, for another try.
+    The data directory stays unless it is empty. Downloads go if their directory wasn't there before. A file that can't
+    be undone keeps its record, for another try.
     """
     record = Record.read(data_dir)
     if record is None:
@@ -97,7 +100,18 @@ def undo(data_dir: Path) -> list[Done]:
     if all(each.what != "left" for each in done):
         file_of(data_dir).unlink(missing_ok=True)
         remove_empty([data_dir / connection.FOLDER, *map(Path, record.folders)])
+        done += _without_cache([*map(Path, record.cache)])
     return done
+
+
+def _without_cache(folders: list[Path]) -> list[Done]:
+    """Delete the downloads in the first of the directories, and the directories that are empty then."""
+    if not (folders and folders[0].is_dir()):
+        return []
+    for name in CACHED:
+        shutil.rmtree(folders[0] / name, ignore_errors=True)
+    remove_empty(folders)
+    return [Done(folders[0], "removed")]
 
 
 def _connect_again(record: Path, text: str) -> None:

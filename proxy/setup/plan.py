@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from burnish.adapters.hosts.fetch import cache_path
 from burnish.proxy.agents import AGENTS, Change, Home, Place, connection, files
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.setup.answers import Answers
@@ -98,7 +99,10 @@ def make_plan(
         differences,
         [name for name in (earlier.agents if earlier else ()) if name not in answers.agents],
         private,
-        _record(answers, parts, data_dir, earlier, service=answers.service and not users_service),
+        replace(
+            _record(answers.agents, parts, data_dir, earlier or _first_record(data_dir, home)),
+            service=answers.service and not users_service,
+        ),
         earlier,
     )
     for path in plan.paths():
@@ -124,10 +128,15 @@ def _part(name: str, changes: Sequence[Change], data_dir: Path, *, private: bool
     return Part(name, changes, connection.planned(changes, record, private=private))
 
 
-def _record(
-    answers: Answers, parts: Sequence[Part], data_dir: Path, earlier: Record | None, *, service: bool
-) -> Record:
-    before = earlier or Record(folders=tuple(map(str, missing_folders([file_of(data_dir)]))))
+def _first_record(data_dir: Path, home: Home) -> Record:
+    cache = cache_path(home.path, home.env) / "models"
+    return Record(
+        folders=tuple(map(str, missing_folders([file_of(data_dir)]))),
+        cache=tuple(map(str, missing_folders([cache]))),
+    )
+
+
+def _record(agents: Sequence[str], parts: Sequence[Part], data_dir: Path, before: Record) -> Record:
     ours, replaced = set(before.agents), dict(before.replaced)
     for part in parts:
         record = connection_of(data_dir, part.name)
@@ -137,8 +146,8 @@ def _record(
             replaced[part.name] = record.read_text(encoding="utf-8")
         else:
             ours.add(part.name)
-    kept = tuple(name for name in AGENTS if name in ours and name in answers.agents)
-    return Record(kept, replaced, service, before.folders)
+    kept = tuple(name for name in AGENTS if name in ours and name in agents)
+    return replace(before, agents=kept, replaced=replaced)
 
 
 def _check_writable(path: Path) -> None:

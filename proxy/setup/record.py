@@ -27,13 +27,15 @@ class Record:
     """Whether a service was installed."""
     folders: tuple[str, ...] = ()
     """Directories created for the data directory, innermost first."""
+    cache: tuple[str, ...] = ()
+    """The directory for downloads and those above it, innermost first, if they weren't there."""
 
     @classmethod
     def read(cls, data_dir: Path) -> Self | None:
         """Return the record; None if there is none. Raises ConfigError."""
         try:
             content = json.loads((data_dir / FILE).read_text(encoding="utf-8"))
-            content |= {"agents": tuple(content["agents"]), "folders": tuple(content["folders"])}
+            content |= {name: tuple(content[name]) for name in ("agents", "folders", "cache")}
             return cls(**content)
         except (FileNotFoundError, NotADirectoryError):
             return None

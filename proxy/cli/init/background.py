@@ -51,11 +51,21 @@ class ServiceHere:
         flags: dict[str, Any] = {}
         if os.environ.get(f"{ENV_PREFIX}DATA_DIR"):
             flags["data_dir"] = str(config.data_dir)
-        if self.users and self.service.settings() != (flags, self._file):
+        if self.users and self._settings(self.service) != (flags, self._file):
+            files = " and ".join(
+                str(path) for path in self.service.files() if path.is_file() and not path.is_symlink()
+            )
             raise CommandFailed(
-                "burnish is already a service here, with other options: remove it with `burnish service uninstall`, "
-                "or leave it as it is with --no-service; nothing was changed"
+                f"there is a service named burnish already, with other options ({files}): remove it, or leave it as it "
+                "is with --no-service; nothing was changed"
             )
         if self._state.running and not plan.settings:
             return None
         return Start(self.service, flags, self._file, config)
+
+    def _settings(self, service: Service) -> tuple[dict[str, Any], Path | None] | None:
+        """Return the flags and the file of a service that the user installed; None if burnish didn't write it."""
+        try:
+            return service.settings()
+        except ValueError:
+            return None

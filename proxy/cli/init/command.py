@@ -32,7 +32,7 @@ from burnish.proxy.plain import plain
 from burnish.proxy.service import this_machines
 from burnish.proxy.settings import ENV_PREFIX
 from burnish.proxy.setup import Answers, Record, carry_out, make_plan, purge, undo
-from burnish.proxy.setup.background import Start
+from burnish.proxy.setup.background import End, Start
 
 ANSWERS = "--upstream, --model, --agents, --preset, --schedule, --port and --service or --no-service"
 
@@ -131,7 +131,7 @@ def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
         and (unconnected := checks.agents_here(home))
     ):
         show_unconnected([name for name in unconnected if name not in answers.agents])
-    show_how_it_runs(plan, step, here.missing, running)
+    show_how_it_runs(plan, step, here.missing, running=bool(running) and not isinstance(step, End))
 
 
 def _checked(config: Config) -> str | None:
@@ -166,7 +166,8 @@ def _place(config: Config) -> Place:
 
 
 def _undo(*, purging: bool, yes: bool) -> None:
-    data_dir, home = read_settings().data_dir, Home()
+    config, home = read_settings(), Home()
+    data_dir = config.data_dir
     record = Record.read(data_dir)
     if record is None:
         console.print(
@@ -186,6 +187,8 @@ def _undo(*, purging: bool, yes: bool) -> None:
             f"Your answers, ratings and versions are kept in [cyan]{escape(kept)}[/].", soft_wrap=True
         )
         console.print("To delete them too: [cyan]burnish init --undo --purge[/]")
+    if any(each.what == "restored" for each in done) and checks.running_here(config):
+        console.print("[yellow]burnish is still running with the settings that were undone: restart it[/]")
     if left:
         raise CommandFailed("not everything could be undone: mend the files above, then run it again")
     if purging and data_dir.exists():

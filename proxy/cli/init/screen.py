@@ -84,7 +84,7 @@ def show_unconnected(names: Sequence[str]) -> None:
         )
 
 
-def show_how_it_runs(plan: Plan, step: Background | None, missing: str, running: str) -> None:
+def show_how_it_runs(plan: Plan, step: Background | None, missing: str, *, running: bool) -> None:
     if isinstance(step, Start) and step.installed:
         for note in step.installed.notes:
             console.print(escape(note), soft_wrap=True)

@@ -209,6 +209,19 @@ def test_a_file_that_cannot_be_undone_keeps_its_record(home: Path) -> None:
     assert not (home / "data").exists()
 
 
+@pytest.mark.parametrize("was_there", [True, False])
+def test_downloads_go_if_their_folder_was_not_there(tmp_path: Path, was_there: bool) -> None:
+    models = tmp_path / ".cache" / "burnish" / "models"
+    if was_there:
+        models.mkdir(parents=True)
+    carry_out(planned(tmp_path))
+    models.mkdir(parents=True, exist_ok=True)
+    (models / "small.gguf").touch()
+    undo(tmp_path / "data")
+    assert models.exists() is was_there
+    assert (tmp_path / ".cache").exists() is was_there
+
+
 class Fails:
     """A last step that fails, as a service may that doesn't start."""
 
