@@ -20,6 +20,7 @@ from burnish.proxy.cli.init.background import ServiceHere
 from burnish.proxy.cli.init.questions import Given, Questions
 from burnish.proxy.cli.init.screen import (
     short_path,
+    show_advice,
     show_done,
     show_how_it_runs,
     show_plan,
@@ -102,6 +103,8 @@ def init(
 
 def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
     now, home = read_settings(), Home()
+    if asks:
+        console.print("Nothing is changed until you have seen the plan.")
     file = Path(os.environ.get(f"{ENV_PREFIX}CONFIG") or default_config_file()).absolute()
     earlier = Record.read(now.data_dir)
     here = ServiceHere(given.service, earlier)
@@ -124,14 +127,10 @@ def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
         with console.status("starting burnish …" if isinstance(step, Start) else ""):
             carry_out(plan, step)
     show_result(plan, place)
-    if (
-        not asks
-        and given.agents is None
-        and not answers.upstream
-        and (unconnected := checks.agents_here(home))
-    ):
-        show_unconnected([name for name in unconnected if name not in answers.agents])
+    if not (asks or given.agents or answers.upstream):
+        show_unconnected([name for name in checks.agents_here(home) if name not in answers.agents])
     show_how_it_runs(plan, step, here.missing, running=bool(running) and not isinstance(step, End))
+    show_advice()
 
 
 def _checked(config: Config) -> str | None:

@@ -71,8 +71,6 @@ def show_result(plan: Plan, place: Place) -> None:
     console.print(
         f"  other programs: URL [cyan]{escape(place.api)}[/], model [cyan]default[/]", soft_wrap=True
     )
-    console.print(f"\n{ADVICE}\n")
-    console.print("To take all of this back: [cyan]burnish init --undo[/]")
 
 
 def show_unconnected(names: Sequence[str]) -> None:
@@ -82,6 +80,10 @@ def show_unconnected(names: Sequence[str]) -> None:
             "embedded engine reads.[/] To connect anyway: [cyan]burnish init --agents found[/]",
             soft_wrap=True,
         )
+
+
+def show_advice() -> None:
+    console.print(f"\n{ADVICE}\n\nTo take all of this back: [cyan]burnish init --undo[/]")
 
 
 def show_how_it_runs(plan: Plan, step: Background | None, missing: str, *, running: bool) -> None:

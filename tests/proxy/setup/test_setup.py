@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -248,6 +250,30 @@ def test_a_step_that_fails_takes_the_earlier_ones_back(home: Path, error: BaseEx
     assert step.taken_back
     assert snapshot(home) == before
     assert (snapshot(home / "data") if (home / "data").exists() else {}) == data
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from burnish.proxy.setup import carry_out
+from tests.proxy.setup.test_setup import planned
+
+class Killed:
+    def take(self):
+        os._exit(9)
+
+carry_out(planned(Path(sys.argv[1])), Killed())
+"""
+
+
+def test_after_a_crash_everything_can_be_undone(home: Path) -> None:
+    before = snapshot(home)
+    root = Path(__file__).parents[3]
+    done = subprocess.run([sys.executable, "-c", KILLED, str(home)], cwd=root, check=False)
+    assert done.returncode == 9
+    assert snapshot(home) != before
+    undo(home / "data")
+    assert snapshot(home) == before
 
 
 def test_a_file_that_changes_under_the_plan_takes_everything_back(home: Path) -> None:
