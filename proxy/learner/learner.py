@@ -135,14 +135,14 @@ class Learner:
 
     @asynccontextmanager
     async def stopped(self, reason: str) -> AsyncIterator[str | None]:
-        """Do nothing during the block. Ends the run under way for good, and gives its ID."""
+        """Do nothing during the block; gives the run that was under way. Rejects it, and any version that waits."""
         run = self._runs.active
         if self._request:
             self._request.settle(Conflict(f"no run was started: {reason}", code="not_started"))
             self._request = None
         await self.stop()
         try:
-            self._versions.give_up_unjudged(reason)
+            self._versions.give_up_open(reason)
             yield run.id if run else None
         finally:
             await self.start()

@@ -230,7 +230,14 @@ def chat_actions(learner: Learner, start_over: StartOver, owner: str) -> Mapping
             "training no longer starts by itself, until /rl on; ratings are kept, and the live version stays"
         )
 
-    return {"train": train, "promote": promote, "rollback": rollback, "reset": reset, "on": go_on, "off": stop}
+    return {
+        "train": train,
+        "promote": promote,
+        "rollback": rollback,
+        "reset": reset,
+        "on": go_on,
+        "off": stop,
+    }
 
 
 def _reachable(path: str, data_dir: Path, identity: Identity, *, writes: bool = False) -> Path:

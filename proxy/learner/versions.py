@@ -114,6 +114,12 @@ class Versions:
         for version in self.unjudged():
             self.give_up(version, reason)
 
+    def give_up_open(self, reason: str) -> None:
+        """Reject the candidates that the gate hasn't judged, and those that wait. Raises AdapterError, OSError."""
+        self.give_up_unjudged(reason)
+        while version := self.waiting():
+            self.give_up(version, reason)
+
     def give_up(self, version: AdapterVersion, reason: str) -> None:
         self._registry.record(version.number, "rejected", reason)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from burnish.adapters.hosts.base import engine_name
 from burnish.adapters.registry import Registry
 from tests.proxy.learner.test_plan import rated, steered, typed
+from tests.support.lora import random_lora, register, write_peft
 from tests.support.program import NOBODY, Screen, call, interrupt, on_terminal, said
 from tests.support.vllm_double import Engine
 
@@ -71,6 +72,21 @@ async def test_the_run_under_way_ends_without_a_version(tmp_path: Path, weights:
         assert (await burnish.http.get("/burnish/status")).json()["learner"]["state"] == "idle"
         await burnish.rate("good", "bad")
         assert (await burnish.plan())["would_train"], "the learner works on"
+
+
+async def test_a_version_that_waits_is_rejected(tmp_path: Path, weights: Path) -> None:
+    async with rated(tmp_path, weights) as burnish:
+        registry = Registry(burnish.data / "adapters")
+        for seed in (1, 2):
+            files = write_peft(burnish.data / f"made-{seed}", random_lora(seed))
+            made = register(registry, files, burnish.digest)
+            registry.record(made.number, "candidate", "passed the gate", awaits="promotion", passed_against=0)
+        assert registry.live() == 0
+        await burnish.http.post("/burnish/reset", json={"reason": "a new start"})
+        states = [(each.state, each.reason) for each in registry.versions()]
+        assert states == [("rejected", "a new start")] * 2
+        refused = await burnish.http.post("/burnish/adapters/promote", json={})
+        assert refused.json()["error"]["code"] == "nothing_waits"
 
 
 async def test_instructions_from_comments_go_and_those_by_hand_stay(tmp_path: Path, weights: Path) -> None:
