@@ -18,6 +18,11 @@ FOLDER = "connections"
 """Directory in the data directory, with a record for each connected agent."""
 
 
+def record_file(data_dir: Path, name: str) -> Path:
+    """Return the path of an agent's record."""
+    return data_dir / FOLDER / f"{name}.json"
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """The change of one file, as recorded."""

@@ -83,7 +83,7 @@ def _known(name: str) -> Agent:
 
 
 def _record(config: Config, agent: Agent) -> Path:
-    return config.data_dir / connection.FOLDER / f"{agent.name}.json"
+    return connection.record_file(config.data_dir, agent.name)
 
 
 def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, bool]:

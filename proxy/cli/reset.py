@@ -34,9 +34,10 @@ def reset(
     if done["run"]:
         console.print(f"ended {done['run']}, the training run that was under way")
     console.print("the base model is live" + _unloaded(done))
-    console.print(
-        f"{done['ratings']} ratings no longer count; the answers are still in the log", soft_wrap=True
+    count = (
+        "1 rating no longer counts" if done["ratings"] == 1 else f"{done['ratings']} ratings no longer count"
     )
+    console.print(f"{count}; the answers are still in the log")
     if replaced := done["replaced"]:
         console.print(
             f"to go back: [cyan]burnish adapters rollback {replaced}[/]; for the ratings, restore the copy"

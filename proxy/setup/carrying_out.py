@@ -12,7 +12,7 @@ from burnish.proxy.agents import connection, files
 from burnish.proxy.agents.connection import Done
 from burnish.proxy.errors import BurnishError, ConfigError
 from burnish.proxy.setup.plan import Plan
-from burnish.proxy.setup.record import OWN, Record, connection_of, file_of
+from burnish.proxy.setup.record import OWN, Record, file_of
 from burnish.proxy.setup.snapshot import Snapshot, remove_empty
 
 
@@ -61,12 +61,12 @@ def _carried_out(plan: Plan) -> list[Done]:
     # The record comes first: even after a crash in the middle, everything can be undone.
     _write(replace(plan.record, agents=(*plan.record.agents, *plan.dropped)), plan.data_dir)
     for part in plan.parts:
-        record = connection_of(plan.data_dir, part.name)
+        record = connection.record_file(plan.data_dir, part.name)
         done += connection.connect(part.changes, record, private=plan.private and part.name != OWN)
     for name in plan.dropped:
-        done += connection.disconnect(connection_of(plan.data_dir, name))
+        done += connection.disconnect(connection.record_file(plan.data_dir, name))
     if plan.dropped:
-        still = [name for name in plan.dropped if connection_of(plan.data_dir, name).exists()]
+        still = [name for name in plan.dropped if connection.record_file(plan.data_dir, name).exists()]
         _write(replace(plan.record, agents=(*plan.record.agents, *still)), plan.data_dir)
     return done
 
@@ -88,12 +88,12 @@ def undo(data_dir: Path) -> list[Done]:
     if record is None:
         return []
     names = (*reversed(record.agents), *record.replaced, OWN)
-    before = {name: connection.recorded(connection_of(data_dir, name)) for name in names}
-    done = [each for name in names for each in connection.disconnect(connection_of(data_dir, name))]
+    before = {name: connection.recorded(connection.record_file(data_dir, name)) for name in names}
+    done = [each for name in names for each in connection.disconnect(connection.record_file(data_dir, name))]
     for name, text in record.replaced.items():
         # Without a record, the user has disconnected it since.
-        if before[name] and not connection_of(data_dir, name).exists():
-            _connect_again(connection_of(data_dir, name), text)
+        if before[name] and not connection.record_file(data_dir, name).exists():
+            _connect_again(connection.record_file(data_dir, name), text)
     remove_empty(
         {Path(each) for files_of in before.values() for written in files_of for each in written.folders}
     )

@@ -11,7 +11,7 @@ from burnish.adapters.hosts.fetch import cache_path
 from burnish.proxy.agents import AGENTS, Change, Home, Place, connection, files
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.setup.answers import Answers
-from burnish.proxy.setup.record import OWN, Record, connection_of, file_of
+from burnish.proxy.setup.record import OWN, Record, file_of
 from burnish.proxy.setup.settings_file import Setting, SettingsFile
 from burnish.proxy.setup.snapshot import missing_folders
 
@@ -62,10 +62,10 @@ class Plan:
         """Return all files that carrying it out may touch."""
         yield file_of(self.data_dir)
         for part in self.parts:
-            yield connection_of(self.data_dir, part.name)
+            yield connection.record_file(self.data_dir, part.name)
             yield from (change.path for change in part.changes)
         for name in self.dropped:
-            record = connection_of(self.data_dir, name)
+            record = connection.record_file(self.data_dir, name)
             yield record
             yield from (Path(written.path) for written in connection.recorded(record))
 
@@ -114,7 +114,7 @@ def _settings_file(file: Path, answers: Answers, data_dir: Path) -> SettingsFile
     """Raises ConfigError."""
     try:
         now = (files.read(file) or (None,))[0]
-        recorded = connection.recorded(connection_of(data_dir, OWN))
+        recorded = connection.recorded(connection.record_file(data_dir, OWN))
         edited = any(now not in (written.before, written.after) for written in recorded)
         settings = SettingsFile(file, answers.entries(), now if edited else None)
         settings.made(now)
@@ -124,7 +124,7 @@ def _settings_file(file: Path, answers: Answers, data_dir: Path) -> SettingsFile
 
 
 def _part(name: str, changes: Sequence[Change], data_dir: Path, *, private: bool) -> Part:
-    record = connection_of(data_dir, name)
+    record = connection.record_file(data_dir, name)
     return Part(name, changes, connection.planned(changes, record, private=private))
 
 
@@ -139,7 +139,7 @@ def _first_record(data_dir: Path, home: Home) -> Record:
 def _record(agents: Sequence[str], parts: Sequence[Part], data_dir: Path, before: Record) -> Record:
     ours, replaced = set(before.agents), dict(before.replaced)
     for part in parts:
-        record = connection_of(data_dir, part.name)
+        record = connection.record_file(data_dir, part.name)
         if part.name == OWN or part.name in ours or part.name in replaced:
             continue
         if record.exists():

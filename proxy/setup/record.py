@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Self
 
 from burnish.adapters import durable
-from burnish.proxy.agents import connection
 from burnish.proxy.errors import ConfigError
 
 FILE = "init.json"
@@ -50,8 +49,3 @@ class Record:
 
 def file_of(data_dir: Path) -> Path:
     return data_dir / FILE
-
-
-def connection_of(data_dir: Path, name: str) -> Path:
-    """Return the record of an agent's files, or of burnish's own (``OWN``)."""
-    return data_dir / connection.FOLDER / f"{name}.json"

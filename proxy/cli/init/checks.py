@@ -63,7 +63,9 @@ def gguf(text: str) -> str:
         with path.open("rb") as file:
             begins = file.read(len(GGUF))
     except OSError as error:
-        raise WrongUsage(f"the model {path} can't be read: {error.strerror}") from error
+        raise WrongUsage(
+            f"the model {path} can't be read: {error.strerror}; name another with --model, or `--model small`"
+        ) from error
     if begins != GGUF or path.suffix != ".gguf":
         raise WrongUsage(
             f"{path} isn't a GGUF file, and the embedded engine takes no other: name one that ends in .gguf, or start "

@@ -45,7 +45,9 @@ def init(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="GGUF file for the embedded engine; with --upstream, the model that learns."),
+        typer.Option(
+            help='GGUF file for the embedded engine, or "small"; with --upstream, the model that learns.'
+        ),
     ] = None,
     agents: Annotated[
         str | None,
@@ -127,7 +129,7 @@ def _set_up(given: Given, *, asks: bool, dry_run: bool) -> None:
         with console.status("starting burnish …" if isinstance(step, Start) else ""):
             carry_out(plan, step)
     show_result(plan, place)
-    if not (asks or given.agents or answers.upstream):
+    if not (asks or earlier or given.agents or answers.upstream):
         show_unconnected([name for name in checks.agents_here(home) if name not in answers.agents])
     show_how_it_runs(plan, step, here.missing, running=bool(running) and not isinstance(step, End))
     show_advice()

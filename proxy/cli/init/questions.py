@@ -25,6 +25,8 @@ from burnish.proxy.setup import Answers, Record
 
 Answer = TypeVar("Answer")
 EMBEDDED = "embedded"
+SMALL = "small"
+"""The model that comes with the embedded engine."""
 PRESETS = get_args(TrainConfig.model_fields["preset"].annotation)
 SHOWN_MODELS = 8
 LAST_PORT = 65535
@@ -84,13 +86,13 @@ class Questions:
         if given.upstream is not None:
             upstream = None if given.upstream == EMBEDDED else _read_url(given.upstream)
             model = given.model or (self._now.model if upstream == self._now.upstream else None)
-        elif given.model and given.model.endswith(".gguf"):
+        elif given.model and (given.model == SMALL or given.model.endswith(".gguf")):
             upstream, model = None, given.model
         else:
             chosen = self._chosen_engine()
             upstream, model = chosen.upstream, given.model or chosen.model
         if upstream is None:
-            return None, checks.gguf(model) if model else None
+            return None, checks.gguf(model) if model and model != SMALL else None
         return upstream, self._model_of(upstream, model)
 
     def _chosen_engine(self) -> Engine:

@@ -44,7 +44,10 @@ def show_plan(plan: Plan, step: Background | None, file: Path, home: Home) -> No
     for name in plan.dropped:
         console.print(f"  undo    the settings of {AGENTS[name].title}")
     if isinstance(step, Start):
-        console.print("  start   burnish as a service, now and at each login")
+        again = "  restart burnish, which runs in the background, with the new settings"
+        console.print(
+            "  start   burnish as a service, now and at each login" if plan.installs_service else again
+        )
     elif step:
         console.print("  stop    burnish, and remove the service")
 

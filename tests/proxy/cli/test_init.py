@@ -81,6 +81,16 @@ def test_a_second_run_changes_nothing_or_only_what_is_asked(
     assert changed == {".config/burnish/config.toml"}
 
 
+def test_the_small_model_replaces_one_that_is_gone(home: Path, env: dict[str, str], flags: list[str]) -> None:
+    """The configuration names a model, and no upstream."""
+    embedded = ["init", "--yes", "--upstream", "embedded", "--port", flags[-1]]
+    refused = call(*embedded, env=env)
+    assert (refused.returncode, "--model small" in refused.stderr) == (2, True)
+    done = call(*embedded, "--model", "small", env=env)
+    assert "model is removed (was llama)" in done.stdout, done.stderr
+    assert "claude-code, codex, " in done.stdout and "installed, but not connected" in done.stdout
+
+
 def test_a_dry_run_shows_the_plan_and_writes_nothing(
     home: Path, env: dict[str, str], flags: list[str]
 ) -> None:

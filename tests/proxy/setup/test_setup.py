@@ -20,7 +20,6 @@ from burnish.proxy.agents import AGENTS, Home, Place, connection
 from burnish.proxy.agents.connection import connect, disconnect
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.setup import Answers, Plan, Record, carry_out, make_plan, purge, undo
-from burnish.proxy.setup.record import connection_of
 
 ANSWERS = Answers(
     agents=("claude-code", "codex", "opencode", "continue"),
@@ -131,7 +130,7 @@ def test_undo_leaves_any_home_as_it_was(
     with made(files) as home:
         for name in by_hand:
             changes = AGENTS[name].changes(Place("http://127.0.0.1:7777"), Home(home, {}))
-            connect(changes, connection_of(home / "data", name))
+            connect(changes, connection.record_file(home / "data", name))
         before, records = snapshot(home), sorted((home / "data").rglob("*"))
         for answers in runs:
             carry_out(planned(home, answers))
@@ -326,7 +325,7 @@ def test_a_broken_record_is_named(tmp_path: Path) -> None:
 
 def test_a_connection_made_by_hand_outlives_init_unless_the_user_ends_it(tmp_path: Path) -> None:
     changes = AGENTS["codex"].changes(Place("http://127.0.0.1:7777"), Home(tmp_path, {}))
-    record = connection_of(tmp_path / "data", "codex")
+    record = connection.record_file(tmp_path / "data", "codex")
     connect(changes, record)
     carry_out(planned(tmp_path))
     codex = tmp_path / ".codex/config.toml"
