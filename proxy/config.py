@@ -206,6 +206,19 @@ class LogConfig(BaseModel):
     )
 
 
+class FeedbackConfig(BaseModel):
+    """The table ``[feedback]``: how agents let people rate."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Literal["prompt", "reactions", "command"] = Field(
+        "reactions",
+        description='How connected agents take ratings. "command": only /rl. "reactions": also thumbs on messages in '
+        'channels. "prompt": also a choice after each answer, in agents that can show one. After a change, connect '
+        "the agent again.",
+    )
+
+
 class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -296,6 +309,7 @@ class Config(BaseModel):
         description="Add a caller's comments on earlier answers to the system prompt, until a version has learnt them "
         "(burnish instructions).",
     )
+    feedback: FeedbackConfig = FeedbackConfig()
     log: LogConfig = LogConfig()
     train: TrainConfig = TrainConfig()
 

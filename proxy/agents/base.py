@@ -8,9 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 from urllib.parse import urlsplit
 
+Mode = Literal["prompt", "reactions", "command"]
 Keys = tuple[str | int, ...]
 """A path through nested settings."""
 OPENAI_KEY = "OPENAI_API_KEY"
@@ -34,6 +35,8 @@ class Place:
     """burnish's api_key, if one is set."""
     hook: str = "burnish hook"
     """The shell command that runs ``/rl`` commands."""
+    mode: Mode = "reactions"
+    """The setting ``feedback.mode``."""
 
     @property
     def api(self) -> str:
@@ -89,6 +92,8 @@ class Agent(Protocol):
     """Its command in a shell."""
     rating: ClassVar[str]
     """The text that rates an answer in this agent."""
+    choice: ClassVar[str] = ""
+    """What it shows after an answer if ``feedback.mode`` is "prompt"; "": it can't show a choice."""
     own_key: ClassVar[str] = f"{OPENAI_KEY} in its environment"
     """Where the agent gets its own key from."""
 

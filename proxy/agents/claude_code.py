@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from burnish.proxy.agents.base import BURNISH_KEY, Agent, Change, Home, Place
 from burnish.proxy.agents.changes import OwnFile, Settings
@@ -33,10 +33,11 @@ class ClaudeCode(Agent):
     title: ClassVar[str] = "Claude Code"
     program: ClassVar[str] = "claude"
     rating: ClassVar[str] = "/rl good"
+    choice: ClassVar[str] = "a line with the keys + (good) and - (bad)"
     own_key: ClassVar[str] = f"its login, or {OWN_KEY} in its environment"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
-        """A hook answers ``/rl`` without the model."""
+        """A hook answers ``/rl`` without the model; with the mode "prompt" two more offer a choice after an answer."""
         folder = home.named("CLAUDE_CONFIG_DIR", ".claude")
         env = {"ANTHROPIC_BASE_URL": place.url}
         if place.renames:
@@ -48,11 +49,16 @@ class ClaudeCode(Agent):
             env["ANTHROPIC_CUSTOM_HEADERS"] = f"{KEY_HEADER}: {place.key}"
         if place.key:
             env[BURNISH_KEY] = place.key  # for the hook
-        hook = {"matcher": "rl", "hooks": [{"type": "command", "command": place.hook, "timeout": 20}]}
+        command = {"type": "command", "command": place.hook, "timeout": 20}
+        hooks: dict[str, dict[str, Any]] = {"UserPromptExpansion": {"matcher": "rl", "hooks": [command]}}
+        if place.mode == "prompt":
+            hooks |= {"Stop": {"hooks": [command]}, "UserPromptSubmit": {"hooks": [command]}}
         entries = [(("env", name), value) for name, value in env.items()]
         return (
             Settings(
-                folder / "settings.json", Json(), [*entries, (("hooks", "UserPromptExpansion", END), hook)]
+                folder / "settings.json",
+                Json(),
+                [*entries, *((("hooks", event, END), hook) for event, hook in hooks.items())],
             ),
             OwnFile(folder / "commands" / "rl.md", COMMAND),
         )

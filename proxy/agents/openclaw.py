@@ -26,6 +26,7 @@ class OpenClaw(Agent):
     title: ClassVar[str] = "OpenClaw"
     program: ClassVar[str] = "openclaw"
     rating: ClassVar[str] = "/rl good"
+    choice: ClassVar[str] = "two buttons, 👍 and 👎, in channels that have buttons"
 
     def changes(self, place: Place, home: Home) -> Sequence[Change]:
         settings = _file(home)
@@ -38,6 +39,10 @@ class OpenClaw(Agent):
         entries: list[tuple[tuple[str | int, ...], Any]] = [
             (("models", "providers", "burnish"), provider),
             (("agents", "defaults", "model", "primary"), f"burnish/{place.model}"),
+        ]
+        if place.mode == "command":
+            return (Settings(settings, Json(), entries),)
+        entries += [
             (("plugins", "load", "paths", END), str(folder)),
             (("plugins", "entries", "burnish"), _plugin(place)),
         ]
@@ -57,7 +62,7 @@ def _allows_only_some(settings: Path) -> bool:
 
 
 def _plugin(place: Place) -> dict[str, Any]:
-    config = {"url": place.url} | ({"key": place.key} if place.key else {})
+    config = {"url": place.url, "buttons": place.mode == "prompt"} | ({"key": place.key} if place.key else {})
     # The plugin reads replies and recipients to match answers with messages.
     return {"enabled": True, "hooks": {"allowConversationAccess": True}, "config": config}
 

@@ -56,6 +56,8 @@ def connect(
             soft_wrap=True,
         )
         console.print(f"To rate an answer, type into the agent: [cyan]{escape(known.rating)}[/]")
+        if place.mode == "prompt":
+            _say_choice(known)
     if left := known.by_hand(place):
         console.print(escape(left), soft_wrap=True)
     if not running:
@@ -107,7 +109,17 @@ def place_at(url: str, upstream: str, config: Config, *, has_key: bool, model: s
         own_credentials=not (ours or has_key),
         key=config.api_key.get_secret_value() if config.api_key else None,
         hook=shlex.join([*_program(), "hook", "--url", url]),
+        mode=config.feedback.mode,
     )
+
+
+def _say_choice(agent: Agent) -> None:
+    if agent.choice:
+        console.print(f"After an answer it shows {agent.choice}.")
+    else:
+        console.print(
+            f"[yellow]feedback.mode is prompt, but {agent.title} can't show a choice after an answer.[/]"
+        )
 
 
 def _program() -> list[str]:

@@ -1,4 +1,4 @@
-"""``burnish hook``: runs ``/rl`` commands for agents that don't send them to the model.
+"""``burnish hook``: runs ``/rl`` commands for agents that don't send them to the model, and offers a one-key rating.
 
 A failure must not disturb the agent: the answer describes the error, and the exit code is 0.
 """
@@ -17,17 +17,25 @@ from burnish.proxy.errors import BurnishError
 from burnish.proxy.plain import plain
 
 COMMAND = "/rl"
+KEYS = {"+": "/rl good", "-": "/rl bad"}
+"""What rates the last answer if it is the whole message; nobody means either as a question."""
+OFFER = "burnish: was that good? + yes, - no, /rl bad <why> says more"
 SESSION_HEADER = "x-burnish-session"
 
 
 def hook(url: Url = None) -> None:
     try:
         given = json.load(sys.stdin)
-        prompt, session = str(given["prompt"]), str(given["session_id"])
-        event = str(given["hook_event_name"])
+        event, session = str(given["hook_event_name"]), str(given["session_id"])
+        prompt = str(given["prompt"]) if event != "Stop" else ""
     except (ValueError, LookupError, TypeError) as error:
         typer.echo(f"burnish: expected the JSON of an agent's hook on stdin: {error}", err=True)
         return
+    if event == "Stop":
+        typer.echo(json.dumps({"systemMessage": OFFER}))
+        return
+    if event == "UserPromptSubmit":  # it sees /rl, too, which is the business of the hook of that command
+        prompt = KEYS.get(prompt.strip(), "")
     if prompt.split(maxsplit=1)[:1] != [COMMAND]:
         return
     try:

@@ -60,6 +60,20 @@ class Telegram:
         }
         self._update(message_reaction=reaction)
 
+    def press(self, person: int, message: int, label: str, chat: int | None = None) -> None:
+        """A person presses a button under a message of the bot."""
+        [data] = [
+            button["callback_data"] for button in self.buttons(message) if button["text"].startswith(label)
+        ]
+        shown = self.messages[message] | {"chat": _chat(person, chat)}
+        pressed = {"id": f"press-{next(self._ids)}", "from": _person(person), "message": shown, "data": data}
+        self._update(callback_query=pressed | {"chat_instance": "1"})
+
+    def buttons(self, message: int) -> list[dict[str, Any]]:
+        """The buttons under a message."""
+        rows = self.messages[message].get("reply_markup", {}).get("inline_keyboard", [])
+        return [button for row in rows for button in row]
+
     def until_said(self, text: str) -> int:
         """Wait for a message of the bot that says something; return its id."""
         with self.changed:
@@ -87,6 +101,12 @@ class Telegram:
                 return self.updates[known:]
         if method in ("sendMessage", "editMessageText"):
             return self._say(asked)
+        if method == "editMessageReplyMarkup":
+            with self.changed:
+                message = self.messages[int(asked["message_id"])]
+                message["reply_markup"] = _parsed(asked.get("reply_markup"))
+                self.changed.notify_all()
+            return message
         if method == "getWebhookInfo":
             return {"url": "", "has_custom_certificate": False, "pending_update_count": 0}
         return [] if method.startswith("getMyCommands") else True
@@ -101,10 +121,15 @@ class Telegram:
                 "chat": _chat(chat, chat if chat < 0 else None),
                 "date": int(time.time()),
                 "text": asked.get("text", ""),
+                "reply_markup": _parsed(asked.get("reply_markup")),
             }
             self.messages[number] = said
             self.changed.notify_all()
         return said
+
+
+def _parsed(markup: Any) -> Any:
+    return orjson.loads(markup) if isinstance(markup, str) else markup or {}
 
 
 def _person(number: int) -> dict[str, Any]:

@@ -37,6 +37,7 @@ def agent(
     """OpenClaw's gateway with a bot in Telegram, connected."""
     agent = Agent(burnish, model, tmp_path_factory.mktemp("openclaw"))
     agent.write(".openclaw/openclaw.json", json.dumps(settings(channel), indent=2))
+    agent.env["BURNISH_FEEDBACK__MODE"] = "prompt"
     agent.burnish_says("connect", "openclaw")
     with agent.running("openclaw", "gateway", "run", "--bind", "loopback", "--port", str(free_port())):
         yield agent
@@ -78,6 +79,32 @@ def test_a_later_reaction_counts_instead(agent: Agent, channel: Telegram) -> Non
     message = channel.until_said(answer)
     react(agent, channel, message, "👍", {answer: 1.0})
     react(agent, channel, message, "👎🏽", {answer: -1.0})
+
+
+def test_a_button_rates_changes_and_takes_back(agent: Agent, channel: Telegram) -> None:
+    agent.begin()
+    (asked, first), (asked_then, second) = question(), question()
+    channel.write(ANN, asked)
+    message = channel.until_said(first)
+    channel.write(ANN, asked_then)
+    channel.until_said(second)
+    until(lambda: [each["text"] for each in channel.buttons(message)] == ["👍", "👎"])
+    for label, expected in (("👍", {first: 1.0}), ("👎", {first: -1.0}), ("👎", {}), ("👍", {first: 1.0})):
+        channel.press(ANN, message, label)
+        until(lambda expected=expected: ratings(agent) == expected)
+        ticked = [f"{each} ✓" if each == label and expected else each for each in ("👍", "👎")]
+        until(lambda ticked=ticked: [each["text"] for each in channel.buttons(message)] == ticked)
+
+
+def test_only_whom_it_answers_may_press(agent: Agent, channel: Telegram) -> None:
+    agent.begin()
+    asked, answer = question()
+    channel.write(ANN, asked, FRIENDS)
+    message = channel.until_said(answer)
+    until(lambda: len(channel.buttons(message)) == 2)
+    channel.press(BOB, message, "👎", FRIENDS)
+    channel.press(ANN, message, "👍", FRIENDS)  # handled after his
+    until(lambda: ratings(agent) == {answer: 1.0})
 
 
 def test_only_whom_it_answers_may_rate_it(agent: Agent, channel: Telegram) -> None:

@@ -1,11 +1,16 @@
-// Reactions become ratings: 👍 or 👎 on a message in a channel rates the answer in it, and only from whom it was for.
+// Reactions and buttons become ratings: 👍 or 👎 on a message in a channel rates the answer in it, and only from the
+// person whom it answers. Taking a reaction back, or pressing a button again, takes the rating back.
 //
 // OpenClaw has no event for a reaction. It notes it for the agent's next turn, with the ids of message and person; these
-// notes are read here, and left where they are. Which answer is in a message is remembered when it is sent.
+// notes are read here, and left where they are. Which answer is in a message is remembered when it is sent, and so are
+// the ratings that it got.
 import { readFileSync, writeFileSync } from "node:fs";
 import { peekSystemEventEntries } from "openclaw/plugin-sdk/system-event-runtime";
 
 const RATINGS = { "👍": "good", "+1": "good", thumbsup: "good", "👎": "bad", "-1": "bad", thumbsdown: "bad" };
+const BUTTONS = { good: "👍", bad: "👎" };
+const CHANNELS = ["telegram", "discord", "slack"]; // those whose buttons a plugin can answer
+const OWN_WORDS = /^burnish: /;
 const TONES = /[\u{1f3fb}-\u{1f3ff}\ufe0f]|::skin-tone-\d/gu;
 const LOOK_MS = 1000;
 const LIMIT_MS = 10_000; // of one request to burnish
@@ -27,6 +32,7 @@ export default {
   register(api) {
     const { runs, sent } = shared;
     const notes = new Map(); // by id: until when they are looked at
+    const { url, key, buttons } = api.pluginConfig;
 
     api.on("llm_input", (event, ctx) => {
       if (runs.get(ctx.sessionKey)?.id === event.runId) return; // it was asked before in this run
@@ -58,9 +64,49 @@ export default {
       if (found.length !== 1) return; // of two answers that read alike, nobody knows which is meant
       const { channel, id } = message;
       if (sent.some((each) => each.session === session && each.channel === channel && each.id === id)) return;
-      sent.push({ session, channel, id, owner: run.owner, response: found[0].response });
+      sent.push({ session, channel, id, chat: run.chat, owner: run.owner, response: found[0].response, given: [] });
       sent.splice(0, sent.length - KEPT);
-      writeFileSync(FILE, JSON.stringify(sent));
+      save();
+    }
+
+    const save = () => writeFileSync(FILE, JSON.stringify(sent));
+
+    if (buttons)
+      api.on("reply_payload_sending", ({ payload, kind, sessionKey }, ctx) => {
+        const run = runs.get(sessionKey ?? ctx.sessionKey);
+        if (kind !== "final" || !run?.owner || !CHANNELS.includes(run.channel)) return;
+        if (!payload.text || payload.isError || OWN_WORDS.test(payload.text)) return;
+        const choice = Object.entries(BUTTONS).map(([rating, label]) => ({
+          label,
+          action: { type: "callback", value: `burnish:${rating}` },
+          reusable: true,
+        }));
+        const blocks = [...(payload.presentation?.blocks ?? []), { type: "buttons", buttons: choice }];
+        return { payload: { ...payload, presentation: { ...payload.presentation, blocks } } };
+      });
+
+    // A button is pressed: it rates, changes the rating, or takes it back.
+    async function pressed(ctx) {
+      const { messageId, messageTs, payload, chatId = ctx.conversationId } = ctx.callback ?? ctx.interaction;
+      const id = String(messageId ?? messageTs);
+      const message = sent.find((each) => each.channel === ctx.channel && each.id === id && chatId.endsWith(each.chat));
+      if (!message) return tell(ctx, "burnish doesn't know which answer is in this message");
+      if (message.owner !== ctx.senderId) return tell(ctx, "only the person whom it answers can rate it");
+      const before = message.given.filter((each) => each.by === "button");
+      const again = before.some((each) => each.rating === payload);
+      const done =
+        (await takenBack(message, before)) &&
+        (again || (await rated(message, payload, "button", ctx.callbackId ?? ctx.interactionId)));
+      const now = message.given.find((each) => each.by === "button")?.rating;
+      return tell(ctx, done ? (now ? `rated ${now}` : "the rating is taken back") : "burnish does not answer", now);
+    }
+
+    // In Telegram a tick on the button says it, elsewhere words that only this person sees.
+    async function tell(ctx, text, now) {
+      api.logger.info(`button in ${ctx.channel}: ${text}`);
+      if (ctx.channel !== "telegram") await ctx.respond.reply({ text: `burnish: ${text}`, ephemeral: true });
+      else if (now !== undefined || text.includes("taken back")) await ctx.respond.editButtons({ buttons: [row(now)] });
+      return { handled: true };
     }
 
     async function look() {
@@ -69,49 +115,85 @@ export default {
         for (const note of peekSystemEventEntries(session)) {
           open.add(note.id);
           if (!notes.has(note.id)) notes.set(note.id, Date.now() + PATIENCE_MS);
-          const rated = Date.now() < notes.get(note.id) && meant(sent, session, note.contextKey ?? "");
-          if (!rated) continue;
+          const found = Date.now() < notes.get(note.id) && meant(sent, session, note.contextKey ?? "");
+          if (!found) continue;
           notes.set(note.id, 0);
-          if (!(await rate(note.id, rated))) notes.set(note.id, Infinity);
+          const { message, rating, added } = found;
+          const own = message.given.filter((each) => each.by === "reaction" && each.rating === rating);
+          const done = added ? await rated(message, rating, "reaction", note.id) : await takenBack(message, own);
+          if (!done) notes.set(note.id, Infinity);
         }
       for (const id of notes.keys()) if (!open.has(id)) notes.delete(id);
     }
 
-    async function rate(id, { response, rating }) {
-      const { url, key } = api.pluginConfig;
+    // Rate an answer. Returns false if burnish didn't answer, so that it is worth another try.
+    async function rated(message, rating, by, id) {
+      const { response } = message;
+      const body = { response_id: response, rating, tags: [by], idempotency_key: id };
+      const answer = await asked("POST", "/v1/feedback", body);
+      api.logger.info(`${by}: rated ${response} ${rating}: ${answer?.status}`);
+      if (answer?.ok) {
+        const feedback = (await answer.json()).id;
+        if (!message.given.some((each) => each.id === feedback)) message.given.push({ by, rating, id: feedback });
+        save();
+      }
+      return answer?.status < 500;
+    }
+
+    // Take ratings of a message back: exactly these, and nobody else's.
+    async function takenBack(message, ratings) {
+      for (const each of ratings) {
+        const answer = await asked("DELETE", `/v1/feedback/${each.id}`);
+        api.logger.info(`${each.by}: took back ${each.rating} of ${message.response}: ${answer?.status}`);
+        if (!(answer?.status < 500)) return false;
+        message.given = message.given.filter((one) => one !== each);
+        save();
+      }
+      return true;
+    }
+
+    async function asked(method, path, body) {
       try {
-        const answer = await fetch(`${url}/v1/feedback`, {
-          method: "POST",
+        return await fetch(`${url}${path}`, {
+          method,
           headers: { "content-type": "application/json", ...(key ? { "x-burnish-key": key } : {}) },
-          body: JSON.stringify({ response_id: response, rating, tags: ["reaction"], idempotency_key: id }),
+          body: body && JSON.stringify(body),
           signal: AbortSignal.timeout(LIMIT_MS),
         });
-        api.logger.info(`rated ${response} ${rating}: ${answer.status}`);
-        return answer.status < 500;
       } catch (error) {
         api.logger.warn(`burnish does not answer: ${error}`);
-        return false;
       }
     }
 
     if (api.registrationMode !== "full") return;
+    if (buttons)
+      for (const channel of CHANNELS) api.registerInteractiveHandler({ channel, namespace: "burnish", handler: pressed });
     api.on("message_received", look); // the next turn takes the notes away
     const timer = setInterval(look, LOOK_MS).unref();
     api.lifecycle?.onDispose?.(() => clearInterval(timer));
   },
 };
 
-// What a note rates, and how: the one message whose id, and whose owner's, it names. In all channels its key ends so:
-// telegram:reaction:add:<chat>:<message>:<person>:<emoji>. (OpenClaw writes keys in lower case.)
+// What a note rates, and how: the one message whose id, and whose owner's, it names. In lower case, as OpenClaw writes it:
+// telegram:reaction:add:<chat>:<message>:<person>:<emoji>, discord:reaction:removed:<message>:<person>:<emoji>,
+// slack:reaction:<team>:added:<chat>:<message>:<person>:<emoji>:<event>.
 function meant(sent, session, key) {
-  const bare = key.replace(TONES, "");
-  const here = sent.filter((each) => each.session === session && key.startsWith(`${each.channel}:reaction:add`));
-  const found = here.flatMap((message) =>
-    Object.entries(RATINGS)
-      .filter(([emoji]) => bare.endsWith(`:${message.id}:${message.owner}:${emoji}`.toLowerCase()))
-      .map(([, rating]) => ({ ...message, rating })),
-  );
+  const [, channel, verb, rest] = /^(\w+):reaction:(?:[^:]+:)?(add|remove)(?:e?d)?:(.*)$/.exec(key.replace(TONES, "")) ?? [];
+  const found = sent
+    .filter((each) => each.session === session && each.channel === channel)
+    .flatMap((message) =>
+      Object.entries(RATINGS)
+        .filter(([emoji]) => `:${rest}:`.includes(`:${message.id}:${message.owner}:${emoji}:`.toLowerCase()))
+        .map(([, rating]) => ({ message, rating, added: verb === "add" })),
+    );
   return found.length === 1 ? found[0] : null;
+}
+
+function row(now) {
+  return Object.entries(BUTTONS).map(([rating, label]) => ({
+    text: rating === now ? `${label} ✓` : label,
+    callback_data: `burnish:${rating}`,
+  }));
 }
 
 function textOf(message) {
@@ -121,7 +203,7 @@ function textOf(message) {
 
 function remembered() {
   try {
-    return JSON.parse(readFileSync(FILE, "utf8"));
+    return JSON.parse(readFileSync(FILE, "utf8")).map((each) => ({ given: [], chat: "", ...each })); // of an older plugin
   } catch {
     return []; // nothing was sent yet
   }

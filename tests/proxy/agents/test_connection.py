@@ -291,7 +291,7 @@ def test_a_plugin_of_ours_goes_with_what_it_wrote(home: Home, record: Path):
     plugins = json.loads(settings.read_text())["plugins"]
     assert plugins["allow"] == ["telegram", "burnish"]
     folder = Path(plugins["load"]["paths"][0])
-    assert plugins["entries"]["burnish"]["config"] == {"url": PLACE.url}
+    assert plugins["entries"]["burnish"]["config"] == {"url": PLACE.url, "buttons": False}
     assert json.loads((folder / "openclaw.plugin.json").read_text())["id"] == "burnish"
     (folder / "sent.json").write_text('[{"id": "1"}]')
     disconnect(record)

@@ -108,6 +108,41 @@ def test_a_hook_answers_in_the_agents_words(burnish: Burnish, env: dict[str, str
     assert "training" in json.loads(status.stdout)["reason"]
 
 
+def test_one_key_rates_and_no_other_message_does(burnish: Burnish, env: dict[str, str]) -> None:
+    typed = HOOK | {"hook_event_name": "UserPromptSubmit"}
+    for prompt in ("+", " - "):
+        said = call("hook", "--url", burnish.url, stdin=json.dumps(typed | {"prompt": prompt}), env=env)
+        assert json.loads(said.stdout)["decision"] == "block"
+    # /rl has a hook of its own, which would rate a second time.
+    for prompt in ("++", "- a list", "+1", "/rl good", ""):
+        said = call("hook", "--url", burnish.url, stdin=json.dumps(typed | {"prompt": prompt}), env=env)
+        assert said.stdout == ""
+    stop = {"session_id": "s", "hook_event_name": "Stop"}
+    assert list(json.loads(call("hook", stdin=json.dumps(stop), env=env).stdout)) == ["systemMessage"]
+
+
+def test_the_mode_decides_what_an_agent_offers(env: dict[str, str], tmp_path: Path) -> None:
+    def connected(agent: str, mode: str) -> str:
+        done = call("connect", agent, "--url", NOBODY, env=env | {"BURNISH_FEEDBACK__MODE": mode})
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    settings = tmp_path / ".claude" / "settings.json"
+    for mode, events in (("command", 1), ("prompt", 3), ("reactions", 1)):
+        connected("claude-code", mode)
+        assert len(json.loads(settings.read_text())["hooks"]) == events, mode
+    claw = tmp_path / ".openclaw" / "openclaw.json"
+    for mode, buttons in (("prompt", True), ("reactions", False)):
+        connected("openclaw", mode)
+        assert json.loads(claw.read_text())["plugins"]["entries"]["burnish"]["config"]["buttons"] is buttons
+    connected("openclaw", "command")
+    assert "plugins" not in json.loads(claw.read_text())
+    assert "can't show a choice" in connected("opencode", "prompt")
+    for agent in ("claude-code", "openclaw", "opencode"):
+        assert call("disconnect", agent, env=env).returncode == 0
+    assert not settings.exists() and not claw.exists() and not (tmp_path / ".openclaw").exists()
+
+
 @pytest.mark.parametrize(
     ("stdin", "says"),
     [
