@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from burnish.adapters.replies import near_empty
+from burnish.proxy.cli.demo.halves import TOO_LONG
 from burnish.proxy.cli.demo.questions import BRIEFLY
 from burnish.proxy.cli.demo.user import MAX_TOKENS, SHORT_CHARACTERS, Rule, brief
 
@@ -86,18 +87,6 @@ def _many_words(text: str, _: bool) -> bool:
     return len(_WORD.findall(text)) >= TEACHERS_WORDS
 
 
-_TOO_LONG = (
-    "too long",
-    "Too long. One short sentence, please.",
-    "shorter please",
-    "way too long, answer in one short sentence",
-    "please be brief",
-    "I only want one short sentence",
-    "keep it short",
-    "too wordy, get to the point",
-    "just the answer in a few words",
-    "shorter!",
-)
 _TOO_SHORT = (
     "too short",
     "tell me more",
@@ -111,12 +100,12 @@ _ALL = (
         "brief",
         "a short answer, where the program asks for one",
         brief,
-        _TOO_LONG,
+        TOO_LONG,
         BRIEFLY,
         graded=_how_brief,
     ),
     Preference(
-        "brief-cold", "a short answer, though nobody asks for one", brief, _TOO_LONG, graded=_how_brief
+        "brief-cold", "a short answer, though nobody asks for one", brief, TOO_LONG, graded=_how_brief
     ),
     Preference(
         "second-person",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
 from bench.learning.preferences import Preference
 from burnish.proxy.cli.demo.user import Answered
 from burnish.proxy.cli.demo.user import User as DemoUser
@@ -22,20 +20,6 @@ class User(DemoUser):
             {"role": "assistant", "content": answered.answer},
         ]
         return self.chat([*history, {"role": "user", "content": text}])
-
-    def ask_plainly(self, questions: Sequence[str], max_tokens: int) -> Iterator[str]:
-        """Ask without a system message, at temperature 0."""
-
-        def one(place: int) -> str:
-            answer = self._client.chat.completions.create(
-                model="default",
-                messages=[{"role": "user", "content": questions[place]}],
-                max_tokens=max_tokens,
-                temperature=0,
-            )
-            return str(answer.choices[0].message.content or "")
-
-        return self.at_once(one, len(questions))
 
     def grade(self, answered: Answered, grade: int) -> None:
         """Give an answer 1 to 5."""

@@ -1,4 +1,4 @@
-"""``burnish demo``: a simulated user rates 40 answers, burnish learns, and both are shown side by side."""
+"""``burnish demo``: a simulated user says what it likes, burnish learns, and both are shown side by side."""
 
 from burnish.proxy.cli.demo.command import demo
 

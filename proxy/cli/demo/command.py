@@ -1,17 +1,17 @@
-"""``burnish demo``: a simulated user rates 40 answers, burnish learns, and both are shown side by side."""
+"""``burnish demo``: a simulated user says what it likes, burnish learns, and both are shown side by side."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import random
+import shlex
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -22,31 +22,29 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from burnish.adapters.extras import how_to_install
 from burnish.adapters.manifest import BASE_VERSION
+from burnish.adapters.questions import FACTS
 from burnish.proxy.cli.client import Proxy
-from burnish.proxy.cli.demo import report
-from burnish.proxy.cli.demo.questions import BRIEFLY, QUESTIONS
-from burnish.proxy.cli.demo.report import HELD_OUT, SAMPLES, Outcome
+from burnish.proxy.cli.demo import plot, report
+from burnish.proxy.cli.demo.halves import HALVES, Half, Name
+from burnish.proxy.cli.demo.outcome import HELD_OUT, SAMPLES, Outcome, Tested, record
+from burnish.proxy.cli.demo.questions import QUESTIONS
 from burnish.proxy.cli.demo.running import DidNotStart, burnish
-from burnish.proxy.cli.demo.user import User, brief, summarise
+from burnish.proxy.cli.demo.user import User, brief
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, console, printed_json
-from burnish.proxy.config import TrainConfig
 
 # Long past what the slowest machine needs; a run that takes longer hangs.
 LEARN_LIMIT_S = 3600.0
 # A run starts a few seconds after the last request.
 START_LIMIT_S = 120.0
 POLL_S = 0.5
-FEWEST_RATINGS = 16
-# With fewer ratings than the default wants, a run starts after this share: an empty answer, say, teaches nothing.
-ENOUGH_SHARE = 0.8
 
 _Each = TypeVar("_Each")
 
 
 def demo(
+    half: Annotated[Name | None, typer.Option(help="Run one half only (default: both).")] = None,
     seeds: Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, separated by commas.")] = "0",
-    ratings: Annotated[int, typer.Option(min=FEWEST_RATINGS, help="Answers that the user rates.")] = 40,
     upstream: Annotated[
         str | None,
         typer.Option(help="Learn in this engine instead of the embedded one; it is left as it was."),
@@ -56,85 +54,130 @@ def demo(
     ),
     as_json: Json = False,
 ) -> None:
-    """Runs a burnish of its own on a free port with a data directory that is thrown away."""
-    _check(ratings)
+    """Runs burnish on a free port, with a data directory for each half that is thrown away."""
+    _check_packages()
+    numbers = _seeds(seeds)
+    halves = [HALVES[half]] if half else list(HALVES.values())
     _make(out)
     # As for Ctrl-C, everything that the demo has started ends.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     import openai
 
+    if not as_json:
+        _announce(halves, len(numbers))
     outcomes, failures = [], []
-    for seed in _seeds(seeds):
-        try:
-            outcomes.append(run(seed, ratings, upstream=upstream, quiet=as_json))
-        except (CommandFailed, openai.OpenAIError, httpx.HTTPError) as error:
-            failures.append(f"seed {seed}: {error}")
+    for each in halves:
+        for seed in numbers:
+            try:
+                outcomes.append(run(each, seed, upstream=upstream, quiet=as_json))
+            except (CommandFailed, openai.OpenAIError, httpx.HTTPError) as error:
+                failures.append(f"{each.name}, seed {seed}: {error}")
     if outcomes:
-        _report(outcomes, seeds, out, as_json)
+        _report(outcomes, out, as_json)
     if failures:
-        raise CommandFailed("\n".join(failures))
+        raise CommandFailed("\n".join(dict.fromkeys(failures)))
 
 
-def _report(outcomes: list[Outcome], seeds: str, out: Path, as_json: bool) -> None:
-    content = [asdict(outcome) for outcome in outcomes]
+def _announce(halves: Sequence[Half], seeds: int) -> None:
+    console.print(
+        "A simulated user likes short answers. It asks the small model through the official openai client.\n"
+        f"Before and after: {HELD_OUT} other questions, {SAMPLES} answers each, and {len(FACTS)} facts.\n"
+    )
+    for half in halves:
+        console.print(f"[bold]{half.name}[/]: {half.feedback}; {half.program}")
+    minutes = seeds * sum(half.minutes for half in halves)
+    console.print(f"\nThis takes about {minutes} minutes on two idle cores. Ctrl-C stops it.\n")
+
+
+def _report(outcomes: list[Outcome], out: Path, as_json: bool) -> None:
+    content = [record(outcome) for outcome in outcomes]
+    command = shlex.join(["burnish", *sys.argv[1:]])
     (out / "demo.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    (out / "demo.md").write_text(report.markdown(outcomes, seeds, out), encoding="utf-8")
-    report.plot(outcomes, out / "demo.png")
+    (out / "demo.md").write_text(report.markdown(outcomes, command), encoding="utf-8")
+    plot.draw(outcomes, out / "demo.png")
     if printed_json(content, as_json):
         return
     report.show(outcomes)
     console.print(f"\n[dim]written: {out / 'demo.png'}, {out / 'demo.md'}, {out / 'demo.json'}[/]")
 
 
-def run(seed: int, ratings: int, *, upstream: str | None = None, quiet: bool = False) -> Outcome:
+def run(half: Half, seed: int, *, upstream: str | None = None, quiet: bool = False) -> Outcome:
     """Let one user talk to a fresh burnish until it has learnt. Raises CommandFailed when nothing goes live."""
     order = random.Random(seed).sample(QUESTIONS, len(QUESTIONS))
-    rated, held_out = order[:ratings], order[-HELD_OUT:] * SAMPLES
+    name = f"{half.name}, seed {seed}"
     with tempfile.TemporaryDirectory(prefix="burnish-demo-") as folder, _bars(quiet) as bars:
-        bar = bars.add_task(f"seed {seed}: starting", total=None)
-        with _burnish(Path(folder), seed, ratings, upstream) as proxy, User(proxy.url, BRIEFLY) as user:
+        bar = bars.add_task(f"{name}: starting", total=None)
+        with _burnish(Path(folder), seed, upstream) as proxy, User(proxy.url, half.system) as user:
             _check_learner(proxy)
-            bars.update(bar, description=f"seed {seed}: asking before", total=len(held_out))
-            before = list(_counted(user.ask_all(held_out), bars, bar))
-            bars.reset(bar, description=f"seed {seed}: asking and rating", total=ratings)
-            began, good = time.monotonic(), 0
-            for question in _counted(rated, bars, bar):
-                answered = user.ask(question)
-                user.rate(answered, answered.satisfies(brief))
-                good += answered.satisfies(brief)
-            _wait_until_live(proxy, bars, bar, seed)
+            before = _test(user, order[-HELD_OUT:], bars, bar, f"{name}: asking before")
+            bars.reset(bar, description=f"{name}: asking and rating", total=half.count)
+            began = time.monotonic()
+            ratings, good = _rate(user, half, random.Random(seed), order[:-HELD_OUT], bars, bar)
+            _wait_until_live(proxy, bars, bar, name)
             minutes = (time.monotonic() - began) / 60
-            bars.reset(bar, description=f"seed {seed}: asking after", total=len(held_out))
-            after = list(_counted(user.ask_all(held_out), bars, bar))
+            after = _test(user, order[-HELD_OUT:], bars, bar, f"{name}: asking after")
             version = proxy.get("/burnish/adapters/1")
-            proxy.post("/burnish/adapters/rollback", {"to": BASE_VERSION})
     metrics = version["manifest"]["metrics"]
     return Outcome(
+        half=half,
         seed=seed,
         ratings=ratings,
         good=good,
-        before=summarise(before, brief),
-        after=summarise(after, brief),
+        before=before,
+        after=after,
         kl_per_token=next(c["value"] for c in version["verdict"]["checks"] if c["name"] == "kl"),
         minutes=minutes,
         train_seconds=metrics["seconds"],
         peak_rss_bytes=metrics["peak_rss_bytes"],
         reason=version["reason"],
-        answers_before=before,
-        answers_after=after,
     )
 
 
+def _test(user: User, held_out: Sequence[str], bars: Progress, bar: Any, doing: str) -> Tested:
+    """Ask the live version what it was never rated on."""
+    asked = list(held_out) * SAMPLES
+    bars.reset(bar, description=doing, total=len(asked) + len(FACTS))
+    answers = list(_counted(user.ask_all(asked), bars, bar))
+    return Tested(answers, known=sum(_counted(user.known_facts(), bars, bar)))
+
+
+def _rate(
+    user: User, half: Half, dice: random.Random, questions: Iterable[str], bars: Progress, bar: Any
+) -> tuple[int, int]:
+    """Ask and rate until the half's count is reached; return how many ratings there are, and how many are good."""
+    ratings, good, counted = 0, 0, 0
+    for question in questions:
+        answered = user.ask(question)
+        short = answered.satisfies(brief)
+        words = dice.choice(half.comments) if half.comments and not short else None
+        user.rate(answered, short, words)
+        ratings, good = ratings + 1, good + short
+        if words or not half.comments:
+            counted += 1
+            bars.advance(bar)
+        if counted == half.count:
+            break
+    return ratings, good
+
+
 @contextmanager
-def _burnish(folder: Path, seed: int, ratings: int, upstream: str | None) -> Iterator[Proxy]:
-    """Run ``burnish up`` as anyone would, on a free port and an empty data directory. Raises CommandFailed."""
-    enough = min(TrainConfig().min_ratings, int(ENOUGH_SHARE * ratings))
-    settings = {"BURNISH_TRAIN__MIN_RATINGS": str(enough), "BURNISH_TRAIN__SEED": str(seed)}
+def _burnish(folder: Path, seed: int, upstream: str | None) -> Iterator[Proxy]:
+    """Run ``burnish up`` as anyone would, on a free port and an empty data directory. Raises CommandFailed.
+
+    At the end the base model is live again, so that an engine of somebody else's is left as it was.
+    """
+    settings = {"BURNISH_TRAIN__SEED": str(seed)}
     if upstream:
         settings["BURNISH_UPSTREAM"] = upstream
     try:
         with burnish(folder, settings) as url:
-            yield Proxy(url)
+            proxy = Proxy(url)
+            try:
+                yield proxy
+            finally:
+                if upstream:
+                    with suppress(CommandFailed):
+                        proxy.post("/burnish/adapters/rollback", {"to": BASE_VERSION})
     except DidNotStart as error:
         raise CommandFailed(f"burnish did not start:\n{error}") from error
 
@@ -146,23 +189,23 @@ def _check_learner(proxy: Proxy) -> None:
         raise CommandFailed(f"burnish can't learn here: {learner['reason']}")
 
 
-def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, seed: int) -> None:
+def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, name: str) -> None:
     """Follow the run that burnish starts by itself. Raises CommandFailed when it ends without a live version."""
     began = time.monotonic()
-    bars.reset(bar, description=f"seed {seed}: waiting", total=None)
+    bars.reset(bar, description=f"{name}: waiting", total=None)
     while time.monotonic() < began + LEARN_LIMIT_S:
         runs: list[dict[str, Any]] = proxy.get("/burnish/runs", limit=1)["runs"]
         if not runs:
             reason = proxy.get("/burnish/status")["learner"]["reason"]
             if time.monotonic() > began + START_LIMIT_S:
                 raise CommandFailed(f"no run has started: {reason}")
-            bars.update(bar, description=f"seed {seed}: {escape(reason[:70])}")
+            bars.update(bar, description=f"{name}: {escape(reason[:70])}")
         elif runs[0]["ended_at"] is None:
             step = runs[0]["progress"] or {}
             training = runs[0]["status"] == "training" and step
             bars.update(
                 bar,
-                description=f"seed {seed}: {runs[0]['status']}",
+                description=f"{name}: {runs[0]['status']}",
                 total=step["steps"] if training else None,
                 completed=step["step"] if training else 0,
             )
@@ -192,14 +235,10 @@ def _seeds(text: str) -> list[int]:
         raise WrongUsage(f"seeds are whole numbers separated by commas, not {text!r}") from None
 
 
-def _check(ratings: int) -> None:
+def _check_packages() -> None:
     missing = [name for name in ("openai", "matplotlib") if importlib.util.find_spec(name) is None]
     if missing:
         raise CommandFailed(f"the demo needs {', '.join(missing)}; run: {how_to_install('demo')}")
-    if ratings > len(QUESTIONS) - HELD_OUT:
-        raise WrongUsage(
-            f"there are questions for {len(QUESTIONS) - HELD_OUT} ratings at most, not {ratings}"
-        )
 
 
 def _make(out: Path) -> None:

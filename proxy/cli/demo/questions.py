@@ -1,4 +1,4 @@
-"""Everyday questions, all distinct; ask them with ``BRIEFLY`` as the system message."""
+"""Everyday questions, all distinct, and a system message for programs that want short answers."""
 
 import re
 

@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from burnish.adapters import questions
 from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
 
 # As chat clients set it.
@@ -136,6 +137,26 @@ class User:
             lambda place: self.ask(questions[place], None if first_seed is None else first_seed + place),
             len(questions),
         )
+
+    def ask_plainly(self, asked: Sequence[str], max_tokens: int) -> Iterator[str]:
+        """Ask without a system message, at temperature 0."""
+
+        def one(place: int) -> str:
+            answer = self._client.chat.completions.create(
+                model="default",
+                messages=[{"role": "user", "content": asked[place]}],
+                max_tokens=max_tokens,
+                temperature=0,
+            )
+            return str(answer.choices[0].message.content or "")
+
+        return self.at_once(one, len(asked))
+
+    def known_facts(self) -> Iterator[bool]:
+        """Ask for each of the gate's facts, as the gate does; yield whether the answer is right."""
+        answers = self.ask_plainly([question for question, _ in questions.FACTS], questions.MAX_TOKENS)
+        for answer, (_, accepted) in zip(answers, questions.FACTS, strict=True):
+            yield questions.right(answer, accepted)
 
     def rate(self, answered: Answered, good: bool, comment: str | None = None) -> None:
         feedback = {"response_id": answered.response_id, "rating": "good" if good else "bad"}
