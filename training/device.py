@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
@@ -35,6 +35,15 @@ OVERHEAD = 1.15
 TRAINER_BYTES = 1.4e9
 # Of most models with fewer than eight billion parameters: inner size by hidden size, and the smaller vocabularies.
 USUAL_INNER, USUAL_VOCABULARY = 3, 50_000
+
+
+class Sizes(NamedTuple):
+    """Of a dense model, as its config.json has them."""
+
+    hidden: int
+    inner: int
+    layers: int
+    vocabulary: int
 
 
 def pick(wanted: str, free_bytes: Sequence[int]) -> str:
@@ -72,17 +81,23 @@ def demand_room(device: str, free_bytes: int, needed_bytes: int) -> None:
 def needed_bytes(weights: Path, config: Hyperparameters, quantize: Quantize = "none") -> int:
     """Estimate from above what training on a Hugging Face directory takes on a GPU, in bytes.
 
+    Raises JobError when the directory does not say its sizes.
+    """
+    return estimated_bytes(parameters(weights), _sizes(weights), config, quantize)
+
+
+def estimated_bytes(count: int, sizes: Sizes, config: Hyperparameters, quantize: Quantize = "none") -> int:
+    """Estimate from above what training a model of ``count`` parameters takes on a GPU, in bytes.
+
     Weights in bf16 or quantised (embedding and head never are), plus the greater of two forward passes (see
     backends.torch_peft): a micro-batch that keeps what its layers put out, or one long conversation that keeps each
-    layer's input and recomputes one layer at a time. Either ends in logits over the vocabulary. Raises JobError when
-    the directory does not say its sizes.
+    layer's input and recomputes one layer at a time. Either ends in logits over the vocabulary.
     """
-    hidden, inner, layers, vocabulary = _sizes(weights)
+    hidden, inner, layers, vocabulary = sizes
     kept_in_layer = BYTES * (HIDDEN_KEPT * hidden + INNER_KEPT * inner)
     logits = BYTES * LOGITS_KEPT * vocabulary
     batch = config.micro_batch_tokens * (layers * kept_in_layer + logits)
     long = config.max_tokens * (layers * BYTES * hidden + kept_in_layer + logits)
-    count = parameters(weights)
     whole = min(count, 2 * vocabulary * hidden)
     kept = BYTES * whole + WEIGHT_BYTES[quantize] * (count - whole)
     return math.ceil(OVERHEAD * (kept + max(batch, long)))
@@ -110,13 +125,13 @@ def parameters(weights: Path) -> int:
     return count
 
 
-def _sizes(weights: Path) -> tuple[int, int, int, int]:
+def _sizes(weights: Path) -> Sizes:
     try:
         said = json.loads((weights / "config.json").read_bytes())
         said |= said.get("text_config", {})  # models that also see
         hidden = int(said["hidden_size"])
         inner = int(said.get("intermediate_size") or 4 * hidden)
-        return hidden, inner, int(said["num_hidden_layers"]), int(said["vocab_size"])
+        return Sizes(hidden, inner, int(said["num_hidden_layers"]), int(said["vocab_size"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise JobError(
             f"{weights / 'config.json'} doesn't contain the size of the model ({error!r}), so burnish can't "

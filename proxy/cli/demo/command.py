@@ -29,7 +29,7 @@ from burnish.proxy.cli.demo.halves import HALVES, Half, Name
 from burnish.proxy.cli.demo.outcome import HELD_OUT, SAMPLES, Outcome, Tested, record
 from burnish.proxy.cli.demo.questions import QUESTIONS
 from burnish.proxy.cli.demo.running import DidNotStart, burnish
-from burnish.proxy.cli.demo.user import User, brief
+from burnish.proxy.cli.demo.user import User
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, console, printed_json
 
@@ -112,7 +112,7 @@ def run(half: Half, seed: int, *, upstream: str | None = None, quiet: bool = Fal
             before = _test(user, order[-HELD_OUT:], bars, bar, f"{name}: asking before")
             bars.reset(bar, description=f"{name}: asking and rating", total=half.count)
             began = time.monotonic()
-            ratings, good = _rate(user, half, random.Random(seed), order[:-HELD_OUT], bars, bar)
+            rated = list(_counted(user.teach(half, order[:-HELD_OUT], seed), bars, bar))
             _wait_until_live(proxy, bars, bar, name)
             minutes = (time.monotonic() - began) / 60
             after = _test(user, order[-HELD_OUT:], bars, bar, f"{name}: asking after")
@@ -121,8 +121,8 @@ def run(half: Half, seed: int, *, upstream: str | None = None, quiet: bool = Fal
     return Outcome(
         half=half,
         seed=seed,
-        ratings=ratings,
-        good=good,
+        ratings=len(rated),
+        good=sum(rated),
         before=before,
         after=after,
         kl_per_token=next(c["value"] for c in version["verdict"]["checks"] if c["name"] == "kl"),
@@ -139,25 +139,6 @@ def _test(user: User, held_out: Sequence[str], bars: Progress, bar: Any, doing: 
     bars.reset(bar, description=doing, total=len(asked) + len(FACTS))
     answers = list(_counted(user.ask_all(asked), bars, bar))
     return Tested(answers, known=sum(_counted(user.known_facts(), bars, bar)))
-
-
-def _rate(
-    user: User, half: Half, dice: random.Random, questions: Iterable[str], bars: Progress, bar: Any
-) -> tuple[int, int]:
-    """Ask and rate until the half's count is reached; return how many ratings there are, and how many are good."""
-    ratings, good, counted = 0, 0, 0
-    for question in questions:
-        answered = user.ask(question)
-        short = answered.satisfies(brief)
-        words = dice.choice(half.comments) if half.comments and not short else None
-        user.rate(answered, short, words)
-        ratings, good = ratings + 1, good + short
-        if words or not half.comments:
-            counted += 1
-            bars.advance(bar)
-        if counted == half.count:
-            break
-    return ratings, good
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import httpx
 
 from burnish.adapters import questions
 from burnish.adapters.replies import near_empty, on_topic, repetitive, topics
+from burnish.proxy.cli.demo.halves import Half
 
 # As chat clients set it.
 TEMPERATURE, TOP_P = 0.8, 0.95
@@ -157,6 +159,22 @@ class User:
         answers = self.ask_plainly([question for question, _ in questions.FACTS], questions.MAX_TOKENS)
         for answer, (_, accepted) in zip(answers, questions.FACTS, strict=True):
             yield questions.right(answer, accepted)
+
+    def teach(self, half: Half, asked: Sequence[str], seed: int) -> Iterator[bool]:
+        """Ask and rate until the half's count is reached; yield of each answer whether it was rated good.
+
+        Comments count where the half has them, so its good answers come on top.
+        """
+        dice, left = random.Random(seed), half.count
+        for question in asked:
+            answered = self.ask(question)
+            good = answered.satisfies(brief)
+            words = dice.choice(half.comments) if half.comments and not good else None
+            self.rate(answered, good, words)
+            yield good
+            left -= 1 if words or not half.comments else 0
+            if not left:
+                return
 
     def rate(self, answered: Answered, good: bool, comment: str | None = None) -> None:
         feedback = {"response_id": answered.response_id, "rating": "good" if good else "bad"}

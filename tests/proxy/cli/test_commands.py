@@ -61,7 +61,7 @@ def test_the_same_for_people(burnish: Burnish) -> None:
         (("undo", "fb_nothing"), 1, "fb_nothing"),
         (("nonsense",), 2, "nonsense"),
         (("history", "-n", "0"), 2, "limit"),
-        (("demo", "--ratings", "500"), 2, "500"),
+        (("demo", "--half", "grades"), 2, "comments"),
         (("status", "--url", "nonsense"), 2, "'nonsense' isn't a URL"),
         (("rate", "last", "9"), 2, "1 to 5, or a number from -1.0 to 1.0, not '9'"),
         (("status", "--url", "http://ann:geheim@127.0.0.1"), 2, "BURNISH_API_KEY"),

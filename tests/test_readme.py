@@ -1,0 +1,109 @@
+"""README's blocks, pasted as they stand, against a running burnish; and its claims against what was measured."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.burnish import Burnish, running
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+ADDRESS = "http://127.0.0.1:8787"
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INSTALLS = ("scripts/up", "source .venv/bin/activate")
+"""Lines that install burnish or find it, which it already is."""
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    return [code for found, code in BLOCK.findall(page) if found == kind]
+
+
+@pytest.fixture(scope="module")
+def burnish(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Burnish]:
+    with running(tmp_path_factory.mktemp("readme") / "data", env={"BURNISH_TRAIN__SCHEDULE": "manual"}) as up:
+        yield up
+
+
+def pasted(burnish: Burnish, home: Path, program: list[str], code: str) -> str:
+    """Run a block as someone who pastes it; return what it prints."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [*program, "-c", code.replace(ADDRESS, burnish.url)],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env=os.environ
+        | {"PATH": path, "HOME": str(home), "BURNISH_URL": burnish.url, "NO_COLOR": "1", "COLUMNS": "200"},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def shell(burnish: Burnish, home: Path, code: str) -> str:
+    kept = [line for line in code.splitlines() if not line.startswith(INSTALLS)]
+    return pasted(burnish, home, ["bash", "-e"], "\n".join(kept))
+
+
+def test_every_block_of_readme_is_run() -> None:
+    found = [kind for kind, _ in BLOCK.findall(PAGE)]
+    assert found == ["sh", "python", "sh", "sh"]
+    assert blocks(PAGE, "sh")[0].split()[0] == INSTALLS[0]
+
+
+def test_the_blocks_of_the_start_print_an_answer_and_rate_it_and_leave_nothing(
+    burnish: Burnish, tmp_path: Path
+) -> None:
+    printed = pasted(burnish, tmp_path, [sys.executable], blocks(PAGE, "python")[0])
+    logged = httpx.get(f"{burnish.url}/burnish/completions").json()["data"]
+    assert [each["reply"]["content"].strip() for each in logged] == [printed.strip()]
+    assert printed.strip()
+
+    printed = shell(burnish, tmp_path, blocks(PAGE, "sh")[1])
+    assert "rated bad with your comment" in printed
+    assert "too long" in printed, "in the history"
+    assert "1 with a comment" in printed, "in the status"
+    assert "taken back: bad" in printed
+    (answer,) = httpx.get(f"{burnish.url}/burnish/completions").json()["data"]
+    assert answer["rating"] is None
+    assert httpx.get(f"{burnish.url}/burnish/status").json()["live"]["version"] == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == []
+
+
+def test_the_block_about_your_own_engine_changes_nothing(burnish: Burnish, tmp_path: Path) -> None:
+    printed = shell(burnish, tmp_path, blocks(PAGE, "sh")[2])
+    assert "--upstream" in printed
+    assert "claude-code" in printed
+    assert f"ok at {burnish.url}" in printed
+    assert not (tmp_path / ".claude").exists()
+
+
+def test_the_program_of_the_tutorial_makes_sixteen_comments(burnish: Burnish, tmp_path: Path) -> None:
+    (program,) = blocks(TUTORIAL, "python")
+    printed = pasted(burnish, tmp_path, [sys.executable], program)
+    assert printed.splitlines()[-1].startswith("16 bad ")
+    counts = httpx.get(f"{burnish.url}/burnish/status").json()["counts"]
+    assert counts["comments"] == 16
+
+
+def test_figures_that_readme_quotes_are_those_of_the_results() -> None:
+    """Those of the demo are written by scripts/docs."""
+    row = r"^\| brief-cold \| {} \| {} \|.*$"
+    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    columns = next(line for line in results.splitlines() if line.startswith("| user |"))
+    place = [name.strip() for name in columns.split("|")].index("at length")
+    before, after = (
+        re.search(row.format(*each), results, re.MULTILINE)[0].split("|")[place].strip().removeprefix("0")  # type: ignore[index]
+        for each in (("–", 0), ("auto_words", 16))
+    )
+    assert f"{after} of those answers stayed long, of the base model's {before}" in " ".join(PAGE.split())
