@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -26,7 +27,7 @@ from burnish.adapters.questions import FACTS
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.demo import plot, report
 from burnish.proxy.cli.demo.halves import HALVES, Half, Name
-from burnish.proxy.cli.demo.outcome import HELD_OUT, SAMPLES, Outcome, Tested, record
+from burnish.proxy.cli.demo.outcome import HELD_OUT, SAMPLES, Exam, Outcome, record
 from burnish.proxy.cli.demo.questions import QUESTIONS
 from burnish.proxy.cli.demo.running import DidNotStart, burnish
 from burnish.proxy.cli.demo.user import User
@@ -40,6 +41,10 @@ START_LIMIT_S = 120.0
 POLL_S = 0.5
 
 _Each = TypeVar("_Each")
+
+
+class NoLearner(CommandFailed):
+    """burnish doesn't start, or can't learn here: no other half or seed would fare better."""
 
 
 def demo(
@@ -59,34 +64,39 @@ def demo(
     numbers = _seeds(seeds)
     halves = [HALVES[half]] if half else list(HALVES.values())
     _make(out)
-    # As for Ctrl-C, everything that the demo has started ends.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        # As for Ctrl-C, everything that the demo has started ends.
+        signal.signal(each, lambda number, _: sys.exit(128 + number))
     import openai
 
     if not as_json:
         _announce(halves, len(numbers))
     outcomes, failures = [], []
-    for each in halves:
-        for seed in numbers:
-            try:
-                outcomes.append(run(each, seed, upstream=upstream, quiet=as_json))
-            except (CommandFailed, openai.OpenAIError, httpx.HTTPError) as error:
-                failures.append(f"{each.name}, seed {seed}: {error}")
+    for chosen, seed in product(halves, numbers):
+        try:
+            outcomes.append(run(chosen, seed, upstream=upstream, quiet=as_json))
+        except NoLearner as error:
+            failures.append(str(error))
+            break
+        except (CommandFailed, openai.OpenAIError, httpx.HTTPError) as error:
+            failures.append(f"{chosen.name}, seed {seed}: {error}")
     if outcomes:
         _report(outcomes, out, as_json)
     if failures:
-        raise CommandFailed("\n".join(dict.fromkeys(failures)))
+        raise CommandFailed("\n".join(failures))
 
 
 def _announce(halves: Sequence[Half], seeds: int) -> None:
     console.print(
-        "A simulated user likes short answers. It asks the small model through the official openai client.\n"
+        "A simulated user likes short answers. It asks through the official openai client.\n"
         f"Before and after: {HELD_OUT} other questions, {SAMPLES} answers each, and {len(FACTS)} facts.\n"
     )
     for half in halves:
         console.print(f"[bold]{half.name}[/]: {half.feedback}; {half.program}")
     minutes = seeds * sum(half.minutes for half in halves)
-    console.print(f"\nThis takes about {minutes} minutes on two idle cores. Ctrl-C stops it.\n")
+    console.print(
+        f"\nThis takes about {minutes} minutes with the small model on two idle cores. Ctrl-C stops it.\n"
+    )
 
 
 def _report(outcomes: list[Outcome], out: Path, as_json: bool) -> None:
@@ -108,7 +118,7 @@ def run(half: Half, seed: int, *, upstream: str | None = None, quiet: bool = Fal
     with tempfile.TemporaryDirectory(prefix="burnish-demo-") as folder, _bars(quiet) as bars:
         bar = bars.add_task(f"{name}: starting", total=None)
         with _burnish(Path(folder), seed, upstream) as proxy, User(proxy.url, half.system) as user:
-            _check_learner(proxy)
+            model = _check_learner(proxy)
             before = _test(user, order[-HELD_OUT:], bars, bar, f"{name}: asking before")
             bars.reset(bar, description=f"{name}: asking and rating", total=half.count)
             began = time.monotonic()
@@ -121,6 +131,7 @@ def run(half: Half, seed: int, *, upstream: str | None = None, quiet: bool = Fal
     return Outcome(
         half=half,
         seed=seed,
+        model=model,
         ratings=len(rated),
         good=sum(rated),
         before=before,
@@ -133,17 +144,17 @@ def run(half: Half, seed: int, *, upstream: str | None = None, quiet: bool = Fal
     )
 
 
-def _test(user: User, held_out: Sequence[str], bars: Progress, bar: Any, doing: str) -> Tested:
+def _test(user: User, held_out: Sequence[str], bars: Progress, bar: Any, doing: str) -> Exam:
     """Ask the live version what it was never rated on."""
     asked = list(held_out) * SAMPLES
     bars.reset(bar, description=doing, total=len(asked) + len(FACTS))
     answers = list(_counted(user.ask_all(asked), bars, bar))
-    return Tested(answers, known=sum(_counted(user.known_facts(), bars, bar)))
+    return Exam(answers, known=sum(_counted(user.known_facts(), bars, bar)))
 
 
 @contextmanager
 def _burnish(folder: Path, seed: int, upstream: str | None) -> Iterator[Proxy]:
-    """Run ``burnish up`` as anyone would, on a free port and an empty data directory. Raises CommandFailed.
+    """Run ``burnish up`` as anyone would, on a free port and an empty data directory. Raises NoLearner.
 
     At the end the base model is live again, so that an engine of somebody else's is left as it was.
     """
@@ -160,14 +171,16 @@ def _burnish(folder: Path, seed: int, upstream: str | None) -> Iterator[Proxy]:
                     with suppress(CommandFailed):
                         proxy.post("/burnish/adapters/rollback", {"to": BASE_VERSION})
     except DidNotStart as error:
-        raise CommandFailed(f"burnish did not start:\n{error}") from error
+        raise NoLearner(f"burnish did not start:\n{error}") from error
 
 
-def _check_learner(proxy: Proxy) -> None:
-    """Raises CommandFailed if the upstream can't be trained, before any time is spent on it."""
-    learner = proxy.get("/burnish/status")["learner"]
+def _check_learner(proxy: Proxy) -> str:
+    """Return the model's name. Raises NoLearner if it can't be trained, before any time is spent on it."""
+    status = proxy.get("/burnish/status")
+    learner = status["learner"]
     if learner["state"] == "off":
-        raise CommandFailed(f"burnish can't learn here: {learner['reason']}")
+        raise NoLearner(f"burnish can't learn here: {learner['reason']}")
+    return str(status["live"]["name"])
 
 
 def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, name: str) -> None:

@@ -21,7 +21,7 @@ Figure = Callable[[Record], float]
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class Exam:
     """What a version answered to what it was never rated on."""
 
     answers: list[Answered]
@@ -39,10 +39,11 @@ class Outcome:
 
     half: Half
     seed: int
+    model: str
     ratings: int
     good: int
-    before: Tested
-    after: Tested
+    before: Exam
+    after: Exam
     kl_per_token: float
     """Of the version, on its own replies, to the base model (nats), as the gate measured it."""
     minutes: float
@@ -56,12 +57,13 @@ class Outcome:
 def record(outcome: Outcome) -> dict[str, Any]:
     """Return the figures of an outcome as JSON, without its answers."""
 
-    def tested(found: Tested) -> dict[str, Any]:
+    def tested(found: Exam) -> dict[str, Any]:
         return asdict(found.summary) | {"known": found.known}
 
     return {
         "half": outcome.half.name,
         "seed": outcome.seed,
+        "model": outcome.model,
         "ratings": outcome.ratings,
         "good": outcome.good,
         "before": tested(outcome.before),

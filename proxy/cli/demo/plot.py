@@ -66,7 +66,7 @@ def _lengths(axes: Any, outcomes: Sequence[Outcome]) -> None:
     ticks = list(edges[::BARS_BELOW_LINE])
     axes.set_xticks(ticks, [*map(str, ticks[:-1]), f"{ticks[-1]}+"])
     axes.set(xlabel="characters in an answer", ylabel="answers", title="Answers to held-out questions")
-    axes.legend(frameon=False, loc="center right")
+    axes.legend(frameon=False, loc="best")
     axes.yaxis.get_major_locator().set_params(integer=True)
 
 
@@ -75,4 +75,5 @@ def _bars(axes: Any, outcomes: Sequence[Outcome], pairs: Sequence[Sequence[float
     for offset, color, values in zip((-0.2, 0.2), (BEFORE, AFTER), zip(*pairs, strict=True), strict=True):
         bars = axes.bar([place + offset for place in places], values, width=0.38, color=color)
         axes.bar_label(bars, labels=[form.format(value) for value in values], padding=2, fontsize=9)
+    axes.set_xlim(-0.7, len(outcomes) - 0.3)
     axes.set_xticks(list(places), [f"seed {each.seed}" for each in outcomes])

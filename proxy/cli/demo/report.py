@@ -73,7 +73,7 @@ def markdown(outcomes: Sequence[Outcome], command: str) -> str:
         *table([record(each) for each in outcomes]),
         "",
         f"Measured before → after, on {HELD_OUT} questions that were never rated ({SAMPLES} sampled answers each), "
-        f"and on the gate's {len(FACTS)} facts. Small model, 135M parameters, no GPU.",
+        f"and on the gate's {len(FACTS)} facts. The model is `{outcomes[0].model}`.",
         "",
         "![answer lengths, share of short answers, and facts known, before and after](demo.png)",
     ]
