@@ -113,12 +113,14 @@ class Agent(Protocol):
         return f"It uses its own key: {self.own_key}" if place.own_credentials else ""
 
 
+EMBEDDED = "embedded:"
+"""How the embedded engine is named as an upstream; the model follows."""
 OWN_SUFFIXES = (".local", ".lan", ".internal", ".home.arpa")
 
 
 def is_own(upstream: str) -> bool:
     """Return True for an upstream on this machine or its network: it has no vendor models and needs no key."""
-    if upstream.startswith("embedded:"):
+    if upstream.startswith(EMBEDDED):
         return True
     host = urlsplit(upstream.partition(",")[0]).hostname or ""
     try:

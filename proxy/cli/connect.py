@@ -12,7 +12,9 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
 from burnish.proxy.agents import AGENTS, Agent, Change, Home, Place, connection, is_own
+from burnish.proxy.agents.base import EMBEDDED
 from burnish.proxy.cli.client import Proxy, read_settings
 from burnish.proxy.cli.errors import NotRunning, WrongUsage
 from burnish.proxy.cli.terminal import Url, console
@@ -44,7 +46,7 @@ def connect(
         _list(config)
         return
     known = _known(agent)
-    place, running = _place(Proxy(url), config, model)
+    place, upstream = _place(Proxy(url), config, model)
     changes = known.changes(place, Home())
     if only_print:
         _print(changes, known.by_hand(place))
@@ -60,9 +62,15 @@ def connect(
             _say_choice(known)
     if left := known.by_hand(place):
         console.print(escape(left), soft_wrap=True)
-    if not running:
+    if upstream is None:
         console.print(
             f"[yellow]burnish isn't running at {escape(place.url)} yet. Start it with: burnish up[/]"
+        )
+    elif upstream.startswith(EMBEDDED):
+        console.print(
+            f"[yellow]The embedded engine takes {EMBEDDED_CONTEXT_TOKENS} tokens for each request, and coding agents "
+            "send more. For them, put your own engine behind burnish: burnish up --upstream URL[/]",
+            soft_wrap=True,
         )
 
 
@@ -88,15 +96,16 @@ def _record(config: Config, agent: Agent) -> Path:
     return connection.record_file(config.data_dir, agent.name)
 
 
-def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, bool]:
-    """Return what an agent must know about burnish, and whether burnish is running."""
+def _place(proxy: Proxy, config: Config, model: str | None) -> tuple[Place, str | None]:
+    """Return what an agent must know about burnish, and the upstream; None if burnish isn't running."""
+    upstream: str | None
     try:
         status = proxy.get("/burnish/status")
-        upstream, has_key, running = str(status["upstream"]), bool(status["upstream_api_key"]), True
+        upstream, has_key = str(status["upstream"]), bool(status["upstream_api_key"])
     except NotRunning:
-        upstream, running = config.upstream or "embedded:", False
-        has_key = config.upstream_api_key is not None
-    return place_at(proxy.url, upstream, config, has_key=has_key, model=model), running
+        upstream, has_key = None, config.upstream_api_key is not None
+    served = upstream or config.upstream or EMBEDDED
+    return place_at(proxy.url, served, config, has_key=has_key, model=model), upstream
 
 
 def place_at(url: str, upstream: str, config: Config, *, has_key: bool, model: str | None = None) -> Place:

@@ -127,8 +127,9 @@ def _next_step(config: Config) -> str:
         return "to train: [cyan]burnish train[/]"
     then = "offers you" if train.promote == "manual" else "uses"
     return (
-        f"after {train.min_ratings} ratings ({train.min_good} good and {train.min_bad} bad or more) it trains, and "
-        f"{then} the new version if it is better: [cyan]burnish status[/]"
+        f"after {train.min_comments} comments on answers that aren't good, or {train.min_ratings} ratings "
+        f"({train.min_good} good and {train.min_bad} bad or more), it trains, and {then} the new version if it is "
+        "better: [cyan]burnish status[/]"
     )
 
 

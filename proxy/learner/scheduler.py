@@ -168,7 +168,8 @@ def _not_yet(state: State, train: TrainConfig, now: datetime) -> str | None:
             lack = _more(train.min_comments - worded, *PAIRS)
             return f"waiting for {lack}, or for ratings"
         if missing := _missing(state, train):
-            return f"waiting for {missing}"
+            comments = _more(train.min_comments - worded, "comment")
+            return f"waiting for {missing}; or for {comments} on answers that aren't good"
     if train.schedule != "auto" and not in_window(train.schedule, now.time()):
         return f"waiting for the hours in which training is allowed, {train.schedule}"
     pause_s = back_off_s(state.failures)

@@ -39,6 +39,8 @@ LEARN_LIMIT_S = 3600.0
 # A run starts a few seconds after the last request.
 START_LIMIT_S = 120.0
 POLL_S = 0.5
+# You asked for the run, whatever else the machine does.
+NOW = {"BURNISH_TRAIN__ON_BATTERY": "true", "BURNISH_TRAIN__MAX_LOAD": "1", "BURNISH_TRAIN__MEMORY_GB": "0"}
 
 _Each = TypeVar("_Each")
 
@@ -158,7 +160,7 @@ def _burnish(folder: Path, seed: int, upstream: str | None) -> Iterator[Proxy]:
 
     At the end the base model is live again, so that an engine of somebody else's is left as it was.
     """
-    settings = {"BURNISH_TRAIN__SEED": str(seed)}
+    settings = NOW | {"BURNISH_TRAIN__SEED": str(seed)}
     if upstream:
         settings["BURNISH_UPSTREAM"] = upstream
     try:

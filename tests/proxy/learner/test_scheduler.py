@@ -42,7 +42,10 @@ def test_enough_ratings_and_quiet_start_a_run() -> None:
         (State(0, 0, 0), "no rating is ready"),
         (State(0, 0, 0, asked=True, one_sided=True), "no rating is ready"),
         (State(31, 12, 19), "waiting for 1 more rating"),
-        (State(32, 7, 25), "waiting for 1 more good rating"),
+        (
+            State(32, 7, 25),
+            "waiting for 1 more good rating; or for 16 more comments on answers that aren't good",
+        ),
         (State(32, 29, 3), "waiting for 1 more bad rating"),
         (State(5, 3, 2), "waiting for 27 more ratings, at least 5 good and 2 bad"),
         (
@@ -51,7 +54,10 @@ def test_enough_ratings_and_quiet_start_a_run() -> None:
         ),
         (State(40, 0, 40), "all 40 ready ratings are bad"),
         (State(40, 0, 40, comments=3), "or comment on 4 answers"),
-        (State(16, 0, 16, comments=15), "waiting for 16 more ratings, at least 8 good"),
+        (
+            State(16, 0, 16, comments=15),
+            "waiting for 16 more ratings, at least 8 good; or for 1 more comment on",
+        ),
         (State(1, 1, 0), "and the only ready rating is good: rate some answers bad"),
         (State(32, 7, 3), "waiting for 1 more good rating and 1 more bad rating"),
         (State(15, 0, 0, pairs=15), "waiting for 1 more correction or preference, or for ratings"),
