@@ -85,7 +85,7 @@ ON_CARDS: tuple[tuple[str, Model, Quantize], ...] = (
 
 def table() -> list[str]:
     """Return the lines of README's table."""
-    lines = ["| hardware | model | training | memory of the trainer | |", "|---|---|---:|---:|---|"]
+    lines = ["| hardware | model | one run of the trainer | its memory | |", "|---|---|---:|---:|---|"]
     return [*lines, *(f"| {' | '.join(row)} |" for row in (*_measured(), *_on_cores(), *_on_cards()))]
 
 

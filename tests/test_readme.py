@@ -96,14 +96,27 @@ def test_the_program_of_the_tutorial_makes_sixteen_comments(burnish: Burnish, tm
     assert counts["comments"] == 16
 
 
-def test_figures_that_readme_quotes_are_those_of_the_results() -> None:
+def measured(user: str, arm: str, ratings: int, column: str) -> str:
+    """Return a figure of the results page as prose has it: ".66"."""
+    lines = (ROOT / "docs" / "results.md").read_text(encoding="utf-8").splitlines()
+    columns = next(line for line in lines if line.startswith("| user |")).split(" | ")
+    row = next(line for line in lines if line.startswith(f"| {user} | {arm} | {ratings} |"))
+    return row.split(" | ")[columns.index(column)].split()[0].removeprefix("0")
+
+
+def test_figures_that_prose_quotes_are_those_of_the_results() -> None:
     """Those of the demo are written by scripts/docs."""
-    row = r"^\| brief-cold \| {} \| {} \|.*$"
-    results = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    columns = next(line for line in results.splitlines() if line.startswith("| user |"))
-    place = [name.strip() for name in columns.split("|")].index("at length")
     before, after = (
-        re.search(row.format(*each), results, re.MULTILINE)[0].split("|")[place].strip().removeprefix("0")  # type: ignore[index]
-        for each in (("–", 0), ("auto_words", 16))
+        measured("brief-cold", "–", 0, "at length"),
+        measured("brief-cold", "auto_words", 16, "at length"),
     )
     assert f"{after} of those answers stayed long, of the base model's {before}" in " ".join(PAGE.split())
+    advice = " ".join((ROOT / "docs" / "rating.md").read_text(encoding="utf-8").split())
+    comments, thumbs = (
+        measured("brief-cold", "auto_words", 16, "joint"),
+        measured("brief-cold", "auto", 32, "joint"),
+    )
+    assert f"16 of them made {comments} of answers short and on topic" in advice
+    assert f"32 thumbs {thumbs} " in advice
+    before, after = measured("brief", "–", 0, "joint"), measured("brief", "auto", 32, "joint")
+    assert f"{after} of answers short and on topic, from {before}" in advice

@@ -33,6 +33,7 @@ from burnish.proxy.cli.demo.running import DidNotStart, burnish
 from burnish.proxy.cli.demo.user import User
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, console, printed_json
+from burnish.proxy.cli.train import FAILED
 
 # Long past what the slowest machine needs; a run that takes longer hangs.
 LEARN_LIMIT_S = 3600.0
@@ -76,7 +77,10 @@ def demo(
     outcomes, failures = [], []
     for chosen, seed in product(halves, numbers):
         try:
-            outcomes.append(run(chosen, seed, upstream=upstream, quiet=as_json))
+            outcome = run(chosen, seed, upstream=upstream, quiet=as_json)
+            outcomes.append(outcome)
+            if not outcome.live:
+                failures.append(f"{chosen.name}, seed {seed}: nothing went live: {outcome.reason}")
         except NoLearner as error:
             failures.append(str(error))
             break
@@ -114,7 +118,7 @@ def _report(outcomes: list[Outcome], out: Path, as_json: bool) -> None:
 
 
 def run(half: Half, seed: int, *, upstream: str | None = None, quiet: bool = False) -> Outcome:
-    """Let one user talk to a fresh burnish until it has learnt. Raises CommandFailed when nothing goes live."""
+    """Let one user talk to a fresh burnish until the gate has judged what it learnt. Raises CommandFailed."""
     order = random.Random(seed).sample(QUESTIONS, len(QUESTIONS))
     name = f"{half.name}, seed {seed}"
     with tempfile.TemporaryDirectory(prefix="burnish-demo-") as folder, _bars(quiet) as bars:
@@ -125,7 +129,7 @@ def run(half: Half, seed: int, *, upstream: str | None = None, quiet: bool = Fal
             bars.reset(bar, description=f"{name}: asking and rating", total=half.count)
             began = time.monotonic()
             rated = list(_counted(user.teach(half, order[:-HELD_OUT], seed), bars, bar))
-            _wait_until_live(proxy, bars, bar, name)
+            live = _wait_for_verdict(proxy, bars, bar, name)
             minutes = (time.monotonic() - began) / 60
             after = _test(user, order[-HELD_OUT:], bars, bar, f"{name}: asking after")
             version = proxy.get("/burnish/adapters/1")
@@ -136,6 +140,7 @@ def run(half: Half, seed: int, *, upstream: str | None = None, quiet: bool = Fal
         model=model,
         ratings=len(rated),
         good=sum(rated),
+        live=live,
         before=before,
         after=after,
         kl_per_token=next(c["value"] for c in version["verdict"]["checks"] if c["name"] == "kl"),
@@ -185,8 +190,8 @@ def _check_learner(proxy: Proxy) -> str:
     return str(status["live"]["name"])
 
 
-def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, name: str) -> None:
-    """Follow the run that burnish starts by itself. Raises CommandFailed when it ends without a live version."""
+def _wait_for_verdict(proxy: Proxy, bars: Progress, bar: Any, name: str) -> bool:
+    """Follow the run that burnish starts by itself; return whether its version went live. Raises CommandFailed."""
     began = time.monotonic()
     bars.reset(bar, description=f"{name}: waiting", total=None)
     while time.monotonic() < began + LEARN_LIMIT_S:
@@ -205,12 +210,12 @@ def _wait_until_live(proxy: Proxy, bars: Progress, bar: Any, name: str) -> None:
                 total=step["steps"] if training else None,
                 completed=step["step"] if training else 0,
             )
-        elif runs[0]["status"] == "live":
-            return
+        elif runs[0]["status"] in FAILED:
+            raise CommandFailed(f"the run {runs[0]['status']}: {runs[0]['reason']}")
         else:
-            raise CommandFailed(f"nothing went live: the run {runs[0]['status']}: {runs[0]['reason']}")
+            return bool(runs[0]["status"] == "live")
         time.sleep(POLL_S)
-    raise CommandFailed(f"no version went live within {LEARN_LIMIT_S / 60:.0f} minutes")
+    raise CommandFailed(f"the run didn't end within {LEARN_LIMIT_S / 60:.0f} minutes")
 
 
 def _bars(quiet: bool) -> Progress:

@@ -42,12 +42,14 @@ class Outcome:
     model: str
     ratings: int
     good: int
+    live: bool
+    """Whether the version passed the gate. If it didn't, ``after`` is the base model again."""
     before: Exam
     after: Exam
     kl_per_token: float
     """Of the version, on its own replies, to the base model (nats), as the gate measured it."""
     minutes: float
-    """From the first rating until the new version was live."""
+    """From the first rating until the gate had decided, and the version was live."""
     train_seconds: float
     peak_rss_bytes: int
     reason: str
@@ -66,6 +68,7 @@ def record(outcome: Outcome) -> dict[str, Any]:
         "model": outcome.model,
         "ratings": outcome.ratings,
         "good": outcome.good,
+        "live": outcome.live,
         "before": tested(outcome.before),
         "after": tested(outcome.after),
         "kl_per_token": outcome.kl_per_token,
@@ -89,7 +92,8 @@ ROWS: tuple[tuple[str, str, tuple[Figure, ...]], ...] = (
     ("near-empty", "{:.1%}", _both("near_empty")),
     ("ratings", "{:.0f}", (lambda record: record["ratings"],)),
     ("good ones", "{:.0f}", (lambda record: record["good"],)),
-    ("minutes from the first rating to live", "{:.1f}", (lambda record: record["minutes"],)),
+    ("versions that went live", "{:.0%}", (lambda record: record["live"],)),
+    ("minutes from the first rating to the verdict", "{:.1f}", (lambda record: record["minutes"],)),
     ("training (seconds)", "{:.0f}", (lambda record: record["train_seconds"],)),
     ("trainer's peak memory (GB)", "{:.2f}", (lambda record: record["peak_rss_bytes"] / 1e9,)),
     ("KL per token to the base (nats)", "{:.2f}", (lambda record: record["kl_per_token"],)),
@@ -100,7 +104,8 @@ IN_SHORT = (
     "on topic",
     f"facts known, of {len(FACTS)}",
     "mean characters",
-    "minutes from the first rating to live",
+    "versions that went live",
+    "minutes from the first rating to the verdict",
 )
 
 
