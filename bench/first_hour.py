@@ -52,21 +52,26 @@ def main() -> None:
 
 def measure(folder: Path, *, here: bool) -> int:
     """Measure and print; returns the exit status."""
+    kept = []
     began = time.monotonic()
     with started(folder, here=here) as (process, url), User(url, HALVES[Name.COMMENTS].system) as user:
         user.ask(QUESTIONS[0])
-        found = [("first answer", time.monotonic() - began, "s", FIRST_ANSWER_LIMIT_S)]
+        kept.append(said("first answer", time.monotonic() - began, "s", FIRST_ANSWER_LIMIT_S))
         began = time.monotonic()
         questions = random.Random(SEED).sample(QUESTIONS, len(QUESTIONS))
         comments = sum(not good for good in user.teach(HALVES[Name.COMMENTS], questions, SEED))
         status = learnt(url)
         minutes = (time.monotonic() - began) / 60
-        found.append((f"{comments} comments to {status}", minutes, "min", LEARNT_LIMIT_MIN))
+        kept.append(said(f"{comments} comments to {status}", minutes, "min", LEARNT_LIMIT_MIN))
         memory = psutil.Process(process.pid).memory_info().rss / 1e6
-        found.append(("memory of the proxy", memory, "MB", MEMORY_LIMIT_MB))
-    for name, figure, unit, limit in found:
-        print(f"{name}: {figure:.1f} {unit}; limit {limit:.0f}")
-    return int(status != "live" or any(figure > limit for _, figure, _, limit in found))
+        kept.append(said("memory of the proxy", memory, "MB", MEMORY_LIMIT_MB))
+    return int(status != "live" or not all(kept))
+
+
+def said(name: str, figure: float, unit: str, limit: float) -> bool:
+    """Print a figure; return whether its limit is kept."""
+    print(f"{name}: {figure:.1f} {unit}; limit {limit:.0f}", flush=True)
+    return figure <= limit
 
 
 @contextmanager
