@@ -88,6 +88,13 @@ def test_a_rating_arrives(example: str, expected: list[dict[str, Any]], url: str
         assert record | fields | {"completion_id": rated} == record
 
 
+def test_sixteen_comments(url: str) -> None:
+    printed = run("sixteen_comments.py", url)
+    assert printed.splitlines()[-1].startswith("16 bad ")
+    comments = [each["comment"] for each in latest(url, "/v1/feedback", 16)]
+    assert set(comments) == {"too long", "one short sentence, please", "just the answer in a few words"}
+
+
 def test_another_agent_is_understood(url: str) -> None:
     run("another_agent.py", url)
     assert latest(url, "/burnish/completions")[0]["surface"] == "messages"

@@ -16,7 +16,6 @@ from tests.support.burnish import Burnish, running
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
-TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 ADDRESS = "http://127.0.0.1:8787"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INSTALLS = ("scripts/up", "source .venv/bin/activate")
@@ -86,14 +85,6 @@ def test_the_block_about_your_own_engine_changes_nothing(burnish: Burnish, tmp_p
     assert "claude-code" in printed
     assert f"ok at {burnish.url}" in printed
     assert not (tmp_path / ".claude").exists()
-
-
-def test_the_program_of_the_tutorial_makes_sixteen_comments(burnish: Burnish, tmp_path: Path) -> None:
-    (program,) = blocks(TUTORIAL, "python")
-    printed = pasted(burnish, tmp_path, [sys.executable], program)
-    assert printed.splitlines()[-1].startswith("16 bad ")
-    counts = httpx.get(f"{burnish.url}/burnish/status").json()["counts"]
-    assert counts["comments"] == 16
 
 
 def measured(user: str, arm: str, ratings: int, column: str) -> str:
