@@ -17,6 +17,7 @@ from burnish.training.dataset import examples
 from burnish.training.errors import JobError
 from burnish.training.job import Evaluation, JobDirectory, Related, Rollout, Sample
 from burnish.training.loop import clear_outputs, open_backend, peak_rss_bytes
+from burnish.training.phases import Phases
 from burnish.training.rendering import Rendered, Renderer, Unrenderable, asked
 
 # Ours, written for this, so that nobody's licence and no training set is in it. About 350 tokens.
@@ -41,11 +42,12 @@ def evaluate(job: JobDirectory) -> Evaluation:
     incumbent: Policy = job.path / before if before else "bare"
     limit = spec.hyperparameters.max_tokens
     general = _general(backend.renderer)
-    bare = _Bare(backend)
+    bare, phases = _Bare(backend), Phases(job.phases)
+    phases.begin("scoring")
     evaluation = Evaluation(
         run_id=spec.run_id,
         held_out=_held_out(bare, [s for s in samples if s.held_out], job.adapter, incumbent, limit),
-        words=_words(bare, samples, rollouts, limit),
+        words=_words(bare, samples, rollouts, limit, phases),
         related=_related(bare, rollouts, limit),
         kl_per_token=_kl(bare, rollouts, job.adapter, limit),
         general_loss=-_mean(backend.logps([general], job.adapter)),
@@ -85,14 +87,14 @@ def _held_out(
 
 
 def _words(
-    bare: _Bare, samples: Sequence[Sample], rollouts: Sequence[Rollout], max_tokens: int
+    bare: _Bare, samples: Sequence[Sample], rollouts: Sequence[Rollout], max_tokens: int, phases: Phases
 ) -> tuple[CommentFit, ...]:
     """Score each pair of replies by a comment: its own prompt's, else one of the others in turn."""
     own = pooled(samples, seed=0)
     comments = list(own.values())
     found: dict[str, dict[str, float]] = {}
     prompts = list(dict.fromkeys(rollout.prompt_id for rollout in rollouts))
-    for rollout in rollouts if comments else ():
+    for rollout in phases.each(rollouts if comments else ()):
         if rollout.called:  # what was said was said of texts
             continue
         # By prompt: both replies to it are told the same.

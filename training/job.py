@@ -267,6 +267,8 @@ class JobDirectory:
         self.path = path
         self.adapter = path / "adapter"
         self.metrics = path / "metrics.jsonl"
+        self.phases = path / "phases.jsonl"
+        """See ``training.phases``."""
         self.checkpoint = path / "checkpoint"
         """The progress of an unfinished run; removed at the end."""
 

@@ -23,6 +23,7 @@ from burnish.training.job import OBJECTIVES, Hyperparameters, JobDirectory, JobS
 from burnish.training.lessons import check_teachable, lessons, rehearsal
 from burnish.training.objectives import loss_named
 from burnish.training.objectives.losses import kl_point
+from burnish.training.phases import Phases
 from burnish.training.weights import prepared_weights
 
 PLACE = ("step", "steps", "epoch", "epochs", "seconds")
@@ -38,7 +39,7 @@ def train(job: JobDirectory) -> TrainResult:
     """
     started = time.monotonic()
     spec, samples = job.spec(), job.samples()
-    config = spec.hyperparameters
+    config, phases = spec.hyperparameters, Phases(job.phases)
     clear_outputs(job, "adapter", "result.json", "metrics.jsonl")
     checkpoint, left_out = Checkpoint(job), LeftOut(Counter(spec.left_out))
     chosen = [sample for sample in samples if not sample.held_out]
@@ -46,13 +47,15 @@ def train(job: JobDirectory) -> TrainResult:
     if spec.objective not in OBJECTIVES:
         loss_named(spec.objective)
     backend = open_backend(job, spec, spec.parent_adapter)
+    phases.begin("preparing")
+    backend.watch = phases.over
     learnt = checkpoint.lessons(left_out)
     if learnt is None:
         learnt = _lessons(job, spec, chosen, backend, left_out)
         checkpoint.keep(learnt, left_out)
     plan = _plan(learnt, rehearsal(backend, config.max_tokens) if config.rehearsed else [], spec)
     with job.metrics.open("w", encoding="utf-8") as file:
-        steps, stopped = _epochs(backend, plan, config, checkpoint, file)
+        steps, stopped = _epochs(backend, plan, config, checkpoint, metrics=file, phases=phases)
     _save(backend, job, spec.base_model)
     result = TrainResult(
         run_id=spec.run_id,
@@ -140,11 +143,15 @@ def _epochs(
     plan: Sequence[tuple[int, Sequence[Lesson]]],
     config: Hyperparameters,
     checkpoint: Checkpoint,
+    *,
     metrics: TextIO,
+    phases: Phases,
 ) -> tuple[list[dict[str, float]], str | None]:
     """Make all steps that are left; return the metrics of each step, and why it stopped early if it did."""
     made = checkpoint.restore(backend)
     metrics.writelines(json.dumps(line) + "\n" for line in made)
+    metrics.flush()
+    phases.begin("training", len(plan), len(made))
     # One batch's estimate is noisy: the mean over an epoch's worth of steps decides.
     recent = deque(made, maxlen=max(1, len(plan) // config.epochs))
     for step, (epoch, batch) in enumerate(plan[len(made) :], start=len(made) + 1):
@@ -154,6 +161,7 @@ def _epochs(
         line["seconds"] = time.monotonic() - started
         metrics.write(json.dumps(line) + "\n")
         metrics.flush()
+        phases.advance()
         made.append(line)
         recent.append(line)
         if step == len(plan):

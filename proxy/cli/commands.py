@@ -56,6 +56,7 @@ COMMANDS = {
     "regenerations": _Entry("history:regenerations", "List regenerated answers and which one was kept, newest first."),
     "raters": _Entry("show:raters", "Show how each rater rates, and how often raters agree."),
     "train": _Entry("train:train", "Train now."),
+    "watch": _Entry("watch:watch", "Show how far the training run under way is, and how it ends."),
     "pause": _Entry("train:pause", "Stop starting runs automatically. Ratings are kept; the live version stays."),
     "resume": _Entry("train:resume", "Start runs automatically again."),
     "adapters": _Entry("adapters:app", "List, show, promote and roll back versions."),

@@ -10,6 +10,7 @@ from rich.table import Table
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.terminal import Json, Url, console, printed_json
 from burnish.proxy.cli.train import left_out
+from burnish.proxy.cli.watch import described
 
 
 def status(url: Url = None, as_json: Json = False) -> None:
@@ -61,8 +62,8 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
     lines.append(("training", f"{learner['state']}: {escape(learner['reason'])}"))
     if state["instructions"]["on"] or state["instructions"]["count"]:
         lines.append(("instructions", _instructions(state["instructions"])))
-    if step := (learner.get("run") or {}).get("progress"):
-        lines.append(("progress", f"step {step['step']} of {step['steps']}, KL {step['kl_per_token']:.3f}"))
+    if run := learner.get("run"):
+        lines.append(("progress", f"{described(run)}; to watch it: burnish watch"))
     for trouble in (state["engine"]["trouble"], state["log"]["trouble"]):
         if trouble:
             lines.append(("trouble", f"[red]{escape(trouble)}[/]"))

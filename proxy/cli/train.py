@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy
-from burnish.proxy.cli.errors import CommandFailed, Interrupted
-from burnish.proxy.cli.terminal import Json, Url, console, ctrl_c, printed_json, version_name
-
-POLL_S = 0.5
-FAILED = frozenset({"failed", "interrupted"})
+from burnish.proxy.cli.errors import CommandFailed
+from burnish.proxy.cli.terminal import Json, Url, console, errors, printed_json, version_name
+from burnish.proxy.cli.watch import FAILED, demand_ending, follow, print_ending
 
 
 def train(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan without training.")] = False,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait for the end of the run and show a progress bar.")
+        bool,
+        typer.Option(
+            "--wait", help="Wait for the end of the run, or of the one under way, and show how far it is."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Train even if all ratings are the same.")] = False,
     refresh: Annotated[
@@ -32,25 +32,32 @@ def train(
     if dry_run:
         _dry_run(proxy, wanted, as_json)
         return
-    started = proxy.post("/burnish/train", wanted)
+    started = _started(proxy, wanted, attach=wait and not refresh)
     run_id = started["run_id"]
     if not as_json:
         for warning in started.get("warnings", ()):
             console.print(f"[yellow]training starts, but {escape(warning)}[/]")
     if not wait:
         if not printed_json(started, as_json):
-            console.print(f"started {run_id}; follow it with [cyan]burnish status[/]")
+            console.print(f"started {run_id}; to watch it: [cyan]burnish watch[/]")
         return
-    try:
-        run = follow(proxy, run_id, quiet=as_json)
-    except KeyboardInterrupt:
-        raise Interrupted(f"{run_id} continues in the background; see: burnish status") from None
+    run = follow(proxy, run_id, quiet=as_json)
     if not printed_json(run, as_json) and run["status"] not in FAILED:
-        console.print(f"[bold]v{run['version']} is {run['status']}[/]: {escape(run['reason'])}")
+        print_ending(run)
         for line in _ratings_used(run["result"]):
             console.print(escape(line))
-    if run["status"] in FAILED:
-        raise CommandFailed(f"the run {run['status']}: {run['reason']}")
+    demand_ending(run)
+
+
+def _started(proxy: Proxy, wanted: dict[str, bool], *, attach: bool) -> dict[str, Any]:
+    """Start a run; with ``attach``, one that is under way will do. Raises CommandFailed."""
+    try:
+        return dict(proxy.post("/burnish/train", wanted))
+    except CommandFailed:
+        if not (attach and (run := proxy.get("/burnish/status")["learner"].get("run"))):
+            raise
+    errors.print(f"{run['id']} is under way already, so no other run was started. This is how it goes on:")
+    return {"run_id": run["id"]}
 
 
 def pause(url: Url = None) -> None:
@@ -60,46 +67,6 @@ def pause(url: Url = None) -> None:
 
 def resume(url: Url = None) -> None:
     console.print(f"resumed: {escape(Proxy(url).post('/burnish/resume', {})['reason'])}")
-
-
-def follow(proxy: Proxy, run_id: str, *, quiet: bool = False) -> dict[str, Any]:
-    """Show the progress of a run until it ends; return its record."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # `status` starts without it
-
-    columns = (
-        TextColumn("{task.description:<12}"),
-        BarColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-    )
-    with (
-        ctrl_c() as pressed,
-        Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as bars,
-    ):
-        bar = bars.add_task("starting", total=None, note="")
-        while True:
-            if pressed.is_set():
-                raise KeyboardInterrupt
-            run = _run(proxy, run_id)
-            if run and run["ended_at"]:
-                return run
-            if run:
-                step = run["progress"] or {}
-                training = run["status"] == "training" and step
-                bars.update(
-                    bar,
-                    description=run["status"],
-                    total=step["steps"] if training else None,
-                    completed=step["step"] if training else 0,
-                    note=f"loss {step['loss']:+.3f}  KL {step['kl_per_token']:.3f}" if training else "",
-                )
-            time.sleep(POLL_S)
-
-
-def _run(proxy: Proxy, run_id: str) -> dict[str, Any] | None:
-    """Return the run; None if it hasn't started yet."""
-    found: list[dict[str, Any]] = proxy.get("/burnish/runs", limit=10)["runs"]
-    return next((run for run in found if run["id"] == run_id), None)
 
 
 def _dry_run(proxy: Proxy, wanted: dict[str, bool], as_json: bool) -> None:

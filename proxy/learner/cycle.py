@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ from burnish.adapters.waiting import PASSED_AGAINST, waiting
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.evidence import evidence, rated_replies
+from burnish.proxy.learner.progress import Durations, Progress, earlier_runs, progress
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.memory import give_back
@@ -38,8 +41,11 @@ from burnish.training.job import (
     Sample,
     TrainResult,
 )
+from burnish.training.phases import Phases, read
 from burnish.training.presets import choose, hyperparameters, instructed, reasons, teaches
 from burnish.training.presets import one_sided as is_one_sided
+
+logger = logging.getLogger(__name__)
 
 # For looking into recent failures. Each holds an adapter: some 20 MB with the small model.
 KEPT_JOBS = 10
@@ -49,6 +55,9 @@ ONE_SIDED_KL_BETA = 0.1
 CORES_SHARE = 2
 # An engine that died comes back in two seconds; a busy machine takes longer.
 ENGINE_WAIT_S = 60.0
+
+SHOWN = (("loss", "loss"), ("KL", "kl_per_token"))
+"""Metrics that a person sees at once, and their keys."""
 
 Ending = Literal["live", "candidate", "rejected"]
 Report = Callable[[Literal["evaluating", "swapping"], int], Awaitable[None]]
@@ -112,10 +121,16 @@ class Cycle:
     _learnt: tuple[int, frozenset[str]] | None = field(default=None, init=False)
     _erase_at_end: set[str] = field(default_factory=set, init=False)
     """Runs under way when a user was erased."""
+    _earlier: Sequence[Durations] = field(default=(), init=False)
+    """How long earlier runs like the current one took."""
 
     def job(self, run_id: str) -> JobDirectory:
         """Return a run's job directory, which may be gone already."""
         return JobDirectory(self.jobs / run_id)
+
+    def progress(self, run_id: str) -> Progress | None:
+        """Return how far the current run is; None before its job is written."""
+        return progress(read(self.job(run_id).phases), time.time(), self._earlier)
 
     async def forget(self, current: str | None) -> None:
         """Delete the texts of erased completions outside the log: all jobs, and the examples of verdicts.
@@ -247,8 +262,14 @@ class Cycle:
         """Carry a plan out. Raises TrainingError, AdapterError, BurnishError, OSError; the live version stays then."""
         job = self.job(plan.run_id)
         await asyncio.to_thread(self._write, job, plan)
+        self._earlier = await asyncio.to_thread(earlier_runs, job)
+        Phases(job.phases).begin("loading")
         await self._run_step("train", job)
-        return await self._decide(job, plan, await in_one_thread(self._register, job, plan), report)
+        version = await in_one_thread(self._register, job, plan)
+        logger.info("%s is trained and stored: %s", version_label(version.number), _outcome(job.result()))
+        ended = await self._decide(job, plan, version, report)
+        Phases(job.phases).begin("ended")
+        return ended
 
     async def _rated(self) -> list[RatedCompletion]:
         return await self.log.rated(
@@ -260,6 +281,8 @@ class Cycle:
         job = self.job(version.manifest.run_id)
         rated = await self._rated()
         plan = await asyncio.to_thread(self._plan_of, job, version, rated)
+        Phases(job.phases).clear()
+        self._earlier = await asyncio.to_thread(earlier_runs, job)
         return await self._decide(job, plan, version, report)
 
     def _plan_of(self, job: JobDirectory, version: AdapterVersion, rated: Sequence[RatedCompletion]) -> Plan:
@@ -273,9 +296,10 @@ class Cycle:
     async def _decide(self, job: JobDirectory, plan: Plan, version: AdapterVersion, report: Report) -> Ended:
         """Judge a candidate; if it passes, make it live."""
         await report("evaluating", version.number)
+        phases = Phases(job.phases)
         try:
             try:
-                verdict = await self._judge(job, plan, version)
+                verdict = await self._judge(job, plan, version, phases)
             except NeedsRestart as error:
                 # Another run would meet the same obstacle, so a person decides.
                 why = f"trained, but not judged: {error}; `burnish adapters promote {version.number}` makes it live"
@@ -295,6 +319,7 @@ class Cycle:
             if reason := self._obstacle(version.number, plan):
                 return Ended("candidate", f"{verdict.reason} {reason}", version.number)
             await report("swapping", version.number)
+            phases.begin("swapping")
             await self.swap.go_live(version, f"passed the gate: {verdict.reason}")
             return Ended("live", verdict.reason, version.number)
         finally:
@@ -375,19 +400,29 @@ class Cycle:
             unlearnt=result.unlearnt,
         )
 
-    async def _judge(self, job: JobDirectory, plan: Plan, version: AdapterVersion) -> Verdict:
+    async def _judge(self, job: JobDirectory, plan: Plan, version: AdapterVersion, phases: Phases) -> Verdict:
         recent = await self.log.recent_prompts(sampling.RECENT, scrub=self.scrub)
         held_out, rated = ([each.completion for each in rated] for rated in (plan.held_out, plan.rated))
         prompts = sampling.prompts(held_out, recent, rated)
+        phases.begin("staging")
         candidate = await self.swap.stage(version)
         await self.swap.route.wait_live(ENGINE_WAIT_S)
         # The incumbent answers the facts again, because it may have answered earlier on another engine. Two children
         # together take hardly longer than one.
         asking = [*prompts, *sampling.fact_prompts()]
         with self.swap.route.lease() as incumbent:
-            known, rollouts = sampling.known(await sampling.sample(asking, candidate, incumbent.endpoint))
+            counted = sampling.Answers(asking, phases).count
+            known, rollouts = sampling.known(
+                await sampling.sample(asking, candidate, incumbent.endpoint, counted)
+            )
         await asyncio.to_thread(job.write_rollouts, rollouts)
+        phases.begin("scoring")
+        logger.info(
+            "%s and %s have answered %d prompts; their replies are scored",
+            *(version_label(version.number), version_label(plan.incumbent), len(asking)),
+        )
         await self._run_step("evaluate", job)
+        phases.begin("judging")
         found = evidence(job.evaluation(), rollouts, known, rated_replies(plan.rated))
         return await asyncio.to_thread(self.gate, found)
 
@@ -395,6 +430,13 @@ class Cycle:
 def _said(samples: Iterable[Sample]) -> list[str]:
     """Return the IDs of the feedback in samples, each once."""
     return list(dict.fromkeys(name for sample in samples for name in sample.feedback_ids))
+
+
+def _outcome(result: TrainResult) -> str:
+    shown = (f"{name} {result.metrics[key]:.3f}" for name, key in SHOWN if key in result.metrics)
+    return ", ".join(
+        (f"{result.ratings} ratings", f"{result.steps} steps", *shown, f"{result.seconds:.0f} s")
+    )
 
 
 def _figures(result: TrainResult) -> dict[str, Any]:

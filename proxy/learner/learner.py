@@ -17,6 +17,7 @@ from typing import Any
 
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.registry import version_label
 from burnish.proxy.config import TrainConfig
 from burnish.proxy.errors import BurnishError, Conflict, NotFound, Unavailable
 from burnish.proxy.learner.cycle import Cycle
@@ -24,7 +25,7 @@ from burnish.proxy.learner.machine import UNKNOWN, Meter
 from burnish.proxy.learner.runs import Runs
 from burnish.proxy.learner.scheduler import Decision, State, decide, warnings
 from burnish.proxy.learner.surroundings import Surroundings
-from burnish.proxy.learner.trainer import progress
+from burnish.proxy.learner.trainer import latest_step
 from burnish.proxy.learner.versions import Promoted, Versions
 from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
 from burnish.proxy.log.usability import FAULTS
@@ -180,13 +181,20 @@ class Learner:
         return None if run and run.status == "swapping" else self._versions.waiting()
 
     def shown(self, run: Run) -> dict[str, Any]:
-        """Return a run as the API shows it, with its progress and the result of the trainer."""
+        """Return a run as the API shows it: how far it is, the latest step, and the result of the trainer."""
         job = self.job(run.id)
         try:
             result = job.result().model_dump(mode="json", exclude={"run_id"})
         except JobError:
             result = None
-        return asdict(run) | {"progress": progress(job), "result": result}
+        found = self._cycle.progress(run.id)
+        if found and run.ended_at:
+            found = replace(found, eta_s=None, run_eta_s=None)
+        return asdict(run) | {
+            "progress": found and asdict(found),
+            "step": latest_step(job),
+            "result": result,
+        }
 
     def job(self, run_id: str) -> JobDirectory:
         """Return the job directory of a run. Those of old runs were deleted."""
@@ -236,12 +244,14 @@ class Learner:
     async def promote(self, number: int | None, reason: str, *, force: bool = False) -> Promoted:
         """Make a version live by hand; see ``Versions.promote``."""
         promoted = await self._versions.promote(number, reason, force=force)
+        logger.info("%s is live: %s", version_label(promoted.version), reason)
         self.wake()  # the live version decides which ratings count as learnt
         return promoted
 
     async def rollback(self, to: int | None, reason: str) -> int:
         """Make an earlier live version live again; see ``Versions.rollback``."""
         number = await self._versions.rollback(to, reason)
+        logger.info("%s is live again: %s", version_label(number), reason)
         self.wake()
         return number
 
@@ -255,6 +265,7 @@ class Learner:
             await asyncio.to_thread(_set_file, self._pause_file, there=on)
         except OSError as error:
             raise Unavailable(f"cannot write {self._pause_file}: {error.strerror or error}") from error
+        logger.info("training is paused" if on else "training is no longer paused")
         self._around.forget()
         self._look()
         self.wake()

@@ -57,6 +57,7 @@ class Runs:
         """Store a new run and return it. Raises Unavailable; even then the run is active until ``finish``."""
         self.active = Run(ids.run_id(), time.time(), None, "training", reason, None, ratings)
         await self._log.start_run(self.active)
+        logger.info("training has started: %s. To watch it: burnish watch", reason)
         return self.active
 
     async def resume(self, run_id: str, version: int) -> None:
@@ -64,13 +65,14 @@ class Runs:
         run = await self._log.run(run_id)
         self.active = replace(run, status="evaluating", version=version, ended_at=None)
         await self._store(self.active)
+        logger.info("v%d is judged again, because burnish had stopped before the gate decided", version)
 
     def finish(self) -> None:
         self.active = None
 
     async def add_note(self, note: str) -> None:
         """Add to the run's reason how it differs from the settings, and why."""
-        logger.info("training run %s: %s", self._current.id, note)
+        logger.info("settings of this run: %s", note)
         await self._change(reason=f"{self._current.reason}; {note}")
 
     async def report(self, stage: Literal["evaluating", "swapping"], version: int) -> None:
@@ -80,7 +82,8 @@ class Runs:
         run = self._current
         self.concluded, self.failures, self.failed_at = run.id, 0, None
         label = version_label(ended.version)
-        logger.info("training run %s: %s is %s: %s", run.id, label, ended.status, ended.reason)
+        shown = "a candidate" if ended.status == "candidate" else ended.status
+        logger.info("%s is %s: %s", label, shown, ended.reason)
         await self._store(replace(run, status=ended.status, reason=ended.reason, ended_at=time.time()))
 
     async def end(self, status: Literal["failed", "interrupted"], reason: str) -> None:
@@ -88,6 +91,8 @@ class Runs:
         run = self._current
         self.failures += 1
         self.failed_at = time.time()
+        if status == "interrupted":
+            logger.info("training is interrupted: %s", reason)
         try:
             if status == "failed":
                 self._versions.give_up_unjudged(f"its run failed before the gate decided: {reason}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from itertools import cycle, takewhile
@@ -21,6 +21,7 @@ from burnish.adapters.hosts.base import Endpoint
 from burnish.proxy.records import Completion
 from burnish.proxy.surfaces.chat import SYSTEM_ROLES
 from burnish.training.job import Rollout
+from burnish.training.phases import Phases
 
 logger = logging.getLogger(__name__)
 
@@ -156,12 +157,50 @@ def bounded(params: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-async def sample(prompts: Sequence[Prompt], candidate: Endpoint, incumbent: Endpoint) -> list[Rollout]:
+class Answers:
+    """Counts the prompts that both versions are done with: questions about facts last, in a phase of their own."""
+
+    def __init__(self, prompts: Sequence[Prompt], phases: Phases) -> None:
+        facts = [prompt.id.startswith(_FACT) for prompt in prompts]
+        self._totals = {True: sum(facts), False: len(facts) - sum(facts)}
+        self._done = {True: 0, False: 0}
+        self._half: set[str] = set()
+        self._phases = phases
+        phases.begin("sampling", self._totals[False])
+
+    def count(self, prompt_id: str) -> None:
+        """One version is done with a prompt."""
+        if prompt_id not in self._half:
+            self._half.add(prompt_id)
+            return
+        fact = prompt_id.startswith(_FACT)
+        asking_facts = self._done[False] == self._totals[False]
+        self._done[fact] += 1
+        if fact == asking_facts:
+            self._phases.advance()
+        if not asking_facts and self._done[False] == self._totals[False]:
+            self._phases.begin("facts", self._totals[True], self._done[True])
+
+
+OnAnswer = Callable[[str], None]
+"""Called with the ID of a prompt when a version has answered it, or refused it."""
+
+
+def ignored(_: str) -> None:
+    pass
+
+
+async def sample(
+    prompts: Sequence[Prompt], candidate: Endpoint, incumbent: Endpoint, on_answer: OnAnswer = ignored
+) -> list[Rollout]:
     """Send all prompts to both versions. Raises EngineError.
 
     A prompt is left out if either version refuses it (4xx), or if both replies can't be parsed by the engine.
     """
-    sides = (Side("candidate", candidate, prompts), Side("incumbent", incumbent, prompts))
+    sides = (
+        Side("candidate", candidate, prompts, on_answer),
+        Side("incumbent", incumbent, prompts, on_answer),
+    )
     await ask(sides)
     new, old = (side.answered for side in sides)
     both = {prompt for prompt in new.keys() & old.keys() if not (new[prompt].error and old[prompt].error)}
@@ -183,12 +222,17 @@ class Side:
     """One version, its waiting prompts and its replies."""
 
     def __init__(
-        self, policy: Literal["candidate", "incumbent"], endpoint: Endpoint, prompts: Sequence[Prompt]
+        self,
+        policy: Literal["candidate", "incumbent"],
+        endpoint: Endpoint,
+        prompts: Sequence[Prompt],
+        on_answer: OnAnswer = ignored,
     ) -> None:
         self.policy = policy
         self.endpoint = endpoint
         self.waiting = list(enumerate(prompts, SEED))[::-1]
         self.answered: dict[str, Rollout] = {}
+        self._on_answer = on_answer
 
     async def work(self, client: httpx.AsyncClient) -> None:
         while self.waiting:
@@ -201,6 +245,7 @@ class Side:
                     tools=prompt.tools,
                     **answer,
                 )
+            self._on_answer(prompt.id)
 
 
 async def _ask(

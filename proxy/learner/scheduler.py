@@ -140,7 +140,7 @@ def _never(state: State, train: TrainConfig) -> str | None:
     if not train.enabled:
         return "training is switched off (--no-train, or enabled = false under [train])"
     if state.active:
-        return f"{state.active} is under way"
+        return f"{state.active} is under way. To watch it: burnish watch"
     if state.paired:
         return None
     if not state.good and not state.bad and not state.comments:

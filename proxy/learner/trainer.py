@@ -45,7 +45,7 @@ async def run_step(step: Literal["train", "evaluate"], job: JobDirectory) -> Non
         raise TrainingError(_reason(job, step, status))
 
 
-def progress(job: JobDirectory) -> dict[str, Any] | None:
+def latest_step(job: JobDirectory) -> dict[str, Any] | None:
     """Return the latest line of ``metrics.jsonl``: step, steps, loss, …; None before the first."""
     try:
         lines = job.metrics.read_bytes().split(b"\n")[:-1]  # the last line may be incomplete

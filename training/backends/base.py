@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from burnish.training.job import Hyperparameters, LossName
+from burnish.training.phases import Watch
 from burnish.training.rendering import Rendered, Renderer
 
 Policy = Path | Literal["bare", "trained"]
@@ -94,6 +95,8 @@ class TrainerBackend(Protocol):
     """One base model in memory, with one adapter under training on it."""
 
     renderer: Renderer
+    watch: Watch[Any]
+    """Counts what ``similarity`` and ``sample`` have done: the two that take long."""
 
     def logps(self, sequences: Sequence[Rendered], policy: Policy) -> list[Logps]:
         """Score replies without learning. Raises JobError when the adapter can't be loaded."""

@@ -52,6 +52,7 @@ from burnish.training.job import Hyperparameters, LossName
 from burnish.training.objectives import loss_named
 from burnish.training.objectives.arrays import Batch
 from burnish.training.objectives.losses import diagnose, step_metrics
+from burnish.training.phases import Watch, unwatched
 from burnish.training.rendering import Rendered, Renderer
 
 # Of mixtures; their experts are no plain linear layers, and stay as they are, too.
@@ -85,6 +86,7 @@ class MlxLoraBackend:
 
     def __init__(self, weights: Path, parent: Path | None, config: Hyperparameters, seed: int) -> None:
         mx.random.seed(seed)
+        self.watch: Watch[Any] = unwatched
         self.renderer = Renderer(weights)
         self._model = _load_base(weights)
         self._micro_batch_tokens = config.micro_batch_tokens
@@ -130,7 +132,7 @@ class MlxLoraBackend:
             mx.eye(rank) if kept == rank else mx.random.bernoulli(shape=(kept, rank), key=dice) * 2.0 - 1.0
         )
         rows = []
-        for sequence in sequences:
+        for (sequence,) in self.watch([[each] for each in sequences]):
             with self._recomputing_layers(len(sequence.ids)):
                 _, gradient = nn.value_and_grad(self._model, lambda one: self._forward([one])[0].mean())(
                     sequence
@@ -151,7 +153,7 @@ class MlxLoraBackend:
         mx.random.seed(seed)
         draw, end, found = make_sampler(temp=TEMPERATURE, top_p=TOP_P), self.renderer.end_id, []
         with self._acting(policy):
-            for prompt in prompts:
+            for (prompt,) in self.watch([[each] for each in prompts]):
                 ids: list[int] = []
                 logps: list[float] = []
                 for token, logp in generate_step(

@@ -49,6 +49,7 @@ from burnish.training.job import Hyperparameters, Quantize
 from burnish.training.objectives import loss_named
 from burnish.training.objectives.arrays import Batch
 from burnish.training.objectives.losses import diagnose, step_metrics
+from burnish.training.phases import Watch, unwatched
 from burnish.training.rendering import Rendered, Renderer
 
 # Of keys and values while sampling: the small model needs 46 kB a token in bf16, an 8B model 130 kB.
@@ -86,6 +87,7 @@ class TorchPeftBackend:
         quantize: Quantize = "none",
     ) -> None:
         torch.manual_seed(seed)
+        self.watch: Watch[Any] = unwatched
         self._device = training_device(device, weights, config, quantize)
         self.dtype = faster_dtype(self._device)
         quantized = quantization(quantize, self._device, self.dtype)
@@ -130,7 +132,7 @@ class TorchPeftBackend:
         learnt = [p for name, p in self._model.named_parameters() if p.requires_grad and ".lora_B." in name]
         projections = _projections(len(sequences), learnt)
         rows = []
-        for sequence in sequences:
+        for (sequence,) in self.watch([[each] for each in sequences]):
             logps, _ = self._forward([sequence])
             gradients = torch.autograd.grad(logps.mean(), learnt)
             rows.append(
@@ -153,7 +155,7 @@ class TorchPeftBackend:
         torch.manual_seed(seed)
         end = self.renderer.end_id
         with self._acting(policy), torch.no_grad():
-            for places in _sampled_together([len(prompt) for prompt in prompts], max_tokens):
+            for places in self.watch(_sampled_together([len(prompt) for prompt in prompts], max_tokens)):
                 ids = self._padded([prompts[place] for place in places], left=True, fill=self.renderer.pad_id)
                 attended = self._padded([[1] * len(prompts[place]) for place in places], left=True)
                 drawn = draw(self._model, ids, attended, end, max_tokens)

@@ -20,7 +20,7 @@ from burnish.proxy.cli.demo.questions import QUESTIONS
 from burnish.proxy.cli.demo.running import DidNotStart, burnish
 from burnish.proxy.cli.demo.user import User
 from burnish.proxy.cli.errors import CommandFailed
-from burnish.proxy.cli.train import FAILED
+from burnish.proxy.cli.watch import FAILED, phase_of
 
 # Long past what the slowest machine needs; a run that takes longer hangs.
 LEARN_LIMIT_S = 3600.0
@@ -127,8 +127,7 @@ def _wait_for_verdict(proxy: Proxy, screen: Shown) -> bool:
                 raise CommandFailed(f"no run has started: {reason}")
             screen.step(reason)
         elif runs[0]["ended_at"] is None:
-            made = runs[0]["progress"] if runs[0]["status"] == "training" else None
-            screen.step(runs[0]["status"], made and made["steps"], made["step"] if made else 0)
+            screen.step(*phase_of(runs[0]))
         elif runs[0]["status"] in FAILED:
             raise CommandFailed(f"the run {runs[0]['status']}: {runs[0]['reason']}")
         else:

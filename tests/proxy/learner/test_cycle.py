@@ -16,7 +16,7 @@ from burnish.adapters import examples
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.questions import QUESTIONS
 from burnish.proxy.learner.sampling import is_ours
-from burnish.proxy.learner.trainer import progress
+from burnish.proxy.learner.trainer import latest_step
 from burnish.proxy.records import Run
 from tests.proxy.learner.conftest import Open, World
 
@@ -96,7 +96,7 @@ async def check_live(world: World, run: Run) -> None:
     assert learnt < rated, "some were held out"
     assert set(manifest.held_out) == rated - learnt
     assert manifest.unlearnt == world.learner.job(run.id).result().unlearnt
-    last = progress(world.learner.job(run.id))
+    last = latest_step(world.learner.job(run.id))
     assert last
     assert 1 < last["step"] <= last["steps"]
     async with asyncio.timeout(30):  # it counts again after a promotion, in its own time

@@ -113,7 +113,8 @@ async def test_a_run_that_fails_says_why_and_leaves_everything_as_it_was(
     assert len(await world.log.runs()) == 1
     assert status["ready"]["new"] == 4
     shown = (await world.http.get(f"/burnish/runs/{run.id}")).json()
-    assert (shown["status"], shown["progress"]) == ("failed", None)
+    assert (shown["status"], shown["progress"]["phase"]) == ("failed", "loading")
+    assert (shown["progress"]["eta_s"], shown["step"]) == (None, None)
     again = await world.http.post("/burnish/train", json={})
     assert again.status_code == 202, "the user need not wait"
     second = again.json()["run_id"]
