@@ -142,7 +142,8 @@ class Reconciler:
     async def _fall_back(self, wanted: int, error: AdapterError) -> list[str]:
         """Serve an older version if the wanted one is at fault; do nothing if the engine is."""
         self._failures += 1
-        logger.error("%s cannot be served: %s", version_label(wanted), error)
+        if str(error) != self.last.fault:  # said already
+            logger.error("%s cannot be served: %s", version_label(wanted), error)
         hopeless = isinstance(error, CorruptAdapter | IncompatibleAdapter | UnknownVersion)
         if wanted == BASE_VERSION or not (hopeless or self._failures >= MAX_FAILURES):
             return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -50,6 +50,11 @@ def _known_objective(name: str) -> str:
     return known_objective(name, ("auto", *OBJECTIVES))
 
 
+def _at_most(usual: int, share: float, *, least: int = 1) -> Callable[[dict[str, Any]], int]:
+    """Return a default: ``usual``, or this share of ``min_ratings`` if that is less."""
+    return lambda given: max(least, min(usual, int(given.get("min_ratings", usual / share) * share)))
+
+
 class TrainConfig(BaseModel):
     """The table ``[train]``: when and how to train."""
 
@@ -58,13 +63,21 @@ class TrainConfig(BaseModel):
     enabled: bool = Field(True, description="Train in the background (off: --no-train).")
     min_ratings: int = Field(32, ge=2, description="New ratings needed to start a run automatically.")
     min_comments: int = Field(
-        16,
+        default_factory=_at_most(16, 1, least=4),
         ge=4,
         description="A run also starts after this many ratings with a comment, or after this many corrections and "
-        "preferences.",
+        "preferences. Default: 16, or min_ratings if that is less, but not below 4.",
     )
-    min_good: int = Field(8, ge=1, description="Good ratings needed to start a run.")
-    min_bad: int = Field(4, ge=1, description="Bad ratings needed to start a run.")
+    min_good: int = Field(
+        default_factory=_at_most(8, 1 / 2),
+        ge=1,
+        description="Good ratings needed to start a run. Default: 8, or half of min_ratings if that is less.",
+    )
+    min_bad: int = Field(
+        default_factory=_at_most(4, 1 / 4),
+        ge=1,
+        description="Bad ratings needed to start a run. Default: 4, or a quarter of min_ratings if that is less.",
+    )
     schedule: str = Field(
         "auto",
         pattern=r"^(auto|manual|([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d)$",
@@ -309,6 +322,11 @@ class Config(BaseModel):
         description="Add a caller's comments on earlier answers to the system prompt, until a version has learnt them "
         "(burnish instructions).",
     )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info",
+        description='What burnish prints and writes to burnish.log in the data directory: "warning" and "error" leave '
+        'out events such as the start of a run; "debug" adds a line for each request.',
+    )
     feedback: FeedbackConfig = FeedbackConfig()
     log: LogConfig = LogConfig()
     train: TrainConfig = TrainConfig()
@@ -317,6 +335,11 @@ class Config(BaseModel):
     def log_file(self) -> Path:
         """The database with completions and feedback."""
         return self.data_dir / "burnish.db"
+
+    @property
+    def program_log(self) -> Path:
+        """What burnish printed, and when. Older files end in .1, .2 …"""
+        return self.data_dir / "burnish.log"
 
     @property
     def server_file(self) -> Path:

@@ -21,6 +21,7 @@ from burnish.proxy.asgi import App
 from burnish.proxy.config import Config
 from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.http.listener import tune_interpreter
+from burnish.proxy.program_log import kept
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.workers.hub import Hub, run_workers
 
@@ -39,7 +40,7 @@ def serve(config: Config, on_ready: Callable[[str], None]) -> None:
     os.umask(0o077)  # for every file and every child, whatever the user's umask
     _ask_for_descriptors()
     data_dir.prepare(config.data_dir)
-    with data_dir.locked(config.data_dir):
+    with data_dir.locked(config.data_dir), kept(config):
         handed = listening.handed_over(config)
         with handed or listening.bound(config) as listener, suppress(KeyboardInterrupt):
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

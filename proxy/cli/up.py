@@ -18,9 +18,11 @@ from burnish.adapters.extras import how_to_install, missing_for_training
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
 from burnish.proxy.cli.client import read_settings
+from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config
 from burnish.proxy.plain import plain
+from burnish.proxy.program_log import set_level
 
 
 def up(
@@ -41,9 +43,16 @@ def up(
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Processes that answer requests [1].")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Directory for the log, versions and jobs.")] = None,
+    train_after: Annotated[
+        int | None,
+        typer.Option(help="Ratings after which a run starts by itself [32]; good and bad ones among them."),
+    ] = None,
     no_train: Annotated[
         bool, typer.Option("--no-train", help="Never train; only forward and log requests.")
     ] = False,
+    log_level: Annotated[
+        str | None, typer.Option(help="What to print: debug, info, warning or error [info].")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
 ) -> None:
     from burnish.proxy.serve import serve
@@ -55,12 +64,20 @@ def up(
         "model": model,
         "workers": workers,
         "data_dir": data_dir,
+        "log_level": log_level,
         "train": {"enabled": False} if no_train else None,
     }
+    if train_after is not None:
+        if no_train:
+            raise WrongUsage("--train-after and --no-train exclude each other: leave one out")
+        flags["train"] = {"min_ratings": train_after}
     settings = read_settings(flags, file=config)
+    if train_after is not None and not (settings.train.enabled and settings.train.schedule != "manual"):
+        setting = 'schedule = "manual"' if settings.train.enabled else "enabled = false"
+        raise WrongUsage(f"--train-after has no effect with {setting} under [train]: change one of the two")
     if not (settings.upstream or settings.model) and (found := _choose_engine()):
         settings = read_settings(flags | {"upstream": found}, file=config)
-    _log_to_terminal()
+    _log_to_terminal(settings)
     what = settings.upstream or f"the embedded engine ({settings.model or 'small model'})"
     if settings.train.enabled and (missing := missing_for_training()):
         console.print(
@@ -126,15 +143,15 @@ def _next_step(config: Config) -> str:
     if train.schedule == "manual":
         return "to train: [cyan]burnish train[/]"
     then = "offers you" if train.promote == "manual" else "uses"
+    least = max(train.min_ratings, train.min_good + train.min_bad)
     return (
-        f"after {train.min_comments} comments on answers that aren't good, or {train.min_ratings} ratings "
+        f"after {train.min_comments} comments on answers that aren't good, or {least} ratings "
         f"({train.min_good} good and {train.min_bad} bad or more), it trains, and {then} the new version if it is "
         "better: [cyan]burnish status[/]"
     )
 
 
-def _log_to_terminal() -> None:
+def _log_to_terminal(config: Config) -> None:
     handler = RichHandler(console=console, show_path=False, markup=False, log_time_format="%H:%M:%S")
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
-    # People want to see the training.
-    logging.getLogger("burnish.proxy.learner").setLevel(logging.INFO)
+    logging.basicConfig(format="%(message)s", handlers=[handler])
+    set_level(config.log_level)

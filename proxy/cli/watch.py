@@ -14,7 +14,7 @@ from rich.markup import escape
 
 from burnish.proxy.cli.client import Proxy
 from burnish.proxy.cli.errors import CommandFailed, Interrupted
-from burnish.proxy.cli.terminal import Json, Url, console, ctrl_c
+from burnish.proxy.cli.terminal import Url, console, ctrl_c
 from burnish.proxy.plain import escaped
 
 POLL_S = 0.5

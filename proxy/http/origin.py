@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
@@ -15,6 +16,8 @@ from burnish.proxy.config import is_loopback
 from burnish.proxy.errors import Unavailable, UpstreamUnreachable
 from burnish.proxy.http.connection import Connection, Sink
 from burnish.proxy.http.headers import RawHeaders
+
+logger = logging.getLogger(__name__)
 
 # llama.cpp, vLLM and uvicorn close idle connections after 5 s; a request sent into that moment would be lost.
 KEEP_ALIVE_S = 4.0
@@ -100,6 +103,7 @@ class Origin:
         self._idle: deque[Connection] = deque()
         """The oldest first."""
         self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self._down = False
 
     # -- the queue -----------------------------------------------------------------------------------------------------
 
@@ -151,6 +155,19 @@ class Origin:
         return None
 
     async def connect(self, seconds: float) -> Connection:
+        try:
+            connection = await self._connect(seconds)
+        except ConnectFailed as error:
+            if not self._down:
+                self._down = True
+                logger.warning("%s", error)
+            raise
+        if self._down:
+            self._down = False
+            logger.warning("%s can be reached again", self.url)
+        return connection
+
+    async def _connect(self, seconds: float) -> Connection:
         try:
             async with asyncio.timeout(seconds):
                 _, connection = await asyncio.get_running_loop().create_connection(

@@ -19,6 +19,9 @@ DISTINCT = 10
 SAMPLE = b"EXAMPLE"
 """In the keys that AWS prints in its documentation."""
 LOOK_BACK = 12
+TOKEN = re.compile(rb"\A[^\s\"'<>,;]*")
+"""The rest of a key that has been found."""
+REPLACEMENT = "…".encode()
 
 
 class Kind(NamedTuple):
@@ -70,11 +73,24 @@ KINDS = (
 def holds_credential(text: bytes) -> bool:
     """Return whether a text, as JSON, holds what looks like a key or a token."""
     return LONG_WORD in text.translate(AS_WORDS) and any(
-        kind.mark in text and _found(kind, text) for kind in KINDS
+        kind.mark in text and _found(kind, text) is not None for kind in KINDS
     )
 
 
-def _found(kind: Kind, text: bytes) -> bool:
+def without_credentials(text: str) -> str:
+    """Replace keys and tokens of known kinds."""
+    found = text.encode(errors="backslashreplace")
+    if not holds_credential(found):
+        return text
+    for kind in KINDS:
+        while key := _found(kind, found):
+            after = b"" if kind.mark.startswith(b"PRIVATE") else TOKEN.sub(b"", found[key.end() :], 1)
+            found = found[: key.start()] + REPLACEMENT + after
+    return found.decode()
+
+
+def _found(kind: Kind, text: bytes) -> re.Match[bytes] | None:
+    """Return the first key of a kind, or its beginning if it is long."""
     for found in kind.after.finditer(text):
         start = found.start()
         if (
@@ -82,5 +98,5 @@ def _found(kind: Kind, text: bytes) -> bool:
             and SAMPLE not in found[0]
             and kind.before.search(text[max(0, start - LOOK_BACK) : start])
         ):
-            return True
-    return False
+            return found
+    return None

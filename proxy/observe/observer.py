@@ -51,6 +51,7 @@ class Observer:
     def stored(self, entry: Stored) -> None:
         """Count what the log has stored; on its writer thread, so it must be quick."""
         try:
+            _log(entry)
             if isinstance(entry, Passthrough):
                 self.counts.passthrough(entry)
                 return
@@ -60,6 +61,12 @@ class Observer:
         except Exception:
             # A fault in metrics or traces must not stop the log.
             logger.exception("a stored request was not counted")
+
+
+def _log(entry: Stored) -> None:
+    one = entry if isinstance(entry, Passthrough) else entry.completion.ended
+    name = entry.id if isinstance(entry, Passthrough) else entry.completion.id
+    logger.debug("%s: %s, status %s, %.0f ms", name, one.outcome, one.status, one.total_s * 1000)
 
 
 def metrics_routes(counts: Counts, gauges: Gauges) -> Sequence[Route]:

@@ -186,6 +186,7 @@ class Worker:
             "lost": lambda url: hub.lost(self, url),
             "wake": lambda _: hub.wake(),
             "confirm": self._confirm,
+            "logged": _log,
             "up": lambda _: report_up(),
         }
         on_request = (hub.own, hub.answer, hub.held_up_to, hub.rated_in_chat, hub.addition)
@@ -204,6 +205,12 @@ class Worker:
     def _confirm(self, number: int) -> None:
         if number == self._sent:
             self.confirmed.set()
+
+
+def _log(record: tuple[str, int, str]) -> None:
+    """Log what a worker has logged."""
+    name, level, text = record
+    logging.getLogger(name).log(level, "%s", text)
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------

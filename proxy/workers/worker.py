@@ -29,7 +29,7 @@ from burnish.proxy.http.listener import tune_interpreter
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.observe.traces import traces_wanted
-from burnish.proxy.plain import plain
+from burnish.proxy.program_log import set_level
 from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import read_body
 from burnish.proxy.relay.large import READ_LIMIT_S
@@ -49,18 +49,24 @@ SCOPE = (
 """Keys of a request's scope that the hub gets for our own routes."""
 
 
-class _PlainFormatter(logging.Formatter):
-    """A worker shares the terminal of ``burnish up``."""
+class _ToHub(logging.Handler):
+    """Sends records to the hub, which prints and keeps them: only one process may write the file."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        return plain(super().format(record))
+    def __init__(self, link: Link, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._link = link
+        self._loop = loop
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            content = (record.name, record.levelno, self.format(record))
+            self._loop.call_soon_threadsafe(self._link.send, "logged", content)
+        except RuntimeError:  # the loop is closed
+            self.handleError(record)
 
 
 def main(listener: int, link: int) -> None:
     """Answer requests on a listening socket until the hub sends stop, or is gone. Both are file descriptors."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(_PlainFormatter())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     with (
         socket.socket(fileno=listener) as listening,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
@@ -71,6 +77,7 @@ def main(listener: int, link: int) -> None:
 async def _work(listening: socket.socket, end: socket.socket) -> None:
     worker = _Worker()
     await worker.link.connect(end)
+    logging.basicConfig(handlers=[_ToHub(worker.link, asyncio.get_running_loop())])
     async with asyncio.TaskGroup() as group:
         group.create_task(worker.stop_when_alone())
         await worker.begun.wait()
@@ -116,6 +123,7 @@ class _Worker:
 
     def _configure(self, config: Config) -> None:
         self.config = config
+        set_level(config.log_level)
         self.pool = Pool(config)
         self.apart = Apart(READ_LIMIT_S)
         self._guard = Guard(config)
