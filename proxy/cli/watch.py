@@ -67,7 +67,7 @@ def follow(proxy: Proxy, run_id: str, *, quiet: bool = False) -> Run:
 
 def print_ending(run: Run) -> None:
     what = "a candidate" if run["status"] == "candidate" else run["status"]
-    console.print(f"[bold]v{run['version']} is {what}[/]: {escape(run['reason'])}")
+    console.print(f"[bold]v{run['version']} is {what}[/]: {escape(run['reason'])}", soft_wrap=True)
 
 
 def demand_ending(run: Run) -> None:

@@ -434,9 +434,9 @@ def _said(samples: Iterable[Sample]) -> list[str]:
 
 def _outcome(result: TrainResult) -> str:
     shown = (f"{name} {result.metrics[key]:.3f}" for name, key in SHOWN if key in result.metrics)
-    return ", ".join(
-        (f"{result.ratings} ratings", f"{result.steps} steps", *shown, f"{result.seconds:.0f} s")
-    )
+    early = f" ({result.stopped_early})" if result.stopped_early else ""
+    steps = f"{result.steps} steps{early}"
+    return ", ".join((f"{result.ratings} ratings", steps, *shown, f"{result.seconds:.0f} s"))
 
 
 def _figures(result: TrainResult) -> dict[str, Any]:
