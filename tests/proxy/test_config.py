@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -137,3 +138,21 @@ def test_variables_of_others_and_empty_ones_are_ignored(
     config = load_config()
     assert (config.host, config.port, config.owners) == ("localhost", 8787, ("ann", "local"))
     assert (config.train.min_good, config.train.min_bad) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "good", "bad", "comments"),
+    [
+        ({}, 8, 4, 16),
+        ({"min_ratings": 16}, 8, 4, 16),
+        ({"min_ratings": 8}, 4, 2, 8),
+        ({"min_ratings": 2}, 1, 1, 4),
+        ({"min_ratings": "6", "min_good": 5}, 5, 1, 6),
+        ({"min_ratings": 200}, 8, 4, 16),
+    ],
+)
+def test_few_ratings_need_fewer_of_each_kind(
+    given: dict[str, Any], good: int, bad: int, comments: int
+) -> None:
+    train = load_config({"train": given}).train
+    assert (train.min_good, train.min_bad, train.min_comments) == (good, bad, comments)

@@ -25,7 +25,11 @@ NOBODY = "http://127.0.0.1:9"
 
 
 def run(
-    *arguments: str, url: str | None = None, stdin: str = "", env: Mapping[str, str] | None = None
+    *arguments: str,
+    url: str | None = None,
+    stdin: str = "",
+    env: Mapping[str, str] | None = None,
+    limit_s: float = 120,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     ours = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"} | ({"BURNISH_URL": url} if url else {})
@@ -35,7 +39,7 @@ def run(
         capture_output=True,
         text=True,
         env=ours | dict(env or {}),
-        timeout=120,
+        timeout=limit_s,
         check=False,
     )
 

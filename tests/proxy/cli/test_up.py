@@ -3,19 +3,24 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from burnish.proxy.cli.up import engines_here
 from tests.proxy.test_foreign_engine import Engine
+from tests.support.burnish import running
 from tests.support.inprocess import listening
 from tests.support.llama_server import free_port
-from tests.support.program import on_terminal, run
+from tests.support.program import ask, on_terminal, run
 
 # SGLang's own, the least likely of the usual ones to be in use where tests run.
 PORT = 30000
+# A run starts in a moment without requests.
+START_LIMIT_S = 60
 
 
 def port_of(url: str) -> int:
@@ -88,3 +93,38 @@ def flags(tmp_path: Path) -> list[str]:
     settings = tmp_path / "config.toml"
     settings.touch()
     return ["up", "--port", "0", "--data-dir", str(tmp_path / "data"), "--config", str(settings)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (("--train-after", "8", "--no-train"), "--train-after and --no-train exclude each other"),
+        (("--train-after", "1"), "train.min_ratings: Input should be greater than or equal to 2 (given: 1)"),
+        (("--log-level", "loud"), "log_level: Input should be 'debug', 'info', 'warning' or 'error'"),
+    ],
+)
+def test_flags_that_cannot_be_are_one_sentence(tmp_path: Path, flags: tuple[str, ...], says: str) -> None:
+    done = run("up", "--data-dir", str(tmp_path / "data"), *flags)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+
+
+def test_train_after_is_refused_where_nothing_starts_by_itself(tmp_path: Path) -> None:
+    done = run("up", "--train-after", "8", env={"BURNISH_TRAIN__SCHEDULE": "manual"})
+    assert done.returncode == 2
+    assert '--train-after has no effect with schedule = "manual"' in done.stderr
+
+
+def test_train_after_starts_a_run_at_exactly_that_rating(tmp_path: Path) -> None:
+    with running(tmp_path / "data", "--train-after", "4", env={"BURNISH_TRAIN__EPOCHS": "1"}) as up:
+        assert "after 4 ratings (2 good and 1 bad or more) it trains" in up.log_file.read_text()
+        for number, rating in enumerate(("good", "bad", "good", "good"), 1):
+            body = {"completion_id": ask(up.url, f"What is tea? ({number})"), "rating": rating}
+            assert httpx.post(up.url + "/v1/feedback", json=body).status_code == 201
+            if number < 4:
+                assert httpx.get(up.url + "/burnish/runs").json() == {"runs": []}
+        deadline = time.monotonic() + START_LIMIT_S
+        while not (runs := httpx.get(up.url + "/burnish/runs").json()["runs"]):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert runs[0]["reason"].startswith("4 new ratings (3 good and 1 bad ready)")

@@ -14,7 +14,7 @@ import pytest
 
 from burnish.proxy.learner.export import FAULTS
 from burnish.proxy.log import Log
-from burnish.proxy.log.credentials import KINDS, holds_credential
+from burnish.proxy.log.credentials import KINDS, holds_credential, without_credentials
 from burnish.proxy.log.tally import RatingTally
 from tests.proxy.log.exchanges import assistant, capture, rate, user
 from tests.support.inprocess import behind, logged
@@ -180,3 +180,15 @@ async def test_a_history_that_comes_again_is_searched_once(log: Log, monkeypatch
     await asyncio.sleep(0)
     messages = [text for text in searched if b'"role"' in text]
     assert len(messages) == len(set(messages))
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_a_key_is_taken_out_of_a_text_and_the_rest_stays(name: str) -> None:
+    left = without_credentials(f"before {KEYS[name]} and {KEYS[name]}")
+    assert left.startswith("before ")
+    assert not holds_credential(left.encode())
+    assert KEYS[name][-8:] not in left
+
+
+def test_a_text_without_a_key_stays_as_it_is() -> None:
+    assert without_credentials("what is sk-learn? \udcff") == "what is sk-learn? \udcff"
