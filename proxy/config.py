@@ -347,11 +347,6 @@ class Config(BaseModel):
         return self.data_dir / "server.json"
 
     @property
-    def program_log(self) -> Path:
-        """What burnish reports while it runs."""
-        return self.data_dir / "burnish.log"
-
-    @property
     def upstreams(self) -> tuple[str, ...]:
         """The URLs in ``upstream``."""
         return tuple(self.upstream.split(",")) if self.upstream else ()
