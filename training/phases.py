@@ -26,7 +26,7 @@ Phase = Literal[
     "swapping",
     "ended",
 ]
-"""In this order. docs/learning.md explains them."""
+"""In this order. docs/rating.md explains them."""
 
 Thing = TypeVar("Thing")
 Group = TypeVar("Group", bound=Sequence[Any])
