@@ -232,6 +232,27 @@ class FeedbackConfig(BaseModel):
     )
 
 
+class ChatConfig(BaseModel):
+    """The table ``[chat]``: what `burnish chat` asks for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    temperature: float | None = Field(
+        None, ge=0, le=2, description="0: always the likeliest word. Unset: the engine's default."
+    )
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="Choose among the likeliest words of this total probability."
+    )
+    top_k: int | None = Field(None, ge=1, description="Choose among this many of the likeliest words.")
+    max_tokens: int | None = Field(
+        None, ge=1, description="Longest answer, in tokens. A small model may never stop by itself."
+    )
+    rate: Literal["line", "key", "off"] = Field(
+        "line",
+        description='Ask for a rating after each answer: "line" (a letter and Enter), "key" (one key press), or "off".',
+    )
+
+
 class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -327,6 +348,7 @@ class Config(BaseModel):
         description='What burnish prints and writes to burnish.log in the data directory: "warning" and "error" leave '
         'out events such as the start of a run; "debug" adds a line for each request.',
     )
+    chat: ChatConfig = ChatConfig()
     feedback: FeedbackConfig = FeedbackConfig()
     log: LogConfig = LogConfig()
     train: TrainConfig = TrainConfig()
@@ -340,6 +362,11 @@ class Config(BaseModel):
     def program_log(self) -> Path:
         """What burnish printed, and when. Older files end in .1, .2 …"""
         return self.data_dir / "burnish.log"
+
+    @property
+    def chat_history_file(self) -> Path:
+        """What was typed in `burnish chat`."""
+        return self.data_dir / "chat_history"
 
     @property
     def server_file(self) -> Path:

@@ -42,7 +42,7 @@ COMMANDS = {
     "connect": _Entry("connect:connect", "Point an agent at burnish, and add /rl to it."),
     "disconnect": _Entry("connect:disconnect", "Undo exactly what `burnish connect` changed."),
     "hook": _Entry("hook:hook", "Run an /rl command that an agent's hook passes on stdin.", hidden=True),
-    "chat": _Entry("chat:chat", "Talk to the model and rate each answer."),
+    "chat": _Entry("chat.command:chat", "Talk to the model and rate each answer."),
     "good": _Entry("rate:good", "Rate the last answer (or --id) good."),
     "bad": _Entry("rate:bad", "Rate the last answer (or --id) bad."),
     # A rating such as -0.5 is not an option.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
+import termios
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -65,6 +67,23 @@ def ctrl_c() -> Iterator[Event]:
         yield pressed
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def unechoed() -> Iterator[None]:
+    """Don't show keys on the terminal: they would tear what is drawn. They stay in the input."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    silent = termios.tcgetattr(descriptor)
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 def clock(seconds: float | None) -> str:

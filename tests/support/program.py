@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
@@ -82,10 +83,11 @@ def ask(url: str, text: str = "What is tea?") -> str:
 
 @contextmanager
 def on_terminal(
-    *arguments: str, env: Mapping[str, str] | None = None
+    *arguments: str, env: Mapping[str, str] | None = None, rows: int = 24, columns: int = 80
 ) -> Iterator[tuple[Screen, subprocess.Popen[bytes]]]:
     """Run a command on a terminal until the block is left."""
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (rows, columns))
     process = subprocess.Popen(
         [sys.executable, "-m", "burnish", *arguments],
         stdin=theirs,

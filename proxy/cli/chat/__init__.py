@@ -1,0 +1,1 @@
+"""``burnish chat``: talk to the model and rate each answer."""
