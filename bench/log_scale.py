@@ -23,6 +23,7 @@ import orjson
 
 from bench.log_growth import exchange, prose
 from burnish.proxy.log import Log, RatingTally
+from burnish.proxy.log.listings import Filters
 from burnish.proxy.records import FeedbackDraft
 
 LIMIT_MS = 5.0
@@ -32,6 +33,8 @@ TOGETHER = 200
 """Conversations that go on at the same time, and so to a commit."""
 ASKED = 300
 PAGE = 50
+LISTED = 20
+"""As `burnish history` asks. A rated answer comes with its context, which is most of the time."""
 
 
 def main() -> None:
@@ -101,9 +104,16 @@ async def questions(log: Log) -> dict[str, Callable[[], Awaitable[object]]]:
         "the latest": lambda: log.completions(limit=PAGE),
         "older ones": lambda: log.completions(limit=PAGE, before=anything().id),
         "by id": lambda: log.completion(anything().id),
-        "by conversation": lambda: log.completions(limit=PAGE, conversation=anything().conversation_id),
+        "by conversation": lambda: log.completions(
+            limit=PAGE, filters=Filters(conversation=anything().conversation_id)
+        ),
+        "rated bad": lambda: log.completions(limit=LISTED, filters=Filters(rating="bad")),
+        "with a comment": lambda: log.completions(limit=LISTED, filters=Filters(rating="commented")),
+        "unrated": lambda: log.completions(limit=LISTED, filters=Filters(rating="unrated")),
+        "of a rater": lambda: log.completions(limit=LISTED, filters=Filters(rater="local")),
+        "of a version": lambda: log.completions(limit=LISTED, filters=Filters(version=0)),
         "latest of a caller": lambda: log.resolve(last_of="local"),
-        "newest rated": lambda: log.feedbacks(limit=PAGE),
+        "newest rated": lambda: log.judged_feedbacks(limit=LISTED),
         "one more rating": one_more_rating(log, lambda: anything().id),
     }
 

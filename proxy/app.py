@@ -306,7 +306,7 @@ def _routes(parts: _Parts) -> list[Route]:
             config=parts.config,
         ),
         *metrics_routes(parts.observer.counts, gauges),
-        *feedback_routes(log, parts.on_feedback, parts.rules),
+        *feedback_routes(log, parts.on_feedback, parts.rules, parts.fates),
         command_route(parts.answer),
         *completion_routes(log, parts.on_forgotten, parts.rules, parts.fates),
         *instruction_routes(log, parts.instructions, parts.live),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -37,29 +38,49 @@ def history(
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="How many.")] = 20,
     before: Annotated[str | None, typer.Option(help="Show only records older than this ID.")] = None,
     conversation: Annotated[str | None, typer.Option(help="Only this conversation.")] = None,
+    rater: Annotated[
+        str | None, typer.Option(help="Only answers that this rater said something about.")
+    ] = None,
+    rating: Annotated[
+        str | None,
+        typer.Option(
+            help="Only good, bad, unrated or commented answers; with --rater: what this rater said.",
+        ),
+    ] = None,
+    version: Annotated[str | None, typer.Option(help="Only answers of this version: 3, v3 or base.")] = None,
     passthrough: Annotated[
         bool, typer.Option("--passthrough", help="Show other requests instead: embeddings, audio, files …")
     ] = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    if passthrough and conversation:
-        raise WrongUsage(
-            "use --passthrough or --conversation, not both: only completions belong to a conversation"
-        )
-    if passthrough:
-        page = Proxy(url).get("/burnish/passthrough", limit=limit, before=before)
-    else:
-        page = Proxy(url).get("/burnish/completions", limit=limit, before=before, conversation=conversation)
+    """Filters by rating list the answers that were named; others of the same turn are in `burnish show`."""
+    filters = {"conversation": conversation, "rater": rater, "rating": rating, "version": version}
+    given = {name: value for name, value in filters.items() if value is not None}
+    if passthrough and given:
+        name = next(iter(given))
+        raise WrongUsage(f"use --passthrough or --{name}, not both: only answers have a {name}")
+    path = "/burnish/passthrough" if passthrough else "/burnish/completions"
+    page = Proxy(url).get(path, limit=limit, before=before, **given)
     if printed_json(page, as_json):
         return
     for each in page["data"]:
         (_list_passthrough if passthrough else _list)(each)
     if not page["data"]:
-        console.print(f"[dim]no {'other requests' if passthrough else 'answers'} yet[/]")
+        console.print(f"[dim]{_nothing(passthrough, given)}[/]")
     if page["has_more"]:
-        again = "burnish history --passthrough" if passthrough else "burnish history"
-        console.print(f"[dim]more: {again} --before {page['data'][-1]['id']}[/]", soft_wrap=True)
+        options = ["--passthrough"] if passthrough else []
+        options += [f"--{name} {quote(value)}" for name, value in given.items()]
+        again = " ".join(["burnish history", *options, f"--before {page['data'][-1]['id']}"])
+        console.print(f"[dim]more: {escape(again)}[/]", soft_wrap=True)
+
+
+def _nothing(passthrough: bool, given: dict[str, str]) -> str:
+    if not given:
+        return f"no {'other requests' if passthrough else 'answers'} yet"
+    known = {"rater": "burnish raters", "version": "burnish adapters list"}
+    lists = [f"{name}s: {command}" for name, command in known.items() if name in given]
+    return "; ".join(["no answer is like that", *lists])
 
 
 def _list_passthrough(passthrough: dict[str, Any]) -> None:

@@ -89,3 +89,8 @@ def forget(
     console.print(
         f"[green]erased[/] {erased['erased']} completions, ratings and other requests of {escape(user)}"
     )
+    if (typed := read_settings().chat_history_file).exists():
+        console.print(
+            f"[dim]what was typed into `burnish chat` on this machine is in {escape(str(typed))}: delete it, too[/]",
+            soft_wrap=True,
+        )

@@ -18,27 +18,43 @@ Target = Annotated[
     typer.Option("--id", help="ID of the answer (burnish's or the upstream's); default: the last answer."),
 ]
 
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be rated, and rate nothing.")]
+
 LIKERT = frozenset("12345")
 WORDS = ("comment", "correction")
 """Members of feedback that say something without a rating."""
 
 
-def good(comment: Comment = None, target: Target = None, url: Url = None, as_json: Json = False) -> None:
-    _rate(Proxy(url), target, {"rating": "good"} | _why(comment), as_json)
+def good(
+    comment: Comment = None,
+    target: Target = None,
+    dry_run: DryRun = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    _rate(Proxy(url), target, {"rating": "good", "dry_run": dry_run or None} | _why(comment), as_json)
 
 
-def bad(comment: Comment = None, target: Target = None, url: Url = None, as_json: Json = False) -> None:
-    _rate(Proxy(url), target, {"rating": "bad"} | _why(comment), as_json)
+def bad(
+    comment: Comment = None,
+    target: Target = None,
+    dry_run: DryRun = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    _rate(Proxy(url), target, {"rating": "bad", "dry_run": dry_run or None} | _why(comment), as_json)
 
 
 def rate(
     target: Annotated[str, typer.Argument(metavar="ID", help="ID of the answer, or: last.")],
     rating: Annotated[str, typer.Argument(help="good, bad, 1 to 5, or a number from -1.0 to 1.0.")],
     comment: Comment = None,
+    dry_run: DryRun = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    _rate(Proxy(url), None if target == "last" else target, read_rating(rating) | _why(comment), as_json)
+    said = read_rating(rating) | _why(comment) | {"dry_run": dry_run or None}
+    _rate(Proxy(url), None if target == "last" else target, said, as_json)
 
 
 def undo(
@@ -83,10 +99,14 @@ def _rate(proxy: Proxy, target: str | None, rating: dict[str, Any], as_json: boo
         else {"completion_id": proxy.get(f"/burnish/completions/{in_path(target)}")["id"]}
     )
     record = proxy.post("/v1/feedback", named | rating)
-    if not printed_json(record, as_json):
-        again = "already " if record["repeated"] else ""
-        comment = " with your comment" if record["comment"] else ""
-        console.print(f"{again}rated {_what(record)}{comment}: {_quote(record)}{teaching(record)}")
+    if printed_json(record, as_json):
+        return
+    done = "already rated" if record["repeated"] else "would rate" if record.get("dry_run") else "rated"
+    comment = " with your comment" if record["comment"] else ""
+    console.print(f"{done} {_what(record)}{comment}: {_quote(record)}{teaching(record)}")
+    if record.get("dry_run"):
+        now = counting_in_words(record["rated"])
+        console.print(f"[dim]nothing was stored; {now}: {record['completion_id']}[/]", soft_wrap=True)
 
 
 def teaching(record: dict[str, Any]) -> str:
@@ -96,8 +116,8 @@ def teaching(record: dict[str, Any]) -> str:
 
 
 def _latest(proxy: Proxy) -> str:
-    for record in proxy.get("/v1/feedback", limit=200)["data"]:
-        if record["undone_at"] is None and record["rater"] == "local":
+    for record in proxy.get("/v1/feedback", limit=200, rater="local")["data"]:
+        if record["undone_at"] is None:
             return str(record["id"])
     raise CommandFailed("you have no rating to take back")
 

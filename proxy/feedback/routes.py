@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from burnish.proxy.access import Action, demand, identity_of
 from burnish.proxy.client_headers import SESSION_HEADERS
-from burnish.proxy.errors import Unprocessable
+from burnish.proxy.errors import NotFound, Unprocessable
 from burnish.proxy.feedback.commands import Answer
 from burnish.proxy.feedback.grammar import parse
 from burnish.proxy.feedback.shapes import (
@@ -26,8 +26,18 @@ from burnish.proxy.feedback.shapes import (
     personal_json,
     quoted,
     regeneration_json,
+    told_json,
 )
-from burnish.proxy.feedback.targets import MAX_TEXT, QUERY, demand_weight, draft_of, filters_of, read_feedback
+from burnish.proxy.feedback.targets import (
+    HISTORY_QUERY,
+    MAX_TEXT,
+    QUERY,
+    demand_weight,
+    draft_of,
+    filters_of,
+    history_filters,
+    read_feedback,
+)
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
 from burnish.proxy.log.usability import Rules, usability
@@ -39,7 +49,12 @@ MAX_BODY_BYTES = 1024 * 1024
 SESSION_HEADER = SESSION_HEADERS[0].decode()
 
 
-def feedback_routes(log: Log, on_feedback: Callable[[Feedback], None], rules: Rules) -> list[Route]:
+def feedback_routes(
+    log: Log,
+    on_feedback: Callable[[Feedback], None],
+    rules: Rules,
+    fates: Callable[[], Awaitable[Fates]],
+) -> list[Route]:
     """Return the routes of feedback and raters; calls ``on_feedback`` for each new record and each undo."""
 
     async def create(request: Request) -> Response:
@@ -47,8 +62,8 @@ def feedback_routes(log: Log, on_feedback: Callable[[Feedback], None], rules: Ru
         demand_weight(asked, identity_of(request.scope))
         session = request.headers.get(SESSION_HEADER)
         draft, target = await draft_of(asked, log, caller_of(request), session, identity_of(request.scope))
-        added = await log.add_feedback(draft)
-        if added.created:
+        added = await (log.preview_feedback if asked.dry_run else log.add_feedback)(draft)
+        if added.created and not asked.dry_run:
             on_feedback(added.feedback)
         draft = added.feedback.draft
         if draft.completion_id != target.id:  # the key's first record
@@ -56,22 +71,33 @@ def feedback_routes(log: Log, on_feedback: Callable[[Feedback], None], rules: Ru
         worse = await log.worse(target.id, draft.preferred_over) if draft.preferred_over else None
         said = usability(draft, target, worse, rules, added.beside)._asdict()
         said |= {"repeated": not added.created, "about": quoted(target, draft.choice)}
-        return json_response(feedback_json(added.feedback) | said, 201 if added.created else 200)
+        if asked.dry_run:
+            said |= {"dry_run": True, "rated": target.rated(draft.choice)}
+            if added.created:
+                said |= {"id": None, "created_at": None}
+        stored = added.created and not asked.dry_run
+        return json_response(feedback_json(added.feedback) | said, 201 if stored else 200)
 
     async def index(request: Request) -> Response:
         limit = page_limit(request, *QUERY)
-        found = await log.feedbacks(limit=limit + 1, **filters_of(request.query_params))
-        return json_response(page([feedback_json(each) for each in found], limit))
+        found = await log.judged_feedbacks(limit=limit + 1, **filters_of(request.query_params))
+        did = await fates()
+        return json_response(page([told_json(*each, rules, did) for each in found], limit))
 
     async def show(request: Request) -> Response:
-        return json_response(feedback_json(await _own(log, request)))
+        found = await _own(log, request)
+        try:
+            target = await log.completion(found.draft.completion_id)
+        except NotFound:
+            target = None
+        return json_response(told_json(found, target, rules, await fates()))
 
     async def undo(request: Request) -> Response:
         feedback = await log.undo_feedback((await _own(log, request)).id)
         on_feedback(feedback)
         target, choice = await log.completion(feedback.draft.completion_id), feedback.draft.choice
         now = {"rated": target.rated(choice), "about": quoted(target, choice)}
-        return json_response(feedback_json(feedback) | now)
+        return json_response(told_json(feedback, target, rules, await fates()) | now)
 
     async def raters(request: Request) -> Response:
         found = [
@@ -129,8 +155,8 @@ def completion_routes(
     """Return the routes of the log; calls ``on_forgotten`` with the name of an erased user."""
 
     async def index(request: Request) -> Response:
-        query, limit = request.query_params, page_limit(request, "before", "conversation")
-        found = await log.completions(limit + 1, query.get("before"), query.get("conversation"))
+        query, limit = request.query_params, page_limit(request, *HISTORY_QUERY)
+        found = await log.completions(limit + 1, query.get("before"), history_filters(query))
         did = await fates()
         return json_response(page([brief(judged_json(each, rules, did)) for each in found], limit))
 

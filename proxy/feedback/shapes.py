@@ -68,6 +68,17 @@ def judged_json(completion: Completion, rules: Rules, fates: Fates) -> dict[str,
     }
 
 
+def told_json(
+    feedback: Feedback, completion: Completion | None, rules: Rules, fates: Fates
+) -> dict[str, Any]:
+    """Return a record with whether it can teach; ``completion``: the one that it names, if it is still there."""
+    for each in completion.feedback if completion else ():
+        if completion and each.feedback.id == feedback.id:
+            return _heard_json(each, completion, rules, fates)
+    gone = Usability(usable=False, reason="the answer is no longer in the log")
+    return feedback_json(feedback) | gone._asdict() | {"learnt_by": None}
+
+
 def _heard_json(heard: Heard, completion: Completion, rules: Rules, fates: Fates) -> dict[str, Any]:
     told, fate = _usability(heard, completion, rules), None
     if told.usable:

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BeforeValidator, Field, StrictBool, StringConstraints, ValidationError
 
@@ -14,6 +14,7 @@ from burnish.proxy.access import Action, Identity, demand
 from burnish.proxy.errors import NotFound, Unprocessable
 from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log
+from burnish.proxy.log.listings import Filters, RatingFilter
 from burnish.proxy.plain import Line
 from burnish.proxy.records import Completion, FeedbackDraft, Scope, Source
 
@@ -55,6 +56,7 @@ SAME = ("completion_id", "conversation_id", "before", "rater", "source", "tag")
 """Members of the query of a list that filter by equal values."""
 SIDES = {"good": "above", "bad": "below"}
 QUERY = (*SAME, "rating", "version")
+HISTORY_QUERY = ("before", *Filters._fields)
 STATEMENTS = ("rating", "comment", "correction", "preferred_over")
 
 
@@ -77,6 +79,7 @@ class FeedbackRequest(Body):
     weight: Annotated[float, Field(gt=0, le=MAX_WEIGHT, strict=True)] = 1.0
     tags: Annotated[list[Label], Field(default_factory=list, max_length=MAX_TAGS)]
     idempotency_key: Name | None = None
+    dry_run: StrictBool = False
 
     @property
     def targets(self) -> list[str]:
@@ -147,12 +150,32 @@ def filters_of(query: Mapping[str, str]) -> dict[str, object]:
     if rating := query.get("rating"):
         found |= {SIDES[rating]: 0.0} if rating in SIDES else {"reward": _number(rating)}
     if version := query.get("version"):
-        if version != "base" and not (version.isascii() and version.isdecimal()):
-            raise Unprocessable(
-                f"version must be a version's number or base, not {version!r}", param="version"
-            )
-        found["version"] = 0 if version == "base" else int(version[:9])
+        found["version"] = _version(version)
     return found
+
+
+def history_filters(query: Mapping[str, str]) -> Filters:
+    """Return the filters that the query of a list of completions names. Raises Unprocessable."""
+    rating, version = query.get("rating"), query.get("version")
+    if rating is not None and rating not in get_args(RatingFilter):
+        raise Unprocessable(
+            f"rating must be one of {', '.join(get_args(RatingFilter))}, not {rating[:40]!r}", param="rating"
+        )
+    return Filters(
+        conversation=query.get("conversation"),
+        rater=query.get("rater"),
+        rating=cast(RatingFilter | None, rating),
+        version=None if version is None else _version(version),
+    )
+
+
+def _version(given: str) -> int:
+    number = given.removeprefix("v")
+    if given != "base" and not (number.isascii() and number.isdecimal()):
+        raise Unprocessable(
+            f"version must be a version such as 3 or v3, or base, not {given[:40]!r}", param="version"
+        )
+    return 0 if given == "base" else int(number[:9])
 
 
 def _number(rating: str) -> float:

@@ -46,11 +46,20 @@ def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
 
     Raises NotFound for unknown completions, Conflict when the key was used for something else.
     """
-    feedback, created = _stored(connection, draft)
-    return Added(feedback, created, _faults_beside(connection, feedback))
+    added = preview(connection, draft)
+    if added.created:
+        _store(connection, added.feedback)
+    return added
 
 
-def _stored(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback, bool]:
+def preview(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
+    """Return what ``add`` would, and store nothing. Raises as ``add`` does."""
+    feedback, new = _resolved(connection, draft)
+    return Added(feedback, new, _faults_beside(connection, feedback))
+
+
+def _resolved(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback, bool]:
+    """Return the record of a draft, and whether it is a new one."""
     if draft.idempotency_key is not None and (first := _same_key(connection, draft)):
         return first, False
     # A key must be stored if its target may be another one when the request is repeated.
@@ -62,7 +71,11 @@ def _stored(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedb
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no completion {draft.completion_id!r} in the log", param="completion_id")
-    feedback = Feedback(new_feedback_id(), time.time(), row[0], draft)
+    return Feedback(new_feedback_id(), time.time(), row[0], draft), True
+
+
+def _store(connection: sqlite3.Connection, feedback: Feedback) -> None:
+    draft = feedback.draft
     row = {
         "id": feedback.id,
         "created_at": feedback.created_at,
@@ -73,7 +86,6 @@ def _stored(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedb
     }
     statement = f"INSERT INTO feedback ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})"  # noqa: S608
     connection.execute(statement, tuple(row.values()))
-    return feedback, True
 
 
 def _faults_beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Fault | None, ...]:

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
 
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
-from burnish.proxy.log import attribution, files, queries, retention, store
+from burnish.proxy.log import attribution, files, listings, queries, retention, store
 from burnish.proxy.log import feedback as feedback_table
 from burnish.proxy.log import instructions as instruction_table
 from burnish.proxy.log import runs as run_table
@@ -134,7 +134,7 @@ class Log:
         """Queue a record; from any thread."""
         self._writer.put(entry)
 
-    completions = _reads(queries.completions)
+    completions = _reads(listings.completions)
     passthroughs = _reads(queries.passthroughs)
     personal_records = _reads(queries.personal_records)
     worse = _reads(queries.worse, "lookups")
@@ -149,10 +149,12 @@ class Log:
     """On the writer thread, because a request waits, and reads may take long."""
 
     add_feedback = _writes(feedback_table.add, early=True)
+    preview_feedback = _reads(feedback_table.preview, "lookups")
     undo_feedback = _writes(feedback_table.undo, early=True)
     undo_all_feedback = _writes(feedback_table.undo_all)
     feedback = _reads(feedback_table.one, "lookups")
     feedbacks = _reads(feedback_table.latest)
+    judged_feedbacks = _reads(listings.feedbacks)
     rated = _reads(queries.rated, "learning")
     raters = _reads(feedback_table.raters)
 

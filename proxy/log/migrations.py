@@ -255,6 +255,16 @@ MIGRATIONS: tuple[Migration, ...] = (
             "DROP TABLE suspect",
         ),
     ),
+    Migration(
+        "filters of the history",
+        (
+            "CREATE INDEX completion_version ON completion (adapter_version, id) WHERE adapter_version IS NOT NULL",
+            "CREATE INDEX feedback_rater ON feedback (rater, completion_id)",
+            "CREATE INDEX feedback_good ON feedback (completion_id) WHERE reward > 0",
+            "CREATE INDEX feedback_bad ON feedback (completion_id) WHERE reward < 0",
+            "CREATE INDEX feedback_commented ON feedback (completion_id) WHERE comment IS NOT NULL",
+        ),
+    ),
 )
 
 

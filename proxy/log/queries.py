@@ -49,29 +49,10 @@ def completion(connection: sqlite3.Connection, completion_id: str) -> Completion
 
 def stored(connection: sqlite3.Connection, completion_id: str) -> Completion:
     """Return one completion with its context, by our ID. Raises NotFound."""
-    return _judged(connection, Reader(connection), [row_of(connection, completion_id)], full=True)[0]
+    return judged(connection, Reader(connection), [row_of(connection, completion_id)], full=True)[0]
 
 
-def completions(
-    connection: sqlite3.Connection,
-    limit: int = 50,
-    before: str | None = None,
-    conversation: str | None = None,
-) -> list[Completion]:
-    """Return completions, latest first; ``before`` is an ID to continue from.
-
-    Only those that something was said of have their contexts and parameters, which decide whether it can teach.
-    """
-    filters: dict[str, Any] = {"id < ?": before, "conversation_id = ?": conversation}
-    given = {clause: value for clause, value in filters.items() if value is not None}
-    where = " AND ".join(given) or "1"
-    rows = select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", (*given.values(), limit))
-    reader = Reader(connection)
-    reader.load(rows)
-    return _judged(connection, reader, rows, full=False)
-
-
-def _judged(
+def judged(
     connection: sqlite3.Connection, reader: Reader, rows: Sequence[Any], *, full: bool
 ) -> list[Completion]:
     """Build completions with what was said of them, and the rating that it comes to."""

@@ -72,7 +72,11 @@ async def test_a_user_is_forgotten_after_a_question(tmp_path: Path) -> None:
         yes = await asyncio.to_thread(call, "forget", "--user", "local", stdin="y\n", url=url)
         assert "erased 1" in yes.stdout, yes.stderr
         assert (await asyncio.to_thread(said, "history", url=url))["data"] == []
+        assert "chat_history" not in yes.stdout
         assert (await asyncio.to_thread(said, "forget", "--user", "local", "--yes", url=url))["erased"] == 0
+        (tmp_path / "data" / "chat_history").touch()
+        typed = await asyncio.to_thread(call, "forget", "--user", "local", "--yes", url=url)
+        assert f"is in {tmp_path / 'data' / 'chat_history'}: delete it" in typed.stdout
 
 
 async def test_what_is_too_much_is_taken_out_by_itself(tmp_path: Path) -> None:

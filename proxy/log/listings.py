@@ -1,0 +1,117 @@
+"""Lists of completions, and the filters of the history. Each filter has an index."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any, Literal, NamedTuple
+
+from burnish.proxy.log import feedback
+from burnish.proxy.log.queries import judged
+from burnish.proxy.log.store import Reader, as_json, select
+from burnish.proxy.records import Completion, Feedback
+
+RatingFilter = Literal["good", "bad", "unrated", "commented"]
+STATED: dict[str | None, str] = {
+    "good": "reward > 0",
+    "bad": "reward < 0",
+    "commented": "comment IS NOT NULL",
+    None: "1",
+}
+"""What feedback says that an answer is listed for. The words are those of the partial indexes."""
+STANDS = "NOT EXISTS (SELECT 1 FROM undo WHERE undo.feedback = feedback.id)"
+
+
+class Filters(NamedTuple):
+    """None: any."""
+
+    conversation: str | None = None
+    rater: str | None = None
+    """Only answers that this rater said something about; with ``rating``: what they said."""
+    rating: RatingFilter | None = None
+    """By what all ratings of an answer come to, unless a rater is given."""
+    version: int | None = None
+    """The version that answered; 0: the base model."""
+
+
+ANY = Filters()
+
+
+def completions(
+    connection: sqlite3.Connection, limit: int = 50, before: str | None = None, filters: Filters = ANY
+) -> list[Completion]:
+    """Return completions, latest first; ``before`` is an ID to continue from.
+
+    Only those that something was said of have their contexts and parameters, which decide whether it can teach.
+    Filters by feedback list the answers that it names, and not others of the same turn.
+    """
+    reader, found, more = Reader(connection), list[Completion](), True
+    while more and len(found) < limit:
+        # SQL finds what was said; what counts of it is decided here, and is nearly always the same.
+        rows = _rows(connection, limit, before, filters)
+        reader.load(rows)
+        found += [each for each in judged(connection, reader, rows, full=False) if _fits(each, filters)]
+        more = len(rows) == limit
+        before = rows[-1][0] if rows else None
+    return found[:limit]
+
+
+def _rows(connection: sqlite3.Connection, limit: int, before: str | None, filters: Filters) -> list[Any]:
+    given = {
+        "completion.id < ?": before,
+        "completion.conversation_id = ?": filters.conversation,
+        "completion.adapter_version = ?": filters.version,
+    }
+    clauses: dict[str, Any] = {clause: value for clause, value in given.items() if value is not None}
+    by_rater = {"rater = ?": filters.rater} if filters.rater is not None else {}
+    if filters.rating == "unrated":
+        rated = " AND ".join(["completion_id = completion.id", "reward IS NOT NULL", STANDS, *by_rater])
+        where = " AND ".join([*clauses, f"NOT EXISTS (SELECT 1 FROM feedback WHERE {rated})"])  # noqa: S608
+        values = [*clauses.values(), *by_rater.values(), limit]
+        return select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", values)
+    if filters.rating is None and not by_rater:
+        where = " AND ".join(clauses) or "1"
+        return select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", [*clauses.values(), limit])
+    logged = " AND ".join(["completion.id = completion_id", *clauses])
+    said = [STATED[filters.rating], STANDS, *by_rater, f"EXISTS (SELECT 1 FROM completion WHERE {logged})"]  # noqa: S608
+    values = [*by_rater.values(), *clauses.values()]
+    if before is not None:  # once more, for the index
+        said.append("completion_id < ?")
+        values.append(before)
+    named = f"""SELECT DISTINCT completion_id FROM feedback WHERE {" AND ".join(said)}
+        ORDER BY completion_id DESC LIMIT ?"""  # noqa: S608
+    return select(connection, f"WHERE id IN ({named}) ORDER BY id DESC", [*values, limit])
+
+
+def _fits(completion: Completion, filters: Filters) -> bool:
+    """Whether what counts of the feedback on a completion is what the filters ask for."""
+    if filters.rating is None and filters.rater is None:
+        return True
+    heard = [
+        each.feedback
+        for each in completion.feedback
+        if each.feedback.undone_at is None and filters.rater in (None, each.feedback.draft.rater)
+    ]
+    if filters.rater is None:
+        given = [completion.rating, *(each.rating for each in completion.choices)]
+    else:
+        given = [each.draft.reward for each in heard if each.superseded_by is None]
+    rewards = [reward for reward in given if reward is not None]
+    fits = {
+        "good": any(reward > 0 for reward in rewards),
+        "bad": any(reward < 0 for reward in rewards),
+        "unrated": not rewards,
+        "commented": any(each.draft.comment for each in heard),
+        None: bool(heard),
+    }
+    return fits[filters.rating]
+
+
+def feedbacks(
+    connection: sqlite3.Connection, /, *, limit: int = 50, **filters: object
+) -> list[tuple[Feedback, Completion | None]]:
+    """Return feedback as ``feedback.latest`` does, with the completions that it names; None: no longer in the log."""
+    found = feedback.latest(connection, limit=limit, **filters)
+    names = as_json({each.draft.completion_id for each in found})
+    rows = select(connection, "WHERE id IN (SELECT value FROM json_each(?))", (names,))
+    named = {each.id: each for each in judged(connection, Reader(connection), rows, full=True)}
+    return [(each, named.get(each.draft.completion_id)) for each in found]
