@@ -22,7 +22,6 @@ from burnish.adapters.sleep import while_asleep
 from burnish.adapters.swap import Swap
 from burnish.adapters.threads import cores, in_one_thread
 from burnish.adapters.waiting import PASSED_AGAINST, waiting
-from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.evidence import evidence, rated_replies
 from burnish.proxy.learner.progress import Durations, Progress, earlier_runs, progress
@@ -30,6 +29,7 @@ from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
 from burnish.proxy.memory import give_back
 from burnish.proxy.records import RatedCompletion
+from burnish.proxy.tables import TrainConfig
 from burnish.training.device import main_memory, model_size
 from burnish.training.errors import JobError
 from burnish.training.job import (

@@ -18,7 +18,6 @@ from typing import Any
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import version_label
-from burnish.proxy.config import TrainConfig
 from burnish.proxy.errors import BurnishError, Conflict, NotFound, Unavailable
 from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.machine import UNKNOWN, Meter
@@ -30,6 +29,7 @@ from burnish.proxy.learner.versions import Promoted, Versions
 from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
 from burnish.proxy.log.usability import FAULTS
 from burnish.proxy.records import Run
+from burnish.proxy.tables import TrainConfig
 from burnish.training.errors import JobError, TrainingError
 from burnish.training.job import JobDirectory
 

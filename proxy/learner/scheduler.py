@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from datetime import datetime, time
 
-from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner.machine import UNKNOWN, Machine
+from burnish.proxy.tables import TrainConfig
 from burnish.training.presets import MIN_COMMENTS
 
 # After a failure: a minute, two, four, … A broken set-up must neither spin nor wait for days.

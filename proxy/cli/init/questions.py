@@ -19,9 +19,10 @@ from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.init import checks
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.cli.up import engines_here
-from burnish.proxy.config import Config, TrainConfig
+from burnish.proxy.config import Config
 from burnish.proxy.plain import plain
 from burnish.proxy.setup import Answers, Record
+from burnish.proxy.tables import TrainConfig
 
 Answer = TypeVar("Answer")
 EMBEDDED = "embedded"

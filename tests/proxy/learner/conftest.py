@@ -23,7 +23,7 @@ from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
 from burnish.proxy.asgi import own_application
-from burnish.proxy.config import TrainConfig, load_config
+from burnish.proxy.config import load_config
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.learner import Learner
@@ -32,6 +32,7 @@ from burnish.proxy.learner.routes import learner_routes
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
 from burnish.proxy.records import Run
+from burnish.proxy.tables import TrainConfig
 from tests.proxy.log.exchanges import answered, assistant, capture, rate, user
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.inprocess import listening

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from burnish.proxy.config import TrainConfig
 from burnish.proxy.learner.machine import Machine
 from burnish.proxy.learner.scheduler import (
     MAX_BACK_OFF_S,
@@ -20,6 +19,7 @@ from burnish.proxy.learner.scheduler import (
     in_window,
     warnings,
 )
+from burnish.proxy.tables import TrainConfig
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NOW_S = NOON.timestamp()

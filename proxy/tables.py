@@ -1,0 +1,223 @@
+"""The tables of the configuration file, such as ``[train]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+)
+
+
+def _known_objective(name: str) -> str:
+    # Only if it is set: commands must start fast.
+    from burnish.training.job import OBJECTIVES, known_objective
+
+    return known_objective(name, ("auto", *OBJECTIVES))
+
+
+def _at_most(usual: int, share: float, *, least: int = 1) -> Callable[[dict[str, Any]], int]:
+    """Return a default: ``usual``, or this share of ``min_ratings`` if that is less."""
+    return lambda given: max(least, min(usual, int(given.get("min_ratings", usual / share) * share)))
+
+
+class TrainConfig(BaseModel):
+    """The table ``[train]``: when and how to train."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    enabled: bool = Field(True, description="Train in the background (off: --no-train).")
+    min_ratings: int = Field(32, ge=2, description="New ratings needed to start a run automatically.")
+    min_comments: int = Field(
+        default_factory=_at_most(16, 1, least=4),
+        ge=4,
+        description="A run also starts after this many ratings with a comment, or after this many corrections and "
+        "preferences. Default: 16, or min_ratings if that is less, but not below 4.",
+    )
+    min_good: int = Field(
+        default_factory=_at_most(8, 1 / 2),
+        ge=1,
+        description="Good ratings needed to start a run. Default: 8, or half of min_ratings if that is less.",
+    )
+    min_bad: int = Field(
+        default_factory=_at_most(4, 1 / 4),
+        ge=1,
+        description="Bad ratings needed to start a run. Default: 4, or a quarter of min_ratings if that is less.",
+    )
+    schedule: str = Field(
+        "auto",
+        pattern=r"^(auto|manual|([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d)$",
+        description='"auto", "manual" (only burnish train), or a local-time window such as "01:00-06:30".',
+    )
+    promote: Literal["auto", "manual"] = Field(
+        "auto",
+        description='"auto": a version that passes the gate goes live; "manual": it waits for burnish adapters '
+        "promote, or for /rl promote of an owner.",
+    )
+    on_battery: bool = Field(
+        False, description="Start runs while the machine runs on battery. burnish train always does."
+    )
+    max_load: float = Field(
+        0.7,
+        gt=0,
+        le=1,
+        description="A run waits, for an hour at most, while other programs use a larger share of the processor.",
+    )
+    memory_gb: float | None = Field(
+        None,
+        ge=0,
+        description="A run waits, for an hour at most, until this much memory is free. Default: the most that a run "
+        "took, or an estimate by the size of the model. 0: it never waits.",
+    )
+    base: str | None = Field(
+        None,
+        description="Weights of the model that the upstream serves, to train on: a GGUF file, a Hugging Face "
+        "directory, or a name on the Hugging Face hub such as Qwen/Qwen3-0.6B, which is downloaded. Unset: the path "
+        "that the upstream reports.",
+    )
+    device: str = Field(
+        "auto",
+        pattern=r"^(auto|cpu|cuda(:\d{1,2})?|shared)$",
+        description='"auto" (the GPU with the most free memory, if it is enough; without a GPU the CPU), "shared" '
+        '(like "auto", but never the CPU), "cuda" or "cuda:1" (that GPU, without checking its memory), or "cpu".',
+    )
+    quantize: Literal["none", "8bit", "4bit"] = Field(
+        "none",
+        description="Quantize the base weights while training on a GPU: less memory, but slower. Needs the extra "
+        "quantize.",
+    )
+    objective: Annotated[str, AfterValidator(_known_objective)] = Field(
+        "auto",
+        description='Training objective: mis_po, kto, dpo, sft, critique or hybrid; "auto" chooses by the kind of '
+        "feedback. For a loss of your own, give its import path, module:function (docs/learning.md).",
+    )
+    baseline: Literal["batch", "ema"] = Field(
+        "batch",
+        description='Baseline of mis_po: "batch" normalises the rewards over a run; "ema" subtracts the moving average '
+        "(.99) of earlier rewards from each one.",
+    )
+    next_turn: bool = Field(
+        False,
+        description="Use the next user message after a bad answer as the comment on it, if there is no other comment. "
+        "Only for users who react to the answer in the chat; otherwise it teaches nonsense.",
+    )
+    preset: Literal["careful", "balanced", "aggressive"] = Field(
+        "balanced", description="Default hyperparameters."
+    )
+    rater_weights: dict[str, Annotated[float, Field(ge=0, le=100)]] = Field(
+        default_factory=dict,
+        description="Weights of raters by name, e.g. { alice = 2.0, judge-1 = 0.3 }. Others have weight 1; ratings "
+        "with weight 0 are ignored.",
+    )
+    label_noise: float | None = Field(
+        None,
+        ge=0,
+        le=0.45,
+        description="Expected share of wrong ratings (default .3). Ratings that others contradict count less. 0: all "
+        "ratings count fully.",
+    )
+    rehearsed: int | None = Field(
+        None,
+        ge=0,
+        le=64,
+        description="Plain questions that each training step repeats, so the model keeps its other knowledge. Default: "
+        "2, or 0 if a rated prompt has no system message.",
+    )
+    replay: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Older ratings that a run repeats for each new one, so they aren't forgotten.",
+    )
+    learning_rate: float | None = Field(
+        None, gt=0, lt=1, description="Overrides the preset, which is lower for wider models."
+    )
+    epochs: int | None = Field(None, ge=1, le=100, description="Overrides the preset.")
+    batch_size: int | None = Field(None, ge=1, le=512, description="Overrides the preset.")
+    rank: int | None = Field(None, ge=1, le=256, description="Overrides the preset: LoRA rank.")
+    kl_beta: float | None = Field(None, ge=0, description="Overrides the preset: weight of the KL term.")
+    keep_versions: int = Field(
+        20,
+        ge=1,
+        description="How many of the latest versions keep their weights. The live version, versions in use and the "
+        "target of a rollback always keep them; metadata and verdicts are always kept.",
+    )
+    threads: int | None = Field(None, ge=1, description="Threads of the trainer (default: half the cores).")
+    seed: int = Field(0, description="Seed of a run.")
+
+    def overrides(self) -> dict[str, Any]:
+        """Return the hyperparameters that the user set; they override the preset."""
+        names = (
+            "baseline",
+            "learning_rate",
+            "epochs",
+            "batch_size",
+            "rank",
+            "kl_beta",
+            "label_noise",
+            "rehearsed",
+        )
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class LogConfig(BaseModel):
+    """The table ``[log]``: how long completions are kept (by default, forever), and which aren't learnt from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    keep_days: float | None = Field(
+        None, gt=0, description="Delete completions that are older. Unset: never."
+    )
+    keep_completions: int | None = Field(
+        None, ge=1, description="Delete the oldest completions if there are more. Unset: never."
+    )
+    keep_unrated_days: float | None = Field(
+        None,
+        gt=0,
+        description="Delete completions without feedback that are older. Unset: as keep_days and keep_completions say.",
+    )
+    keep_rated: bool = Field(
+        True, description="Keep completions with feedback, however old: training uses them."
+    )
+    scrub: bool = Field(
+        True,
+        description="Don't learn from exchanges that hold a key or a token of a known kind. Their text stays as it is.",
+    )
+
+
+class FeedbackConfig(BaseModel):
+    """The table ``[feedback]``: how agents let people rate."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Literal["prompt", "reactions", "command"] = Field(
+        "reactions",
+        description='How connected agents take ratings. "command": only /rl. "reactions": also thumbs on messages in '
+        'channels. "prompt": also a choice after each answer, in agents that can show one. After a change, connect '
+        "the agent again.",
+    )
+
+
+class ChatConfig(BaseModel):
+    """The table ``[chat]``: what `burnish chat` asks for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    temperature: float | None = Field(
+        None, ge=0, le=2, description="0: always the likeliest word. Unset: the engine's default."
+    )
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="Choose among the likeliest words of this total probability."
+    )
+    top_k: int | None = Field(None, ge=1, description="Choose among this many of the likeliest words.")
+    max_tokens: int | None = Field(
+        None, ge=1, description="Longest answer, in tokens. A small model may never stop by itself."
+    )
+    rate: Literal["line", "key", "off"] = Field(
+        "line",
+        description='Ask for a rating after each answer: "line" (a letter and Enter), "key" (one key press), or "off".',
+    )
