@@ -54,7 +54,7 @@ class Model:
         return self.layers * (attention + 3 * self.hidden * self.inner)
 
     def bytes(self, quantize: Quantize) -> int:
-        """What training on it takes, as the trainer estimates it before it loads anything."""
+        """Return the memory for training on it, as the trainer estimates it before it loads anything."""
         count = self.body + self.head * (1 if self.tied else 2)
         sizes = Sizes(self.hidden, self.inner, self.layers, self.vocabulary)
         return estimated_bytes(count, sizes, Hyperparameters(), quantize)
@@ -84,7 +84,7 @@ ON_CARDS: tuple[tuple[str, Model, Quantize], ...] = (
 
 
 def table() -> list[str]:
-    """Return the lines of README's table."""
+    """Return the lines of the table in README."""
     lines = ["| hardware | model | one run of the trainer | its memory | |", "|---|---|---:|---:|---|"]
     return [*lines, *(f"| {' | '.join(row)} |" for row in (*_measured(), *_on_cores(), *_on_cards()))]
 

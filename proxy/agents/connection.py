@@ -19,7 +19,7 @@ FOLDER = "connections"
 
 
 def record_file(data_dir: Path, name: str) -> Path:
-    """Return the path of an agent's record."""
+    """Return the path of the record of an agent."""
     return data_dir / FOLDER / f"{name}.json"
 
 

@@ -46,7 +46,7 @@ def chat(
     url: Url = None,
 ) -> None:
     """Type /help for the commands of the chat. Defaults of these options are in the table [chat] of the configuration.
-    What you type is kept in chat_history in the data directory, for the arrow keys.
+    Your messages are kept in chat_history in the data directory, for the arrow keys.
     """
     flags = {
         "temperature": temperature,

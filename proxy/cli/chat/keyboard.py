@@ -1,4 +1,4 @@
-"""What is typed, as the chat asks for it; and input that isn't a terminal."""
+"""Reads messages from a terminal with line editing, and from a pipe."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def read_rating(typed: str) -> dict[str, Any] | None:
 
 
 def resembles_rating(message: str) -> bool:
-    """Whether a message may have been meant as a rating with a comment."""
+    """Return whether a message may have been meant as a rating with a comment."""
     return message.partition(" ")[0].strip(":,.").lower() in ("good", "bad")
 
 

@@ -25,7 +25,7 @@ def command(typed: str) -> str | None:
 
 
 def is_rl(typed: str) -> bool:
-    """Whether burnish itself answers a message."""
+    """Return whether burnish itself answers a message."""
     if not typed.lstrip().startswith(SLASHES):
         return False
     from burnish.proxy.feedback.grammar import parse  # only for a slash: it is slow to import

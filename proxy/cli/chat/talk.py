@@ -65,7 +65,7 @@ class Talk:
 
     @contextmanager
     def asking(self, text: str) -> Iterator[Answer]:
-        """Send a message. What was answered at the end of the block, if anything, becomes part of the conversation.
+        """Send a message. The answer becomes part of the conversation at the end of the block.
 
         After an error nothing does. Raises NotRunning, CommandFailed.
         """

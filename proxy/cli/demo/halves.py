@@ -50,7 +50,7 @@ class Half:
 
     @property
     def program(self) -> str:
-        """What the program sends besides the question."""
+        """The system message of the program, in words."""
         return f'system message "{self.system}"' if self.system else "no system message"
 
 

@@ -1,4 +1,4 @@
-"""What one run of a half found out, and the figures that its table, its page and README show."""
+"""The result of one half of the demo, and its figures for the table, the page and README."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Figure = Callable[[Record], float]
 
 @dataclass(frozen=True, slots=True)
 class Exam:
-    """What a version answered to what it was never rated on."""
+    """The answers of a version to questions that were never rated."""
 
     answers: list[Answered]
     known: int

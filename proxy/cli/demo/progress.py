@@ -1,4 +1,4 @@
-"""What the demo shows while it runs: a bar on a terminal, and a line for each result anywhere."""
+"""The demo's progress: a bar on a terminal, and a line for each result anywhere."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def title(half: Half) -> str:
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[list[str]]:
-    """Return the cells of a half's table: a row for each figure, a column for each seed, and their mean."""
+    """Return the cells of the table of one half: a row for each figure, a column for each seed, and their mean."""
     records = [record(each) for each in outcomes]
     columns = [[each] for each in records] + ([records] if len(records) > 1 else [])
     return [[name, *(cell(name, column) for column in columns)] for name, _, _ in ROWS]

@@ -155,7 +155,7 @@ class User:
         return self.at_once(one, len(asked))
 
     def known_facts(self) -> Iterator[bool]:
-        """Ask for each of the gate's facts, as the gate does; yield whether the answer is right."""
+        """Ask for each fact of the gate, as the gate does; yield whether the answer is right."""
         answers = self.ask_plainly([question for question, _ in questions.FACTS], questions.MAX_TOKENS)
         for answer, (_, accepted) in zip(answers, questions.FACTS, strict=True):
             yield questions.right(answer, accepted)

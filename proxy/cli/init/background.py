@@ -1,4 +1,4 @@
-"""Whether ``burnish init`` can run burnish as a service here, and with which options."""
+"""The service on this machine, as ``burnish init`` finds it and would install it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ServiceHere:
 
     @property
     def url(self) -> str:
-        """Where the service listens; "" if nowhere."""
+        """The address of the service; "" if it doesn't listen."""
         return self._state.url
 
     def step(self, plan: Plan, config: Config) -> Background | None:

@@ -1,4 +1,4 @@
-"""What ``burnish init`` looks at before it asks or changes anything: engines, models, agents, the port."""
+"""Checks of engines, models, agents and the port before ``burnish init`` asks or changes anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``burnish init`` shows: the plan, what was done, and how to go on."""
+"""The output of ``burnish init``: the plan, the changes made, and the next steps."""
 
 from __future__ import annotations
 
