@@ -83,7 +83,7 @@ class Reconciler:
             actions += await self._unload_orphans(served)
         self.last = Repair(tuple(actions), fault)
         # The first check starts the engine; only a fault, or a later repair, is worth a warning.
-        level = logging.WARNING if self._started or fault else logging.INFO
+        level = logging.WARNING if self._started or fault else logging.DEBUG
         self._started = True
         for action in actions:
             logger.log(level, "reconciled: %s", action)

@@ -117,7 +117,8 @@ def test_train_after_is_refused_where_nothing_starts_by_itself(tmp_path: Path) -
 
 def test_train_after_starts_a_run_at_exactly_that_rating(tmp_path: Path) -> None:
     with running(tmp_path / "data", "--train-after", "4", env={"BURNISH_TRAIN__EPOCHS": "1"}) as up:
-        assert "after 4 ratings (2 good and 1 bad or more) it trains" in up.log_file.read_text()
+        said = " ".join(up.log_file.read_text().split())
+        assert "or 4 ratings (2 good and 1 bad or more), it trains" in said
         for number, rating in enumerate(("good", "bad", "good", "good"), 1):
             body = {"completion_id": ask(up.url, f"What is tea? ({number})"), "rating": rating}
             assert httpx.post(up.url + "/v1/feedback", json=body).status_code == 201
