@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
 
@@ -38,7 +39,9 @@ def rated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Burnish]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(rated: Burnish) -> None:
+def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(
+    rated: Burnish, tmp_path: Path
+) -> None:
     plan = said("train", "--dry-run", url=rated.url)
     assert plan["would_train"]
     assert sum(plan["trains_on"].values()) + plan["held_out"] == RATED
@@ -49,7 +52,7 @@ def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(r
     assert (idle.returncode, idle.stdout) == (0, IDLE)
 
     run_id = _begin_and_leave(rated)
-    ended = _watch_in_every_way(rated, run_id)
+    ended = _watch_in_every_way(rated, run_id, tmp_path)
     assert ended["status"] in ("live", "candidate", "rejected"), ended
     assert "the last run ended as: v1, " in call("watch", url=rated.url).stdout
     _check_events(rated, ended)
@@ -86,21 +89,20 @@ def _begin_and_leave(rated: Burnish) -> str:
     return str(runs[0]["id"])
 
 
-def _watch_in_every_way(rated: Burnish, run_id: str) -> dict[str, Any]:
+def _watch_in_every_way(rated: Burnish, run_id: str, folder: Path) -> dict[str, Any]:
     """Watch a run that is under way, by three commands at once; return its record."""
-    lines, as_json = (_program("watch", *flags, url=rated.url) for flags in ((), ("--json",)))
-    learner = said("status", url=rated.url)["learner"]
-    assert learner["run"]["progress"]["phase"] in get_args(Phase)
-    assert "to watch it: burnish watch" in " ".join(call("status", url=rated.url).stdout.split())
-    joined = run("train", "--wait", "--json", url=rated.url, limit_s=RUN_LIMIT_S)
+    with _watching(folder / "lines", rated.url), _watching(folder / "json", rated.url, "--json"):
+        learner = said("status", url=rated.url)["learner"]
+        assert learner["run"]["progress"]["phase"] in get_args(Phase)
+        assert "to watch it: burnish watch" in " ".join(call("status", url=rated.url).stdout.split())
+        joined = run("train", "--wait", "--json", url=rated.url, limit_s=RUN_LIMIT_S)
     assert f"{run_id} is under way already" in joined.stderr
     ended: dict[str, Any] = json.loads(joined.stdout)
     assert (joined.returncode, ended["id"]) == (0, run_id)
 
-    phases = [line.split()[1] for line in lines.communicate(timeout=30)[0].splitlines()]
-    assert lines.returncode == as_json.wait(30) == 0
-    assert [each for each in phases if each in get_args(Phase)][-3:] == ["sampling", "facts", "scoring"]
-    looks = [json.loads(line) for line in as_json.communicate()[0].splitlines()]
+    phases = [line.split()[1] for line in (folder / "lines").read_text().splitlines()]
+    assert [each for each in phases if each in get_args(Phase)][:3] == ["training", "staging", "sampling"]
+    looks = [json.loads(line) for line in (folder / "json").read_text().splitlines()]
     assert looks[-1] == ended
     counted = [(look["progress"]["done"], look["progress"]["total"]) for look in looks if _of(look, "facts")]
     assert counted == sorted(counted)
@@ -114,9 +116,19 @@ def _of(look: dict[str, Any], phase: str) -> bool:
     return bool(look["progress"]["phase"] == phase and not look["ended_at"])
 
 
-def _program(*arguments: str, url: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "burnish", *arguments, "--url", url]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"COLUMNS": "200"})
+@contextmanager
+def _watching(output: Path, url: str, *flags: str) -> Iterator[None]:
+    """Let ``burnish watch`` write into a file; at the end it must have ended well."""
+    command = [sys.executable, "-m", "burnish", "watch", *flags, "--url", url]
+    with (
+        output.open("wb") as file,
+        subprocess.Popen(command, stdout=file, env=os.environ | {"COLUMNS": "200"}) as process,
+    ):
+        try:
+            yield
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 def _check_events(rated: Burnish, ended: dict[str, Any]) -> None:

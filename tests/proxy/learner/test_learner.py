@@ -84,7 +84,8 @@ async def test_a_dry_run_says_what_would_be_learnt_and_changes_nothing(open_worl
     world = await open_world(schedule="auto", learning_rate=1e-5, preset="careful")
     await world.rated(*[1.0] * 12, *[-1.0] * 8)
     dry = await world.learner.dry_run()
-    assert (dry["would_train"], dry["by_itself"]) == (True, "waiting for 12 more ratings")
+    assert dry["would_train"]
+    assert dry["by_itself"].startswith("waiting for 12 more ratings")
     assert dry["ready"] == {"new": 20, "good": 12, "bad": 8, "neutral": 0, "comments": 0, "pairs": 0}
     assert (dry["trains_on"], dry["held_out"]) == ({"good": 9, "bad": 8}, 3)
     expected = hyperparameters("careful", learning_rate=1e-5)
