@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,9 @@ LONGEST_FIRST = (
     "tests/adapters/test_embedded.py",
     "tests/proxy/learner/test_transfer.py",
 )
+
+# A shell that starts us in the background ignores Ctrl-C, and so would every program that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 

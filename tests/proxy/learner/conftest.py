@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import psutil
@@ -188,6 +188,11 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def engine_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shared, so that each adapter is converted once for all tests."""
     return tmp_path_factory.mktemp("engine")
+
+
+async def no_reset(reason: str) -> NoReturn:
+    """Stand where `/rl reset yes` would start learning over."""
+    pytest.fail(f"reset: {reason}")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from burnish.proxy.learner.machine import Machine
 from burnish.proxy.learner.routes import chat_actions
-from tests.proxy.learner.conftest import Open, QuietMachine, World
+from tests.proxy.learner.conftest import Open, QuietMachine, World, no_reset
 from tests.support.lora import random_lora, register, write_peft
 
 GB = 10**9
@@ -60,7 +60,7 @@ async def test_whoever_asks_for_a_run_gets_one_and_hears_what_speaks_against_it(
     started = (await world.http.post("/burnish/train", json={})).json()
     assert started["warnings"] == ["the machine runs on battery"]
     assert (await world.ended(started["run_id"], 60)).status == "failed"
-    typed = await chat_actions(world.learner, "ann")["train"]("")
+    typed = await chat_actions(world.learner, no_reset, "ann")["train"]("")
     assert typed.endswith("shows how it goes. But the machine runs on battery")
 
 

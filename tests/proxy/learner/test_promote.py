@@ -13,7 +13,7 @@ from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.waiting import PASSED_AGAINST
 from burnish.proxy.learner.routes import chat_actions
 from burnish.proxy.status import summary
-from tests.proxy.learner.conftest import Open, World
+from tests.proxy.learner.conftest import Open, World, no_reset
 from tests.proxy.learner.test_cycle import every_second, rate_answers
 from tests.proxy.learner.test_learner import candidate, serves
 
@@ -61,7 +61,7 @@ async def test_a_version_that_passed_waits_also_after_a_restart_until_it_is_prom
 
 async def test_an_owner_promotes_from_the_chat_and_hears_what(open_world: Open) -> None:
     world = await open_world(promote="manual")
-    typed = chat_actions(world.learner, "ann")["promote"]
+    typed = chat_actions(world.learner, no_reset, "ann")["promote"]
     passed(world, 1, against=0)
     assert await typed("") == "v1 is live now, better than what is live: it is shorter"
     assert world.registry.events(1)[-1].reason == "promoted in the chat by ann"

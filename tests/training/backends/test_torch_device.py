@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 
+from burnish.adapters.extras import how_to_install
 from burnish.training.backends.torch_device import quantization
 from burnish.training.backends.torch_peft import TorchPeftBackend
 from burnish.training.errors import JobError, MissingDependency
@@ -29,7 +31,7 @@ def test_off_cuda_it_is_refused_before_anything_is_loaded(tmp_path: Path, wanted
 
 @pytest.mark.skipif(find_spec("bitsandbytes") is not None, reason="bitsandbytes is installed")
 def test_without_the_package_it_says_how_to_install_it() -> None:
-    with pytest.raises(MissingDependency, match=r"burnish\[quantize\]"):
+    with pytest.raises(MissingDependency, match=re.escape(how_to_install("quantize"))):
         quantization("4bit", GPU, torch.bfloat16)
 
 
