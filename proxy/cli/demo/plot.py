@@ -66,7 +66,8 @@ def _lengths(axes: Any, outcomes: Sequence[Outcome]) -> None:
     ticks = list(edges[::BARS_BELOW_LINE])
     axes.set_xticks(ticks, [*map(str, ticks[:-1]), f"{ticks[-1]}+"])
     axes.set(xlabel="characters in an answer", ylabel="answers", title="Answers to held-out questions")
-    axes.legend(frameon=False, loc="best")
+    axes.set_ylim(top=1.15 * axes.get_ylim()[1])  # room for the legend above the bars
+    axes.legend(frameon=False, loc="upper right", ncols=2)
     axes.yaxis.get_major_locator().set_params(integer=True)
 
 
