@@ -15,6 +15,8 @@ const TONES = /[\u{1f3fb}-\u{1f3ff}\ufe0f]|::skin-tone-\d/gu;
 const LOOK_MS = 1000;
 const LIMIT_MS = 10_000; // of one request to burnish
 const PATIENCE_MS = 30_000; // who reacts at once does so before it is known which answer is in the message
+const PRESS_MS = 10_000; // likewise for a button
+const HANDLED = { handled: true };
 const KEPT = 1000; // messages, the latest
 const FILE = new URL("sent.json", import.meta.url);
 
@@ -87,26 +89,35 @@ export default {
 
     // A button is pressed: it rates, changes the rating, or takes it back.
     async function pressed(ctx) {
-      const { messageId, messageTs, payload, chatId = ctx.conversationId } = ctx.callback ?? ctx.interaction;
-      const id = String(messageId ?? messageTs);
-      const message = sent.find((each) => each.channel === ctx.channel && each.id === id && chatId.endsWith(each.chat));
-      if (!message) return tell(ctx, "burnish doesn't know which answer is in this message");
-      if (message.owner !== ctx.senderId) return tell(ctx, "only the person whom it answers can rate it");
+      const message = await meantBy(ctx);
+      if (!message) return told(ctx, "burnish doesn't know which answer is in this message; /rl rates the latest");
+      if (message.owner !== ctx.senderId) return HANDLED; // it isn't theirs to rate
+      const { payload } = ctx.callback ?? ctx.interaction;
       const before = message.given.filter((each) => each.by === "button");
       const again = before.some((each) => each.rating === payload);
       const done =
         (await takenBack(message, before)) &&
         (again || (await rated(message, payload, "button", ctx.callbackId ?? ctx.interactionId)));
       const now = message.given.find((each) => each.by === "button")?.rating;
-      return tell(ctx, done ? (now ? `rated ${now}` : "the rating is taken back") : "burnish does not answer", now);
+      if (!done || !(again || now)) return told(ctx, "burnish took no rating; its log or OpenClaw's says why");
+      if (ctx.channel !== "telegram") return told(ctx, now ? `burnish: rated ${now}` : "burnish: the rating is taken back");
+      await ctx.respond.editButtons({ buttons: [row(now)] }); // a tick says it
+      return HANDLED;
     }
 
-    // In Telegram a tick on the button says it, elsewhere words that only this person sees.
-    async function tell(ctx, text, now) {
-      api.logger.info(`button in ${ctx.channel}: ${text}`);
-      if (ctx.channel !== "telegram") await ctx.respond.reply({ text: `burnish: ${text}`, ephemeral: true });
-      else if (now !== undefined || text.includes("taken back")) await ctx.respond.editButtons({ buttons: [row(now)] });
-      return { handled: true };
+    // People may press before it is known which answer is in the message.
+    async function meantBy(ctx) {
+      const { messageId, messageTs, chatId = ctx.conversationId } = ctx.callback ?? ctx.interaction;
+      const id = String(messageId ?? messageTs);
+      for (const end = Date.now() + PRESS_MS; ; await new Promise((resolve) => setTimeout(resolve, 100))) {
+        const found = sent.find((each) => each.channel === ctx.channel && each.id === id && chatId.endsWith(each.chat));
+        if (found || Date.now() > end) return found;
+      }
+    }
+
+    async function told(ctx, text) {
+      await ctx.respond.reply({ text, ephemeral: true }); // Telegram shows it to the whole chat
+      return HANDLED;
     }
 
     async function look() {
