@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from burnish.proxy.cli.hook import OFFER
 from tests.clients.agent import CLIENTS, Agent
 from tests.clients.script import question
 from tests.clients.test_agents import said
-from tests.support.burnish import Burnish
+from tests.support.burnish import Burnish, running
+from tests.support.llama_server import free_port
 from tests.support.scripted_model import ScriptedModel
 
 DRIVER = Path(__file__).with_name("notes.mjs")
@@ -71,9 +73,7 @@ NOTES = {
 def test_taking_a_reaction_back_takes_its_rating_back(agent: Agent, channel: str) -> None:
     """OpenClaw's own queue of notes, and its plugin; each step is a note, and a restart of the plugin is among them."""
     up, down = ("thumbsup", "thumbsdown") if channel.startswith("slack") else ("👍", "👎")
-    asked, answer = question()
-    body = {"model": "default", "messages": [{"role": "user", "content": asked}]}
-    response = httpx.post(f"{agent.burnish.url}/v1/chat/completions", json=body, timeout=60).json()["id"]
+    response, answer = answered(agent)
     steps: list[tuple[str, str, str, dict[str, float]]] = [
         ("added", "ann", up, {answer: 1.0}),
         ("added", "bob", down, {answer: 1.0}),  # it isn't his
@@ -85,21 +85,116 @@ def test_taking_a_reaction_back_takes_its_rating_back(agent: Agent, channel: str
         ("added", "ann", "+1", {answer: 1.0}),  # not 👍 again: OpenClaw notes the same reaction once a turn
         ("removed", "ann", "+1", {answer: -1.0}),  # the other reaction is still there
     ]
+    with plugin(agent, channel.split(maxsplit=1)[0], agent.burnish.url, response, answer) as told:
+        for count, (verb, person, emoji, expected) in enumerate(steps):
+            key = NOTES[channel].format(verb=verb, message="m1", person=person, emoji=emoji, count=count)
+            assert told({"restart": True} if verb == "restart" else {"key": key}) == ["looked"]
+            assert ratings(agent) == expected, (count, verb, person)
+
+
+REACTION = "telegram:reaction:{}:m1:ann:👍"
+
+
+def test_no_reaction_is_lost_while_burnish_is_away(model: ScriptedModel, tmp_path: Path) -> None:
+    """They wait in order, although a turn takes OpenClaw's notes away, and the plugin starts again."""
+    flags = ("--no-train", "--upstream", model.url, "--port", str(free_port()))
+    with running(tmp_path / "data", *flags) as burnish:
+        agent = Agent(burnish, model, tmp_path / "home")
+        agent.begin()
+        response, answer = answered(agent)
+        with plugin(agent, "telegram", burnish.url, response, answer) as told:
+            told({"key": REACTION.format("added")})
+            assert ratings(agent) == {answer: 1.0}
+            burnish.kill()
+            for step in ({"key": REACTION.format("removed")}, {"turn": True}, {"restart": True}):
+                told(step)
+            with running(tmp_path / "data", *flags):
+                told({})
+                assert ratings(agent) == {}
+                told({"key": REACTION.format("added").replace("👍", "👎")})
+                assert ratings(agent) == {answer: -1.0}
+
+
+def test_a_reaction_that_came_and_went_while_burnish_was_away(model: ScriptedModel, tmp_path: Path) -> None:
+    flags = ("--no-train", "--upstream", model.url, "--port", str(free_port()))
+    with running(tmp_path / "data", *flags) as burnish:
+        agent = Agent(burnish, model, tmp_path / "home")
+        agent.begin()
+        response, answer = answered(agent)
+        with plugin(agent, "telegram", burnish.url, response, answer) as told:
+            burnish.stop()
+            told({"key": REACTION.format("added")})
+            told({"key": REACTION.format("removed")})
+            with running(tmp_path / "data", *flags):
+                told({})
+                assert ratings(agent) == {}
+                [undone] = httpx.get(f"{burnish.url}/v1/feedback", timeout=60).json()[
+                    "data"
+                ]  # it was given, and taken back
+                assert undone["undone_at"]
+
+
+def test_two_quick_taps_count_once_and_the_last_one_wins(agent: Agent) -> None:
+    response, answer = answered(agent)
+    with plugin(agent, "telegram", agent.burnish.url, response, answer) as told:
+        assert told({"buttons": ["good", "bad"]}) == ["looked", "👍 ✓ 👎", "👍 👎 ✓"]
+        assert ratings(agent) == {answer: -1.0}
+        assert told({"buttons": ["bad"]}) == ["looked", "👍 👎"]
+        assert ratings(agent) == {}  # the first tap doesn't count again
+
+
+def test_a_tap_that_burnish_refuses_says_so(agent: Agent) -> None:
+    with plugin(agent, "telegram", agent.burnish.url, "chatcmpl-unknown", "an answer") as told:
+        [_, seen] = told({"buttons": ["good"]})
+        assert seen.startswith("burnish: not rated: burnish refuses: ") and "chatcmpl-unknown" in seen
+
+
+def test_a_change_that_fails_leaves_the_rating_before(model: ScriptedModel, tmp_path: Path) -> None:
+    flags = ("--no-train", "--upstream", model.url, "--port", str(free_port()))
+    with running(tmp_path / "data", *flags) as burnish:
+        agent = Agent(burnish, model, tmp_path / "home")
+        agent.begin()
+        response, answer = answered(agent)
+        with plugin(agent, "telegram", burnish.url, response, answer) as told:
+            told({"buttons": ["good"]})
+            burnish.kill()
+            assert told({"buttons": ["bad"]}) == ["looked", "burnish: not rated: burnish does not answer"]
+            with running(tmp_path / "data", *flags):
+                told({})
+                assert ratings(agent) == {answer: 1.0}
+
+
+def test_a_reaction_that_rates_nothing_is_in_the_log(agent: Agent) -> None:
+    response, answer = answered(agent)
+    with plugin(agent, "telegram", agent.burnish.url, response, answer) as told:
+        told({"key": REACTION.format("added").replace("ann", "bob")})
+    assert "m1:bob:👍 rates nothing yet" in (agent.home / "said.txt").read_text()
+
+
+def answered(agent: Agent) -> tuple[str, str]:
+    """Ask something new; return the id of the answer, and the answer."""
+    asked, answer = question()
+    body = {"model": "default", "messages": [{"role": "user", "content": asked}]}
+    response = httpx.post(f"{agent.burnish.url}/v1/chat/completions", json=body, timeout=60)
+    return response.json()["id"], answer
+
+
+@contextmanager
+def plugin(
+    agent: Agent, channel: str, url: str, response: str, text: str
+) -> Iterator[Callable[[dict[str, Any]], list[str]]]:
+    """OpenClaw's plugin, with one answer in message m1 to Ann; takes steps, and returns what each one shows."""
     folder = agent.home / "plugin"
     shutil.copytree(PLUGIN, folder)
     (agent.home / "node_modules").symlink_to(CLIENTS / "node_modules")
-    said_of = {
-        "channel": channel.split(maxsplit=1)[0],
-        "url": agent.burnish.url,
-        "response": response,
-        "text": answer,
-    }
-    with agent.running("node", str(shutil.copy(DRIVER, folder)), json.dumps(said_of), talks=True) as driver:
+    given = json.dumps({"channel": channel, "url": url, "response": response, "text": text})
+    with agent.running("node", str(shutil.copy(DRIVER, folder)), given, talks=True) as driver:
         assert driver.stdin and driver.stdout
-        for count, (verb, person, emoji, expected) in enumerate(steps):
-            key = NOTES[channel].format(verb=verb, message="m1", person=person, emoji=emoji, count=count)
-            step: dict[str, Any] = {"restart": True} if verb == "restart" else {"key": key}
+
+        def told(step: dict[str, Any]) -> list[str]:
+            assert driver.stdin and driver.stdout
             driver.stdin.write(json.dumps(step) + "\n")
             driver.stdin.flush()
-            assert driver.stdout.readline() == "looked\n"
-            assert ratings(agent) == expected, (count, verb, person)
+            return driver.stdout.readline().rstrip("\n").split(" | ")
+
+        yield told

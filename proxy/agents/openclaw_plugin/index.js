@@ -17,6 +17,9 @@ const LIMIT_MS = 10_000; // of one request to burnish
 const PATIENCE_MS = 30_000; // who reacts at once does so before it is known which answer is in the message
 const PRESS_MS = 10_000; // likewise for a button
 const HANDLED = { handled: true };
+const SEEN = 0; // a note that needs no other look
+const GONE = 404; // there is nothing left to take back
+const REACTION = /^(\w+):reaction:(?:[^:]+:)?(add|remove)(?:e?d)?:(.*)$/;
 const KEPT = 1000; // messages, the latest
 const FILE = new URL("sent.json", import.meta.url);
 
@@ -66,12 +69,18 @@ export default {
       if (found.length !== 1) return; // of two answers that read alike, nobody knows which is meant
       const { channel, id } = message;
       if (sent.some((each) => each.session === session && each.channel === channel && each.id === id)) return;
-      sent.push({ session, channel, id, chat: run.chat, owner: run.owner, response: found[0].response, given: [] });
+      sent.push({ session, channel, id, chat: run.chat, owner: run.owner, response: found[0].response, given: [], todo: [] });
       sent.splice(0, sent.length - KEPT);
       save();
     }
 
-    const save = () => writeFileSync(FILE, JSON.stringify(sent));
+    function save() {
+      try {
+        writeFileSync(FILE, JSON.stringify(sent));
+      } catch (error) {
+        api.logger.warn(`which answers are in which messages is forgotten at the next start: ${error}`);
+      }
+    }
 
     if (buttons)
       api.on("reply_payload_sending", ({ payload, kind, sessionKey }, ctx) => {
@@ -87,22 +96,34 @@ export default {
         return { payload: { ...payload, presentation: { ...payload.presentation, blocks } } };
       });
 
+    // One thing at a time: what a tap or a note does depends on what the one before it did.
+    let turn = Promise.resolve();
+    function inTurn(work) {
+      turn = turn.then(work).catch((error) => api.logger.warn(`burnish: ${error}`));
+      return turn;
+    }
+
     // A button is pressed: it rates, changes the rating, or takes it back.
     async function pressed(ctx) {
       const message = await meantBy(ctx);
       if (!message) return told(ctx, "burnish doesn't know which answer is in this message; /rl rates the latest");
       if (message.owner !== ctx.senderId) return HANDLED; // it isn't theirs to rate
+      await inTurn(() => pressedOn(message, ctx));
+      return HANDLED;
+    }
+
+    async function pressedOn(message, ctx) {
       const { payload } = ctx.callback ?? ctx.interaction;
       const before = message.given.filter((each) => each.by === "button");
-      const again = before.some((each) => each.rating === payload);
-      const done =
-        (await takenBack(message, before)) &&
-        (again || (await rated(message, payload, "button", ctx.callbackId ?? ctx.interactionId)));
-      const now = message.given.find((each) => each.by === "button")?.rating;
-      if (!done || !(again || now)) return told(ctx, "burnish took no rating; its log or OpenClaw's says why");
-      if (ctx.channel !== "telegram") return told(ctx, now ? `burnish: rated ${now}` : "burnish: the rating is taken back");
-      await ctx.respond.editButtons({ buttons: [row(now)] }); // a tick says it
-      return HANDLED;
+      const again = before.at(-1)?.rating === payload;
+      // The new rating comes first: if burnish refuses it, the one before still counts.
+      const { problem } = again ? {} : await rated(message, payload, "button", ctx.callbackId ?? ctx.interactionId);
+      const kept = problem ?? (await takenBack(message, before)).problem;
+      const now = message.given.findLast((each) => each.by === "button")?.rating;
+      if (kept) await told(ctx, `burnish: ${problem ? "not rated" : "the rating before wasn't taken back"}: ${kept}`);
+      else if (ctx.channel !== "telegram") await told(ctx, `burnish: ${now ? `rated ${now}` : "the rating is taken back"}`);
+      if (ctx.channel === "telegram" && now !== before.at(-1)?.rating)
+        await ctx.respond.editButtons({ buttons: [row(now)] }); // a tick says it
     }
 
     // People may press before it is known which answer is in the message.
@@ -120,59 +141,92 @@ export default {
       return HANDLED;
     }
 
-    async function look() {
+    let working; // if burnish answers late, one look's work is enough to wait for it
+    function look() {
       const open = new Set();
       for (const session of new Set(sent.map((message) => message.session)))
         for (const note of peekSystemEventEntries(session)) {
           open.add(note.id);
-          if (!notes.has(note.id)) notes.set(note.id, Date.now() + PATIENCE_MS);
-          const found = Date.now() < notes.get(note.id) && meant(sent, session, note.contextKey ?? "");
-          if (!found) continue;
-          notes.set(note.id, 0);
-          const { message, rating, added } = found;
-          const own = message.given.filter((each) => each.by === "reaction" && each.rating === rating);
-          const done = added ? await rated(message, rating, "reaction", note.id) : await takenBack(message, own);
-          if (!done) notes.set(note.id, Infinity);
+          if (notes.get(note.id) !== SEEN) take(session, note);
         }
       for (const id of notes.keys()) if (!open.has(id)) notes.delete(id);
+      working ??= inTurn(work).finally(() => (working = undefined));
+      return working;
     }
 
-    // Rate an answer. Returns false if burnish didn't answer, so that it is worth another try.
+    // Keep what a note asks for, because the next turn takes the note away.
+    function take(session, { id, contextKey }) {
+      const key = contextKey ?? "";
+      const found = meant(sent, session, key);
+      if (!notes.has(id)) {
+        notes.set(id, Date.now() + PATIENCE_MS);
+        if (!found && REACTION.test(key))
+          api.logger.info(`reaction: ${key} rates nothing yet: no 👍 or 👎 of the person whom a known message answers`);
+      }
+      if (found && !found.message.todo.some((each) => each.id === id)) {
+        found.message.todo.push({ rating: found.rating, added: found.added, id });
+        save();
+      }
+      if (found || Date.now() >= notes.get(id)) notes.set(id, SEEN);
+    }
+
+    // Do what is left to do, in the order in which it was asked for. If burnish doesn't answer, all of it waits.
+    async function work() {
+      let message;
+      while ((message = sent.find((each) => each.todo.length))) {
+        const { rating, added, id } = message.todo[0];
+        const own = message.given.filter((each) => each.by === "reaction" && each.rating === rating);
+        const { later } = added ? await rated(message, rating, "reaction", id) : await takenBack(message, own);
+        if (later) return;
+        message.todo.shift();
+        save();
+      }
+    }
+
     async function rated(message, rating, by, id) {
       const { response } = message;
       const body = { response_id: response, rating, tags: [by], idempotency_key: id };
-      const answer = await asked("POST", "/v1/feedback", body);
-      api.logger.info(`${by}: rated ${response} ${rating}: ${answer?.status}`);
-      if (answer?.ok) {
-        const feedback = (await answer.json()).id;
-        if (!message.given.some((each) => each.id === feedback)) message.given.push({ by, rating, id: feedback });
-        save();
-      }
-      return answer?.status < 500;
+      const answer = await asked("POST", "/v1/feedback", body, `${by}: ${response} rated ${rating}`);
+      const feedback = answer.said?.id;
+      if (feedback && !message.given.some((each) => each.id === feedback)) message.given.push({ by, rating, id: feedback });
+      save();
+      return answer;
     }
 
     // Take ratings of a message back: exactly these, and nobody else's.
     async function takenBack(message, ratings) {
       for (const each of ratings) {
-        const answer = await asked("DELETE", `/v1/feedback/${each.id}`);
-        api.logger.info(`${each.by}: took back ${each.rating} of ${message.response}: ${answer?.status}`);
-        if (!(answer?.status < 500)) return false;
+        const what = `${each.by}: ${message.response} no longer rated ${each.rating}`;
+        const answer = await asked("DELETE", `/v1/feedback/${each.id}`, undefined, what);
+        if (answer.problem && answer.status !== GONE) return answer;
         message.given = message.given.filter((one) => one !== each);
         save();
       }
-      return true;
+      return {};
     }
 
-    async function asked(method, path, body) {
+    // Ask burnish. "problem" says why nothing was done, "later" that another try may help.
+    let silent = false; // its silence is said once
+    async function asked(method, path, body, what) {
       try {
-        return await fetch(`${url}${path}`, {
+        const answer = await fetch(`${url}${path}`, {
           method,
           headers: { "content-type": "application/json", ...(key ? { "x-burnish-key": key } : {}) },
           body: body && JSON.stringify(body),
           signal: AbortSignal.timeout(LIMIT_MS),
         });
+        const said = await answer.json().catch(() => ({}));
+        const { ok, status } = answer;
+        if (!ok && status >= 500) throw new Error(said.error?.message ?? `status ${status}`);
+        silent = false;
+        const problem = ok ? undefined : `burnish refuses: ${said.error?.message ?? `status ${status}`}`;
+        if (ok) api.logger.info(what);
+        else api.logger.warn(`not done: ${what}: ${problem}`);
+        return { status, problem, said: ok ? said : undefined };
       } catch (error) {
-        api.logger.warn(`burnish does not answer: ${error}`);
+        if (!silent) api.logger.warn(`not done yet: ${what}: burnish does not answer: ${error}`);
+        silent = true;
+        return { problem: "burnish does not answer", later: true };
       }
     }
 
@@ -189,7 +243,7 @@ export default {
 // telegram:reaction:add:<chat>:<message>:<person>:<emoji>, discord:reaction:removed:<message>:<person>:<emoji>,
 // slack:reaction:<team>:added:<chat>:<message>:<person>:<emoji>:<event>.
 function meant(sent, session, key) {
-  const [, channel, verb, rest] = /^(\w+):reaction:(?:[^:]+:)?(add|remove)(?:e?d)?:(.*)$/.exec(key.replace(TONES, "")) ?? [];
+  const [, channel, verb, rest] = REACTION.exec(key.replace(TONES, "")) ?? [];
   const found = sent
     .filter((each) => each.session === session && each.channel === channel)
     .flatMap((message) =>
@@ -214,7 +268,7 @@ function textOf(message) {
 
 function remembered() {
   try {
-    return JSON.parse(readFileSync(FILE, "utf8")).map((each) => ({ given: [], chat: "", ...each })); // of an older plugin
+    return JSON.parse(readFileSync(FILE, "utf8")).map((each) => ({ given: [], todo: [], chat: "", ...each })); // of an older plugin
   } catch {
     return []; // nothing was sent yet
   }
