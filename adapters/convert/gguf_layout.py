@@ -9,10 +9,13 @@ are refused, because some store weights fused or changed in other ways (phi3: q,
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from burnish.adapters.convert.peft import Array
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
@@ -30,6 +33,9 @@ _LINEAR = (
 # The text part of a model that also sees (Gemma3ForConditionalGeneration, …), as convert_lora_to_gguf.py maps it.
 _TEXT_PART = re.compile(r"model\.language_model\.|language_model\.model\.")
 _MATRIX = 2
+LONG_LIST = 1024
+"""A model's vocabulary and merges are longer; lists with a number for each layer are shorter."""
+LIST_HEAD_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +90,10 @@ def _layout(path: Path, reader: Any, architecture: str) -> BaseLayout:
 
 
 def open_gguf(path: Path) -> Any:
-    """Return gguf's reader of a file. Raises OSError, ValueError (cut, damaged, or not GGUF)."""
+    """Return gguf's reader of a file; long lists are empty in it.
+
+    Raises OSError, ValueError (cut, damaged, or not GGUF).
+    """
     try:
         return _reader()(path)
     except (LookupError, OverflowError) as error:
@@ -101,16 +110,42 @@ def field(reader: Any, key: str) -> Any:
 def _reader() -> Any:
     import gguf
 
-    class WholeReader(gguf.GGUFReader):  # type: ignore[misc]
-        """A reader that stops at the end of the file; gguf's own loops for ever if a length is damaged."""
+    class Reader(gguf.GGUFReader):  # type: ignore[misc]
+        """A reader that stops at the end of the file; gguf's own loops for ever if a length is damaged.
+
+        It passes over long lists, which are empty then: gguf's own takes seconds and tens of MB for a vocabulary.
+        """
 
         def _get(self, offset: int, dtype: Any, count: int = 1, *more: Any, **named: Any) -> Any:
-            found = super()._get(offset, dtype, count, *more, **named)
-            if len(found) < int(count):
+            if offset + int(count) * np.dtype(dtype).itemsize > len(self.data):
                 raise ValueError(f"the file is cut: it ends within a field at byte {offset}")
-            return found
+            return super()._get(offset, dtype, count, *more, **named)
 
-    return WholeReader
+        def _get_field_parts(self, offset: int, kind: int) -> Any:
+            if kind == gguf.GGUFValueType.ARRAY:
+                of = gguf.GGUFValueType(self._get(offset, np.uint32)[0])
+                count = int(self._get(offset + 4, np.uint64)[0])
+                if count > LONG_LIST and of != gguf.GGUFValueType.ARRAY:
+                    return self._end(offset + LIST_HEAD_BYTES, of, count) - offset, [], [], [kind, of]
+            return super()._get_field_parts(offset, kind)
+
+        def _end(self, offset: int, of: Any, count: int) -> int:
+            if of == gguf.GGUFValueType.STRING:
+                order = "<" if self.endianess == gguf.GGUFEndian.LITTLE else ">"
+                return _after_strings(memoryview(self.data), offset, count, struct.Struct(f"{order}Q"))
+            return offset + count * int(np.dtype(self.gguf_scalar_to_np[of]).itemsize)
+
+    return Reader
+
+
+def _after_strings(data: memoryview, offset: int, count: int, length: struct.Struct) -> int:
+    """Return the end of so many strings, each of which follows its length. Raises ValueError."""
+    try:
+        for _ in range(count):
+            offset += length.size + length.unpack_from(data, offset)[0]
+    except (struct.error, OverflowError) as error:
+        raise ValueError(f"the file is cut: it ends within a list at byte {offset}") from error
+    return offset
 
 
 def gguf_name(module: str, base: BaseLayout) -> str:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from functools import lru_cache
 from pathlib import Path
 
 from burnish.adapters.convert.gguf import to_gguf
-from burnish.adapters.convert.gguf_layout import BaseLayout, read_base
+from burnish.adapters.convert.gguf_layout import read_base
 from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.threads import in_one_thread
@@ -58,15 +57,9 @@ def convert_once(adapter: Path, base: Path, target: Path, name: str) -> None:
     if target.exists():
         return
     try:
-        to_gguf(adapter, _layout(base, base.stat().st_mtime_ns if base.exists() else 0), target)
+        to_gguf(adapter, read_base(base), target)
     except OSError as error:
         raise EngineError(
             f"cannot write {name} as GGUF into {target.parent}: {error.strerror or error}; "
             "make room there, or check its permissions"
         ) from error
-
-
-@lru_cache(maxsize=2)
-def _layout(base: Path, _changed_ns: int) -> BaseLayout:
-    """Read a base once: that takes 2 s, longer than a conversion."""
-    return read_base(base)

@@ -27,7 +27,6 @@ from burnish.proxy.learner.evidence import evidence, rated_replies
 from burnish.proxy.learner.progress import Durations, Progress, earlier_runs, progress
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
-from burnish.proxy.memory import give_back
 from burnish.proxy.records import RatedCompletion
 from burnish.proxy.tables import TrainConfig
 from burnish.training.device import main_memory, model_size
@@ -250,10 +249,7 @@ class Cycle:
 
     @cached_property
     def _size(self) -> ModelSize | None:
-        try:
-            return model_size(self.base_weights)  # reading a large vocabulary takes a second
-        finally:
-            give_back()
+        return model_size(self.base_weights)
 
     def _adapter(self, version: int) -> str | None:
         return None if version == BASE_VERSION else str(self.registry.get(version).path.absolute())
