@@ -76,10 +76,10 @@ def run(half: Half, seed: int, *, upstream: str | None, quiet: bool) -> Outcome:
 
 
 def _examine(user: User, held_out: Sequence[str], screen: Shown, when: str) -> Exam:
-    """Ask the live version what it was never rated on."""
+    """Ask the live version what it was never rated on, with the same seeds before and after."""
     asked = list(held_out) * SAMPLES
     screen.step(f"asking {when}", len(asked) + len(FACTS))
-    answers = list(screen.counted(user.ask_all(asked)))
+    answers = list(screen.counted(user.ask_all(asked, first_seed=0)))
     exam = Exam(answers, known=sum(screen.counted(user.known_facts())))
     screen.note(f"{when}: {exam.summary.satisfied:.0%} short, {exam.known} of {len(FACTS)} facts known")
     return exam

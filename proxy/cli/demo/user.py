@@ -19,6 +19,8 @@ TEMPERATURE, TOP_P = 0.8, 0.95
 # As chat clients set it; the small model's long answers are cut here.
 MAX_TOKENS = 96
 TIMEOUT_S = 300.0
+# Every engine takes a seed below this.
+SEEDS = 2**31
 # The embedded engine's slots.
 AT_ONCE = 4
 SHORT_CHARACTERS = 130
@@ -167,7 +169,7 @@ class User:
         """
         dice, left = random.Random(seed), half.count
         for question in asked:
-            answered = self.ask(question)
+            answered = self.ask(question, dice.randrange(SEEDS))
             good = answered.satisfies(brief)
             words = dice.choice(half.comments) if half.comments and not good else None
             self.rate(answered, good, words)
