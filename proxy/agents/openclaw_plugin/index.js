@@ -16,6 +16,7 @@ const LOOK_MS = 1000;
 const LIMIT_MS = 10_000; // of one request to burnish
 const PATIENCE_MS = 30_000; // who reacts at once does so before it is known which answer is in the message
 const PRESS_MS = 10_000; // likewise for a button
+const STRANGER = "burnish: only the person whom this message answers can rate it";
 const HANDLED = { handled: true };
 const SEEN = 0; // a note that needs no other look
 const GONE = 404; // there is nothing left to take back
@@ -107,7 +108,7 @@ export default {
     async function pressed(ctx) {
       const message = await meantBy(ctx);
       if (!message) return told(ctx, "burnish doesn't know which answer is in this message; /rl rates the latest");
-      if (message.owner !== ctx.senderId) return HANDLED; // it isn't theirs to rate
+      if (message.owner !== ctx.senderId) return told(ctx, STRANGER);
       await inTurn(() => pressedOn(message, ctx));
       return HANDLED;
     }
