@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +12,7 @@ from rich.markup import escape
 
 from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
+from burnish.proxy.cli.options import ConfigFile, DataDir, Host, Model, NoTrain, Upstream, Workers
 from burnish.proxy.cli.terminal import Json, console, printed_json
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.service import State, this_machines
@@ -24,20 +24,14 @@ Lines = Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of th
 
 @app.command()
 def install(
-    host: Annotated[str | None, typer.Option(help="Address to listen on [127.0.0.1].")] = None,
+    host: Host = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on [8787].")] = None,
-    upstream: Annotated[
-        str | None, typer.Option(help="URL of an OpenAI-compatible server, as for `burnish up`.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="GGUF file, or the upstream's model, as for `burnish up`.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that answer requests [1].")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Directory for the log, versions and jobs.")] = None,
-    no_train: Annotated[
-        bool, typer.Option("--no-train", help="Never train; only forward and log requests.")
-    ] = False,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
+    upstream: Upstream = None,
+    model: Model = None,
+    workers: Workers = None,
+    data_dir: DataDir = None,
+    no_train: NoTrain = False,
+    config: ConfigFile = None,
     force: Annotated[
         bool, typer.Option("--force", help="If another service has the name burnish, put its files aside.")
     ] = False,

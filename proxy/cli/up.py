@@ -6,7 +6,6 @@ import asyncio
 import logging
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +18,7 @@ from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
 from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.errors import WrongUsage
+from burnish.proxy.cli.options import ConfigFile, DataDir, Host, Model, NoTrain, Upstream, Workers
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config
 from burnish.proxy.plain import plain
@@ -26,34 +26,21 @@ from burnish.proxy.program_log import set_level
 
 
 def up(
-    host: Annotated[str | None, typer.Option(help="Address to listen on [127.0.0.1].")] = None,
+    host: Host = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on [8787]; 0 picks a free one.")] = None,
-    upstream: Annotated[
-        str | None,
-        typer.Option(
-            help="URL of an OpenAI-compatible server to use instead of the embedded engine. For replicas: all URLs, "
-            "separated by commas. Without it, burnish asks if an engine is already running on this machine."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="GGUF file for the embedded engine. With --upstream: the model that `default` stands for."
-        ),
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that answer requests [1].")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Directory for the log, versions and jobs.")] = None,
+    upstream: Upstream = None,
+    model: Model = None,
+    workers: Workers = None,
+    data_dir: DataDir = None,
     train_after: Annotated[
         int | None,
         typer.Option(help="Ratings after which a run starts by itself [32]; good and bad ones among them."),
     ] = None,
-    no_train: Annotated[
-        bool, typer.Option("--no-train", help="Never train; only forward and log requests.")
-    ] = False,
+    no_train: NoTrain = False,
     log_level: Annotated[
         str | None, typer.Option(help="What to print: debug, info, warning or error [info].")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="Configuration file (TOML).")] = None,
+    config: ConfigFile = None,
 ) -> None:
     from burnish.proxy.serve import serve
 

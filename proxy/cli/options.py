@@ -1,0 +1,27 @@
+"""Options that ``burnish up`` and ``burnish service install`` share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Host = Annotated[str | None, typer.Option(help="Address to listen on [127.0.0.1].")]
+Upstream = Annotated[
+    str | None,
+    typer.Option(
+        help="URL of an OpenAI-compatible server to use instead of the embedded engine. For replicas: all URLs, "
+        "separated by commas. Without it, `burnish up` asks if an engine is already running on this machine."
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="GGUF file for the embedded engine. With --upstream: the model that `default` stands for."
+    ),
+]
+Workers = Annotated[int | None, typer.Option(help="Processes that answer requests [1].")]
+DataDir = Annotated[Path | None, typer.Option(help="Directory for the log, versions and jobs.")]
+NoTrain = Annotated[bool, typer.Option("--no-train", help="Never train; only forward and log requests.")]
+ConfigFile = Annotated[Path | None, typer.Option(help="Configuration file (TOML).")]
