@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -147,3 +149,29 @@ class Service(ABC):
                     f"{error.filename} can't be written ({error.strerror}). {result}"
                 ) from error
             raise
+
+
+def ask_manager(
+    line: Sequence[str], *, limit_s: float | None, check: bool, environment: Mapping[str, str] | None = None
+) -> str:
+    """Run a command of the service manager; return what it prints.
+
+    Raises ServiceError with its complaint if ``check``, and FileNotFoundError if there is no such command.
+    """
+    said = f"`{shlex.join(line)}`"
+    try:
+        done = subprocess.run(
+            line,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ServiceError(f"{said} took more than {error.timeout:g} s") from error
+    if done.returncode and check:
+        complaint = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise ServiceError(f"{said}: {complaint[0]}")
+    return done.stdout

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import plistlib
 import re
-import shlex
-import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,7 +18,7 @@ from burnish.proxy import listening
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ServiceError, ServiceUnavailable
 from burnish.proxy.service import options, starting
-from burnish.proxy.service.base import Service
+from burnish.proxy.service.base import Service, ask_manager
 from burnish.proxy.service.state import State
 from burnish.proxy.service.unit_files import UnitFile
 
@@ -146,14 +144,4 @@ class Launchd(Service):
 
     def _launchctl(self, *arguments: str, check: bool = True) -> str:
         """Raises ServiceError with what launchctl complains of."""
-        line = ["launchctl", *arguments]
-        try:
-            done = subprocess.run(
-                line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT_S, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ServiceError(f"`{shlex.join(line)}` took more than {LIMIT_S:g} s") from error
-        if done.returncode and check:
-            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            raise ServiceError(f"`{shlex.join(line)}`: {said[0]}")
-        return done.stdout
+        return ask_manager(("launchctl", *arguments), limit_s=LIMIT_S, check=check)

@@ -19,7 +19,7 @@ from burnish.proxy import listening
 from burnish.proxy.config import Config
 from burnish.proxy.errors import ServiceError, ServiceUnavailable
 from burnish.proxy.service import options, starting
-from burnish.proxy.service.base import Service
+from burnish.proxy.service.base import Service, ask_manager
 from burnish.proxy.service.state import State
 from burnish.proxy.service.unit_files import UnitFile
 
@@ -217,24 +217,9 @@ class Systemd(Service):
         return dict.fromkeys(PROPERTIES, "") | found
 
     def _systemctl(self, *arguments: str, limit_s: float | None = LIMIT_S, check: bool = True) -> str:
-        """Raises ServiceError with the last line of what systemctl complains of, FileNotFoundError without systemd."""
-        line = ["systemctl", "--user", *arguments]
-        try:
-            done = subprocess.run(
-                line,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=limit_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ServiceError(f"`{shlex.join(line)}` took more than {LIMIT_S:g} s") from error
-        if done.returncode and check:
-            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            raise ServiceError(f"`{shlex.join(line)}`: {said[0]}")
-        return done.stdout
+        """Raises ServiceError with what systemctl complains of, FileNotFoundError without systemd."""
+        line = ("systemctl", "--user", *arguments)
+        return ask_manager(line, limit_s=limit_s, check=check, environment=self._environment)
 
 
 def _quoted(word: str, *more: str) -> str:

@@ -196,11 +196,11 @@ class _Chat:
 
 
 def _editor(config: Config) -> Keyboard:
-    from burnish.proxy.cli.chat.editor import Editor, create_history
+    from burnish.proxy.cli.chat.editor import Editor, open_history
 
     history = config.chat_history_file
     try:
-        create_history(history)
+        open_history(history)
     except OSError as error:
         console.print(
             f"[yellow]what you type isn't kept: cannot write {escape(str(history))}: {error.strerror}[/]"

@@ -15,10 +15,14 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 
+from burnish.adapters import durable
 from burnish.proxy.cli.chat.keyboard import ASK, HINT, RATE, WHY
 from burnish.proxy.cli.chat.rating import KEYS
 
 KEY_HINT = "press g/b/1–5, c comment; Enter skips; or just go on"
+HISTORY_LIMIT_BYTES = 1024 * 1024
+# Of prompt_toolkit's entries; an empty line of a message has a plus.
+BETWEEN = b"\n\n"
 STYLE = Style.from_dict({"you": "ansicyan bold", "rate": "ansibrightblack", "hint": "ansibrightblack"})
 
 
@@ -105,11 +109,13 @@ class _Messages(FileHistory):
             super().append_string(message)
 
 
-def create_history(path: Path) -> None:
-    """Create a file that only its owner can read. Raises OSError."""
+def open_history(path: Path) -> None:
+    """Create a file that only its owner can read, or forget the older half of a long one. Raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         os.fchmod(descriptor, 0o600)
     finally:
         os.close(descriptor)
+    if path.stat().st_size > HISTORY_LIMIT_BYTES:
+        durable.replace(path, path.read_bytes()[-HISTORY_LIMIT_BYTES // 2 :].partition(BETWEEN)[2])

@@ -220,6 +220,25 @@ async def test_messages_are_found_again_in_the_next_chat_and_are_private(tmp_pat
     assert stat.S_IMODE((data / "chat_history").stat().st_mode) == 0o600
 
 
+async def test_a_long_history_forgets_its_older_half_and_keeps_whole_messages(tmp_path: Path) -> None:
+    def user(screen: Emulator) -> None:
+        screen.press(UP)
+        screen.until("you › the newest")
+        screen.press("\r")
+        screen.prompt("rate ›")
+        screen.press(CTRL_D)
+
+    (data := tmp_path / "own").mkdir()
+    entries = [f"\n# 2026-11-25\n+{'x' * 1000}\n+\n+{number}\n" for number in range(1100)]
+    (history := data / "chat_history").write_text("".join(entries) + "\n# 2026-11-25\n+the newest\n")
+    async with burnish(saying({"content": "Hello!"}), tmp_path) as (url, server):
+        await on_screen(url, user, BURNISH_DATA_DIR=str(data))
+    assert asked(server) == ["the newest"]
+    kept = history.read_text()
+    assert 400_000 < len(kept) < 600_000
+    assert kept.startswith("# 2026") and kept.count("x" * 1000) == kept.count("# 2026") - 2
+
+
 async def test_a_history_that_cannot_be_written_is_said_and_the_chat_goes_on(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
