@@ -62,8 +62,8 @@ def check_free(files: Iterable[UnitFile], force: bool) -> None:
         if force:
             raise ServiceError(f"{_aside(each.path)} exists already: move it away, or delete it")
         raise ServiceError(
-            f"{each.path} exists, and burnish didn't write it as it is: remove it, or use --force, "
-            f"which keeps it as {_aside(each.path).name}"
+            f"{each.path} exists, and burnish didn't write it as it is: remove it, or run "
+            f"`burnish service install --force`, which keeps it as {_aside(each.path).name}"
         )
 
 
