@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,41 +98,29 @@ REACTION = "telegram:reaction:{}:m1:ann:👍"
 
 def test_no_reaction_is_lost_while_burnish_is_away(model: ScriptedModel, tmp_path: Path) -> None:
     """They wait in order, although a turn takes OpenClaw's notes away, and the plugin starts again."""
-    flags = ("--no-train", "--upstream", model.url, "--port", str(free_port()))
-    with running(tmp_path / "data", *flags) as burnish:
-        agent = Agent(burnish, model, tmp_path / "home")
-        agent.begin()
-        response, answer = answered(agent)
-        with plugin(agent, "telegram", burnish.url, response, answer) as told:
-            told({"key": REACTION.format("added")})
-            assert ratings(agent) == {answer: 1.0}
-            burnish.kill()
-            for step in ({"key": REACTION.format("removed")}, {"turn": True}, {"restart": True}):
-                told(step)
-            with running(tmp_path / "data", *flags):
-                told({})
-                assert ratings(agent) == {}
-                told({"key": REACTION.format("added").replace("👍", "👎")})
-                assert ratings(agent) == {answer: -1.0}
+    with alone(model, tmp_path) as (agent, told, answer, again):
+        told({"key": REACTION.format("added")})
+        assert ratings(agent) == {answer: 1.0}
+        agent.burnish.kill()
+        for step in ({"key": REACTION.format("removed")}, {"turn": True}, {"restart": True}):
+            told(step)
+        with again():
+            told({})
+            assert ratings(agent) == {}
+            told({"key": REACTION.format("added").replace("👍", "👎")})
+            assert ratings(agent) == {answer: -1.0}
 
 
 def test_a_reaction_that_came_and_went_while_burnish_was_away(model: ScriptedModel, tmp_path: Path) -> None:
-    flags = ("--no-train", "--upstream", model.url, "--port", str(free_port()))
-    with running(tmp_path / "data", *flags) as burnish:
-        agent = Agent(burnish, model, tmp_path / "home")
-        agent.begin()
-        response, answer = answered(agent)
-        with plugin(agent, "telegram", burnish.url, response, answer) as told:
-            burnish.stop()
-            told({"key": REACTION.format("added")})
-            told({"key": REACTION.format("removed")})
-            with running(tmp_path / "data", *flags):
-                told({})
-                assert ratings(agent) == {}
-                [undone] = httpx.get(f"{burnish.url}/v1/feedback", timeout=60).json()[
-                    "data"
-                ]  # it was given, and taken back
-                assert undone["undone_at"]
+    with alone(model, tmp_path) as (agent, told, _, again):
+        agent.burnish.stop()
+        told({"key": REACTION.format("added")})
+        told({"key": REACTION.format("removed")})
+        with again():
+            told({})
+            assert ratings(agent) == {}
+            [undone] = httpx.get(f"{agent.burnish.url}/v1/feedback", timeout=60).json()["data"]
+            assert undone["undone_at"], "it was given, and taken back"
 
 
 def test_two_quick_taps_count_once_and_the_last_one_wins(agent: Agent) -> None:
@@ -150,18 +139,13 @@ def test_a_tap_that_burnish_refuses_says_so(agent: Agent) -> None:
 
 
 def test_a_change_that_fails_leaves_the_rating_before(model: ScriptedModel, tmp_path: Path) -> None:
-    flags = ("--no-train", "--upstream", model.url, "--port", str(free_port()))
-    with running(tmp_path / "data", *flags) as burnish:
-        agent = Agent(burnish, model, tmp_path / "home")
-        agent.begin()
-        response, answer = answered(agent)
-        with plugin(agent, "telegram", burnish.url, response, answer) as told:
-            told({"buttons": ["good"]})
-            burnish.kill()
-            assert told({"buttons": ["bad"]}) == ["looked", "burnish: not rated: burnish does not answer"]
-            with running(tmp_path / "data", *flags):
-                told({})
-                assert ratings(agent) == {answer: 1.0}
+    with alone(model, tmp_path) as (agent, told, answer, again):
+        told({"buttons": ["good"]})
+        agent.burnish.kill()
+        assert told({"buttons": ["bad"]}) == ["looked", "burnish: not rated: burnish does not answer"]
+        with again():
+            told({})
+            assert ratings(agent) == {answer: 1.0}
 
 
 def test_a_reaction_that_rates_nothing_is_in_the_log(agent: Agent) -> None:
@@ -169,6 +153,24 @@ def test_a_reaction_that_rates_nothing_is_in_the_log(agent: Agent) -> None:
     with plugin(agent, "telegram", agent.burnish.url, response, answer) as told:
         told({"key": REACTION.format("added").replace("ann", "bob")})
     assert "m1:bob:👍 rates nothing yet" in (agent.home / "said.txt").read_text()
+
+
+Told = Callable[[dict[str, Any]], list[str]]
+
+
+@contextmanager
+def alone(
+    model: ScriptedModel, tmp_path: Path
+) -> Iterator[tuple[Agent, Told, str, Callable[[], AbstractContextManager[Burnish]]]]:
+    """A burnish that may be ended and started again, and OpenClaw's plugin with one answer."""
+    flags = ("--no-train", "--upstream", model.url, "--port", str(free_port()))
+    start = partial(running, tmp_path / "data", *flags)
+    with start() as burnish:
+        agent = Agent(burnish, model, tmp_path / "home")
+        agent.begin()
+        response, answer = answered(agent)
+        with plugin(agent, "telegram", burnish.url, response, answer) as told:
+            yield agent, told, answer, start
 
 
 def answered(agent: Agent) -> tuple[str, str]:
@@ -180,9 +182,7 @@ def answered(agent: Agent) -> tuple[str, str]:
 
 
 @contextmanager
-def plugin(
-    agent: Agent, channel: str, url: str, response: str, text: str
-) -> Iterator[Callable[[dict[str, Any]], list[str]]]:
+def plugin(agent: Agent, channel: str, url: str, response: str, text: str) -> Iterator[Told]:
     """OpenClaw's plugin, with one answer in message m1 to Ann; takes steps, and returns what each one shows."""
     folder = agent.home / "plugin"
     shutil.copytree(PLUGIN, folder)
