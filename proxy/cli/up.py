@@ -38,7 +38,8 @@ def up(
     ] = None,
     no_train: NoTrain = False,
     log_level: Annotated[
-        str | None, typer.Option(help="What to print: debug, info, warning or error [info].")
+        str | None,
+        typer.Option(help="Print events from this level on: debug, info, warning or error [info]."),
     ] = None,
     config: ConfigFile = None,
 ) -> None:
