@@ -10,13 +10,13 @@ import signal
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
 from burnish.adapters import errors
 from burnish.adapters.environment import for_child
 from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
+from burnish.adapters.hosts.child_log import open_log, tail
 from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.fetch import file_digest
@@ -32,11 +32,6 @@ MAX_THREADS = 8
 ADAPTER_ON, ADAPTER_OFF = ((("lora", [{"id": 0, "scale": scale}]),) for scale in (1.0, 0.0))
 # An adapter's child is up in about a second; a big model on a slow disk takes a while, but not minutes.
 START_TIMEOUT_S = 120.0
-# How much of the child's log goes into an error message.
-LOG_TAIL_LINES = 5
-LOG_TAIL_BYTES = 4096
-# Checked when a child starts; a longer log helps nobody.
-LOG_LIMIT_BYTES = 1024 * 1024
 
 
 class EngineProcess:
@@ -53,7 +48,7 @@ class EngineProcess:
         Raises EngineError with the child's last log lines, CorruptAdapter, IncompatibleAdapter. On an error,
         and when the caller is cancelled, no process is left behind.
         """
-        with _open_log(log) as stderr:
+        with open_log(log) as stderr:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 *("-m", "burnish.adapters.hosts.embedded_child"),
@@ -70,7 +65,7 @@ class EngineProcess:
             await child.stop()
             raise EngineError(
                 f"the engine did not start within {START_TIMEOUT_S:g} s; the machine may be out of memory. "
-                f"{_tail(log)}"
+                f"{tail(log)}"
             ) from error
         except BaseException:
             await child.stop()
@@ -109,13 +104,13 @@ class EngineProcess:
         line = await self._process.stdout.readline()
         if not line:
             status = await self._process.wait()
-            raise EngineError(f"the engine died while it started ({_meaning(status)}). {_tail(log)}")
+            raise EngineError(f"the engine died while it started ({_meaning(status)}). {tail(log)}")
         result = json.loads(line)
         if "url" in result:
             return str(result["url"])
         kind = getattr(errors, result["error"])
         if kind is EngineError:
-            raise kind(f"{result['message']}. {_tail(log)}")
+            raise kind(f"{result['message']}. {tail(log)}")
         raise kind(result["message"])
 
 
@@ -256,19 +251,3 @@ def _meaning(status: int) -> str:
     if status == -signal.SIGKILL:
         return "killed, most likely because memory ran out: close other programs, or use a smaller model"
     return f"signal {-status}" if status < 0 else f"status {status}"
-
-
-def _open_log(path: Path) -> BinaryIO:
-    """Open a child's log for appending, mode 0600; empty it first if it has grown too long."""
-    too_long = path.exists() and path.stat().st_size > LOG_LIMIT_BYTES
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if too_long else 0)
-    return os.fdopen(os.open(path, flags, 0o600), "ab")
-
-
-def _tail(path: Path) -> str:
-    try:
-        lines = path.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    last = " | ".join(line.strip() for line in lines[-LOG_TAIL_LINES:] if line.strip())
-    return f"Its log {path} ends with: {last}" if last else f"Its log {path} is empty"
