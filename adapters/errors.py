@@ -1,6 +1,7 @@
 """Errors of adapter versions and of the engines that serve them.
 
 AdapterError: UnknownVersion, PrunedVersion, IllegalTransition, CorruptAdapter, IncompatibleAdapter, EngineError.
+IncompatibleAdapter: LostInRounding.
 EngineError: EngineUnreachable, EngineRefused, NeedsRestart, ProbeFailed.
 """
 
@@ -27,6 +28,10 @@ class CorruptAdapter(AdapterError, ValueError):
 
 class IncompatibleAdapter(AdapterError, ValueError):
     """The engine, or the base model it serves, cannot take this adapter."""
+
+
+class LostInRounding(IncompatibleAdapter):
+    """The adapter changes the weights by so little that the merged file would be the base model again."""
 
 
 class EngineError(AdapterError, RuntimeError):

@@ -47,16 +47,32 @@ def to_gguf(adapter: Path, base: BaseLayout, target: Path) -> None:
     """
     found = read_peft(adapter)
     tensors: dict[str, Array] = {}
-    for module, lora in found.pairs.items():
+    for name, lora in pairs_by_tensor(found, base).items():
+        tensors[f"{name}.lora_a"] = lora.a
+        tensors[f"{name}.lora_b"] = lora.b
+    _write(target, base.architecture, _float32(found.alpha), tensors)
+
+
+def read_lora(path: Path, base: BaseLayout) -> PeftAdapter:
+    """Read a PEFT directory or a GGUF adapter. Raises CorruptAdapter, IncompatibleAdapter."""
+    return read_peft(path) if path.is_dir() else _read(path, base)
+
+
+def pairs_by_tensor(adapter: PeftAdapter, base: BaseLayout) -> dict[str, Lora]:
+    """Return GGUF tensor name → the pair that changes it, with the rows of b in GGUF's order.
+
+    Raises IncompatibleAdapter when a pair fits no tensor of the base.
+    """
+    pairs: dict[str, Lora] = {}
+    for module, lora in adapter.pairs.items():
         name = gguf_name(module, base)
         check_shape(module, lora, base.shapes[name])
-        if f"{name}.lora_a" in tensors:
+        if name in pairs:
             raise IncompatibleAdapter(
-                f"{adapter} has two modules that are both {name} in GGUF; the second is {module}"
+                f"the adapter has two modules that are both {name} in GGUF; the second is {module}"
             )
-        tensors[f"{name}.lora_a"] = lora.a
-        tensors[f"{name}.lora_b"] = reordered(name, lora.b, base, for_gguf=True)
-    _write(target, base.architecture, _float32(found.alpha), tensors)
+        pairs[name] = Lora(lora.a, reordered(name, lora.b, base, for_gguf=True))
+    return pairs
 
 
 def _float32(alpha: float) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ import burnish
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.extras import TRAINING, how_to_install, how_to_repair, missing_for_training
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, file_digest, small_model_path
+from burnish.adapters.memory import available_bytes
 from burnish.proxy.config import Config
 from burnish.proxy.data_dir import prepare
 from burnish.proxy.errors import BurnishError
@@ -101,20 +101,6 @@ def memory(config: Config) -> Finding:
     return Finding(
         "warn", "memory", f"{text}: training with the small model takes 2.5 GB; close other programs first"
     )
-
-
-def available_bytes() -> int | None:
-    """Return the memory available to a new process, including reclaimable caches; None if unknown."""
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass  # not Linux
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 def model(config: Config) -> Finding:

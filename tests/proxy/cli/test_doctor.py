@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from burnish.adapters.memory import available_bytes
 from burnish.adapters.registry import Registry
-from burnish.proxy.cli.doctor_machine import available_bytes
 from tests.support.burnish import Burnish
 from tests.support.inprocess import behind, calling, serving
 from tests.support.lora import random_lora, register, write_peft

@@ -1,0 +1,56 @@
+"""One merge. Run as ``python -m burnish.adapters.merge_child`` by ``merging``.
+
+Reads one line of JSON from stdin, ``[adapter, base, target]``, and prints one: the fields of ``Merged``, or
+``{"error", "message"}``. When stdin closes, because the parent ended in whatever way, it stops and leaves no file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from burnish.adapters.convert.merge import merge_rounded
+from burnish.adapters.errors import AdapterError, EngineError
+
+NICENESS = 10
+"""Requests go first: nobody waits for a merge."""
+
+
+def main() -> None:
+    """Merge, and say how it went."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for burnish, which ends this process
+    signal.signal(signal.SIGTERM, _stop)
+    os.nice(NICENESS)
+    adapter, base, target = map(Path, json.loads(sys.stdin.buffer.readline()))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    print(json.dumps(_answer(adapter, base, target)))  # noqa: T201
+
+
+def _answer(adapter: Path, base: Path, target: Path) -> dict[str, Any]:
+    try:
+        return asdict(merge_rounded(adapter, base, target))
+    except AdapterError as error:
+        return {"error": type(error).__name__, "message": str(error)}
+    except MemoryError:
+        return {"error": EngineError.__name__, "message": "memory ran out; close other programs first"}
+
+
+def _end_with_parent() -> None:
+    while os.read(0, 4096):
+        continue
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    sys.exit(1)  # unwinds, so that the half-written file is removed
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Merged weights of a version: base and adapter in one GGUF, for engines that take no adapters.
+
+The merge runs in a child process, because it needs numpy and gguf, which the serving process doesn't load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from burnish.adapters import errors
+from burnish.adapters.environment import for_child
+from burnish.adapters.errors import EngineError
+from burnish.adapters.manifest import AdapterVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """How well a merged file keeps the adapter."""
+
+    kept: float
+    """<Ŵ−W, δ> / <δ, δ> over all changed tensors: W of the base, δ of the adapter, Ŵ in the file. 1: all, 0: none."""
+    noise: float
+    """|Ŵ−W−δ| / |δ|: rounding, in units of the change."""
+    size_bytes: int
+    """Size of the file."""
+    precision: str
+    """Type of the tensors that are stored in another type than in the base: "q8_0" or "f16"; "" if there are none."""
+
+
+async def ensure_merged(version: AdapterVersion, base: Path, target: Path) -> Merged | None:
+    """Merge a version into its base GGUF as ``target``, unless that exists; then return None.
+
+    The file appears whole or not at all. Raises CorruptAdapter, IncompatibleAdapter (for another base; rounding would
+    lose the adapter), EngineError (too little disk or memory, no permission, the child died).
+    """
+    if await asyncio.to_thread(target.exists):
+        return None
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "burnish.adapters.merge_child"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd="/",  # no module in the working directory of burnish may be imported
+        env=for_child(),
+    )
+    paths = [str(path.absolute()) for path in (version.path, base, target)]
+    try:
+        answer = await _ask(process, paths)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+        # A child that was killed leaves its half of the file.
+        target.with_name(f".{target.name}.{process.pid}.tmp").unlink(missing_ok=True)
+    if answer is None:
+        raise EngineError(
+            f"merging {version.served_name} into {base.name} ended with status {process.returncode}; "
+            "the machine may be out of memory"
+        )
+    if "error" in answer:
+        raise getattr(errors, answer["error"])(f"{version.served_name} can't be merged: {answer['message']}")
+    return Merged(**answer)
+
+
+async def _ask(process: asyncio.subprocess.Process, paths: list[str]) -> dict[str, Any] | None:
+    """Return the child's answer; None if it died. Stdin stays open meanwhile: the child ends when it closes."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(paths).encode() + b"\n")
+        await process.stdin.drain()
+    except ConnectionError:
+        pass  # it died before it read the line; its output ends
+    line = await process.stdout.readline()
+    process.stdin.close()
+    await process.wait()
+    return json.loads(line) if line else None
