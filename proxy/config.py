@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from burnish.adapters.hosts.model_file import OLLAMA
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.settings import ENV_PREFIX, Sources, merge
 from burnish.proxy.tables import ChatConfig, FeedbackConfig, LogConfig, TrainConfig
@@ -59,8 +60,8 @@ class Config(BaseModel):
     )
     model: str | None = Field(
         None,
-        description="Embedded engine: a GGUF file (default: the small model). Upstream: the model that `default` "
-        "stands for.",
+        description="Embedded engine: a GGUF file, or `ollama:NAME` from Ollama's store (default: the small model). "
+        "Upstream: the model that `default` stands for.",
     )
     engine: Literal["auto", "none"] = Field(
         "auto",
@@ -201,6 +202,15 @@ class Config(BaseModel):
             )
         if self.api_key and self.api_key == self.admin_key:
             raise ValueError("admin_key must differ from api_key, which callers get")
+        return self
+
+    @model_validator(mode="after")
+    def _embedded_settings_need_the_embedded_engine(self) -> Config:
+        if self.upstream and self.model and self.model.startswith(OLLAMA):
+            raise ValueError(
+                f"model {self.model!r} is for the embedded engine: leave upstream out, or name a model that the "
+                "upstream has"
+            )
         return self
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -15,14 +14,14 @@ from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachabl
 from burnish.adapters.hosts.base import AdapterHost, Sleeps
 from burnish.adapters.hosts.detect import Kind
 from burnish.adapters.hosts.embedded import EmbeddedHost
-from burnish.adapters.hosts.fetch import SMALL_MODEL, cache_dir, ensure_small_model
+from burnish.adapters.hosts.fetch import cache_dir
+from burnish.adapters.hosts.model_file import model_file
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.sleep import wake
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import Config
-from burnish.proxy.errors import ConfigError
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.learner.cycle import Cycle
@@ -67,14 +66,17 @@ class NotLearning:
 async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learning | NotLearning]:
     """Open the engine with the live version, and the learner; or yield why versions can't be swapped.
 
-    Raises ConfigError, and EngineError if the embedded engine or its model isn't available.
+    Raises EngineError if the embedded engine or its model isn't available.
     """
     registry = Registry(config.data_dir / "adapters")
     remote = None
     if config.upstream is None:
-        weights, name = await asyncio.to_thread(_embedded_model, config.model)
-        state = config.data_dir / "engine"
-        host: AdapterHost = EmbeddedHost(weights, base_model=name, state_dir=state)
+        found = await asyncio.to_thread(model_file, config.model)
+        if found.left_out:
+            lost = ", ".join(found.left_out)
+            logger.warning("%s: the embedded engine uses the model without its %s", config.model, lost)
+        weights, state = found.path, config.data_dir / "engine"
+        host: AdapterHost = EmbeddedHost(weights, base_model=found.name, state_dir=state)
     else:
         if config.engine == "none":
             yield NotLearning(
@@ -140,20 +142,6 @@ def _may_pass(error: EngineError | IncompatibleAdapter) -> bool:
     if isinstance(error, EngineRefused):
         return error.status >= HTTPStatus.INTERNAL_SERVER_ERROR
     return isinstance(error, EngineUnreachable)
-
-
-def _embedded_model(named: str | None) -> tuple[Path, str]:
-    """Return the GGUF to serve and the model's name. Raises ConfigError, EngineError."""
-    if named is None:
-        return ensure_small_model(), SMALL_MODEL
-    path = Path(named).expanduser().absolute()
-    if path.suffix != ".gguf" or not path.is_file():
-        raise ConfigError(
-            f"model {named!r} is not a GGUF file: name one that exists, leave model unset for the small model, "
-            "or set upstream to a server that has it",
-            param="model",
-        )
-    return path, re.sub(r"[^a-z0-9._-]+", "-", path.stem.lower())
 
 
 async def _woken(host: AdapterHost) -> None:

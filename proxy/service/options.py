@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from burnish.adapters.hosts.ollama_store import STORE
 from burnish.proxy.config import Config, default_config_file, load_config
 from burnish.proxy.errors import ConfigError, ServiceError
 from burnish.proxy.settings import ENV_PREFIX
 
-CARRIED = ("BURNISH_CACHE_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME")
+CARRIED = ("BURNISH_CACHE_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME", STORE)
 """Variables of the shell that a service gets too: they say where burnish finds its files."""
 OPTIONS = ("host", "port", "upstream", "model", "workers", "data_dir")
 STOP_S = 75

@@ -6,10 +6,12 @@ import asyncio
 from pathlib import Path
 
 import httpx
+import pytest
 
 from burnish.proxy.apart import LARGE_BYTES
 from tests.support.inprocess import calling, logged
 from tests.support.lora import write_peft
+from tests.support.ollama_store import LIBRARY, pulled
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
 QUESTIONS = ("What is rust?", "What is rust? And salt?", "Who reads maps?")
@@ -58,6 +60,23 @@ async def test_a_large_request_that_must_be_translated_reaches_the_engine(tmp_pa
             answer = await http.post("/v1/responses", json=asked)
             assert answer.status_code == 200, answer.text
             assert answer.json()["output"]
+
+
+async def test_a_model_of_ollama_is_swapped_at_once_and_keeps_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "models"))
+    pulled(tmp_path / "models", random_llama(tmp_path / "tiny.gguf"), f"{LIBRARY}/tiny/1b", system="Sing.")
+    adapter = write_peft(tmp_path / "trained", tiny_lora(TINY, 1))
+    async with calling(tmp_path, model="ollama:tiny:1b", engine="auto", train={"schedule": "manual"}) as http:
+        assert "uses the model without its system prompt" in caplog.text
+        bare = await ask(http, QUESTIONS[0], "tiny:1b")
+        assert (await http.post("/burnish/adapters", json={"path": str(adapter)})).status_code == 201
+        assert (await http.post("/burnish/adapters/1/promote", json={})).status_code == 200
+        message = {"role": "user", "content": QUESTIONS[0]}
+        asked = {"model": "tiny:1b", "messages": [message], "options": {"temperature": 0, "num_predict": 12}}
+        answer = (await http.post("/api/chat", json=asked | {"stream": False})).json()
+        assert answer["message"]["content"] == await ask(http, QUESTIONS[0], "tiny:1b@v1") != bare
 
 
 async def resident(http: httpx.AsyncClient) -> list[int]:

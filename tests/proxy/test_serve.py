@@ -64,8 +64,9 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (("--model", "/nowhere/model.gguf"), "not a GGUF file"),
+        (("--model", "/nowhere/model.gguf"), "can't be read"),
         (("--model", "{folder}/broken.gguf"), "broken.gguf"),
+        (("--model", "ollama:tiny", *UPSTREAM), "is for the embedded engine: leave upstream out"),
         (("--upstream", "not a url"), "must be an http"),
         (("--host", "0.0.0.0", *UPSTREAM), "set api_key"),
         (("--config", "/nowhere.toml"), "does not exist"),

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import socket
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.model_file import OLLAMA, model_file
 from burnish.proxy.agents import AGENTS, Home
 from burnish.proxy.cli import doctor_machine, doctor_network
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.relay.routing import placed
 
-GGUF = b"GGUF"
-"""The first bytes of such a file."""
 LIST_LIMIT_S = 5.0
 PORTS_TRIED = 20
 
@@ -56,22 +55,13 @@ def check_engine(config: Config) -> str | None:
     return f"burnish can't train yet: {needed.text}" if needed and needed.level == "fail" else None
 
 
-def gguf(text: str) -> str:
-    """Return the absolute path of a GGUF file. Raises WrongUsage."""
-    path = Path(text).expanduser().absolute()
+def embedded_model(text: str) -> str:
+    """Return the setting ``model`` for a GGUF file, or for a model of Ollama. Raises WrongUsage."""
     try:
-        with path.open("rb") as file:
-            begins = file.read(len(GGUF))
-    except OSError as error:
-        raise WrongUsage(
-            f"the model {path} can't be read: {error.strerror}; name another with --model, or `--model small`"
-        ) from error
-    if begins != GGUF or path.suffix != ".gguf":
-        raise WrongUsage(
-            f"{path} isn't a GGUF file, and the embedded engine takes no other: name one that ends in .gguf, or start "
-            "an engine that has the model and name it with --upstream"
-        )
-    return str(path)
+        found = model_file(text)
+    except EngineError as error:
+        raise WrongUsage(f"{error} (here: `--model small`)") from error
+    return text if text.startswith(OLLAMA) else str(found.path)
 
 
 def port_fault(host: str, port: int) -> str | None:

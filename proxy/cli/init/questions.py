@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from rich.markup import escape
 
 from burnish.adapters.hosts.detect import NAMES
+from burnish.adapters.hosts.model_file import is_for_embedded
 from burnish.proxy.agents import AGENTS, Home, is_own
 from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
@@ -87,13 +88,13 @@ class Questions:
         if given.upstream is not None:
             upstream = None if given.upstream == EMBEDDED else _read_url(given.upstream)
             model = given.model or (self._now.model if upstream == self._now.upstream else None)
-        elif given.model and (given.model == SMALL or given.model.endswith(".gguf")):
+        elif given.model and (given.model == SMALL or is_for_embedded(given.model)):
             upstream, model = None, given.model
         else:
             chosen = self._chosen_engine()
             upstream, model = chosen.upstream, given.model or chosen.model
         if upstream is None:
-            return None, checks.gguf(model) if model and model != SMALL else None
+            return None, checks.embedded_model(model) if model and model != SMALL else None
         return upstream, self._model_of(upstream, model)
 
     def _chosen_engine(self) -> Engine:
@@ -114,7 +115,7 @@ class Questions:
         console.print("\n[bold]Which engine serves the model?[/]")
         for number, each in enumerate(options, 1):
             console.print(f"  [cyan]{number}[/]  {escape(each.words)}")
-        console.print("  [dim]or type the URL of another, or the path of a GGUF file[/]")
+        console.print("  [dim]or type the URL of another, the path of a GGUF file, or ollama:NAME[/]")
         return _ask("Engine", "1", lambda text: _read_engine(text, options))
 
     def _model_of(self, upstream: str, model: str | None) -> str | None:
@@ -211,7 +212,7 @@ def _read_engine(text: str, options: Sequence[Engine]) -> Engine:
     elif "://" in text:
         chosen = Engine(_read_url(text), None, text)
     else:
-        chosen = Engine(None, checks.gguf(text), text)
+        chosen = Engine(None, checks.embedded_model(text), text)
     if chosen.upstream:
         checks.check_engine(read_settings({"upstream": chosen.upstream}))
     return chosen

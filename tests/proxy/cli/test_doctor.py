@@ -154,7 +154,7 @@ async def test_what_an_upstream_answers(content: bytes, status: str, level: str,
         ({"BURNISH_UPSTREAM": NOBODY}, "upstream", "check that it is running"),
         ({"BURNISH_PORT": "many"}, "configuration", "many"),
         ({"BURNISH_DATA_DIR": __file__ + "/data"}, "data", "cannot be written"),
-        ({"BURNISH_MODEL": "/none.gguf"}, "model", "/none.gguf doesn't exist"),
+        ({"BURNISH_MODEL": "/none.gguf"}, "model", "/none.gguf can't be read"),
     ],
 )
 def test_what_is_wrong_is_a_finding(env: dict[str, str], what: str, says: str) -> None:

@@ -131,6 +131,7 @@ def test_data_in_use_is_not_purged(burnish: Burnish) -> None:
         (["--upstream", "http://["], 2, "upstream: Invalid IPv6 URL"),
         (["--upstream", "embedded", "--model", "nowhere.gguf"], 2, "can't be read: No such file"),
         (["--upstream", "embedded", "--model", __file__], 2, "isn't a GGUF file"),
+        (["--upstream", "embedded", "--model", "ollama:"], 2, "isn't the name of a model of Ollama"),
         (["--model", "gpt-5"], 2, "serves no model 'gpt-5'; it has: "),
         (["--port", "99999"], 2, "--port"),
         (["--service"], 1, "systemd" if Path("/proc").exists() else "launch"),

@@ -200,7 +200,7 @@ def test_a_burnish_that_does_not_start_says_why_and_leaves_nothing(session: Sess
     before = session.home()
     done = session.install("--model", "/nowhere.gguf")
     assert done.returncode == 1
-    assert "/nowhere.gguf' is not a GGUF file" in done.stderr
+    assert "/nowhere.gguf can't be read" in done.stderr
     assert "Nothing was installed" in done.stderr
     assert session.home() == before
     assert not session.state()["installed"]

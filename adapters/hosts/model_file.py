@@ -1,0 +1,66 @@
+"""The GGUF that the setting ``model`` means for the embedded engine, whoever keeps it on this machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts import ollama_store
+from burnish.adapters.hosts.fetch import SMALL_MODEL, ensure_small_model
+
+OLLAMA = "ollama:"
+"""Begins the name of a model in Ollama's store, e.g. "ollama:qwen3:0.6b"."""
+SUFFIX = ".gguf"
+MAGIC = b"GGUF"
+"""The first bytes of such a file."""
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
+
+
+class ModelFile(NamedTuple):
+    """A model that the embedded engine can serve."""
+
+    path: Path
+    name: str
+    """The name under which clients know it."""
+    left_out: Sequence[str] = ()
+    """What the model has beside the file, and the embedded engine can't use, in words."""
+
+
+def model_file(named: str | None) -> ModelFile:
+    """Find the GGUF of a model; None: the small model, which is downloaded if it is missing.
+
+    Raises EngineError, which says what to do.
+    """
+    if named is None:
+        return ModelFile(ensure_small_model(), SMALL_MODEL)
+    if named.startswith(OLLAMA):
+        name = named.removeprefix(OLLAMA)
+        found = ollama_store.stored(name)
+        return ModelFile(found.gguf, name.removesuffix(":latest"), found.left_out)
+    path = Path(named).expanduser().absolute()
+    _check_gguf(path)
+    return ModelFile(path, _NOT_IN_NAMES.sub("-", path.stem.lower()))
+
+
+def is_for_embedded(named: str) -> bool:
+    """Return whether a model's name can only mean a file for the embedded engine, not a model of an upstream."""
+    return named.startswith(OLLAMA) or named.endswith(SUFFIX)
+
+
+def _check_gguf(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(MAGIC))
+    except OSError as error:
+        raise EngineError(
+            f"the model {path} can't be read: {error.strerror}; name a GGUF file, or a model of Ollama as ollama:NAME, "
+            "or leave model unset for the small model"
+        ) from error
+    if begins != MAGIC:
+        raise EngineError(
+            f"{path} isn't a GGUF file, and the embedded engine takes no other: name one that is, or start an engine "
+            "that has the model and name it with --upstream"
+        )
