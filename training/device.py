@@ -144,6 +144,8 @@ _HIDDEN = ("hidden_size", "n_embd", "d_model")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 # Mixtral, gpt-oss; Qwen, OLMoE; DeepSeek, GLM; Ernie.
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+# Most; gpt-oss; Ernie.
+_EXPERTS_USED = ("num_experts_per_tok", "experts_per_token", "moe_k")
 
 
 def model_size(weights: Path) -> ModelSize | None:
@@ -163,6 +165,7 @@ def _of_directory(path: Path) -> ModelSize:
         layers=_first(said, _LAYERS),
         parameters=parameters(path),
         experts=_first(said, _EXPERTS, 0),
+        experts_used=_first(said, _EXPERTS_USED, 0),
     )
 
 
@@ -179,4 +182,5 @@ def _of_gguf(path: Path) -> ModelSize:
         layers=int(field(reader, f"{architecture}.block_count")),
         parameters=sum(math.prod(int(n) for n in tensor.shape) for tensor in reader.tensors),
         experts=int(field(reader, f"{architecture}.expert_count") or 0),
+        experts_used=int(field(reader, f"{architecture}.expert_used_count") or 0),
     )

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from burnish.adapters.convert.gguf_layout import field, open_gguf
+from burnish.adapters.convert.gguf_layout import TRAINABLE, field, open_gguf
 from burnish.training.errors import JobError
 
-ARCHITECTURES = ("gemma2", "gemma3", "llama", "qwen2", "qwen3")
 _GEMMA = ("gemma2", "gemma3")
 # Layers of the 27B models: llama.cpp tells them by that, and scales their queries by another width.
 _LAYERS_OF_27B = {"gemma2": 46, "gemma3": 62}
@@ -71,10 +70,10 @@ def complete(config: Any, file: GgufFile) -> None:
 
     Raises JobError when the file tells the engine to compute what transformers cannot.
     """
-    if file.architecture not in ARCHITECTURES:
+    if file.architecture not in TRAINABLE:
         raise JobError(
             f"cannot train on {file.path}: the architecture {file.architecture} is not supported from a GGUF, only "
-            f"{', '.join(ARCHITECTURES)}; serve its Hugging Face directory with vLLM, SGLang or MLX"
+            f"{', '.join(TRAINABLE)}; serve its Hugging Face directory with vLLM, SGLang or MLX"
         )
     _complete_heads(config, file)
     rope = {"rope_theta": float(file.number("rope.freq_base", _DEFAULT_THETA))} | _scaling(file)

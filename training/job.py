@@ -111,6 +111,8 @@ class ModelSize(_Record):
     """All of them, also those that a token does not pass."""
     experts: int = 0
     """In each layer of a mixture; 0 = a dense model."""
+    experts_used: int = 0
+    """How many of them a token passes; 0 = a dense model, or unknown."""
 
 
 class JobSpec(_Record):

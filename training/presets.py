@@ -3,7 +3,7 @@
 docs/results.md has the figures.
 
 Later ones win: the defaults of ``Hyperparameters``, the values for prompts with a system message, those of the
-objective, the preset, the size of the model (it scales the learning rate), and the user's own values.
+objective, the preset, the size of the model (it scales what the others chose), and the user's own values.
 """
 
 from __future__ import annotations
@@ -128,11 +128,28 @@ WIDTH_EXPONENT = 0.78
 # Nothing is known of models beyond 12,000 wide, nor of any below the small one.
 LEAST_SCALE, MOST_SCALE = 0.1, 1.0
 
+# In a mixture an adapter changes only the attention, about a third of the linear weights of a dense model.
+MIXTURE_RANK = 2
+# A small change sends tokens to other experts: with Qwen3-30B-A3B about a tenth of those used, after each step of RL
+# (GSPO, arXiv 2507.18071). That moves the KL, too, so a sparser model takes smaller steps and stops earlier. By how
+# much is a careful guess; nobody has measured it with so few ratings.
+SPARSITY_EXPONENT = -0.25
+LEAST_CAUTION = 0.5
+
 
 def rate_scale(size: ModelSize) -> float:
     """Return by what learning rates are multiplied for a model of this size."""
     scale: float = (MEASURED_HIDDEN / size.hidden) ** WIDTH_EXPONENT
     return min(MOST_SCALE, max(LEAST_SCALE, scale))
+
+
+def caution(size: ModelSize) -> float:
+    """Return by what learning rate and ``kl_stop`` are multiplied in a mixture of experts; 1 in a dense model."""
+    if not size.experts:
+        return 1.0
+    sparsity = size.experts / max(size.experts_used, 1)
+    found: float = sparsity**SPARSITY_EXPONENT
+    return max(LEAST_CAUTION, found)
 
 
 def hyperparameters(
@@ -153,8 +170,15 @@ def hyperparameters(
     rehearses = instructed and objective != "critique" and own.get("rehearsed") != 0
     needed = dict(INSTRUCTED if rehearses else {}) | BY_OBJECTIVE.get(objective, {})
     chosen = Hyperparameters(**needed | OVERRIDES[preset])
-    scaled = {"learning_rate": chosen.learning_rate * (rate_scale(size) if size else 1.0)}
-    return Hyperparameters(**chosen.model_dump() | scaled | own)
+    return Hyperparameters(**chosen.model_dump() | (_scaled(chosen, size) if size else {}) | own)
+
+
+def _scaled(chosen: Hyperparameters, size: ModelSize) -> dict[str, Any]:
+    return {
+        "learning_rate": chosen.learning_rate * rate_scale(size) * caution(size),
+        "kl_stop": chosen.kl_stop * caution(size),
+        "rank": chosen.rank * (MIXTURE_RANK if size.experts else 1),
+    }
 
 
 def reasons(size: ModelSize | None, config: Hyperparameters, own: Collection[str]) -> list[str]:
@@ -166,5 +190,15 @@ def reasons(size: ModelSize | None, config: Hyperparameters, own: Collection[str
             f"{MEASURED_HIDDEN} wide, this one is {size.hidden}"
         )
     if size and size.experts:
-        said.append(f"a mixture of {size.experts} experts: neither they nor their routers are trained")
+        said.append(_mixture(size, config, own))
     return said
+
+
+def _mixture(size: ModelSize, config: Hyperparameters, own: Collection[str]) -> str:
+    each = f", {size.experts_used} for each token" if size.experts_used else ""
+    changed = [f"rank {config.rank}"] if "rank" not in own else []
+    careful = [name for name in ("learning_rate", "kl_stop") if name not in own]
+    if careful:
+        changed.append(f"{' and '.join(careful)} at {caution(size):.2f} of a dense model's")
+    because = f"; so {', '.join(changed)}" if changed else ""
+    return f"a mixture of {size.experts} experts{each}: neither they nor their routers are trained{because}"

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from safetensors.numpy import save_file
 
+from burnish.training.device import model_size
 from burnish.training.job import Hyperparameters, ModelSize, Objective, Sample
 from burnish.training.presets import (
     MIN_COMMENTS,
     OVERRIDES,
     Preset,
+    caution,
     choose,
     hyperparameters,
     instructed,
@@ -20,6 +29,7 @@ from burnish.training.presets import (
     reasons,
 )
 from tests.support.jobs import sample
+from tests.support.tiny_gguf import Shape, write
 
 
 def test_the_users_own_value_wins_and_the_rest_is_the_presets():
@@ -146,3 +156,105 @@ def test_prompts_are_instructed_when_each_begins_with_a_system_message() -> None
     plain = one.model_copy(update={"messages": one.messages[1:]})
     assert instructed([one, developer])
     assert not instructed([one, plain])
+
+
+# As published: the members of config.json that a size is read from.
+PHI_4 = {
+    "architectures": ["Phi3ForCausalLM"],
+    "model_type": "phi3",
+    "hidden_size": 5120,
+    "intermediate_size": 17920,
+    "num_attention_heads": 40,
+    "num_hidden_layers": 40,
+    "num_key_value_heads": 10,
+    "vocab_size": 100352,
+}
+QWEN3_30B_A3B = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "head_dim": 128,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_attention_heads": 32,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 4,
+    "vocab_size": 151936,
+}
+SMOLLM2 = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_attention_heads": 9,
+    "num_hidden_layers": 30,
+    "num_key_value_heads": 3,
+    "vocab_size": 49152,
+}
+
+
+def in_directory(path: Path, config: dict[str, Any]) -> Path:
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps(config))
+    save_file({"a": np.zeros((2, 2), np.float32)}, path / "model.safetensors")
+    return path
+
+
+def in_gguf(path: Path, config: dict[str, Any]) -> Path:
+    keys = {"embedding_length": config["hidden_size"], "block_count": config["num_hidden_layers"]}
+    if "num_experts" in config:
+        keys |= {"expert_count": config["num_experts"], "expert_used_count": config["num_experts_per_tok"]}
+    architecture = {"qwen3_moe": "qwen3moe"}.get(config["model_type"], config["model_type"])
+    return write(
+        path.with_suffix(".gguf"), Shape(architecture), {"a": np.zeros((2, 2), np.float32)}, keys=keys
+    )
+
+
+@pytest.mark.parametrize("kind", [in_directory, in_gguf])
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        # 4e-4 * (576 / 5120) ** 0.78
+        (PHI_4, (7.28e-5, 0.15, 16)),
+        # 128 / 8 = 16 times as many experts as a token passes: 16 ** -0.25 = 0.5. 4e-4 * (576 / 2048) ** 0.78 * 0.5
+        (QWEN3_30B_A3B, (7.43e-5, 0.075, 32)),
+        (SMOLLM2, (4e-4, 0.15, 16)),
+    ],
+    ids=["phi-4", "qwen3-30b-a3b", "smollm2"],
+)
+def test_published_models_get_the_preset_of_their_size(
+    tmp_path: Path,
+    kind: Callable[[Path, dict[str, Any]], Path],
+    config: dict[str, Any],
+    expected: tuple[float, float, int],
+) -> None:
+    size = model_size(kind(tmp_path / "m", config))
+    found = hyperparameters(size=size)
+    assert (found.learning_rate, found.kl_stop, found.rank) == pytest.approx(expected, rel=2e-3)
+
+
+@given(st.integers(1, 512), st.integers(0, 64), st.integers(0, 64))
+def test_the_sparser_a_mixture_the_more_careful_it_is_trained(experts: int, one: int, other: int) -> None:
+    sparse, dense = (
+        ModelSize(hidden=576, layers=2, parameters=1, experts=experts, experts_used=used)
+        for used in sorted((min(one, experts), min(other, experts)))
+    )
+    assert 0.5 <= caution(sparse) <= caution(dense) <= 1
+    careful, bold = hyperparameters(size=sparse), hyperparameters(size=dense)
+    assert (careful.learning_rate, careful.kl_stop) <= (bold.learning_rate, bold.kl_stop)
+
+
+def test_what_a_mixture_changed_is_said_and_the_users_own_values_win() -> None:
+    mixed = ModelSize(hidden=576, layers=2, parameters=1, experts=64, experts_used=8)
+    (why,) = reasons(mixed, hyperparameters(size=mixed), ())
+    assert why == (
+        "a mixture of 64 experts, 8 for each token: neither they nor their routers are trained; "
+        "so rank 32, learning_rate and kl_stop at 0.59 of a dense model's"
+    )
+    own = {"rank": 4, "learning_rate": 1e-3, "kl_stop": 0.3}
+    found = hyperparameters(size=mixed, **own)
+    assert found.model_dump() | own == found.model_dump()
+    (why,) = reasons(mixed, found, own)
+    assert why.endswith("neither they nor their routers are trained")

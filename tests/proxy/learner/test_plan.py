@@ -159,7 +159,8 @@ async def test_the_learning_rate_follows_the_width_that_the_model_says_and_the_u
     header = json.dumps({"w": {"dtype": "F32", "shape": [4, 4], "data_offsets": [0, 64]}}).encode()
     content = len(header).to_bytes(8, "little") + header + bytes(64)
     (weights / "model.safetensors").write_bytes(content)
-    config = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 2, "num_local_experts": 8}
+    config = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 2}
+    config |= {"num_local_experts": 8, "num_experts_per_tok": 2}
     (weights / "config.json").write_text(json.dumps(config))
     async with rated(tmp_path, weights) as burnish:
         await burnish.rate("good", "bad")
@@ -167,9 +168,11 @@ async def test_the_learning_rate_follows_the_width_that_the_model_says_and_the_u
         (weights / "config.json").unlink()  # the trainer sees at once that it can't work
         spec = (await burnish.job()).spec()
     (weights / "config.json").write_text(json.dumps(config))
-    assert plan["hyperparameters"]["learning_rate"] == pytest.approx(4e-4 * (576 / 4096) ** 0.78)
+    assert plan["hyperparameters"]["learning_rate"] == pytest.approx(
+        4e-4 * (576 / 4096) ** 0.78 * (8 / 2) ** -0.25
+    )
     assert "0.22 of that for a model 576 wide, this one is 4096" in plan["note"]
-    assert "a mixture of 8 experts" in plan["note"]
+    assert "a mixture of 8 experts, 2 for each token" in plan["note"]
     assert spec.size
     assert (spec.size.hidden, spec.size.layers, spec.size.parameters, spec.size.experts) == (4096, 2, 16, 8)
     assert "; ".join(spec.notes) == plan["note"]
