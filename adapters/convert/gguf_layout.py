@@ -25,6 +25,8 @@ from burnish.adapters.errors import EngineError, IncompatibleAdapter
 _INTERLEAVED = frozenset({"llama", "mistral3"})
 # LLAMA_ROPE_TYPE_NEOX: the same pairs as Hugging Face, and so the same rows.
 _IN_ORDER = frozenset({"qwen2", "qwen3", "gemma", "gemma2", "gemma3"})
+TRAINABLE = ("gemma2", "gemma3", "llama", "qwen2", "qwen3")
+"""Architectures that burnish also trains from a GGUF; of the others it needs the Hugging Face directory."""
 
 _LINEAR = (
     "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
