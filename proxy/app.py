@@ -20,7 +20,7 @@ from burnish.proxy.access import Identity, may_steer_in_chat
 from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App, own_application
 from burnish.proxy.config import Config, is_loopback
-from burnish.proxy.errors import Conflict, Unavailable
+from burnish.proxy.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.feedback import Command, answer_command, command_route, completion_routes, feedback_routes
 from burnish.proxy.feedback.answering import ACTION_HELP, Action
 from burnish.proxy.feedback.shapes import Fates
@@ -37,7 +37,7 @@ from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.relay import Relay
-from burnish.proxy.relay.routing import RemoteUpstream, Upstream
+from burnish.proxy.relay.upstreams import Upstreams, main_upstream
 from burnish.proxy.service.upgrade import stop_after_upgrade
 from burnish.proxy.status import Engine, status_routes, summary
 from burnish.proxy.workers.hub import Hub, Services
@@ -115,6 +115,9 @@ async def _ask_until_known(ask: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(ASK_AGAIN_S)
         try:
             wanted = await ask()
+        except ConfigError as error:
+            logger.error("%s; then restart burnish", error.message)
+            return
         except Exception:
             # If this loop ended, burnish would only pass requests through from then on.
             logger.exception("the engine cannot be opened; trying again in %g s", ASK_AGAIN_S)
@@ -153,7 +156,7 @@ class _Parts:
     learning: Learning | None
     why_not: str
     """Why burnish doesn't learn; "" if it does."""
-    upstream: Upstream
+    upstream: Upstreams
     instructions: Instructions
 
     @property
@@ -265,7 +268,7 @@ def _routes_and_relay(
         observer,
         learns,
         opened.reason if isinstance(opened, NotLearning) else "",
-        learns.upstream if learns else RemoteUpstream(config, pool),
+        Upstreams(learns.upstream if learns else main_upstream(config, pool), config, pool, guard),
         Instructions(log, learns.registry.versions if learns else list, on=config.instructions),
     )
     own = own_application(_routes(parts))

@@ -6,9 +6,9 @@ import os
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -22,13 +22,26 @@ from pydantic import (
 
 from burnish.adapters.hosts.model_file import OLLAMA
 from burnish.proxy.errors import ConfigError
+from burnish.proxy.model_names import DEFAULT_MODEL
 from burnish.proxy.settings import ENV_PREFIX, Sources, merge
-from burnish.proxy.tables import ChatConfig, FeedbackConfig, LogConfig, TrainConfig
+from burnish.proxy.tables import (
+    ChatConfig,
+    FeedbackConfig,
+    LogConfig,
+    TrainConfig,
+    UpstreamConfig,
+    upstream_url,
+)
 
 PLAIN_FAULTS = {
     "int_parsing": "must be a whole number",
     "float_parsing": "must be a number",
     "bool_parsing": "must be true or false",
+    "string_type": "must be a text",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a table",
+    "model_type": "must be a table",
+    "missing": "is missing: set it",
 }
 
 
@@ -143,6 +156,9 @@ class Config(BaseModel):
     feedback: FeedbackConfig = FeedbackConfig()
     log: LogConfig = LogConfig()
     train: TrainConfig = TrainConfig()
+    upstreams: dict[Annotated[str, Field(pattern=r"^[a-z0-9]+([_-][a-z0-9]+)*$")], UpstreamConfig] = Field(
+        {}, description="Further upstreams by name."
+    )
 
     @property
     def log_file(self) -> Path:
@@ -165,22 +181,21 @@ class Config(BaseModel):
         return self.data_dir / "server.json"
 
     @property
-    def upstreams(self) -> tuple[str, ...]:
+    def upstream_urls(self) -> tuple[str, ...]:
         """The URLs in ``upstream``."""
         return tuple(self.upstream.split(",")) if self.upstream else ()
+
+    def check_unclaimed(self, model: str) -> None:
+        """Raise ConfigError if a further upstream claims the main one's base model."""
+        if fault := self._claimed(model) or self._claimed(f"{model}@base"):
+            raise ConfigError(fault, param="upstreams")
 
     @field_validator("upstream")
     @classmethod
     def _upstream_is_a_url(cls, value: str | None) -> str | None:
         if value is None:
             return None
-        urls = [url.strip().rstrip("/") for url in value.split(",")]
-        for url in urls:
-            if "@" in url:
-                raise ValueError("must not contain a user or a password (@); set upstream_api_key instead")
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-                raise ValueError("must be an http(s) URL such as http://127.0.0.1:8000/v1")
+        urls = [upstream_url(url, "upstream_api_key") for url in value.split(",")]
         if len(set(urls)) < len(urls):
             raise ValueError("must not contain the same server twice")
         return ",".join(urls)
@@ -212,6 +227,28 @@ class Config(BaseModel):
                 "upstream has"
             )
         return self
+
+    @model_validator(mode="after")
+    def _each_model_has_one_upstream(self) -> Config:
+        for (name, one), (other, another) in combinations(self.upstreams.items(), 2):
+            if shared := one.shared_with(another):
+                raise ValueError(
+                    f"upstreams.{name} and upstreams.{other} both claim the model {shared!r}: "
+                    "take it out of one of them"
+                )
+        own = [DEFAULT_MODEL] + ([self.model] if self.model and self.upstream else [])
+        if fault := next(filter(None, map(self._claimed, own)), None):
+            raise ValueError(fault)
+        return self
+
+    def _claimed(self, model: str) -> str | None:
+        for name, each in self.upstreams.items():
+            if each.claims(model):
+                return (
+                    f"upstreams.{name} claims the model {model!r}, which the main upstream answers for: "
+                    "take it out of its models"
+                )
+        return None
 
 
 def is_loopback(host: str) -> bool:
@@ -252,10 +289,15 @@ def load_config(
 def _explain(error: ValidationError) -> str:
     lines = []
     for problem in error.errors(include_url=False):
-        key = ".".join(str(part) for part in problem["loc"]) or "configuration"
-        shown = "" if "key" in key or not problem["loc"] else f" (given: {_shown(problem['input'])})"
+        *above, last = problem["loc"] or ("configuration",)
         message = PLAIN_FAULTS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
-        lines.append(f"  {key}: {message}{shown}")
+        if last == "[key]":
+            above, last = above[:-1], above[-1]
+            message = "the name must consist of the letters a to z, digits, and - or _ between them"
+        key = ".".join(map(str, (*above, last)))
+        # A whole table may hold a key.
+        silent = "key" in key or not problem["loc"] or isinstance(problem["input"], dict)
+        lines.append(f"  {key}: {message}" + ("" if silent else f" (given: {_shown(problem['input'])})"))
     return "\n".join(lines)
 
 

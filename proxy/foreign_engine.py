@@ -31,7 +31,7 @@ async def foreign_host(
     if nothing answers; other EngineErrors and IncompatibleAdapter if versions can't be swapped.
     """
     key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
-    apis = [EngineApi(url, key) for url in config.upstreams]
+    apis = [EngineApi(url, key) for url in config.upstream_urls]
     found = await _one_kind(apis, config.model)
     on_found(found.kind)
     weights = await asyncio.to_thread(_weights, config, found, fetch=fetch)

@@ -30,7 +30,8 @@ from burnish.proxy.learner.machine import Meter
 from burnish.proxy.learner.reset import Reset
 from burnish.proxy.learner.transfer import Transfer
 from burnish.proxy.log import Log
-from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream
+from burnish.proxy.relay.routing import LearningUpstream
+from burnish.proxy.relay.upstreams import main_upstream
 from burnish.proxy.status import Engine
 
 logger = logging.getLogger(__name__)
@@ -90,7 +91,7 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
             reason = f"versions cannot be swapped: {error}. burnish logs and takes ratings"
             yield NotLearning(reason, _may_pass(error), known=kinds not in ([], ["other"]))
             return
-        remote = RemoteUpstream(config, pool, host.base_model)
+        remote = main_upstream(config, pool, host.base_model)
     async with _with_learner(host, registry, config, log, weights) as (learner, engine, swap):
         route = swap.route
         upstream = LearningUpstream(host.base_model, host.base_digest, route, remote)
@@ -109,6 +110,7 @@ async def _with_learner(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(host.close)
         stack.push_async_callback(swap.close)
+        config.check_unclaimed(host.base_model)
         await _woken(host)
         try:
             await asyncio.to_thread(registry.recover)

@@ -73,6 +73,8 @@ class Served(NamedTuple):
     """0 = the base model; None = a model that burnish does not train (cloud)."""
     base_digest: str | None = None
     """"sha256:<hex>" of the base weights; None when burnish does not train them, or they are not known."""
+    upstream_table: str | None = None
+    """The name in ``[upstreams.NAME]`` of the further upstream that answered; None: the main one."""
 
 
 class Ended(NamedTuple):

@@ -1,17 +1,18 @@
 """Settings as they are given: the file, then ``.env``, then the environment, which wins. Misspelt names are refused.
 
 Environment names are ``BURNISH_`` + the key (``BURNISH_PORT``); keys of a table such as ``[train]`` take two
-underscores (``BURNISH_TRAIN__MIN_RATINGS``). The file is TOML with the same keys.
+underscores (``BURNISH_TRAIN__MIN_RATINGS``), as do the names of tables such as ``[upstreams.cloud]``
+(``BURNISH_UPSTREAMS__CLOUD__URL``). The file is TOML with the same keys.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from io import StringIO
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -30,11 +31,19 @@ class Sources:
 
     def __init__(self, schema: type[BaseModel]) -> None:
         self._keys = schema.model_fields
-        self.tables: dict[str, type[BaseModel]] = {
-            name: field.annotation
-            for name, field in self._keys.items()
-            if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-        }
+        self.tables: dict[str, type[BaseModel]] = {}
+        self.named: dict[str, type[BaseModel]] = {}
+        """Tables of which there may be any number, each with a name: ``[upstreams.NAME]``."""
+        for name, field in self._keys.items():
+            kind, of_each = field.annotation, get_args(field.annotation)[-1:]
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                self.tables[name] = kind
+            elif (
+                get_origin(kind) is dict
+                and isinstance(of_each[0], type)
+                and issubclass(of_each[0], BaseModel)
+            ):
+                self.named[name] = of_each[0]
 
     def read(self, file: Path, environment: Mapping[str, str], *, dotenv: bool = True) -> dict[str, Any]:
         given = self._from_file(file)
@@ -53,11 +62,18 @@ class Sources:
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{path} is not valid TOML: {error}") from error
         for key, value in found.items():
-            inner = value if key in self.tables and isinstance(value, dict) else {}
-            for name in (key, *(f"{key}.{each}" for each in inner)):
+            for name in (key, *self._inside(key, value)):
                 if fault := self._fault(name):
                     raise ConfigError(f"{path}: {fault}")
         return found
+
+    def _inside(self, key: str, value: Any) -> Iterator[str]:
+        """Yield the keys in a table of the file."""
+        if (key in self.tables or key in self.named) and isinstance(value, dict):
+            for each, inner in value.items():
+                yield f"{key}.{each}"
+                if key in self.named and isinstance(inner, dict):
+                    yield from (f"{key}.{each}.{name}" for name in inner)
 
     def _from_dotenv(self) -> dict[str, Any]:
         path = Path(".env")
@@ -82,8 +98,12 @@ class Sources:
         return found
 
     def _is_known(self, first: str, *rest: str) -> bool:
-        inner = self.tables.get(first)
-        return first in self._keys and not (rest and inner and rest[0] not in inner.model_fields)
+        if first in self.named:
+            *_, key = "", *rest[1:2]
+            return not key or key in self.named[first].model_fields
+        if not rest:
+            return first in self._keys
+        return first in self.tables and rest[0] in self.tables[first].model_fields
 
     def _refuse_if_misspelt(self, variable: str, key: str) -> None:
         if new := RENAMED.get(key):
@@ -98,22 +118,32 @@ class Sources:
             return None
         if new := RENAMED.get(key):
             return f"the key {key!r} is now called {new!r}: rename it"
-        near = self._nearest(key)
-        advice = f"did you mean {near!r}?" if near else f"the keys are: {', '.join(self._names())}"
+        near, names = self._nearest(key), ", ".join(self._names(key))
+        advice = f"did you mean {near!r}?" if near else f"the keys are: {names}"
         return f"unknown key {key!r}; {advice}"
 
-    def _names(self) -> Sequence[str]:
-        inner = (f"{table}.{key}" for table, model in self.tables.items() for key in model.model_fields)
+    def _names(self, key: str) -> Sequence[str]:
+        """Return all keys; those of named tables with the name that is in ``key``."""
+        inner = [f"{table}.{each}" for table, model in self.tables.items() for each in model.model_fields]
+        named = key.split(".")[1:2]
+        inner += [
+            f"{table}.{name}.{each}"
+            for table, model in self.named.items()
+            for name in named
+            for each in model.model_fields
+        ]
         return [*self._keys, *inner]
 
     def _nearest(self, key: str) -> str | None:
         from difflib import get_close_matches  # only for an error: commands must start fast
 
-        return next(iter(get_close_matches(key, self._names(), n=1)), None)
+        return next(iter(get_close_matches(key, self._names(key), n=1)), None)
 
     def _is_json(self, tables: Sequence[str], key: str) -> bool:
-        keys = self.tables[tables[-1]].model_fields if tables and tables[-1] in self.tables else self._keys
-        return key in self.tables or (key in keys and get_origin(keys[key].annotation) in (tuple, dict))
+        if not tables and key in self.tables:
+            return True
+        keys = (self.tables | self.named)[tables[0]].model_fields if tables else self._keys
+        return key in keys and get_origin(keys[key].annotation) in (tuple, dict)
 
 
 def merge(into: dict[str, Any], more: Mapping[str, Any]) -> None:

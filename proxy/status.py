@@ -19,7 +19,7 @@ from burnish.adapters.swap import Swap
 from burnish.proxy.config import Config
 from burnish.proxy.json_http import caller_of, json_response
 from burnish.proxy.log import Log
-from burnish.proxy.relay.routing import Upstream
+from burnish.proxy.relay.upstreams import Upstreams
 
 # An engine may be started again in another way, but nobody should wait for it, or load it, at each look.
 CHECK_AGAIN_S = 30.0
@@ -74,7 +74,7 @@ NO_ENGINE: dict[str, Any] = {"version": None, "name": None, "served_by": [], "re
 
 def status_routes(
     log: Log,
-    upstream: Upstream,
+    upstreams: Upstreams,
     engine: Engine | None,
     learner_status: Callable[[], dict[str, Any]],
     instructions_status: Callable[[str], Awaitable[dict[str, Any]]],
@@ -99,8 +99,9 @@ def status_routes(
         return json_response(
             {
                 "version": burnish.__version__,
-                "upstream": upstream.name,
+                "upstream": upstreams.name,
                 "upstream_api_key": config.upstream_api_key is not None,
+                "upstreams": await upstreams.status(),
                 "live": engine.live() if engine else NO_ENGINE,
                 "engine": {
                     "trouble": engine.trouble() if engine else None,

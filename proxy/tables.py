@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    SecretStr,
 )
+
+from burnish.proxy.model_names import plain
 
 
 def _known_objective(name: str) -> str:
@@ -187,6 +191,71 @@ class LogConfig(BaseModel):
         True,
         description="Don't learn from exchanges that hold a key or a token of a known kind. Their text stays as it is.",
     )
+
+
+def upstream_url(url: str, key: str = "api_key") -> str:
+    """Return the URL of an upstream without space and slash around it. Raises ValueError.
+
+    ``key``: the setting that holds its key.
+    """
+    url = url.strip().rstrip("/")
+    if "@" in url:
+        raise ValueError(f"must not contain a user or a password (@); set {key} instead")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError("must be an http(s) URL such as http://127.0.0.1:8000/v1")
+    return url
+
+
+def _claim(model: str) -> str:
+    model = plain(model.strip())
+    if not model.removesuffix("*") or "*" in model[:-1]:
+        raise ValueError('must be a model name such as "gpt-5", or its beginning and a star such as "gpt-*"')
+    return model
+
+
+def _not_empty(models: tuple[str, ...]) -> tuple[str, ...]:
+    if not models:
+        raise ValueError("must name a model at least: without one, no request would go there")
+    return models
+
+
+class UpstreamConfig(BaseModel):
+    """A table ``[upstreams.NAME]``: a further upstream, which answers requests for the models that it names."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: Annotated[str, AfterValidator(upstream_url)] = Field(
+        description="URL of an OpenAI-compatible server that answers for `models`."
+    )
+    api_key: SecretStr | None = Field(
+        None, description="Key for it, used if the caller sends none; `burnish` and `-` count as none."
+    )
+    models: Annotated[tuple[Annotated[str, AfterValidator(_claim)], ...], AfterValidator(_not_empty)] = Field(
+        description='Models that it answers for, such as ["gpt-5", "o4-*"]. A star stands for any ending.',
+    )
+    teaches: bool = Field(
+        False,
+        description="Whether ratings of its answers teach the local model. Many providers' terms forbid to train other "
+        "models on their answers: read them first.",
+    )
+
+    def claims(self, model: str) -> bool:
+        """Return whether it answers for a model."""
+        return any(_covers(each, plain(model)) for each in self.models)
+
+    def shared_with(self, other: UpstreamConfig) -> str | None:
+        """Return a name or a beginning that both claim; None if there is none."""
+        for mine in self.models:
+            for theirs in other.models:
+                if _covers(mine, theirs) or _covers(theirs, mine):
+                    return max(mine, theirs, key=len)
+        return None
+
+
+def _covers(claim: str, model: str) -> bool:
+    """Return whether a claim, such as ``gpt-*``, covers a model or all models of another claim."""
+    return model.startswith(claim[:-1]) if claim.endswith("*") else model == claim
 
 
 class FeedbackConfig(BaseModel):

@@ -68,7 +68,7 @@ def engine_of(found: Running) -> Finding:
 
 def upstream(config: Config) -> Finding:
     """Check that the upstream and all its replicas answer and speak the OpenAI API."""
-    found = [_upstream(url, config) for url in config.upstreams]
+    found = [_upstream(url, config) for url in config.upstream_urls]
     worst = min(found, key=lambda finding: ("fail", "warn", "ok").index(finding.level))
     return worst if worst.level != "ok" else replace(worst, text="; ".join(each.text for each in found))
 

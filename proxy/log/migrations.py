@@ -265,6 +265,7 @@ MIGRATIONS: tuple[Migration, ...] = (
             "CREATE INDEX feedback_commented ON feedback (completion_id) WHERE comment IS NOT NULL",
         ),
     ),
+    Migration("further upstreams", ("ALTER TABLE completion ADD COLUMN upstream_table TEXT",)),
 )
 
 

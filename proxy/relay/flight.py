@@ -99,7 +99,7 @@ class Flight(Ending):
 
     def served_by(self, target: Target) -> None:
         model = target.model or self.asked.model_asked
-        self.served = Served(self.served.upstream, model, target.version, target.base_digest)
+        self.served = Served(target.upstream, model, target.version, target.base_digest, target.table)
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
         self.status = response.status
@@ -195,7 +195,8 @@ class Ends:
 
 
 class PassthroughUnderWay(Ending):
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, upstream: str) -> None:
+        """``upstream``: the main one's name, until a target is picked."""
         super().__init__()
         self._scope = scope
         self._id, self._started_at = passthrough_id(), time.time()
@@ -203,6 +204,7 @@ class PassthroughUnderWay(Ending):
         self._packed: list[bytes] = []
         self.model: str | None = None
         """The model that the request names, if its body was read."""
+        self.upstream = upstream
         self.request, self._response = Ends(), Ends()
 
     def head(self, response: UpstreamResponse) -> RawHeaders:
@@ -228,7 +230,7 @@ class PassthroughUnderWay(Ending):
         else:
             self.outcome = "complete"
 
-    def finish(self, upstream: str) -> Passthrough:
+    def finish(self) -> Passthrough:
         usage, headers = self._usage(), named_headers(self._scope)
         return Passthrough(
             id=self._id,
@@ -236,7 +238,7 @@ class PassthroughUnderWay(Ending):
             method=self._scope["method"],
             path=self._scope["path"][:PATH_CHARS],
             model=(self.model or self._named() or "")[:MODEL_CHARS] or None,
-            upstream=upstream,
+            upstream=self.upstream,
             status=self.status,
             outcome=self.outcome,
             error=self.error,

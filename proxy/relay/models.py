@@ -1,4 +1,6 @@
-"""``GET /v1/models``: the upstream's own answer, with ``default`` and the versions on its first page."""
+"""``GET /v1/models``: the main upstream's own answer. Its first page also has ``default``, the versions, and the models
+of further upstreams.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ from burnish.proxy.http.origin import ConnectFailed, UpstreamResponse
 from burnish.proxy.relay.client import Client, stream
 from burnish.proxy.relay.flight import Ending
 from burnish.proxy.relay.outbound import Outbound
-from burnish.proxy.relay.routing import MAX_TRIES, Upstream
+from burnish.proxy.relay.routing import MAX_TRIES
 from burnish.proxy.relay.translated import WholeAnswer
+from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, is_anthropics, listed, with_models
 from burnish.proxy.surfaces.lenient import Undecodable, as_text, decode, error_in, loads
 from burnish.proxy.surfaces.messages import error_of
@@ -26,26 +29,30 @@ FURTHER = frozenset({"after_id", "before_id", "after", "before", "cursor", "page
 
 
 class ModelList:
-    def __init__(self, outbound: Outbound, upstream: Upstream) -> None:
+    def __init__(self, outbound: Outbound, upstreams: Upstreams) -> None:
         self._outbound = outbound
-        self._upstream = upstream
+        self._upstreams = upstreams
 
     async def __call__(self, scope: Scope, send: Send, client: Client, ending: Ending) -> None:
         """Answer a request for the list. Errors before the first byte are raised as BurnishError."""
         for tries_left in reversed(range(MAX_TRIES)):
-            target = await self._upstream.lister(scope["headers"])
+            target = await self._upstreams.lister(scope["headers"])
             if target is None:
-                ours = listed(self._upstream.with_ours([]), anthropic=_is_anthropics(scope))
-                answer = WholeAnswer(None, HTTPStatus.OK, orjson.dumps(ours))
-                await stream(answer, scope, send, client, ending)
+                models = [*self._upstreams.with_ours([]), *await self._upstreams.beside()]
+                await stream(_listed(models, scope), scope, send, client, ending)
                 return
             try:
                 with await self._outbound.send(scope, target, None, scope["raw_path"]) as response:
                     await stream(await self._extended(response, scope), scope, send, client, ending)
                 return
             except ConnectFailed:
-                if not self._upstream.lost(target) or not tries_left:
+                if self._upstreams.lost(target) and tries_left:
+                    continue
+                beside = await self._upstreams.beside()
+                if not beside:
                     raise
+                await stream(_listed(beside, scope), scope, send, client, ending)
+                return
             finally:
                 target.release()
 
@@ -53,12 +60,12 @@ class ModelList:
         content = await response.whole()
         page, anthropic = _json(response, content), _is_anthropics(scope)
         if response.status == HTTPStatus.OK and _lists(page):
-            if anthropic and not is_anthropics(page):
-                page = listed(self._upstream.with_ours(page["data"]), anthropic=True)
-            else:
-                begins = FURTHER.isdisjoint(parse_qs(scope["query_string"].decode("latin-1")))
-                found = self._upstream.with_ours(page["data"], first_page=begins)
-                page = with_models(page, found, anthropic=anthropic)
+            begins = FURTHER.isdisjoint(parse_qs(scope["query_string"].decode("latin-1")))
+            foreign = anthropic and not is_anthropics(page)
+            found = self._upstreams.with_ours(page["data"], first_page=begins or foreign)
+            if begins or foreign:
+                found = [*found, *await self._upstreams.beside()]
+            page = listed(found, anthropic=True) if foreign else with_models(page, found, anthropic=anthropic)
             return WholeAnswer(response, response.status, orjson.dumps(page))
         failed = response.status >= HTTPStatus.BAD_REQUEST
         if failed and anthropic and not (isinstance(page, dict) and page.get("type") == "error"):
@@ -66,6 +73,11 @@ class ModelList:
             error = error_of(response.status, words or f"the upstream answered with {response.status}")
             return WholeAnswer(response, response.status, orjson.dumps(error))
         return WholeAnswer(response, response.status, content, as_it_came=True)
+
+
+def _listed(models: list[dict[str, Any]], scope: Scope) -> WholeAnswer:
+    page = listed(models, anthropic=_is_anthropics(scope))
+    return WholeAnswer(None, HTTPStatus.OK, orjson.dumps(page))
 
 
 def _is_anthropics(scope: Scope) -> bool:

@@ -28,13 +28,11 @@ from burnish.proxy.http.headers import (
 from burnish.proxy.http.listener import INFORM, WITH_TRAILERS
 from burnish.proxy.http.origin import UpstreamResponse
 from burnish.proxy.http.pool import DirectResponse, Pool
-from burnish.proxy.relay.routing import Target, placed
+from burnish.proxy.relay.routing import KEY_HEADERS, Target, placed
 from burnish.proxy.surfaces import Surface, surface_at, usual_path
 from burnish.proxy.surfaces.catalogue import ANTHROPIC
 from burnish.proxy.surfaces.paths import GOOGLE
 
-# They take Authorization for a login, and refuse a key there.
-NO_BEARER = ("api.anthropic.com", "generativelanguage.googleapis.com")
 # Clients of Google may also put their key into the query.
 ANTHROPIC_KEY_HEADER = b"x-api-key"
 GOOGLE_KEY_HEADER, QUERY_KEY = b"x-goog-api-key", b"key="
@@ -146,7 +144,7 @@ def _our_credentials(target: Target, authorization: bytes, own_header: bytes | N
     if own_header is None:
         return [bearer]
     own = (own_header, authorization.removeprefix(b"Bearer "))
-    return [own] if urlsplit(target.url).hostname in NO_BEARER else [bearer, own]
+    return [own] if urlsplit(target.url).hostname in KEY_HEADERS else [bearer, own]
 
 
 _STRING = rb'"(?:[^"\\]++|\\.)*+"'

@@ -28,8 +28,9 @@ from burnish.proxy.relay.large import model_in, reading
 from burnish.proxy.relay.models import PATH as MODELS
 from burnish.proxy.relay.models import ModelList
 from burnish.proxy.relay.outbound import Outbound, naming, uncompressed
-from burnish.proxy.relay.routing import Target, Upstream
+from burnish.proxy.relay.routing import Target
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Translator, WholeAnswer
+from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import Surface
 from burnish.proxy.surfaces.catalogue import ANTHROPIC, asked_for
 
@@ -54,7 +55,7 @@ class PassthroughRelay:
         self,
         outbound: Outbound,
         translator: Translator,
-        upstream: Upstream,
+        upstream: Upstreams,
         log: Captures,
         *,
         config: Config,
@@ -71,7 +72,7 @@ class PassthroughRelay:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on a request of any kind. Errors before the first byte are raised as BurnishError."""
         tunnel: ClientEnd | None = scope.get("extensions", {}).get(TUNNEL, {}).get("end")
-        passthrough = PassthroughUnderWay(scope)
+        passthrough = PassthroughUnderWay(scope, self._upstream.name)
         async with Client(scope, watch=False) as client:
             body = request_body(receive, named_headers(scope), client, passthrough.request.add)
             if body is None:
@@ -101,7 +102,7 @@ class PassthroughRelay:
             await self.unread(surface, scope, send, sent, fault=fault, note=note)
             return
         scope = scope if body is sent else uncompressed(scope)
-        passthrough = PassthroughUnderWay(scope)
+        passthrough = PassthroughUnderWay(scope, self._upstream.name)
         passthrough.model = model
         passthrough.request.add(body)
         async with Client(scope) as client:
@@ -119,7 +120,7 @@ class PassthroughRelay:
         """
         if fault.reason != InvalidRequest.code:
             raise fault
-        passthrough = PassthroughUnderWay(scope)
+        passthrough = PassthroughUnderWay(scope, self._upstream.name)
         passthrough.error = note
         passthrough.request.add(body)
         async with Client(scope) as client:
@@ -141,7 +142,7 @@ class PassthroughRelay:
             await answered(exchange, client, passthrough, total_s)
         finally:
             if logged:
-                self._log.capture(passthrough.finish(self._upstream.name))
+                self._log.capture(passthrough.finish())
 
     async def _exchange(
         self,
@@ -156,6 +157,7 @@ class PassthroughRelay:
     ) -> None:
         """``name``: puts the target's ``model`` into a body that was read."""
         target = await self._upstream.target(model, scope["headers"])
+        passthrough.upstream = target.upstream
         try:
             path = scope["raw_path"]
             if name:

@@ -34,8 +34,9 @@ from burnish.proxy.relay.history import Ratings, freed
 from burnish.proxy.relay.large import Gist, gist_of, reading, with_system
 from burnish.proxy.relay.outbound import Outbound, Spans, naming, uncompressed
 from burnish.proxy.relay.passthrough import Captures, PassthroughRelay
-from burnish.proxy.relay.routing import MAX_TRIES, Target, Upstream
+from burnish.proxy.relay.routing import MAX_TRIES, Target
 from burnish.proxy.relay.translated import UNKNOWN_PATH, Held, Translator
+from burnish.proxy.relay.upstreams import Upstreams
 from burnish.proxy.surfaces import SURFACES, ChatRequest, Surface, is_completion, surface_at
 from burnish.proxy.surfaces.base import nothing_asked
 from burnish.proxy.surfaces.lenient import Json
@@ -64,7 +65,7 @@ class Relay:
         self,
         *,
         pool: Pool,
-        upstream: Upstream,
+        upstream: Upstreams,
         guard: Guard,
         log: Log,
         answer: Answer,

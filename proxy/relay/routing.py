@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import orjson
+from pydantic import SecretStr
 
 from burnish.adapters.errors import UnknownVersion
 from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.route import Balance, Lease, LiveRoute
-from burnish.proxy.config import Config
 from burnish.proxy.errors import NotFound, Unauthorized, Unavailable, UpstreamUnreachable
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import CREDENTIALS, RawHeaders
 from burnish.proxy.http.pool import Pool
-from burnish.proxy.surfaces.catalogue import WINDOWS, plain
+from burnish.proxy.model_names import DEFAULT_MODEL, plain
+from burnish.proxy.surfaces.catalogue import WINDOWS
 
-DEFAULT_MODEL = "default"
-"""Model name that always means the upstream's own model."""
 DEFAULT = {"id": DEFAULT_MODEL, "object": "model", "created": 0, "owned_by": "burnish"}
 """Its entry in the list of models."""
 
 FOR_A_LIST = (*CREDENTIALS, b"anthropic-version")
 """Headers of a caller that clouds need before they list their models."""
+
+KEY_HEADERS = {
+    "api.anthropic.com": b"x-api-key",
+    "generativelanguage.googleapis.com": b"x-goog-api-key",
+}
+"""They take Authorization for a login, and refuse a key there."""
+ANTHROPICS = (b"anthropic-version", b"2023-06-01")
+"""Without it, Anthropic refuses every request."""
 
 # How many targets one request may find gone before it fails.
 MAX_TRIES = 3
@@ -48,6 +56,8 @@ EMBEDDED_LACKS = ENGINE_LACKS | {"responses", "ollama_chat", "ollama_generate", 
 class Target:
     """Destination of one request. Call ``release`` after its last byte."""
 
+    upstream: str
+    """Its upstream's URLs or name for the log, without credentials."""
     url: str
     """Root of the API, no trailing slash; see ``placed``."""
     release: Callable[[], None]
@@ -72,6 +82,12 @@ class Target:
     """The embedded engine, which has the usual paths only, and whose requests burnish judges."""
     lacks: frozenset[str] = frozenset()
     """Formats that must be translated into chat for it; THREADS: requests that continue one."""
+    table: str | None = None
+    """The name in ``[upstreams.NAME]`` of a further upstream; None: the main one."""
+
+
+class NoList(UpstreamUnreachable):
+    """The upstream answers, but doesn't list its models."""
 
 
 class Upstream(Protocol):
@@ -101,19 +117,29 @@ class Upstream(Protocol):
 class RemoteUpstream:
     """Any OpenAI-compatible server, or equal replicas of one, with the caller's credentials or burnish's own."""
 
-    def __init__(self, config: Config, pool: Pool, own_model: str | None = None) -> None:
-        """``own_model``: the base model of an engine that burnish knows."""
-        self._urls = config.upstreams
+    def __init__(
+        self,
+        urls: Sequence[str],
+        key: SecretStr | None,
+        pool: Pool,
+        guard: Guard,
+        *,
+        model: str | None = None,
+        lacks: frozenset[str] = frozenset(),
+        table: str | None = None,
+    ) -> None:
+        """``key``: burnish's own. ``model``: what ``default`` means. ``lacks`` and ``table``: as of a ``Target``."""
+        self._urls = tuple(urls)
         self._pool = pool
+        self._guard = guard
         self._balance = Balance()
         self._down_until: dict[str, float] = {}
-        self._own_model = own_model or config.model
-        self._lacks = ENGINE_LACKS if own_model else frozenset()
+        self._own_model = model
+        self._lacks = lacks
+        self._table = table
         self._targets: dict[tuple[str, str | None], Target] = {}
         """By URL and by name of the model there."""
-        key = config.upstream_api_key
         self._authorization = f"Bearer {key.get_secret_value()}" if key else None
-        self._guard = Guard(config)
 
     @property
     def name(self) -> str:
@@ -128,7 +154,7 @@ class RemoteUpstream:
         if target is None:
             done = partial(self._balance.done, url)
             target = self._targets[url, name] = Target(
-                url, done, name, None, self._authorization, lacks=self._lacks
+                self.name, url, done, name, None, self._authorization, lacks=self._lacks, table=self._table
             )
         return target
 
@@ -160,6 +186,9 @@ class RemoteUpstream:
 
     def _headers_for_list(self, headers: RawHeaders) -> RawHeaders:
         if self._authorization:
+            name = KEY_HEADERS.get(urlsplit(self._urls[0]).hostname or "")
+            if name:
+                return [(name, self._authorization.removeprefix("Bearer ").encode()), ANTHROPICS]
             return [(b"authorization", self._authorization.encode())]
         given = self._guard.without_key(headers)
         return [(name, value) for name, value in given if name.lower() in FOR_A_LIST]
@@ -175,14 +204,15 @@ class RemoteUpstream:
             listed = list(orjson.loads(content)["data"])
             return [each for each in listed if isinstance(each["id"], str)]
         except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-            raise UpstreamUnreachable(
+            raise NoList(
                 f"{url} does not list its models (status {response.status}). Set `model` in the configuration to the "
                 "model that `default` should mean"
             ) from error
 
     def _refusal(self, headers: RawHeaders) -> str:
         if self._authorization:
-            return "refuses burnish's upstream_api_key"
+            setting = f"api_key in [upstreams.{self._table}]" if self._table else "upstream_api_key"
+            return f"refuses burnish's {setting}"
         given = any(name.lower() in CREDENTIALS for name, _ in headers)
         return f"{'refuses the key that' if given else 'needs a key, and none'} came with the request"
 
@@ -313,6 +343,7 @@ class LearningUpstream:
         key = f"Bearer {endpoint.api_key}" if endpoint.api_key else None
         shared = self._plain is not None
         return Target(
+            self.name,
             endpoint.url,
             lease.release,
             endpoint.model,

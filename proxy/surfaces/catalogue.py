@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
+from burnish.proxy.model_names import LATEST, plain
 from burnish.proxy.surfaces.lenient import Json
 
 Describe = Callable[[list[Json]], Json | None]
@@ -17,8 +18,6 @@ Describe = Callable[[list[Json]], Json | None]
 
 ANTHROPIC = "anthropic-version"
 """Header that all Anthropic clients send."""
-LATEST = ":latest"
-"""Ollama's default tag. Some clients only request models that are listed with a tag."""
 OLLAMA_VERSION = "0.33.0"
 """Ollama version that burnish reports; clients use it to detect features."""
 SHOW = "/api/show"
@@ -26,11 +25,6 @@ WINDOWS = ("max_model_len", "context_length", "max_context_length", "context_win
 """Names that upstreams use for the context length in tokens."""
 GOOGLE = re.compile(r"/v1(?:beta|alpha)/models(?:/(?P<model>.+))?")
 ONE = re.compile(r"/v1/models/(?P<model>.+)")
-
-
-def plain(model: str) -> str:
-    """Return a model's name without the default tag."""
-    return model.removesuffix(LATEST)
 
 
 def asked_for(method: str, path: str, named: str | None, *, anthropic: bool) -> Describe | None:

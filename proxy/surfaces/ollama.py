@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 import orjson
 
 from burnish.proxy.errors import BurnishError
+from burnish.proxy.model_names import plain
 from burnish.proxy.surfaces.base import ChatRequest, Reply, Surface, unread, with_suffix, wrong_type
-from burnish.proxy.surfaces.catalogue import plain
 from burnish.proxy.surfaces.chat import Chat
 from burnish.proxy.surfaces.lenient import Damage, Json, dumps, error_in, loads, object_in, storable
 from burnish.proxy.surfaces.writing import LocalAnswer, Piece, WholeCalls, Writer, arguments_of, local_answer

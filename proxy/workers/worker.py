@@ -34,8 +34,9 @@ from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import read_body
 from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.relay import Relay
-from burnish.proxy.relay.routing import LearningUpstream, RemoteUpstream, Upstream
+from burnish.proxy.relay.routing import LearningUpstream, Upstream
 from burnish.proxy.relay.translated import Held
+from burnish.proxy.relay.upstreams import Upstreams, main_upstream
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.workers.link import EngineState, Link, OnMessage
 
@@ -134,19 +135,19 @@ class _Worker:
         self._guard.knows_engine = state.known
         if state.base and self._route is None:
             self._route = _Route(self.link)
-            plain = RemoteUpstream(self.config, self.pool, state.base[0]) if self.config.upstream else None
+            plain = main_upstream(self.config, self.pool, state.base[0]) if self.config.upstream else None
             self._serve(LearningUpstream(*state.base, self._route, plain))
         elif not self.begun.is_set():
-            self._serve(RemoteUpstream(self.config, self.pool))
+            self._serve(main_upstream(self.config, self.pool))
         if self._route:
             self._route.update(state)
         self.link.send("confirm", number)
 
-    def _serve(self, upstream: Upstream) -> None:
+    def _serve(self, main: Upstream) -> None:
         relay = self._relay = Relay(
             apart=self.apart,
             pool=self.pool,
-            upstream=upstream,
+            upstream=Upstreams(main, self.config, self.pool, self._guard),
             guard=self._guard,
             log=self,
             answer=self._answer,

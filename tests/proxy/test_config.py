@@ -53,9 +53,65 @@ def test_a_wrong_value_is_named_with_the_fix(flags: dict[str, object], says: str
         load_config(flags)
 
 
+CLOUD = {"url": "https://a.example/v1", "models": ["gpt-5"]}
+TABLE = '[upstreams.cloud]\nurl = "https://a.example/v1"\nmodels = ["gpt-5"]\n'
+
+
+def test_tables_of_upstreams_are_merged_like_other_settings(tmp_path: Path) -> None:
+    file = tmp_path / "burnish.toml"
+    file.write_text(TABLE)
+    variables = {
+        "BURNISH_UPSTREAMS__CLOUD__API_KEY": "sk-1",
+        "BURNISH_UPSTREAMS__CLOUD__MODELS": '["o4-*", "qwen:latest"]',
+        "BURNISH_UPSTREAMS__BOX__URL": "http://box:1/",
+        "BURNISH_UPSTREAMS__BOX__MODELS": '["m"]',
+        "BURNISH_UPSTREAMS__BOX__TEACHES": "true",
+    }
+    found = load_config(file=file, environment=variables).upstreams
+    cloud, box = found["cloud"], found["box"]
+    assert (cloud.url, cloud.models, cloud.teaches) == ("https://a.example/v1", ("o4-*", "qwen"), False)
+    assert cloud.api_key and cloud.api_key.get_secret_value() == "sk-1"
+    assert (box.url, box.api_key, box.teaches) == ("http://box:1", None, True)
+
+
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        ({"a": CLOUD | {"models": []}}, "upstreams.a.models: must name a model at least"),
+        ({"a": CLOUD | {"models": ["*"]}}, "upstreams.a.models.0: must be a model name.*given: '\\*'"),
+        ({"a": CLOUD | {"models": ["g*5"]}}, "upstreams.a.models.0: must be a model name"),
+        ({"a": CLOUD | {"models": "gpt-5"}}, "upstreams.a.models: must be a list"),
+        ({"a": {"url": "http://a"}}, "upstreams.a.models: is missing: set it"),
+        ({"a": {"models": ["m"], "api_key": "geheim"}}, "upstreams.a.url: is missing: set it$"),
+        ({"a": CLOUD | {"url": "ftp://a"}}, "upstreams.a.url: must be an http"),
+        ({"a": CLOUD | {"url": "http://u:geheim@a"}}, r"upstreams.a.url: .*set api_key instead .given: …@a"),
+        ({"a": CLOUD | {"teaches": "perhaps"}}, "upstreams.a.teaches: must be true or false"),
+        ({"Ä": CLOUD}, "upstreams.Ä: the name must consist of the letters a to z"),
+        ({"a b": CLOUD}, "upstreams.a b: the name must consist"),
+        ({"a__b": CLOUD}, "upstreams.a__b: the name must consist"),
+        ({"a": "http://a"}, "upstreams.a: must be a table"),
+        ({"a": CLOUD, "b": CLOUD}, "upstreams.a and upstreams.b both claim the model 'gpt-5': take it out"),
+        ({"a": CLOUD, "b": CLOUD | {"models": ["gpt-*"]}}, "a and upstreams.b both claim the model 'gpt-5'"),
+        ({"a": CLOUD | {"models": ["default"]}}, "upstreams.a claims the model 'default'"),
+        ({"a": CLOUD | {"models": ["def*"]}}, "upstreams.a claims the model 'default'"),
+        ({"a": CLOUD | {"models": ["own"]}}, "upstreams.a claims the model 'own', which the main upstream"),
+    ],
+)
+def test_a_wrong_table_of_an_upstream_is_named_with_the_fix(tables: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        load_config({"upstreams": tables, "upstream": "http://main", "model": "own"})
+    assert "geheim" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        (
+            TABLE.replace("url", "ulr"),
+            "unknown key 'upstreams.cloud.ulr'; did you mean 'upstreams.cloud.url'",
+        ),
+        (TABLE.replace("upstreams", "upstream"), "upstream: must be a text"),
+        ("upstreams = 1", "upstreams: must be a table"),
         ("prot = 1", "unknown key 'prot'; did you mean 'port'"),
         ("min_ratings = 1", "did you mean 'train.min_ratings'"),
         ("[train]\nmin_rating = 1", "unknown key 'train.min_rating'; did you mean 'train.min_ratings'"),

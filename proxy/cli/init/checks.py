@@ -41,7 +41,7 @@ def check_engine(config: Config) -> str | None:
     Raises CommandFailed; WrongUsage if it is burnish itself.
     """
     if config.upstream:
-        for url in config.upstreams:
+        for url in config.upstream_urls:
             if (parts := urlsplit(url)).port == config.port and is_loopback(parts.hostname or ""):
                 raise WrongUsage(f"{url} can't be the engine: that is burnish itself")
         found = doctor_network.upstream(config)

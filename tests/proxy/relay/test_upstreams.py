@@ -1,0 +1,239 @@
+"""Several upstreams: which one a request goes to, with which key, and what is told of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from tests.support import wires
+from tests.support.inprocess import calling, logged
+from tests.support.sdks import CHAT, FORMATS, WEATHER, world
+from tests.support.upstream import Received, Upstream, completion, events, reply, stream, upstream
+
+NOWHERE = "http://127.0.0.1:9"
+REFUSED = b'{"error":  {"message": "Incorrect API key provided: sk-wr***ng."}}'
+
+
+def asks(model: str, **more: Any) -> dict[str, Any]:
+    return {"model": model, "messages": [{"role": "user", "content": "Hi."}], **more}
+
+
+@dataclass
+class Here:
+    client: httpx.AsyncClient
+    main: Upstream
+    cloud: Upstream
+
+    async def ask(self, model: str, **headers: str) -> httpx.Response:
+        return await self.client.post(CHAT, json=asks(model), headers=headers)
+
+    async def models(self, **headers: str) -> list[str]:
+        listed = await self.client.get("/v1/models", headers=headers)
+        return [each["id"] for each in listed.json()["data"]]
+
+    async def told(self) -> dict[str, Any]:
+        (told,) = (await self.client.get("/burnish/status")).json()["upstreams"]
+        return dict(told)
+
+
+@asynccontextmanager
+async def here(
+    tmp_path: Path, *models: str, key: str | None = None, offers: tuple[str, ...] = (), **more: Any
+) -> AsyncIterator[Here]:
+    """Run burnish before two servers. Each calls itself by its name; the cloud wants ``key`` if that is given."""
+
+    def named(name: str, offered: tuple[str, ...]) -> Any:
+        async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+            if name == "cloud" and key and request.header("authorization") != f"Bearer {key}":
+                await reply(REFUSED, status="401 Unauthorized")(request, writer)
+            elif request.target == "/v1/models":
+                listed = {"object": "list", "data": [{"id": each} for each in offered]}
+                await reply(orjson.dumps(listed))(request, writer)
+            else:
+                await reply(completion(name, response_id="chatcmpl-0"))(request, writer)
+
+        return script
+
+    async with upstream(named("main", ("local",))) as main, upstream(named("cloud", offers)) as cloud:
+        table = {"url": cloud.url, "models": list(models)} | more
+        async with calling(tmp_path, upstream=main.url, upstreams={"cloud": table}) as client:
+            yield Here(client, main, cloud)
+
+
+@pytest.mark.parametrize(
+    ("model", "answers"),
+    [
+        ("gpt-5", "cloud"),
+        ("gpt-5:latest", "cloud"),
+        ("o4-mini", "cloud"),
+        ("o4-", "cloud"),
+        ("o4", "main"),
+        ("GPT-5", "main"),
+        ("gpt-5-mini", "main"),
+        ("local", "main"),
+        ("default", "main"),
+    ],
+)
+async def test_the_name_of_the_model_decides(tmp_path: Path, model: str, answers: str) -> None:
+    async with here(tmp_path, "gpt-5", "o4-*") as world:
+        answer = await world.ask(model)
+        (record,) = await logged(world.client)
+        asked = {"main": world.main, "cloud": world.cloud}[answers].requests[-1]
+        urls = {"main": world.main.url, "cloud": world.cloud.url}
+    assert answer.json()["choices"][0]["message"]["content"] == answers
+    assert asked.json() == asks("local" if model == "default" else model)
+    assert record["upstream"] == urls[answers]
+    assert record["upstream_table"] == (None if answers == "main" else "cloud")
+    assert record["model_served"] == asked.json()["model"]
+
+
+async def test_a_request_that_names_no_model_goes_to_the_main_one(tmp_path: Path) -> None:
+    async with here(tmp_path, "gpt-5") as world:
+        await world.client.post(CHAT, json={"messages": [{"role": "user", "content": "Hi."}]})
+        await world.client.post("/v1/files", content=b"gpt-5")
+        assert [each.target for each in world.main.requests] == [CHAT, "/v1/files"]
+        assert not world.cloud.requests
+
+
+async def test_other_requests_that_name_a_model_go_where_it_is(tmp_path: Path) -> None:
+    async with here(tmp_path, "embed-3") as world:
+        await world.client.post("/v1/messages/count_tokens", json=asks("embed-3"))
+        (passed,) = (await world.client.get("/burnish/passthrough")).json()["data"]
+        assert passed["upstream"] == world.cloud.url
+        assert [each.target for each in world.cloud.requests] == ["/v1/messages/count_tokens"]
+
+
+async def test_its_stream_passes_byte_for_byte_and_as_it_comes(tmp_path: Path) -> None:
+    hold, parts = asyncio.Event(), events("It rains.")
+    body = b'{"stream":true,  "model":"gpt-5","messages":[{"role":"user","content":"Hi."}],"x":1.0}'
+    async with upstream(stream(parts, hold=hold)) as cloud:
+        table = {"cloud": {"url": cloud.url, "models": ["gpt-5"]}}
+        async with (
+            calling(tmp_path, upstream=NOWHERE, upstreams=table) as client,
+            client.stream("POST", CHAT, content=body) as answer,
+        ):
+            came = b""
+            async for chunk in answer.aiter_bytes():
+                came += chunk
+                if came == b"".join(parts[:-1]):
+                    hold.set()
+            assert came == b"".join(parts)
+        assert cloud.requests[-1].body == body
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("name", FORMATS)
+async def test_every_format_reaches_it_and_its_answer_can_be_rated(
+    tmp_path: Path, name: str, native: bool, streamed: bool
+) -> None:
+    async def script(request: Received, writer: asyncio.StreamWriter) -> None:
+        if not native and request.target != CHAT:
+            await reply(b'{"detail":"Not Found"}', status="404 Not Found")(request, writer)
+        elif request.body == b"[]":
+            await reply(b'{"detail":"Field required"}', status="422 No")(request, writer)
+        else:
+            form = wires.format_at(request.target)
+            await wires.answering(form, request.json(), {"content": "Rain."}, "")(request, writer)
+
+    async with upstream(script) as cloud:
+        table = {"cloud": {"url": cloud.url, "models": ["mock"], "teaches": True}}
+        async with world(tmp_path, upstreams=table) as found:
+            got = await found.ask(name, WEATHER, streamed)
+            said = {"role": "assistant", "content": got.text}
+            history = [*WEATHER, said, {"role": "user", "content": "/rl good"}]
+            rated = await found.ask(name, history, streamed)
+            (record,) = await found.logged()
+            assert not found.upstream.requests
+    assert (got.text, rated.text) == ("Rain.", "burnish: rated good – “Rain.” (/rl undo takes it back)")
+    assert (record["upstream_table"], record["rating"], record["usable"]) == ("cloud", 1.0, True)
+
+
+async def test_equal_ids_of_two_upstreams_make_a_rating_ask_which_one_is_meant(tmp_path: Path) -> None:
+    async with here(tmp_path, "gpt-5") as world:
+        for model in ("local", "gpt-5"):
+            await world.ask(model)
+        named = {"response_id": "chatcmpl-0", "rating": "good"}
+        refused = await world.client.post("/v1/feedback", json=named)
+        (first, second) = refused.json()["error"]["candidates"]
+        chosen = {"completion_id": first["completion_id"], "rating": "good"}
+        assert (await world.client.post("/v1/feedback", json=chosen)).status_code == 201
+        records = await logged(world.client)
+    assert refused.status_code == 409
+    assert {each["completion_id"] for each in (first, second)} == {each["id"] for each in records}
+
+
+@pytest.mark.parametrize(
+    ("given", "arrives"),
+    [
+        ({}, "Bearer sk-ours"),
+        ({"authorization": "Bearer burnish"}, "Bearer sk-ours"),
+        ({"authorization": "Bearer sk-theirs"}, "Bearer sk-theirs"),
+        ({"x-api-key": "sk-theirs"}, None),
+    ],
+)
+async def test_its_own_key_is_for_callers_without_one(
+    tmp_path: Path, given: dict[str, str], arrives: str | None
+) -> None:
+    async with here(tmp_path, "gpt-5", api_key="sk-ours") as world:
+        await world.ask("gpt-5", **given)
+        await world.ask("local", **given)
+        assert world.cloud.requests[-1].header("authorization") == arrives
+        assert "sk-ours" not in str(world.main.requests)
+
+
+async def test_a_wrong_key_is_its_own_error_unchanged_and_the_status_names_the_table(tmp_path: Path) -> None:
+    async with here(tmp_path, "gpt-5", key="sk-right", api_key="sk-wrong") as world:
+        answer = await world.ask("gpt-5")
+        told = await world.told()
+        config = await world.client.get("/burnish/config")
+    assert (answer.status_code, answer.content) == (401, REFUSED)
+    assert told["trouble"] == (
+        f"{told['url']} refuses burnish's api_key in [upstreams.cloud] (GET /v1/models answered 401)"
+    )
+    assert (told["api_key"], told["models"], told["teaches"]) == (True, ["gpt-5"], False)
+    assert "sk-wrong" not in config.text
+
+
+async def test_the_list_has_the_models_of_all(tmp_path: Path) -> None:
+    async with here(tmp_path, "gpt-5", "o4-*", key="k", api_key="k", offers=("o4-mini", "whisper")) as world:
+        assert await world.models() == ["default", "local", "o4-mini", "gpt-5"]
+        assert await world.models(**{"anthropic-version": "2023-06-01"}) == await world.models()
+        one = await world.client.get("/v1/models/o4-mini")
+        assert (await world.told())["trouble"] is None
+        looks = [each for each in world.cloud.requests if each.target == "/v1/models"]
+    assert one.status_code == 200
+    assert len(looks) == 1
+
+
+async def test_a_callers_key_is_not_used_to_ask_for_the_list(tmp_path: Path) -> None:
+    async with here(tmp_path, "gpt-5", "o4-*", key="sk-theirs", offers=("o4-mini",)) as world:
+        assert await world.models(authorization="Bearer sk-theirs") == ["default", "local", "gpt-5"]
+        assert (await world.told())["trouble"] is None  # callers send their keys
+        assert "sk-theirs" not in str(world.cloud.requests)
+
+
+async def test_one_that_is_down_breaks_neither_the_list_nor_the_others(tmp_path: Path) -> None:
+    async with here(tmp_path, "gpt-5", url=NOWHERE) as world:
+        assert await world.models() == ["default", "local", "gpt-5"]
+        told = await world.told()
+        assert (await world.ask("local")).status_code == 200
+        down = await world.ask("gpt-5")
+    assert told["trouble"].startswith(f"[upstreams.cloud]: cannot connect to {NOWHERE}")
+    assert (down.status_code, down.json()["error"]["code"]) == (502, "upstream_unreachable")
+
+
+async def test_the_list_holds_without_the_main_one(tmp_path: Path) -> None:
+    async with upstream(reply(b'{"data": [{"id": "gpt-5"}]}')) as cloud:
+        table = {"cloud": {"url": cloud.url, "models": ["gpt-5"]}}
+        async with calling(tmp_path, upstream=NOWHERE, upstreams=table) as client:
+            listed = await client.get("/v1/models")
+    assert [each["id"] for each in listed.json()["data"]] == ["gpt-5"]
