@@ -73,8 +73,9 @@ class Config(BaseModel):
     )
     model: str | None = Field(
         None,
-        description="Embedded engine: a GGUF file, or `ollama:NAME` from Ollama's store (default: the small model). "
-        "Upstream: the model that `default` stands for.",
+        description="Embedded engine: a name from `burnish models`, `OWNER/NAME[:QUANTISATION]` on the Hugging Face "
+        "hub, a GGUF file, or `ollama:NAME` from Ollama's store (default: the small model). Upstream: the model that "
+        "`default` stands for.",
     )
     engine: Literal["auto", "none"] = Field(
         "auto",

@@ -15,7 +15,7 @@ from burnish.adapters.hosts.base import AdapterHost, Sleeps
 from burnish.adapters.hosts.detect import Kind
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import cache_dir
-from burnish.adapters.hosts.model_file import model_file
+from burnish.adapters.hosts.model_file import model_file, untrainable
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
@@ -76,6 +76,8 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
         if found.left_out:
             lost = ", ".join(found.left_out)
             logger.warning("%s: the embedded engine uses the model without its %s", config.model, lost)
+        if config.train.enabled and (why := await asyncio.to_thread(untrainable, found.path)):
+            logger.warning("%s is served, but can't learn: %s", found.name, why)
         weights, state = found.path, config.data_dir / "engine"
         host: AdapterHost = EmbeddedHost(weights, base_model=found.name, state_dir=state)
     else:

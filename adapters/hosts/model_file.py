@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from burnish.adapters import catalogue
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts import ollama_store
 from burnish.adapters.hosts.fetch import SMALL_MODEL, ensure_small_model
+from burnish.adapters.hosts.hub_cache import HubModel, cached, read_name
 
 OLLAMA = "ollama:"
 """Begins the name of a model in Ollama's store, e.g. "ollama:qwen3:0.6b"."""
@@ -32,17 +34,46 @@ class ModelFile(NamedTuple):
 def model_file(named: str | None) -> ModelFile:
     """Find the GGUF of a model; None: the small model, which is downloaded if it is missing.
 
-    Raises EngineError, which says what to do.
+    Models of the hub must be in its cache. Raises EngineError, which says what to do.
     """
-    if named is None:
+    if named is None or named == SMALL_MODEL:
         return ModelFile(ensure_small_model(), SMALL_MODEL)
     if named.startswith(OLLAMA):
         name = named.removeprefix(OLLAMA)
         found = ollama_store.stored(name)
         return ModelFile(found.gguf, name.removesuffix(":latest"), found.left_out)
+    if model := hub_model(named):
+        if here := cached(model):
+            return ModelFile(here, catalogue.name_of(named) or _name(here))
+        raise EngineError(f"{named} isn't downloaded yet: `burnish up --model {named}` does it")
     path = Path(named).expanduser().absolute()
-    _check_gguf(path)
-    return ModelFile(path, _NOT_IN_NAMES.sub("-", path.stem.lower()))
+    _check_gguf(path, named)
+    return ModelFile(path, _name(path))
+
+
+def hub_model(named: str) -> HubModel | None:
+    """Return what a name means on the Hugging Face hub; None if it means the small model, Ollama's, or a file."""
+    if named == SMALL_MODEL or named.startswith(OLLAMA) or Path(named).expanduser().is_file():
+        return None
+    if listed := catalogue.find(named):
+        return HubModel(listed.repo, listed.file)
+    return read_name(named)
+
+
+def untrainable(path: Path) -> str | None:
+    """Return why burnish can't train a model from this GGUF; None if it can, or if the file can't be read."""
+    from burnish.adapters.convert.gguf_layout import TRAINABLE, field, open_gguf
+
+    try:
+        architecture = field(open_gguf(path), "general.architecture")
+    except (OSError, ValueError):
+        return None  # said where the engine loads it
+    if architecture in TRAINABLE:
+        return None
+    return (
+        f"its architecture is {architecture}, and burnish trains only {', '.join(TRAINABLE)} from a GGUF. Ratings are "
+        "kept. To train it, serve its Hugging Face directory with vLLM, SGLang or MLX"
+    )
 
 
 def is_for_embedded(named: str) -> bool:
@@ -50,7 +81,18 @@ def is_for_embedded(named: str) -> bool:
     return named.startswith(OLLAMA) or named.endswith(SUFFIX)
 
 
-def _check_gguf(path: Path) -> None:
+def _name(path: Path) -> str:
+    return _NOT_IN_NAMES.sub("-", path.stem.lower())
+
+
+def _check_gguf(path: Path, named: str) -> None:
+    if not path.exists() and "/" not in named and not named.endswith(SUFFIX):
+        nearest = catalogue.nearest(named)
+        meant = f"did you mean {' or '.join(nearest)}? " if nearest else ""
+        raise EngineError(
+            f"no model is called {named!r}: {meant}`burnish models` lists some; or name a GGUF file, OWNER/NAME on "
+            "the Hugging Face hub, or ollama:NAME"
+        )
     try:
         with path.open("rb") as file:
             begins = file.read(len(MAGIC))

@@ -38,6 +38,7 @@ class _Entry:
 
 COMMANDS = {
     "up": _Entry("up:up", "Start the proxy, and the embedded engine unless you name an upstream."),
+    "models": _Entry("models:show", "List good small models for the embedded engine: size, licence, memory, context."),
     "init": _Entry("init:init", "Set burnish up: engine, agents, training, service. --undo takes it back."),
     "connect": _Entry("connect:connect", "Point an agent at burnish, and add /rl to it."),
     "disconnect": _Entry("connect:disconnect", "Undo exactly what `burnish connect` changed."),

@@ -18,7 +18,8 @@ import burnish
 from burnish.adapters.errors import AdapterError
 from burnish.adapters.extras import TRAINING, how_to_install, how_to_repair, missing_for_training
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, file_digest, small_model_path
-from burnish.adapters.hosts.model_file import model_file
+from burnish.adapters.hosts.hub_cache import cached
+from burnish.adapters.hosts.model_file import hub_model, model_file
 from burnish.adapters.memory import available_bytes
 from burnish.proxy.config import Config
 from burnish.proxy.data_dir import prepare
@@ -107,6 +108,8 @@ def memory(config: Config) -> Finding:
 def model(config: Config) -> Finding:
     if config.model is None and not small_model_path().is_file():
         return Finding("warn", "model", "the small model (98 MB) isn't downloaded yet: `burnish up` does it")
+    if config.model and (named := hub_model(config.model)) and not cached(named):
+        return Finding("warn", "model", f"{config.model} isn't downloaded yet: `burnish up` does it")
     try:
         path = model_file(config.model).path if config.model else small_model_path()
         digest = file_digest(path)

@@ -18,8 +18,8 @@ Upstream = Annotated[
 Model = Annotated[
     str | None,
     typer.Option(
-        help="For the embedded engine: a GGUF file, or `ollama:NAME` from Ollama's store. With --upstream: the model "
-        "that `default` stands for."
+        help="For the embedded engine: a name from `burnish models`, OWNER/NAME[:QUANTISATION] on the Hugging Face "
+        "hub, a GGUF file, or `ollama:NAME` from Ollama's store. With --upstream: the model that `default` stands for."
     ),
 ]
 Workers = Annotated[int | None, typer.Option(help="Processes that answer requests [1].")]

@@ -18,6 +18,7 @@ from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
 from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.errors import WrongUsage
+from burnish.proxy.cli.fetch import fetch
 from burnish.proxy.cli.options import ConfigFile, DataDir, Host, Model, NoTrain, Upstream, Workers
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config
@@ -66,6 +67,8 @@ def up(
     if not (settings.upstream or settings.model) and (found := _choose_engine()):
         settings = read_settings(flags | {"upstream": found}, file=config)
     _log_to_terminal(settings)
+    if settings.model and not settings.upstream:
+        fetch(settings.model)
     what = settings.upstream or f"the embedded engine ({settings.model or 'small model'})"
     if settings.train.enabled and (missing := missing_for_training()):
         console.print(

@@ -14,7 +14,10 @@ from burnish.proxy.config import Config, default_config_file, load_config
 from burnish.proxy.errors import ConfigError, ServiceError
 from burnish.proxy.settings import ENV_PREFIX
 
-CARRIED = ("BURNISH_CACHE_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME", STORE)
+CARRIED = (
+    "BURNISH_CACHE_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HF_HOME", "HF_HUB_CACHE", "HF_ENDPOINT",
+    STORE,
+)  # fmt: skip
 """Variables of the shell that a service gets too: they say where burnish finds its files."""
 OPTIONS = ("host", "port", "upstream", "model", "workers", "data_dir")
 STOP_S = 75

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from burnish.adapters.errors import EngineError
-from burnish.adapters.hosts.model_file import OLLAMA, model_file
+from burnish.adapters.hosts.model_file import OLLAMA, hub_model, model_file
 from burnish.proxy.agents import AGENTS, Home
 from burnish.proxy.cli import doctor_machine, doctor_network
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
@@ -56,7 +56,9 @@ def check_engine(config: Config) -> str | None:
 
 
 def embedded_model(text: str) -> str:
-    """Return the setting ``model`` for a GGUF file, or for a model of Ollama. Raises WrongUsage."""
+    """Return the setting ``model`` for a GGUF file, or for a model of Ollama or of the hub. Raises WrongUsage."""
+    if hub_model(text):
+        return text  # downloaded when burnish starts
     try:
         found = model_file(text)
     except EngineError as error:

@@ -1,0 +1,95 @@
+"""The known good small models of ``catalogue.toml``: where each is, what it needs, and whether burnish trains it."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from datetime import date
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+_FILE = Path(__file__).with_suffix(".toml")
+# llama.cpp's cache holds keys and values in 16 bits.
+_BYTES_A_VALUE = 2
+# A local layer also holds the tokens of the batch that is being read.
+_BATCH_TOKENS = 512
+_NAMES_SUGGESTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One entry; ``catalogue.toml`` describes the fields."""
+
+    name: str
+    tasks: tuple[str, ...]
+    parameters: str
+    """In words, e.g. "1.7B", or "30B-A3B": 30B, of which a token passes 3B."""
+    licence: str
+    repo: str
+    """On the Hugging Face hub."""
+    file: str
+    """The GGUF's name in it."""
+    mb: int
+    context: int
+    """Tokens that it was trained for."""
+    architecture: str
+    layers: int
+    kv_heads: int
+    head_dim: int
+    checked: date
+    sources: tuple[str, ...]
+    window: int = 0
+    """Tokens that a local layer looks back; 0: all layers look at everything."""
+    full_every: int = 1
+    """Every so many layers, one looks at everything."""
+    package: bool = False
+    """It comes from the package index, not from the hub."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether burnish trains it when the embedded engine serves it."""
+        # Imported here: numpy takes a while, and most commands need nothing of it.
+        from burnish.adapters.convert.gguf_layout import TRAINABLE
+
+        return self.architecture in TRAINABLE
+
+    def memory_bytes(self, requests: int, tokens: int) -> int:
+        """Return the size of the weights and of the cache for so many requests at once, of so many tokens each."""
+        tokens = min(tokens, self.context)
+        full = self.layers // self.full_every
+        local = min(tokens, self.window + _BATCH_TOKENS) if self.window else tokens
+        held = full * tokens + (self.layers - full) * local
+        per_layer = 2 * self.kv_heads * self.head_dim * _BYTES_A_VALUE
+        return self.mb * 10**6 + requests * held * per_layer
+
+
+@cache
+def models() -> tuple[Model, ...]:
+    """Return all entries, in the order of the file."""
+    entries = tomllib.loads(_FILE.read_text(encoding="utf-8"))["model"]
+    return tuple(
+        Model(**entry | {"tasks": tuple(entry["tasks"]), "sources": tuple(entry["sources"])})
+        for entry in entries
+    )
+
+
+def tasks() -> list[str]:
+    """Return every task that some model is listed for."""
+    return sorted({task for model in models() for task in model.tasks})
+
+
+def find(name: str) -> Model | None:
+    """Return the model of this name, in upper or lower case."""
+    return next((model for model in models() if model.name == name.lower()), None)
+
+
+def name_of(text: str) -> str | None:
+    """Return a name as it is listed; None if it isn't."""
+    found = find(text)
+    return found.name if found else None
+
+
+def nearest(name: str) -> list[str]:
+    """Return names that are spelt almost like this one, the nearest first."""
+    return get_close_matches(name.lower(), [model.name for model in models()], _NAMES_SUGGESTED)
