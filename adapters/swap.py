@@ -137,12 +137,14 @@ class Swap:
             await asyncio.wait(self._retiring.values())
 
     async def close(self) -> None:
-        """Stop waiting for requests to end; unload all but the live version from an engine that keeps versions."""
+        """Stop waiting for requests to end; unload all but the live version from an engine that keeps versions, or
+        stores each as a model of its own.
+        """
         tasks = list(self._retiring.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self.host.limits.keeps:
+        if self.host.limits.keeps or self.host.limits.merged:
             for number in self.route.resident().keys() - {BASE_VERSION, self.registry.live()}:
                 with suppress(EngineError):  # the engine is down, or reconciling unloads it at the next start
                     await self.host.unload(number)

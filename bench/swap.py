@@ -1,8 +1,8 @@
 """Swaps under load: clients stream without pause while versions go live one after the other.
 
-``python -m bench.swap [--engine embedded|llamacpp|vllm|mlx] [--swaps N] [--clients 8]`` prints a table and, as its last
-line, JSON. It exits 1 if an answer failed, was cut, mixed or stale, if the memory of the proxy grew, or if a swap took
-longer than its limit.
+``python -m bench.swap [--engine embedded|llamacpp|ollama|vllm|mlx] [--swaps N] [--clients 8]`` prints a table and, as
+its last line, JSON. It exits 1 if an answer failed, was cut, mixed or stale, if the memory of the proxy grew, or if a
+swap took longer than its limit.
 
 burnish runs as a user starts it, a process of its own in front of a real engine, and is swapped over HTTP. Of three
 swaps one is cold: the version is not loaded. Two are staged: it is still loaded, because a stream holds it, and no
@@ -19,6 +19,8 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,12 +33,13 @@ from numpy.typing import NDArray
 
 from bench.swap_clients import ASKED, Clients, Tally, held, live, said
 from bench.swap_engines import KINDS, Engine, Kind
+from bench.swap_merged import Stages, timed_stages
 from bench.swap_prefix import MARGIN, Candidates, apart, candidates, fresh, least_apart, noise
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.registry import Registry
 from tests.support.burnish import Burnish, running
-from tests.support.lora import SMALL, random_lora, write_peft
+from tests.support.lora import SMALL, random_lora, version_of, write_peft
 
 # More than an engine that keeps versions has room for, so that a swap can be cold.
 WORDS = ("Ġred", "Ġgreen", "Ġblue", "Ġblack")
@@ -63,16 +66,19 @@ class Figures:
     """How far the same version lies from itself on a fresh engine."""
     versions_apart: float = 0.0
     """How far the two most similar versions lie from each other."""
+    models_mb: list[float] = field(default_factory=list)
+    """Size of the models of versions on the engine's disk, just after a cold swap: the old one is still in use."""
+    stages: Stages | None = None
 
 
 class Bench:
     """One burnish in front of one engine."""
 
     def __init__(
-        self, kind: Kind, burnish: Burnish, http: httpx.AsyncClient, base_model: str, tally: Tally
+        self, kind: Kind, engine: Engine, burnish: Burnish, http: httpx.AsyncClient, tally: Tally
     ) -> None:
-        self.kind = kind
-        self.burnish, self.http, self.base_model, self.tally = burnish, http, base_model, tally
+        self.kind, self.engine, self.base_model = kind, engine, engine.host.base_model
+        self.burnish, self.http, self.tally = burnish, http, tally
         self.figures = Figures()
         self.live = BASE_VERSION
 
@@ -110,11 +116,19 @@ class Bench:
             return
         async with held(self.burnish.url, self.base_model, old):
             self.figures.cold.append(await self.promote(new))
+            self.figures.models_mb += self.models_mb()
             await crowd.moved_on()
             async with held(self.burnish.url, self.base_model, new):
                 self.figures.staged.append(await self.roll_back(old))
                 await crowd.moved_on()
                 self.figures.staged.append(await self.promote(new))
+
+    def models_mb(self) -> list[float]:
+        """Return the size of the models of versions, if the engine keeps such; the base is a link."""
+        folder = self.engine.models
+        if folder is None:
+            return []
+        return [sum(f.stat().st_size for f in folder.glob("sha256-*") if not f.is_symlink()) / 1e6]
 
     async def check_stale(self, truth: dict[int, list[Candidates]]) -> None:
         """Ask each version for the long prefix, twice: the second time it may come from the cache."""
@@ -168,7 +182,9 @@ def parrot_lora(word: str, base: Path) -> dict[str, NDArray[np.float32]]:
 def make_versions(engine: Engine, data_dir: Path, folder: Path) -> dict[int, Path]:
     """Put versions into a data directory: the parrots, then those of random weights."""
     registry, base = Registry(data_dir / "adapters"), ensure_small_model()
-    tensors = [(parrot_lora(word, base), 2) for word in WORDS]
+    # A merged file has every layer that an adapter changes, and a trained one changes all of them.
+    rest = random_lora(0, rank=2, strength=0.001) if engine.models else {}
+    tensors = [(rest | parrot_lora(word, base), 2) for word in WORDS]
     tensors += [(random_lora(seed, strength=0.2), 4) for seed in CACHED]
     made = {}
     for number, (weights, rank) in enumerate(tensors, start=1):
@@ -199,6 +215,16 @@ async def quiet_texts(bench: Bench) -> list[dict[str, int]]:
     return texts
 
 
+@asynccontextmanager
+async def in_thread(context: AbstractContextManager[Burnish]) -> AsyncIterator[Burnish]:
+    """Enter and leave off the event loop, which the engine may need to answer."""
+    burnish = await asyncio.to_thread(context.__enter__)
+    try:
+        yield burnish
+    finally:
+        await asyncio.to_thread(context.__exit__, None, None, None)
+
+
 async def swap_under_load(kind: Kind, turns: int, clients: int) -> tuple[Figures, Tally]:
     """Swap three times a turn under load; return what was measured, and what the clients saw."""
     tally = Tally()
@@ -212,13 +238,12 @@ async def swap_under_load(kind: Kind, turns: int, clients: int) -> tuple[Figures
                 folder,
                 kind.questions,
             )
-            base_model = engine.host.base_model
-            with running(data_dir, env=dict(engine.env)) as burnish:
+            async with in_thread(running(data_dir, env=dict(engine.env))) as burnish:
                 async with httpx.AsyncClient(base_url=burnish.url, trust_env=False, timeout=120) as http:
-                    bench = Bench(kind, burnish, http, base_model, tally)
+                    bench = Bench(kind, engine, burnish, http, tally)
                     bench.figures.noise, bench.figures.versions_apart = noise(truth), least_apart(truth)
                     bench.weigh()
-                    crowd = Clients(burnish.url, base_model, await quiet_texts(bench), tally)
+                    crowd = Clients(burnish.url, bench.base_model, await quiet_texts(bench), tally)
                     tally.swaps = 0
                     for part in range(kind.rounds):
                         await bench.promote(PARROTS[-1] if part == 0 else bench.live)
@@ -229,7 +254,15 @@ async def swap_under_load(kind: Kind, turns: int, clients: int) -> tuple[Figures
                         await bench.check_stale(truth)
                         await bench.promote(last)
                         bench.weigh()
+            if engine.models:
+                version = version_of(made[1], 1, engine.host.base_digest, engine.host.base_model)
+                url = engine.env["BURNISH_UPSTREAM"]
+                bench.figures.stages = await timed_stages(url, version, ensure_small_model(), folder)
     return bench.figures, tally
+
+
+def quartiles(values: list[float]) -> list[float]:
+    return statistics.quantiles(values, n=4, method="inclusive")
 
 
 def main() -> int:
@@ -272,6 +305,13 @@ def main() -> int:
         "proxy_memory_growth_mib": round(end - warm, 1),
         "proxy_memory_flat_within_mib": FLAT_MIB,
     }
+    if stages := figures.stages:
+        result["cold_to_live_quartiles_s"] = [round(each, 2) for each in quartiles(figures.cold)]
+        result["merged_file_mb"] = round(stages.size_bytes / 1e6, 1)
+        result["models_on_disk_max_mb"] = round(max(figures.models_mb), 1)
+        for name in ("merge", "upload", "create"):
+            result[f"{name}_quartiles_s"] = [round(each, 3) for each in quartiles(getattr(stages, name))]
+        result["computed"] = stages.computed()
     for name, value in result.items():
         print(f"{name:>30}  {value}")
     print(f"memory by round: {[round(each, 1) for each in figures.memory]}", file=sys.stderr)

@@ -7,6 +7,7 @@ version says on a quiet engine, cannot be overlooked.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ TOKENS = 16
 ASKED = PROMPTS[:6]
 # Longer than two swaps take; whoever holds a version hangs up earlier.
 HOLD_TOKENS = 1500
+_VERSION = re.compile(r"(?:@|-burnish:)(v\d+).*")
 
 
 @dataclass
@@ -96,8 +98,8 @@ class Clients:
     def _judge(self, turn: int, parts: list[tuple[str, str]]) -> None:
         models, text = {model for model, _ in parts}, "".join(text for _, text in parts)
         version = self.texts[turn % len(ASKED)].get(text)
-        # Chunks name the version; foreign engines add its content: smollm2@v3-1a2b3c4d.
-        named = {model.split("-")[0] if "@" in model.split("-")[0] else model for model in models}
+        # Chunks name the version; foreign engines add its content: smollm2@v3-1a2b3c4d, smollm2-burnish:v3-1a2b3c4d.
+        named = {_VERSION.sub(r"@\1", model) for model in models}
         # MLX has one name for all of them.
         if version is None or named not in ({f"{self.base_model}@v{version}"}, {self.base_model}):
             self.tally.fault("mixed", f"{models} said {text!r}")

@@ -14,10 +14,12 @@ from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import SMALL_MODEL, SMALL_MODEL_DIGEST, cache_dir, ensure_small_model
 from burnish.adapters.hosts.llamacpp import LlamaCppHost
 from burnish.adapters.hosts.mlx import MlxHost
+from burnish.adapters.hosts.ollama import OllamaHost
 from burnish.adapters.hosts.vllm import VllmHost
 from burnish.adapters.manifest import AdapterVersion
 from burnish.training.weights import prepared_weights
 from tests.support.llama_server import LlamaServer
+from tests.support.ollama_double import WITHOUT_ADAPTERS, ollama_double
 from tests.support.real_engines import mlx_base, mlx_server, vllm_server
 
 NAME = "smollm2"
@@ -33,6 +35,8 @@ class Engine:
     """What that host takes for the registry's versions."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Settings of the burnish in front of it."""
+    models: Path | None = None
+    """Where it keeps a model of its own for each version; None if versions are adapters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,28 @@ async def llamacpp(folder: Path) -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
+async def ollama(folder: Path) -> AsyncIterator[Engine]:
+    """Run the double of an Ollama that takes no adapters, over real llama-servers: each version is a merged model."""
+    model, known, own = ensure_small_model(), list[AdapterVersion](), folder / "ollama"
+    own.mkdir()
+    async with ollama_double(
+        own, NAME, model, SMALL_MODEL_DIGEST, release=WITHOUT_ADAPTERS, context=8192, parallel=12
+    ) as double:
+        host = OllamaHost(
+            double.url,
+            base_model=NAME,
+            base_digest=SMALL_MODEL_DIGEST,
+            base_path=model,
+            state_dir=folder / "merged",
+            versions=lambda: known,
+        )
+        try:
+            yield Engine(host, known, foreign(double.url, model), own)
+        finally:
+            await host.close()
+
+
+@asynccontextmanager
 async def vllm(folder: Path) -> AsyncIterator[Engine]:
     """Run vLLM in float32, with room for three adapters in a batch: new requests would else wait for old streams."""
     weights = await dequantised()
@@ -134,6 +160,7 @@ def foreign(url: str, weights: Path) -> dict[str, str]:
 KINDS = {
     "embedded": Kind(embedded, swaps=20, tolerance=1e-3, limit_s=2.0),
     "llamacpp": Kind(llamacpp, swaps=100, tolerance=1e-3),
+    "ollama": Kind(ollama, swaps=20, tolerance=1e-3),
     "vllm": Kind(vllm, swaps=20, tolerance=1e-3),
     # On a processor it reads a dozen tokens a second.
     "mlx": Kind(mlx, swaps=6, tolerance=0.02, side_by_side=False, rounds=2, questions=12),

@@ -106,6 +106,7 @@ def status_routes(
                 "engine": {
                     "trouble": engine.trouble() if engine else None,
                     "obstacle": await engine.obstacle() if engine else learner_status()["reason"],
+                    "way": engine.swap.host.limits.way if engine else None,
                 },
                 "log": {"healthy": log.healthy() is None, "trouble": log.healthy()},
                 "counts": await log.counts(),

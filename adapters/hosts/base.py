@@ -51,6 +51,13 @@ class Limits:
     keeps: bool = False
     """A replaced version stays loaded while there is room (least recently used out first): that costs this engine next
     to nothing, and a rollback is instant."""
+    merged: bool = False
+    """A version is a whole model of its own, base and adapter merged, because the engine takes no adapters."""
+
+    @property
+    def way(self) -> str:
+        """How versions get into the engine, for users."""
+        return "merged models" if self.merged else "adapters"
 
 
 def engine_name(version: AdapterVersion) -> str:

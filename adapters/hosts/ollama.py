@@ -1,39 +1,37 @@
-"""A user's own Ollama: each version is a model, created from the base and an uploaded adapter."""
+"""A user's own Ollama: each version is a model of its own beside the base.
+
+Releases before 0.34.1 make it from the base and an uploaded adapter, and share the base's weights. Later ones refuse
+adapters, so it is made from merged weights: a file as large as the base or larger, which inherits nothing from it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import re
+import shutil
 from collections.abc import AsyncIterator
-from contextlib import suppress
-from http import HTTPStatus
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import orjson
-
-from burnish.adapters.errors import CorruptAdapter, EngineError, EngineRefused, IncompatibleAdapter
+from burnish.adapters.errors import EngineError, IncompatibleAdapter
 from burnish.adapters.hosts.base import Endpoint, Limits, engine_name
 from burnish.adapters.hosts.converted import check_base, ensure_converted
+from burnish.adapters.hosts.ollama_api import AdaptersRefused, OllamaApi, full
+from burnish.adapters.hosts.ollama_show import Shown, takes_adapters
 from burnish.adapters.hosts.user_engine import MAX_RANK, NamedModelHost
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.merging import ensure_merged
 
 # Ollama's own default for one processor or graphics card (OLLAMA_MAX_LOADED_MODELS).
 MAX_RESIDENT = 3
-# An adapter has tens of megabytes, and Ollama may run on another machine.
-UPLOAD_TIMEOUT_S = 300.0
-# It links layers in milliseconds, but may have to copy them on a slow disk.
-CREATE_TIMEOUT_S = 120.0
-# It ends a process, after its running requests.
-UNLOAD_TIMEOUT_S = 30.0
+# Left free on Ollama's disk beside a merged model, for everything else on it.
+SPARE_DISK_BYTES = 512 * 1024**2
 
-_PIECE_BYTES = 1024**2
-# The path of the base's weights in `ollama show --modelfile`.
-_WEIGHTS = re.compile(r"^FROM .*sha256[-:](?P<digest>[0-9a-f]{64})\s*$", re.MULTILINE)
+_GB = 1e9
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+", re.ASCII)
-# The answer of releases from 0.34.1 on.
-_NO_ADAPTERS = "adapters are no longer supported"
+_MERGED = ".merged.gguf"
 
 
 class OllamaHost(NamedModelHost):
@@ -42,32 +40,48 @@ class OllamaHost(NamedModelHost):
     Its other models are left alone; only models that burnish created are deleted.
     """
 
-    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, base_stays=True, keeps=True)
+    def __init__(self, url: str, **own: Any) -> None:
+        """Send nothing yet. See ConvertingHost."""
+        super().__init__(url, **own)
+        self._ollama = OllamaApi(self._api)
+        self._release: str | None = None
+        self._merges = False
+        self._base_prompt: tuple[Shown, str | None] | None = None
+        """The base's description, and the prompt that it makes of a sample."""
+
+    @property
+    def limits(self) -> Limits:
+        """Merged models share no weights, so a replaced one is deleted at once: a rollback makes it again."""
+        return Limits(MAX_RANK, MAX_RESIDENT, base_stays=True, keeps=not self._merges, merged=self._merges)
 
     async def check(self) -> None:
         """Check that it is Ollama, that it has the base, and that the base has the expected weights."""
         await self.load(None)
-        await self._check_weights()
+        await self._base()
 
     async def load(self, version: AdapterVersion | None) -> Endpoint:
         """Create a model for a version (None: look for the base); see AdapterHost.load."""
         async with self._lock:
             if version:
                 check_base(version, self.base_digest, self.base_model)
-            models = await self._models()
+            models = await self._ollama.models()
             # Ollama would download a base that it lacks: gigabytes, and maybe other weights.
-            if _full(self.base_model) not in models:
+            if full(self.base_model) not in models:
                 raise EngineError(
                     f"Ollama has no model {self.base_model!r}; run `ollama pull {self.base_model}`, or create it "
                     f"from {self._base_path} with `ollama create`"
                 )
+            await self._learn_release()
             if version is None:
                 self._loaded[BASE_VERSION] = self.base_model
                 return self._endpoint(self.base_model, BASE_VERSION)
             name = self.name_of(version)
             if name not in models:
-                await self._check_weights()
                 await self._create(version, name)
+            elif self._merges and version.number not in self._loaded:
+                async with self._gone_on_error(name):  # a burnish that was killed may have left it unchecked
+                    size = self._base_path.stat().st_size
+                    await self._compare_prompts(name, await self._base(), size)
             self._loaded[version.number] = name
             return self._endpoint(name, version.number)
 
@@ -78,126 +92,127 @@ class OllamaHost(NamedModelHost):
         return f"{base}-burnish:v{version.number}-{content}"
 
     async def _serving(self) -> set[str]:
-        models = await self._models()
-        return models | ({self.base_model} if _full(self.base_model) in models else set())
+        models = await self._ollama.models()
+        if self._release is None:
+            await self._learn_release()
+        return models | ({self.base_model} if full(self.base_model) in models else set())
 
-    async def _models(self) -> set[str]:
-        """Return the full names of all models. Raises EngineError."""
-        answer = await self._api.ask("GET", "/api/tags")
-        try:
-            return {_full(model["name"]) for model in answer["models"]}
-        except (KeyError, TypeError) as error:
-            raise EngineError(f"{self._api.url} does not answer as Ollama does; check the URL") from error
+    async def _drop(self, name: str) -> None:
+        await self._ollama.drop(name)
 
-    async def _check_weights(self) -> None:
-        """Compare the base's weights, if Ollama names their file, with those that versions are trained on."""
-        answer = await self._api.ask("POST", "/api/show", {"model": self.base_model})
-        modelfile = answer.get("modelfile", "") if isinstance(answer, dict) else ""
-        found = {f"sha256:{match['digest']}" for match in _WEIGHTS.finditer(str(modelfile))}
-        if found and self.base_digest not in found:
+    async def _learn_release(self) -> None:
+        """Ask for the release, which may have changed since; what it refused before stays known."""
+        release = await self._ollama.release()
+        if release != self._release:
+            self._release, self._merges = release, not takes_adapters(release)
+
+    async def _base(self) -> Shown:
+        """Return the base's description. Raises IncompatibleAdapter if versions are trained on other weights."""
+        shown = await self._ollama.show(self.base_model)
+        if shown.digests and self.base_digest not in shown.digests:
             raise IncompatibleAdapter(
-                f"Ollama's {self.base_model} is made of the weights {', '.join(sorted(found))}, but versions are "
-                f"trained on {self.base_digest}; create a model from {self._base_path} with `ollama create`, and set "
-                "model to its name"
+                f"Ollama's {self.base_model} is made of the weights {', '.join(sorted(shown.digests))}, but versions "
+                f"are trained on {self.base_digest}; create a model from {self._base_path} with `ollama create`, and "
+                "set model to its name"
             )
+        if shown.adapters:
+            raise IncompatibleAdapter(
+                f"Ollama's {self.base_model} has an adapter of its own ({', '.join(shown.adapters)}), and versions "
+                "aren't trained on it; set model to the model that it was made from"
+            )
+        return shown
 
     async def _create(self, version: AdapterVersion, name: str) -> None:
-        target = self._converted(version)
+        base = await self._base()
+        if not self._merges:
+            try:
+                await self._create_from(version, name, base)
+            except AdaptersRefused:
+                self._merges = True
+            else:
+                return
+        await self._create_from(version, name, base)
+
+    async def _create_from(self, version: AdapterVersion, name: str, base: Shown) -> None:
+        """Upload a version, merged or as an adapter, and create its model; leave nothing if that fails."""
+        target = self._file(version)
+        async with self._gone_on_error(name):
+            try:
+                if self._merges:
+                    await ensure_merged(version, self._base_path, target)
+                    _demand_room(base, name, target.stat().st_size)
+                else:
+                    # GGUF, because Ollama's own import of safetensors mixes up the rows of some factors.
+                    await ensure_converted(version, self._base_path, target)
+                size = target.stat().st_size
+                digest = await self._ollama.upload(target)
+            finally:
+                target.unlink(missing_ok=True)  # Ollama has its own copy
+            await self._ollama.create(name, self._body(base, digest), size)
+            if self._merges:
+                await self._compare_prompts(name, base, size)
+
+    @asynccontextmanager
+    async def _gone_on_error(self, name: str) -> AsyncIterator[None]:
+        """Delete a model if it can't be finished, also if that is cancelled."""
         try:
-            # GGUF, because Ollama's own import of safetensors mixes up the rows of some factors.
-            await ensure_converted(version, self._base_path, target)
-            digest = await asyncio.to_thread(_digest, target)
-            await self._upload(target, digest)
-            await self._ask_to_create(name, digest)
-            if name not in await self._models():
-                raise EngineError(
-                    f"Ollama says that it created {name}, but does not list it; its log says why"
-                )
-        except BaseException:  # cancelled as well: nothing may stay
+            yield
+        except BaseException:
             with suppress(EngineError):  # the caller must see the first error
                 await asyncio.shield(self._drop(name))
             raise
-        finally:
-            target.unlink(missing_ok=True)  # Ollama keeps its own copy
 
-    async def _upload(self, file: Path, digest: str) -> None:
-        path = f"/api/blobs/{digest}"
-        try:
-            await self._api.ask("HEAD", path)
-        except EngineRefused as error:
-            if error.status != HTTPStatus.NOT_FOUND:
-                raise
-        else:
-            return
-        try:
-            await self._api.ask("POST", path, _pieces(file), timeout_s=UPLOAD_TIMEOUT_S)
-        except EngineRefused as error:
-            if "digest" in error.detail:
-                raise CorruptAdapter(
-                    f"{file.name} changed on its way to Ollama ({error.detail}); try again"
-                ) from error
-            raise
+    def _file(self, version: AdapterVersion) -> Path:
+        """Return the path of a version's upload. Replicas share a directory, and each deletes its own file."""
+        converted = self._converted(version)
+        if not self._merges:
+            return converted
+        engine = hashlib.sha256(self._api.url.encode()).hexdigest()[:8]
+        target = converted.with_name(f"{converted.stem}-{engine}{_MERGED}")
+        for left in converted.parent.glob(f"*-{engine}{_MERGED}"):
+            left.unlink(missing_ok=True)  # burnish was killed during an upload
+        return target
 
-    async def _ask_to_create(self, name: str, digest: str) -> None:
-        body = {"model": name, "from": self.base_model, "adapters": {"adapter.gguf": digest}, "stream": False}
-        try:
-            answer = await self._api.ask("POST", "/api/create", body, timeout_s=CREATE_TIMEOUT_S)
-            fault = _error_in(answer)
-        except EngineRefused as error:
-            fault = error.detail
-        if fault and _NO_ADAPTERS in fault:
-            raise EngineError(
-                f"this Ollama takes no adapters ({fault}): releases from 0.34.1 on don't. Use 0.33 or older, or "
-                "llama-server in router mode"
-            )
-        if fault:
-            raise EngineError(f"Ollama could not create {name}: {fault}")
+    def _body(self, base: Shown, digest: str) -> dict[str, Any]:
+        """Return the members of /api/create."""
+        if not self._merges:
+            return {"from": self.base_model, "adapters": {"adapter.gguf": digest}}
+        projectors = [each for each in base.digests if each != self.base_digest] if base.sees else []
+        files = {f"projector-{number}.gguf": each for number, each in enumerate(projectors)}
+        return {"files": {"model.gguf": digest} | files} | base.inherited()
 
-    async def _drop(self, name: str) -> None:
-        if name not in await self._models():
-            return
-        for method, path, body in (
-            # Freed first, because a deleted model would stay in memory until its time is over.
-            ("POST", "/api/generate", {"model": name, "keep_alive": 0}),
-            ("DELETE", "/api/delete", {"model": name}),
-        ):
-            try:
-                await self._api.ask(method, path, body, timeout_s=UNLOAD_TIMEOUT_S)
-            except EngineRefused as error:
-                if error.status != HTTPStatus.NOT_FOUND:
-                    raise
+    async def _compare_prompts(self, name: str, base: Shown, size_bytes: int) -> None:
+        """Check that a model from a file behaves like the base in all but its weights. Raises EngineError."""
+        lost = base.lost_in(await self._ollama.show(name))
+        if not lost:
+            ours = await self._ollama.rendered(name, size_bytes)
+            if ours == await self._prompt_of(base, size_bytes):
+                return
+            self._base_prompt = None  # a template may contain the date
+            if ours == await self._prompt_of(base, size_bytes):
+                return
+            lost = ["the prompt that it makes of a conversation"]
+        raise EngineError(
+            f"{name} isn't live, because Ollama made it differ from {self.base_model} in {', '.join(lost)}; it is "
+            f"deleted. Create a model from {self._base_path} with a Modelfile that says TEMPLATE, SYSTEM and PARAMETER "
+            "as well, and set model to its name"
+        )
+
+    async def _prompt_of(self, base: Shown, size_bytes: int) -> str | None:
+        """Return the base's prompt for the sample; Ollama loads the base for it only if its description changed."""
+        if self._base_prompt is None or self._base_prompt[0] != base:
+            self._base_prompt = base, await self._ollama.rendered(self.base_model, size_bytes)
+        return self._base_prompt[1]
 
 
-def _full(name: str) -> str:
-    """Return a name with its tag, as Ollama lists it."""
-    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-
-def _error_in(answer: Any) -> str | None:
-    """Return the error in an answer with status 200: JSON or, from some releases, one line of JSON a step."""
-    try:
-        steps = [orjson.loads(line) for line in answer.splitlines()] if isinstance(answer, str) else [answer]
-    except orjson.JSONDecodeError:
-        return f"its answer isn't JSON: {answer[:200]}"
-    for step in steps:
-        if isinstance(step, dict) and step.get("error"):
-            return str(step["error"])
-    last = steps[-1] if steps else None
-    if not isinstance(last, dict) or last.get("status") != "success":
-        return f"its answer does not end with success: {last}"
-    return None
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as content:
-        return "sha256:" + hashlib.file_digest(content, "sha256").hexdigest()
-
-
-async def _pieces(file: Path) -> AsyncIterator[bytes]:
-    """Read a file in pieces, off the event loop."""
-    content = await asyncio.to_thread(file.open, "rb")
-    try:
-        while piece := await asyncio.to_thread(content.read, _PIECE_BYTES):
-            yield piece
-    finally:
-        content.close()
+def _demand_room(base: Shown, name: str, size_bytes: int) -> None:
+    """Raise EngineError if Ollama is on this machine, and its disk has no room for a merged model."""
+    folder = next((path.parent for path in base.weights if path.is_absolute() and path.exists()), None)
+    if folder is None:
+        return
+    free = shutil.disk_usage(folder).free
+    if free < size_bytes + SPARE_DISK_BYTES:
+        raise EngineError(
+            f"{name} needs {size_bytes / _GB:.1f} GB of {folder}, where Ollama keeps its models, and "
+            f"{SPARE_DISK_BYTES / _GB:.1f} GB to spare; {free / _GB:.1f} GB are free: make room there"
+        )

@@ -39,6 +39,8 @@ class Replicas:
             each[0],
             max_rank=min(limits.max_rank for limits in each),
             max_resident=min(limits.max_resident for limits in each),
+            keeps=all(limits.keeps for limits in each),
+            merged=any(limits.merged for limits in each),
         )
 
     async def check(self) -> None:

@@ -60,9 +60,10 @@ def running(url: str, own: Config) -> Running | Finding | None:
 
 def engine_of(found: Running) -> Finding:
     """Return what a running burnish knows of its engine."""
-    obstacle = found.status.get("engine", {}).get("obstacle")
+    engine = found.status.get("engine", {})
+    obstacle = engine.get("obstacle")
     if obstacle is None:
-        return Finding("ok", "engine", f"swaps versions of {found.config.upstream}")
+        return Finding("ok", "engine", f"swaps versions of {found.config.upstream}, as {engine.get('way')}")
     return Finding("ok" if found.config.engine == "none" else "warn", "engine", str(obstacle))
 
 
@@ -120,7 +121,7 @@ async def _engine(config: Config) -> str:
         await host.check()
     finally:
         await host.close()
-    return f"swaps versions of {host.base_model}, trained on {weights}"
+    return f"swaps versions of {host.base_model}, as {host.limits.way}, trained on {weights}"
 
 
 def proxy(url: str, config: Config) -> Iterator[Finding]:

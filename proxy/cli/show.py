@@ -55,7 +55,7 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         if missing := left_out(learner):
             lines.append(("", escape(missing)))
     if live["name"]:
-        lines.append(("swapping", _swapping(state["engine"].get("obstacle"))))
+        lines.append(("swapping", _swapping(state["engine"])))
     if waits := learner.get("waiting"):
         make_live = "make it live: [cyan]burnish adapters promote[/]"
         lines.append(("waiting", f"[bold]v{waits['version']}[/], {escape(waits['reason'])} – {make_live}"))
@@ -70,10 +70,10 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
     return lines
 
 
-def _swapping(obstacle: str | None) -> str:
-    if obstacle is None:
-        return "versions can be swapped in this engine"
-    return f"[yellow]versions can't be swapped yet[/]: {escape(obstacle)}"
+def _swapping(engine: dict[str, Any]) -> str:
+    if engine["obstacle"] is None:
+        return f"versions can be swapped in this engine, as {engine['way']}"
+    return f"[yellow]versions can't be swapped yet[/]: {escape(engine['obstacle'])}"
 
 
 def _instructions(instructions: dict[str, Any]) -> str:

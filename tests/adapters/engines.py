@@ -31,7 +31,7 @@ from burnish.adapters.manifest import AdapterVersion
 from tests.support.inprocess import listening
 from tests.support.llama_server import LlamaServer
 from tests.support.lora import DIGEST, version_of, write_peft
-from tests.support.ollama_double import OllamaDouble, ollama_double
+from tests.support.ollama_double import WITH_ADAPTERS, WITHOUT_ADAPTERS, OllamaDouble, ollama_double
 from tests.support.tiny_gguf import TINY, tiny_lora
 from tests.support.vllm_double import NamedLoraDouble, SglangDouble, VllmDouble
 
@@ -140,12 +140,13 @@ class Ollama(Engine):
     answers = True
     takes_key = True
     double: OllamaDouble
+    release: ClassVar[str] = WITH_ADAPTERS
 
     async def start(self) -> None:
         folder = self.folder / "ollama"
         folder.mkdir()
         self.double = await self.closing.enter_async_context(
-            ollama_double(folder, "tiny", self.gguf, self.digest)
+            ollama_double(folder, "tiny", self.gguf, self.digest, release=self.release)
         )
         self.double.api_key = KEY
         self.url = self.double.url
@@ -156,6 +157,12 @@ class Ollama(Engine):
 
     def host(self, **changes: Any) -> OllamaHost:
         return OllamaHost(**self.own({"api_key": KEY} | changes))
+
+
+class OllamaMerged(Ollama):
+    """A release that takes no adapters."""
+
+    release = WITHOUT_ADAPTERS
 
 
 class NamedLora(Engine):
@@ -231,7 +238,7 @@ class Mlx(Engine):
         return JSONResponse({"choices": [{"text": "Hi", "logprobs": {"content": [{"top_logprobs": [top]}]}}]})
 
 
-KINDS: list[type[Engine]] = [Embedded, Router, Ollama, Vllm, Sglang, Mlx]
+KINDS: list[type[Engine]] = [Embedded, Router, Ollama, OllamaMerged, Vllm, Sglang, Mlx]
 
 
 @contextmanager

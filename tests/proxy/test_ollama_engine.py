@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import httpx
 import openai
+import pytest
 
-from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, ensure_small_model
+from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.registry import Registry
 from tests.support.inprocess import serving
-from tests.support.lora import random_lora, register, write_peft
-from tests.support.ollama_double import ollama_double
+from tests.support.lora import register, write_peft
+from tests.support.ollama_double import WITH_ADAPTERS, WITHOUT_ADAPTERS, ollama_double
+from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
 QUESTION = [{"role": "user", "content": "Name three colours."}]
 
 
-async def test_a_version_goes_live_in_ollama(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("release", "way"), [(WITH_ADAPTERS, "adapters"), (WITHOUT_ADAPTERS, "merged models")]
+)
+async def test_a_version_goes_live_in_ollama(tmp_path: Path, release: str, way: str) -> None:
     registry = Registry(tmp_path / "data" / "adapters")
-    register(registry, write_peft(tmp_path / "made", random_lora(1, strength=0.1)), SMALL_MODEL_DIGEST)
+    model = random_llama(tmp_path / "tiny.gguf")
+    digest = weights_digest(model)
+    register(registry, write_peft(tmp_path / "made", tiny_lora(TINY, 1)), digest)
     registry.record(1, "live", "for the test", replaced=0)
     (tmp_path / "ollama").mkdir()
     async with (
-        ollama_double(tmp_path / "ollama", "smollm2", ensure_small_model(), SMALL_MODEL_DIGEST) as ollama,
+        ollama_double(tmp_path / "ollama", "tiny", model, digest, release=release) as ollama,
         serving(tmp_path, upstream=ollama.url, engine="auto") as (url, _),
         openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="-", http_client=httpx.AsyncClient(trust_env=False)) as client,
     ):  # fmt: skip
@@ -35,15 +43,28 @@ async def test_a_version_goes_live_in_ollama(tmp_path: Path) -> None:
             return chunks[0].model, "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
 
         live, text = await ask("default")
-        assert live.startswith("smollm2-burnish:v1-")
-        assert await ask("smollm2:latest") == (live, text), "to Ollama the same name"
+        assert live.startswith("tiny-burnish:v1-")
+        assert await ask("tiny:latest") == (live, text), "to Ollama the same name"
         listed = [each.id async for each in client.models.list()]
-        assert listed == ["default", "smollm2", "smollm2@base", "smollm2@v1"], "the base only once"
-        bare, untouched = await ask("smollm2@base")
-        assert bare == "smollm2:latest"
+        assert listed == ["default", "tiny", "tiny@base", "tiny@v1"], "the base only once"
+        bare, untouched = await ask("tiny@base")
+        assert bare == "tiny:latest"
         assert text != untouched
-        async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
-            await http.post(f"{url}/burnish/adapters/rollback", json={"to": 0})
-        assert await ask("smollm2") == (bare, untouched)
-        assert (await ask("smollm2@v1"))[1] == text, "kept while there is room"
-    assert list(ollama.models) == ["smollm2:latest"], "burnish leaves nothing but what is live"
+        async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
+            assert (await http.get("/burnish/status")).json()["engine"] == {
+                "trouble": None,
+                "obstacle": None,
+                "way": way,
+            }
+            await http.post("/burnish/adapters/rollback", json={"to": 0})
+            assert await ask("tiny") == (bare, untouched)
+            if way == "adapters":
+                assert (await ask("tiny@v1"))[1] == text, "kept while there is room"
+            else:
+                async with asyncio.timeout(30):  # deleted, because it shares no weights
+                    while list(ollama.models) != ["tiny:latest"]:
+                        await asyncio.sleep(0.02)
+                await http.post("/burnish/adapters/rollback", json={"to": 1})
+                assert await ask("tiny") == (live, text), "made again from the same adapter"
+                await http.post("/burnish/adapters/rollback", json={"to": 0})
+    assert list(ollama.models) == ["tiny:latest"], "burnish leaves nothing but what is live"
