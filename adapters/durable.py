@@ -30,12 +30,22 @@ def create(path: Path, content: bytes) -> None:
 
 def create_directory(path: Path, files: Mapping[str, bytes]) -> None:
     """Write a new directory of files, all of them or nothing, for its owner only. Raises OSError."""
+    with building(path) as partial:
+        for name, content in files.items():
+            create(partial / name, content)
+
+
+@contextmanager
+def building(path: Path) -> Iterator[Path]:
+    """Give an empty directory beside ``path``, which takes its name when the block ends without an error.
+
+    For its owner only. Whoever writes into it syncs the files. Raises OSError.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700)
     try:
-        for name, content in files.items():
-            create(partial / name, content)
+        yield partial
         partial.rename(path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -1,7 +1,8 @@
 """One merge. Run as ``python -m burnish.adapters.merge_child`` by ``merging``.
 
 Reads one line of JSON from stdin, ``[adapter, base, target]``, and prints one: the fields of ``Merged``, or
-``{"error", "message"}``. When stdin closes, because the parent ended in whatever way, it stops and leaves no file.
+``{"error", "message"}``. If the base is a directory, so is the target. When stdin closes, because the parent ended in
+whatever way, it stops and leaves nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from burnish.adapters.convert.merge import merge_rounded
+from burnish.adapters.convert.merge_hf import merge_hf
 from burnish.adapters.errors import AdapterError, EngineError
 
 NICENESS = 10
@@ -34,8 +36,9 @@ def main() -> None:
 
 
 def _answer(adapter: Path, base: Path, target: Path) -> dict[str, Any]:
+    merge = merge_hf if base.is_dir() else merge_rounded
     try:
-        return asdict(merge_rounded(adapter, base, target))
+        return asdict(merge(adapter, base, target))
     except AdapterError as error:
         return {"error": type(error).__name__, "message": str(error)}
     except MemoryError:

@@ -1,4 +1,4 @@
-"""Merged weights of a version: base and adapter in one GGUF, for engines that take no adapters.
+"""Merged weights of a version: base and adapter in one model, for engines that take no adapters.
 
 The merge runs in a child process, because it needs numpy and gguf, which the serving process doesn't load.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,16 +28,17 @@ class Merged:
     noise: float
     """|Ŵ−W−δ| / |δ|: rounding, in units of the change."""
     size_bytes: int
-    """Size of the file."""
+    """Size of the weights."""
     precision: str
-    """Type of the tensors that are stored in another type than in the base: "q8_0" or "f16"; "" if there are none."""
+    """Type of the tensors that are stored in another type than in the base: "q8_0", "f16", "f32"; "" if none are."""
 
 
 async def ensure_merged(version: AdapterVersion, base: Path, target: Path) -> Merged | None:
-    """Merge a version into its base GGUF as ``target``, unless that exists; then return None.
+    """Merge a version into its base as ``target``, unless that exists; then return None.
 
-    The file appears whole or not at all. Raises CorruptAdapter, IncompatibleAdapter (for another base; rounding would
-    lose the adapter), EngineError (too little disk or memory, no permission, the child died).
+    A GGUF gives a GGUF, a Hugging Face directory gives a directory; it appears whole or not at all. Raises
+    CorruptAdapter, IncompatibleAdapter (for another base; rounding would lose the adapter), EngineError (too little
+    disk or memory, no permission, the child died).
     """
     if await asyncio.to_thread(target.exists):
         return None
@@ -54,8 +56,9 @@ async def ensure_merged(version: AdapterVersion, base: Path, target: Path) -> Me
         if process.returncode is None:
             process.kill()
             await process.communicate()
-        # A child that was killed leaves its half of the file.
+        # A child that was killed leaves its half.
         target.with_name(f".{target.name}.{process.pid}.tmp").unlink(missing_ok=True)
+        shutil.rmtree(target.with_name(f".{target.name}.{process.pid}.partial"), ignore_errors=True)
     if answer is None:
         raise EngineError(
             f"merging {version.served_name} into {base.name} ended with status {process.returncode}; "

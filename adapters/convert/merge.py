@@ -8,7 +8,6 @@ Needs no torch, and the memory of a few rows, whatever the size of the model.
 from __future__ import annotations
 
 import math
-import shutil
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,20 +19,15 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFEndian, LlamaFileTy
 from gguf.quants import dequantize, quantize
 
 from burnish.adapters import durable
+from burnish.adapters.convert.fidelity import Fidelity
 from burnish.adapters.convert.gguf import pairs_by_tensor, read_lora
 from burnish.adapters.convert.gguf_layout import BaseLayout, open_gguf, read_base
 from burnish.adapters.convert.peft import Array, Lora
+from burnish.adapters.convert.room import check_disk, check_memory
 from burnish.adapters.errors import EngineError, IncompatibleAdapter, LostInRounding
-from burnish.adapters.memory import available_bytes
 from burnish.adapters.merging import Merged
-from burnish.adapters.weights_file import WEIGHTS
 
 Precision = Literal["q8_0", "f16"]
-
-MIN_KEPT = 0.9
-"""Of the change. Measured: q8_0 keeps 1.00 on a 4-bit base, 4 bits .06."""
-MAX_NOISE = 5.0
-"""Of the rounding, in units of the change. Measured: 3.5 with q8_0, with no effect on the replies."""
 
 _TYPES = {"q8_0": GGMLQuantizationType.Q8_0, "f16": GGMLQuantizationType.F16}
 _FILE_TYPES = {"q8_0": LlamaFileType.MOSTLY_Q8_0, "f16": LlamaFileType.MOSTLY_F16}
@@ -43,11 +37,6 @@ _COARSE_GRIDS = (GGMLQuantizationType.Q8_0, GGMLQuantizationType.BF16)
 
 # Of float32 numbers that are held at once; the work on them takes some five times their memory.
 CHUNK_NUMBERS = 2**22
-# Measured: 210 MB for the small model, most of it Python's libraries, and the adapter itself three times.
-MEMORY_BYTES = 256 * 2**20
-ADAPTER_COPIES = 3
-# Left for everything else that writes to the disk meanwhile.
-SPARE_DISK_BYTES = 64 * 2**20
 
 
 def merge_rounded(adapter: Path, base: Path, target: Path) -> Merged:
@@ -67,12 +56,9 @@ def merge(adapter: Path, base: Path, target: Path, precision: Precision) -> Merg
     then.
     """
     layout = read_base(base)
-    _check_memory(adapter)
+    check_memory(adapter)
     found = read_lora(adapter, layout)
-    changes = {
-        name: Lora(lora.a, np.float32(found.alpha / lora.rank) * lora.b)
-        for name, lora in pairs_by_tensor(found, layout).items()
-    }
+    changes = {name: found.scaled(lora) for name, lora in pairs_by_tensor(found, layout).items()}
     return write_merged(changes, layout, target, precision)
 
 
@@ -86,8 +72,8 @@ def write_merged(changes: Mapping[str, Lora], base: BaseLayout, target: Path, pr
         raise IncompatibleAdapter(f"{base.path} is a big-endian GGUF; expected a little-endian one")
     tensors = _planned(reader, changes, precision)
     size = tensors[-1].end
-    _check_disk(target, size)
-    fidelity = _Fidelity()
+    check_disk(target, size)
+    fidelity = Fidelity()
     try:
         with base.path.open("rb") as source, durable.replacing(target) as temporary:
             with temporary.open("wb") as file:
@@ -165,7 +151,7 @@ def _head(reader: Any, source: BinaryIO, tensors: list[_Planned]) -> bytes:
 
 
 def _write_tensor(
-    tensor: _Planned, change: Lora | None, source: BinaryIO, file: BinaryIO, fidelity: _Fidelity
+    tensor: _Planned, change: Lora | None, source: BinaryIO, file: BinaryIO, fidelity: Fidelity
 ) -> None:
     source.seek(tensor.found.data_offset)
     if change is None:
@@ -201,70 +187,3 @@ def _dequantised(packed: Any, tensor: _Planned) -> Array:
             f"the base stores {tensor.found.name} as {kind.name}, which the installed gguf can't read; take the model "
             "in another quantisation, such as Q4_K_M or Q8_0"
         ) from error
-
-
-@dataclass(slots=True)
-class _Fidelity:
-    """Compares what was stored with what was meant, over all changed tensors."""
-
-    wanted: float = 0.0
-    """<δ, δ>"""
-    found: float = 0.0
-    """<Ŵ−W, δ>"""
-    missed: float = 0.0
-    """|Ŵ−W−δ|²"""
-
-    def add(self, change: Array, delta: Array) -> None:
-        """Count rows: Ŵ−W, and δ."""
-        missed = (change - delta).ravel()
-        self.wanted += float(delta.ravel() @ delta.ravel())
-        self.found += float(change.ravel() @ delta.ravel())
-        self.missed += float(missed @ missed)
-
-    @property
-    def kept(self) -> float:
-        return self.found / self.wanted if self.wanted else 1.0
-
-    @property
-    def noise(self) -> float:
-        return math.sqrt(self.missed / self.wanted) if self.wanted else 0.0
-
-    def check(self, precision: Precision) -> None:
-        """Raise LostInRounding, or IncompatibleAdapter if there is no change at all."""
-        if not self.wanted:
-            raise IncompatibleAdapter("the adapter changes no weight; serve the base model instead")
-        # Not "kept < MIN_KEPT": NaN must fail, too.
-        if not (self.kept >= MIN_KEPT and self.noise <= MAX_NOISE):
-            raise LostInRounding(
-                f"rounded to {precision}, the merged weights keep {self.kept:.0%} of the adapter with {self.noise:.1f} "
-                f"times its size in rounding errors; at least {MIN_KEPT:.0%} and at most {MAX_NOISE:g} times are "
-                "needed, or replies would be those of the base model"
-            )
-
-
-def _check_memory(adapter: Path) -> None:
-    weights = adapter / WEIGHTS if adapter.is_dir() else adapter
-    if not weights.is_file():
-        return  # reading it says so
-    needed = MEMORY_BYTES + ADAPTER_COPIES * weights.stat().st_size
-    free = available_bytes()
-    if free is not None and free < needed:
-        raise EngineError(
-            f"merging takes {_mb(needed)} of memory, and {_mb(free)} are free; close other programs first"
-        )
-
-
-def _check_disk(target: Path, size: int) -> None:
-    try:
-        free = shutil.disk_usage(target.parent).free
-    except OSError as error:
-        raise EngineError(f"cannot write into {target.parent}: {error.strerror or error}") from error
-    if free < size + SPARE_DISK_BYTES:
-        raise EngineError(
-            f"the merged model takes {_mb(size)}, and {_mb(free)} are free in {target.parent}; make room there, "
-            f"so that {_mb(SPARE_DISK_BYTES)} are left"
-        )
-
-
-def _mb(size: int) -> str:
-    return f"{size / 1e6:,.0f} MB"

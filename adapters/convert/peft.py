@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,10 @@ class PeftAdapter:
     """A module's change is scaled by alpha / its rank. rsLoRA's own rule is already applied."""
     pairs: Mapping[str, Lora]
     """Module name in the Hugging Face model, e.g. "model.layers.0.self_attn.q_proj" → its pair. Not empty."""
+
+    def scaled(self, lora: Lora) -> Lora:
+        """Return one of the pairs with its scale in b: the weight's change is then b @ a."""
+        return Lora(lora.a, lora.b * np.float32(self.alpha / lora.rank))
 
     @property
     def rank(self) -> int:
@@ -143,7 +147,10 @@ def read_tensors(path: Path) -> dict[str, Array]:
         found = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except (OSError, SafetensorError) as error:
         raise CorruptAdapter(f"{path} is missing or damaged: {error}") from error
-    tensors = {name: _to_float32(name, tensor) for name, tensor in found}
+    tensors = {
+        name: to_float32(name, tensor["dtype"], bytes(tensor["data"]), tensor["shape"])
+        for name, tensor in found
+    }
     for name, array in tensors.items():
         check_finite(path, name, array)
     return tensors
@@ -164,16 +171,18 @@ def check_shape(module: str, lora: Lora, base: tuple[int, ...]) -> None:
         )
 
 
-def _to_float32(name: str, tensor: dict[str, Any]) -> Array:
-    """Widen to float32, which holds float16 and bfloat16 exactly."""
-    data, kind = bytes(tensor["data"]), tensor["dtype"]
+def to_float32(name: str, kind: str, data: bytes, shape: Sequence[int]) -> Array:
+    """Widen a tensor of a safetensors file to float32, which holds float16 and bfloat16 exactly.
+
+    Raises IncompatibleAdapter when it is of another type.
+    """
     if kind == "BF16":
         array = (np.frombuffer(data, "<u2").astype(np.uint32) << 16).view(np.float32)
     elif kind in ("F32", "F16"):
         array = np.frombuffer(data, "<f4" if kind == "F32" else "<f2").astype(np.float32)
     else:
         raise IncompatibleAdapter(f"{name} is of type {kind}; expected F32, F16 or BF16")
-    return array.reshape(tensor["shape"])
+    return array.reshape(shape)
 
 
 def _pairs(tensors: dict[str, Array], config: dict[str, Any]) -> dict[str, Lora]:

@@ -20,7 +20,12 @@ class Format(StrEnum):
     peft = "peft"
     gguf = "gguf"
     mlx = "mlx"
+    merged_gguf = "merged-gguf"
+    merged_hf = "merged-hf"
 
+
+# Merging a model of 8B writes 9 GB; a slow disk takes minutes.
+EXPORT_LIMIT_S = 1800.0
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -139,18 +144,29 @@ def import_(
 @app.command()
 def export(
     number: Number,
-    path: Annotated[Path, typer.Argument(help="The file (gguf) or directory (peft, mlx) to create.")],
+    path: Annotated[
+        Path,
+        typer.Argument(help="The file (gguf, merged-gguf) or directory (peft, mlx, merged-hf) to create."),
+    ],
     form: Annotated[
-        Format, typer.Option("--as", help="peft (vLLM, SGLang), gguf (llama.cpp, Ollama, LM Studio) or mlx.")
+        Format,
+        typer.Option(
+            "--as",
+            help="An adapter: peft (vLLM, SGLang), gguf (llama.cpp) or mlx. A model of its own, base and adapter in "
+            "one: merged-gguf (LM Studio, Ollama, llama.cpp) or merged-hf (whatever loads a Hugging Face directory).",
+        ),
     ] = Format.peft,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Write a version to disk in the format of another engine."""
     body = {"path": str(path.expanduser().absolute()), "format": form.value}
-    written = Proxy(url).post(f"/burnish/adapters/{read_number(number)}/export", body)
-    if not printed_json(written, as_json):
-        console.print(f"written: [bold]{escape(written['path'])}[/]")
+    written = Proxy(url, EXPORT_LIMIT_S).post(f"/burnish/adapters/{read_number(number)}/export", body)
+    if printed_json(written, as_json):
+        return
+    merged = written.get("merged")
+    size = f" ({merged['size_bytes'] / 1e6:,.0f} MB)" if merged else ""
+    console.print(f"written: [bold]{escape(written['path'])}[/]{size}")
 
 
 def read_number(text: str) -> int:

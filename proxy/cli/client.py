@@ -74,9 +74,10 @@ class Proxy:
     http.client instead of httpx, which takes longer to import than a command takes to run.
     """
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, timeout_s: float = TIMEOUT_S) -> None:
         """Find burnish without connecting to it. Raises WrongUsage for an invalid URL."""
         config = read_settings()
+        self._timeout_s = timeout_s
         self.url = find(url, config)
         self._headers = key_header(config)
         try:
@@ -144,7 +145,7 @@ class Proxy:
                 connection.connect()
             except (OSError, ValueError) as error:  # ValueError: a host name that can't be encoded
                 raise NotRunning(f"burnish isn't running at {self.url}. Start it with: burnish up") from error
-            connection.sock.settimeout(TIMEOUT_S)
+            connection.sock.settimeout(self._timeout_s)
             with self._broken_off():
                 connection.request(method, self._prefix + path, content, sent)
                 response = connection.getresponse()

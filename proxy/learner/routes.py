@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -174,8 +175,9 @@ def _transfer_routes(transfer: Transfer, data_dir: Path) -> list[Route]:
     async def export(request: Request) -> Response:
         body = validated(ExportRequest, await read_json(request, MAX_BODY_BYTES))
         target = _reachable(body.path, data_dir, identity_of(request.scope), writes=True)
-        await in_one_thread(transfer.export_version, request.path_params["n"], body.format, target)
-        return json_response({"path": str(target), "format": body.format})
+        merged = await transfer.export_version(request.path_params["n"], body.format, target)
+        written = {"path": str(target), "format": body.format}
+        return json_response(written | {"merged": asdict(merged)} if merged else written)
 
     return [
         Route("/burnish/adapters", import_, methods=["POST"]),

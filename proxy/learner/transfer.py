@@ -1,4 +1,4 @@
-"""Imports adapters as versions and exports versions, as PEFT, GGUF (llama.cpp, Ollama) or MLX."""
+"""Imports adapters as versions; exports versions as adapters (PEFT, GGUF, MLX) or merged with the base model."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from typing import Literal
 from burnish.adapters.convert import gguf, gguf_layout, mlx
 from burnish.adapters.convert.peft import read_peft, write_peft
 from burnish.adapters.errors import AdapterError, UnknownVersion
+from burnish.adapters.hosts.converted import check_base
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.merging import Merged, ensure_merged
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.regular import check_regular
+from burnish.adapters.threads import in_one_thread
 from burnish.adapters.weights_file import CONFIG, MAX_CONFIG_BYTES, MAX_FILE_BYTES, WEIGHTS
 from burnish.proxy.errors import Conflict, NotFound, Unprocessable
 
-Format = Literal["peft", "gguf", "mlx"]
+Format = Literal["peft", "gguf", "mlx", "merged-gguf", "merged-hf"]
 
 MAX_RANK = 256
 """The highest rank of any engine that takes adapters."""
@@ -29,7 +32,7 @@ _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Imports and exports for one base model. Its methods block: call them in a thread."""
+    """Imports and exports for one base model."""
 
     registry: Registry
     base_model: str
@@ -38,7 +41,7 @@ class Transfer:
     weights_cache: Path
 
     def import_adapter(self, path: Path, reason: str) -> AdapterVersion:
-        """Register an adapter, in any of the three formats, as a candidate.
+        """Register an adapter (PEFT, GGUF or MLX) as a candidate. Blocks: call it in a thread.
 
         It must fit the shapes of the base model. Raises NotFound (no such path), Unprocessable (no adapter, damaged,
         for another base), OSError.
@@ -69,19 +72,18 @@ class Transfer:
         self.registry.record(version.number, "candidate", reason, awaits="promotion")
         return self.registry.get(version.number)
 
-    def export_version(self, number: int, form: Format, target: Path) -> None:
-        """Write a version as a new file (gguf) or directory (peft, mlx).
+    async def export_version(self, number: int, form: Format, target: Path) -> Merged | None:
+        """Write a version as a new file (gguf, merged-gguf) or directory (peft, mlx, merged-hf).
 
         Raises NotFound, Conflict (the target exists or can't be written, or the format can't express the version).
         """
-        if target.exists():
-            raise Conflict(f"{target} exists already: name a path that doesn't", code="exists", param="path")
-        if not target.parent.is_dir():
-            raise NotFound(f"there is no directory {target.parent}", param="path")
         try:
-            version = self.registry.get(number)
-            self.registry.verify(number)
-            self._write(version, form, target)
+            version = await in_one_thread(self._exportable, number, target)
+            if form == "merged-gguf":
+                return await self._write_merged(version, self._gguf(form), target)
+            if form == "merged-hf":
+                return await self._write_merged(version, self._directory(form), target)
+            await in_one_thread(self._write, version, form, target)
         except UnknownVersion as error:
             raise NotFound(str(error), code="unknown_version") from error
         except AdapterError as error:
@@ -90,6 +92,21 @@ class Transfer:
             ) from error
         except OSError as error:
             raise Conflict(f"cannot write {target}: {error.strerror or error}", param="path") from error
+        return None
+
+    def _exportable(self, number: int, target: Path) -> AdapterVersion:
+        """Return a version whose files are whole, after a look at the target."""
+        if target.exists():
+            raise Conflict(f"{target} exists already: name a path that doesn't", code="exists", param="path")
+        if not target.parent.is_dir():
+            raise NotFound(f"there is no directory {target.parent}", param="path")
+        version = self.registry.get(number)
+        self.registry.verify(number)
+        return version
+
+    async def _write_merged(self, version: AdapterVersion, base: Path, target: Path) -> Merged | None:
+        check_base(version, self.base_digest, self.base_model)
+        return await ensure_merged(version, base, target)
 
     def _check_files(self, path: Path) -> None:
         """Look at all files before one is opened. Raises OSError."""
@@ -112,7 +129,7 @@ class Transfer:
 
     def _as_peft(self, path: Path, target: Path) -> Path:
         if path.is_file():
-            gguf.from_gguf(path, gguf_layout.read_base(self._gguf()), target, self.base_model)
+            gguf.from_gguf(path, gguf_layout.read_base(self._gguf("gguf")), target, self.base_model)
         elif (path / mlx.WEIGHTS).exists():
             write_peft(mlx.from_mlx(path), target, self.base_model)
         else:
@@ -133,22 +150,22 @@ class Transfer:
 
     def _write(self, version: AdapterVersion, form: Format, target: Path) -> None:
         if form == "gguf":
-            gguf.to_gguf(version.path, gguf_layout.read_base(self._gguf()), target)
+            gguf.to_gguf(version.path, gguf_layout.read_base(self._gguf(form)), target)
         elif form == "mlx":
-            mlx.to_mlx(version.path, mlx.read_base(self._directory()), target)
+            mlx.to_mlx(version.path, mlx.read_base(self._directory(form)), target)
         else:
             write_peft(read_peft(version.path), target, version.manifest.base_model)
 
-    def _gguf(self) -> Path:
+    def _gguf(self, form: Format) -> Path:
         if self.base_weights.is_file():
             return self.base_weights
         raise Conflict(
-            f"a GGUF adapter needs a GGUF base model, and {self.base_weights} is not a GGUF file: "
+            f"the format {form} needs a GGUF base model, and {self.base_weights} is not a GGUF file: "
             "set train.base to one",
             code="no_gguf_base",
         )
 
-    def _directory(self) -> Path:
+    def _directory(self, form: Format) -> Path:
         """Return the base model as a Hugging Face directory: itself, or the one that training made from the GGUF."""
         if self.base_weights.is_dir():
             return self.base_weights
@@ -157,7 +174,7 @@ class Transfer:
         if dequantised.is_dir():
             return dequantised
         raise Conflict(
-            f"an MLX adapter needs the base model as a Hugging Face directory, and {self.base_weights} is a GGUF file: "
-            "train once (that makes the directory), or set train.base to one",
+            f"the format {form} needs the base model as a Hugging Face directory, and {self.base_weights} is a GGUF "
+            "file: train once (that makes the directory), or set train.base to one",
             code="no_directory_base",
         )

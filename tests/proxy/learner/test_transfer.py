@@ -8,6 +8,7 @@ import os
 import shutil
 from pathlib import Path
 
+import gguf
 import httpx
 import numpy as np
 import pytest
@@ -35,6 +36,14 @@ def same(first: Path, second: Path) -> bool:
     return one.keys() == two.keys() and all(np.array_equal(one[name], two[name]) for name in one)
 
 
+def directory(path: Path) -> Path:
+    """A Hugging Face directory of one layer, filled with zeros."""
+    path.mkdir()
+    (path / "config.json").write_text("{}")
+    save_file({f"{MODULE}.weight": np.zeros((8, 8), np.float32)}, path / "model.safetensors")
+    return path
+
+
 async def test_peft_to_gguf_and_back_and_live(tmp_path: Path) -> None:
     trained = write_peft(tmp_path / "trained", tiny_lora(LLAMA, 1))
     (trained / "README.md").write_text("as PEFT writes it")
@@ -51,10 +60,7 @@ async def test_peft_to_gguf_and_back_and_live(tmp_path: Path) -> None:
 
 async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
     trained = write_peft(tmp_path / "trained", tensors(4), target_modules=["q_proj"])
-    base = tmp_path / "base"
-    base.mkdir()
-    (base / "config.json").write_text("{}")
-    save_file({f"{MODULE}.weight": np.zeros((8, 8), np.float32)}, base / "model.safetensors")
+    base = directory(tmp_path / "base")
     async with world(tmp_path, Engine(), base) as http:
         assert (await import_(http, trained)).status_code == 201
         assert (await export(http, 1, tmp_path / "out", "mlx")).status_code == 200
@@ -64,6 +70,52 @@ async def test_peft_to_mlx_and_back(tmp_path: Path) -> None:
         assert same(trained, tmp_path / "back")
         refused = await export(http, 1, tmp_path / "out.gguf", "gguf")
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_gguf_base")
+
+
+async def test_merged_with_a_gguf_base(tmp_path: Path) -> None:
+    trained = write_peft(tmp_path / "trained", tiny_lora(LLAMA, 1))
+    base = blank(tmp_path / "base.gguf", LLAMA)
+    async with world(tmp_path, Engine(), base) as http:
+        await import_(http, trained)
+        written = await export(http, 1, tmp_path / "merged.gguf", "merged-gguf")
+        assert written.status_code == 200, written.text
+        merged = written.json()["merged"]
+        assert (round(merged["kept"], 3), merged["precision"]) == (1, "")
+        assert merged["size_bytes"] == (tmp_path / "merged.gguf").stat().st_size
+        refused = await export(http, 1, tmp_path / "merged", "merged-hf")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_directory_base")
+    [query] = [
+        t for t in gguf.GGUFReader(tmp_path / "merged.gguf").tensors if t.name == "blk.0.attn_v.weight"
+    ]
+    weights = tiny_lora(LLAMA, 1)
+    a, b = (weights[f"base_model.model.model.layers.0.self_attn.v_proj.lora_{half}.weight"] for half in "AB")
+    np.testing.assert_allclose(query.data, b @ a, atol=1e-6)
+
+
+async def test_merged_with_a_directory_as_base(tmp_path: Path) -> None:
+    trained = write_peft(tmp_path / "trained", tensors(4), target_modules=["q_proj"])
+    base = directory(tmp_path / "base")
+    async with world(tmp_path, Engine(), base) as http:
+        await import_(http, trained)
+        assert (await export(http, 1, tmp_path / "out", "merged-hf")).status_code == 200
+        refused = await export(http, 1, tmp_path / "out.gguf", "merged-gguf")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_gguf_base")
+    [merged] = load_file(tmp_path / "out" / "model.safetensors").values()
+    np.testing.assert_array_equal(merged, np.full((8, 8), 0.5 * 0.5 * 4 * 4 / 4, np.float32))
+    assert json.loads((tmp_path / "out" / "config.json").read_text()) == {"dtype": "float32"}
+
+
+async def test_a_merge_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    base = directory(tmp_path / "base")
+    (out := tmp_path / "out").mkdir()
+    async with world(tmp_path, Engine(), base) as http:
+        await import_(http, write_peft(tmp_path / "trained", tensors(4), target_modules=["q_proj"]))
+        save_file({f"{MODULE}.weight": np.zeros((8, 8), np.uint8)}, base / "model.safetensors")
+        refused = await export(http, 1, out / "merged", "merged-hf")
+        assert refused.status_code == 409
+        assert "is of type U8; merge into the full weights of the model" in refused.json()["error"]["message"]
+        assert (await export(http, 0, out / "merged", "merged-hf")).status_code == 404
+    assert not os.listdir(out)
 
 
 async def test_what_cannot_be_imported_says_why_and_leaves_nothing(tmp_path: Path) -> None:
@@ -143,8 +195,9 @@ async def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     async with world(tmp_path, Engine(), blank(tmp_path / "base.gguf", LLAMA)) as http:
         assert "imported as v1" in await run("import", "trained", "--reason", "a gift")
-        for form in ("gguf", "peft"):
-            assert "written" in await run("export", "v1", f"as-{form}", "--as", form)
+        for form in ("gguf", "peft", "merged-gguf"):
+            said = await run("export", "v1", f"as-{form}", "--as", form)
+            assert ("written" in said, " MB)" in said) == (True, form == "merged-gguf")
             assert (tmp_path / f"as-{form}").exists()
         shown = json.loads(await run("show", "1", "--json"))
         assert shown["reason"] == "a gift"

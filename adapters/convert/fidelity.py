@@ -1,0 +1,53 @@
+"""Does a merged model keep what the adapter learnt? Rounding may give the base model again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from burnish.adapters.convert.peft import Array
+from burnish.adapters.errors import IncompatibleAdapter, LostInRounding
+
+MIN_KEPT = 0.9
+"""Of the change. Measured: q8_0 keeps 1.00 on a 4-bit base, 4 bits .06."""
+MAX_NOISE = 5.0
+"""Of the rounding, in units of the change. Measured: 3.5 with q8_0, with no effect on the replies."""
+
+
+@dataclass(slots=True)
+class Fidelity:
+    """Compares what was stored with what was meant, over all changed tensors of a merge."""
+
+    wanted: float = 0.0
+    """<δ, δ>"""
+    found: float = 0.0
+    """<Ŵ−W, δ>"""
+    missed: float = 0.0
+    """|Ŵ−W−δ|²"""
+
+    def add(self, change: Array, delta: Array) -> None:
+        """Count rows: Ŵ−W, and δ."""
+        missed = (change - delta).ravel()
+        self.wanted += float(delta.ravel() @ delta.ravel())
+        self.found += float(change.ravel() @ delta.ravel())
+        self.missed += float(missed @ missed)
+
+    @property
+    def kept(self) -> float:
+        return self.found / self.wanted if self.wanted else 1.0
+
+    @property
+    def noise(self) -> float:
+        return math.sqrt(self.missed / self.wanted) if self.wanted else 0.0
+
+    def check(self, precision: str) -> None:
+        """Raise LostInRounding, or IncompatibleAdapter if there is no change at all."""
+        if not self.wanted:
+            raise IncompatibleAdapter("the adapter changes no weight; serve the base model instead")
+        # Not "kept < MIN_KEPT": NaN must fail, too.
+        if not (self.kept >= MIN_KEPT and self.noise <= MAX_NOISE):
+            raise LostInRounding(
+                f"rounded to {precision}, the merged weights keep {self.kept:.0%} of the adapter with {self.noise:.1f} "
+                f"times its size in rounding errors; at least {MIN_KEPT:.0%} and at most {MAX_NOISE:g} times are "
+                "needed, or replies would be those of the base model"
+            )

@@ -1,0 +1,139 @@
+"""Merged Hugging Face directories: transformers computes from them what peft computes at run time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import peft
+import pytest
+import torch
+import transformers
+from safetensors.numpy import load_file, save_file
+
+from burnish.adapters.convert.merge_hf import merge_hf
+from burnish.adapters.errors import AdapterError, EngineError, IncompatibleAdapter
+from tests.support.lora import write_peft
+from tests.support.tiny_gguf import tiny_lora
+from tests.support.tiny_models import tiny_model, tiny_shape
+
+SHAPE = tiny_shape("qwen3", vocabulary=128)
+Q = "model.layers.0.self_attn.q_proj.weight"
+TOKENS = torch.arange(1, 25)[None]
+
+
+@pytest.fixture
+def lora(tmp_path: Path) -> Path:
+    return write_peft(tmp_path / "lora", tiny_lora(SHAPE, 1, strength=0.02), lora_alpha=8)
+
+
+def base(path: Path, kind: torch.dtype = torch.bfloat16, shard_size: str = "5GB") -> Path:
+    tiny_model(SHAPE).to(kind).save_pretrained(path, max_shard_size=shard_size)
+    (path / "chat_template.jinja").write_text("{{ messages }}")
+    (path / "burnish.json").write_text("{}")
+    (path / "pytorch_model.bin").write_bytes(b"code that runs")
+    return path
+
+
+@torch.no_grad()
+def logits(model: transformers.PreTrainedModel) -> torch.Tensor:
+    return model.eval()(TOKENS).logits
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # peft and transformers deprecate each other's names
+@pytest.mark.parametrize("shard_size", ["5GB", "100KB"])
+def test_the_logits_are_those_of_the_adapter_at_run_time(shard_size: str, lora: Path, tmp_path: Path) -> None:
+    where = base(tmp_path / "base", shard_size=shard_size)
+    merged = merge_hf(lora, where, tmp_path / "merged")
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
+    plain = transformers.AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32)
+    before = logits(plain)
+    expected = logits(peft.PeftModel.from_pretrained(plain, lora))
+    assert loaded.dtype == torch.float32
+    torch.testing.assert_close(logits(loaded), expected, atol=1e-4, rtol=1e-4)
+    assert (before - expected).abs().max() > 0.05
+    assert (merged.precision, round(merged.kept, 3)) == ("f32", 1)
+
+
+def test_only_changed_tensors_change_and_only_safe_files_come_along(lora: Path, tmp_path: Path) -> None:
+    where = base(tmp_path / "base", torch.float16, "100KB")
+    merge_hf(lora, where, tmp_path / "merged")
+    before, after = ({f.name: f for f in path.iterdir()} for path in (where, tmp_path / "merged"))
+    assert after.keys() == before.keys() - {"burnish.json", "pytorch_model.bin"}
+    assert {path.stat().st_mode & 0o777 for path in after.values()} == {0o600}
+    weights, index = 0, json.loads(after["model.safetensors.index.json"].read_text())
+    for name, path in before.items():
+        if path.suffix == ".safetensors":
+            for tensor, values in load_file(path).items():
+                new = load_file(after[name])[tensor]
+                assert index["weight_map"][tensor] == name
+                weights += new.nbytes
+                if tensor.endswith("_proj.weight"):
+                    assert new.dtype == np.float32
+                else:
+                    assert (new.dtype, new.tobytes()) == (values.dtype, values.tobytes())
+    assert index["metadata"]["total_size"] == weights
+
+
+def test_an_older_name_of_the_type_does_not_undo_it(lora: Path, tmp_path: Path) -> None:
+    where = base(tmp_path / "base")
+    config = json.loads((where / "config.json").read_text())
+    (where / "config.json").write_text(json.dumps(config | {"torch_dtype": "bfloat16"}))
+    merge_hf(lora, where, tmp_path / "merged")
+    assert transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "merged").dtype == torch.float32
+
+
+class Bad(NamedTuple):
+    """A base that can't be merged with."""
+
+    spoil: Callable[[Path], object]
+    error: type[AdapterError]
+    says: str
+
+
+def other(path: Path, tensor: str, values: np.ndarray | None) -> None:
+    """Replace a tensor of the base, or take it away."""
+    weights = load_file(path / "model.safetensors")
+    del weights[tensor]
+    save_file(weights | ({} if values is None else {tensor: values}), path / "model.safetensors")
+
+
+BAD = {
+    "no weights": Bad(
+        lambda path: (path / "model.safetensors").unlink(), EngineError, "has no *.safetensors"
+    ),
+    "a cut file": Bad(
+        lambda path: (path / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{"),
+        EngineError,
+        "cannot read",
+    ),
+    "a cut tensor": Bad(
+        lambda path: (path / "model.safetensors").write_bytes(
+            (path / "model.safetensors").read_bytes()[:-1000]
+        ),
+        EngineError,
+        "cannot read",
+    ),
+    "fused layers": Bad(lambda path: other(path, Q, None), IncompatibleAdapter, "stores this layer fused"),
+    "a quantised base": Bad(
+        lambda path: other(path, Q, np.zeros((128, 8), np.uint32)), IncompatibleAdapter, "is of type U32"
+    ),
+    "another model": Bad(
+        lambda path: other(path, Q, np.zeros((128, 8), np.float32)), IncompatibleAdapter, "for another model"
+    ),
+    "no configuration": Bad(lambda path: (path / "config.json").unlink(), EngineError, "config.json"),
+}
+
+
+@pytest.mark.parametrize("case", BAD.values(), ids=BAD)
+def test_a_base_that_cannot_be_merged_says_why_and_leaves_nothing(
+    case: Bad, lora: Path, tmp_path: Path
+) -> None:
+    case.spoil(where := base(tmp_path / "base", torch.float16))
+    (target := tmp_path / "target").mkdir()
+    with pytest.raises(case.error, match=case.says.replace("*", r"\*")):
+        merge_hf(lora, where, target / "merged")
+    assert not list(target.iterdir())
