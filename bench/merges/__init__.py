@@ -1,0 +1,1 @@
+"""Merged models against the adapter at run time."""
