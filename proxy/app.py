@@ -169,7 +169,8 @@ class _Parts:
 
     @property
     def rules(self) -> Rules:
-        return Rules(self.config.train.rater_weights, self.config.train.objective, self.config.log.scrub)
+        train = self.config.train
+        return Rules(train.rater_weights, train.objective, self.config.log.scrub, self.config.teachers)
 
     async def fates(self) -> Fates:
         """Return what the runs so far did with feedback."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,7 @@ from burnish.proxy.tables import (
     LogConfig,
     TrainConfig,
     UpstreamConfig,
+    UpstreamName,
     upstream_url,
 )
 
@@ -157,9 +158,7 @@ class Config(BaseModel):
     feedback: FeedbackConfig = FeedbackConfig()
     log: LogConfig = LogConfig()
     train: TrainConfig = TrainConfig()
-    upstreams: dict[Annotated[str, Field(pattern=r"^[a-z0-9]+([_-][a-z0-9]+)*$")], UpstreamConfig] = Field(
-        {}, description="Further upstreams by name."
-    )
+    upstreams: dict[UpstreamName, UpstreamConfig] = Field({}, description="Further upstreams by name.")
 
     @property
     def log_file(self) -> Path:
@@ -185,6 +184,11 @@ class Config(BaseModel):
     def upstream_urls(self) -> tuple[str, ...]:
         """The URLs in ``upstream``."""
         return tuple(self.upstream.split(",")) if self.upstream else ()
+
+    @property
+    def teachers(self) -> frozenset[str]:
+        """The further upstreams whose answers teach the local model."""
+        return frozenset(name for name, each in self.upstreams.items() if each.teaches)
 
     def check_unclaimed(self, model: str) -> None:
         """Raise ConfigError if a further upstream claims the main one's base model."""
@@ -294,7 +298,7 @@ def _explain(error: ValidationError) -> str:
         message = PLAIN_FAULTS.get(problem["type"], problem["msg"].removeprefix("Value error, "))
         if last == "[key]":
             above, last = above[:-1], above[-1]
-            message = "the name must consist of the letters a to z, digits, and - or _ between them"
+            message = "a name has at most 40 characters: the letters a to z, digits, and - or _ between them"
         key = ".".join(map(str, (*above, last)))
         # A whole table may hold a key.
         silent = "key" in key or not problem["loc"] or isinstance(problem["input"], dict)

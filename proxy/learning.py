@@ -130,6 +130,7 @@ async def _with_learner(
                 swap=swap,
                 train=config.train,
                 scrub=config.log.scrub,
+                teachers=config.teachers,
                 base_weights=weights,
                 weights_cache=cache_dir() / "weights",
                 jobs=config.data_dir / "jobs",

@@ -10,11 +10,11 @@ Outcome = Literal["complete", "cut", "cancelled", "failed"]
 cut: the upstream broke off; cancelled: the client went away; failed: no answer came at all."""
 
 Scope = Literal["completion", "turn", "conversation"]
-Fault = Literal["incomplete", "error", "no_text", "own_prompt", "credential", "other_prompt"]
+Fault = Literal["incomplete", "error", "no_text", "own_prompt", "credential", "other_prompt", "not_teaching"]
 """Why nothing can be learnt from an answer. incomplete: cut off or never came; error: status not 200; no_text: no
 reply or no context; own_prompt: the model saw another prompt than the logged one (raw, template, suffix, context);
 credential: the exchange or the feedback holds a key or a token, and log.scrub is on; other_prompt: it was only
-preferred over an answer to another prompt."""
+preferred over an answer to another prompt; not_teaching: a further upstream gave it, without ``teaches``."""
 Source = Literal["human", "environment", "judge", "implicit"]
 
 
@@ -278,8 +278,8 @@ class Heard:
     feedback: Feedback
     counts: bool
     """Whether any of it counts there: nothing later or narrower counts instead."""
-    worse: dict[str, Any] | None
-    """The reply that it prefers the completion over, if that answers the same context."""
+    worse: Worse | None
+    """What it prefers the completion over, if that answers the same context."""
 
 
 class Fate(NamedTuple):
@@ -307,14 +307,29 @@ class Usability(NamedTuple):
         return f" ({self.reason})" if self.usable else f", but nothing will be learnt from it: {self.reason}"
 
 
+class Worse(NamedTuple):
+    """An answer that another one was preferred over."""
+
+    reply: dict[str, Any]
+    upstream_table: str | None = None
+    """As of ``Served``."""
+
+
+class Beside(NamedTuple):
+    """Another answer that a rating covers."""
+
+    fault: Fault | None
+    upstream_table: str | None = None
+    """As of ``Served``."""
+
+
 class Added(NamedTuple):
     """The result of storing feedback."""
 
     feedback: Feedback
     created: bool
     """False: the same was said before, and this is that record."""
-    beside: tuple[Fault | None, ...] = ()
-    """The faults of the other answers that it covers."""
+    beside: tuple[Beside, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -220,6 +220,9 @@ def _not_empty(models: tuple[str, ...]) -> tuple[str, ...]:
     return models
 
 
+UpstreamName = Annotated[str, Field(pattern=r"^[a-z0-9]+([_-][a-z0-9]+)*$", max_length=40)]
+
+
 class UpstreamConfig(BaseModel):
     """A table ``[upstreams.NAME]``: a further upstream, which answers requests for the models that it names."""
 

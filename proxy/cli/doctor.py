@@ -70,6 +70,9 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     else:
         for check in (machine.memory, machine.model, machine.engine, machine.trainer):
             yield check(config)
+    yield from (
+        network.further_of(running) if isinstance(running, network.Running) else network.further(config)
+    )
     if deep:
         yield stored.log(config)
         yield from stored.versions(config)

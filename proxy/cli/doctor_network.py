@@ -12,14 +12,14 @@ from http import HTTPStatus
 from typing import Any
 
 import httpx
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from burnish.adapters.errors import AdapterError
 from burnish.proxy.cli.client import key_header
 from burnish.proxy.cli.doctor_machine import Finding, Level
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.foreign_engine import foreign_host
-from burnish.proxy.relay.routing import placed
+from burnish.proxy.relay.routing import placed, with_key
 
 ASK_TIMEOUT_S = 5.0
 SHOWN_MODELS = 3
@@ -69,15 +69,30 @@ def engine_of(found: Running) -> Finding:
 
 def upstream(config: Config) -> Finding:
     """Check that the upstream and all its replicas answer and speak the OpenAI API."""
-    found = [_upstream(url, config) for url in config.upstream_urls]
+    key = config.upstream_api_key
+    found = [_upstream(url, key, "upstream_api_key") for url in config.upstream_urls]
     worst = min(found, key=lambda finding: ("fail", "warn", "ok").index(finding.level))
     return worst if worst.level != "ok" else replace(worst, text="; ".join(each.text for each in found))
 
 
-def _upstream(url: str, config: Config) -> Finding:
-    key = config.upstream_api_key
+def further(config: Config) -> Iterator[Finding]:
+    """Check each further upstream."""
+    for name, each in config.upstreams.items():
+        finding = _upstream(each.url, each.api_key, f"api_key in [upstreams.{name}]")
+        yield replace(finding, what=f"upstreams.{name}")
+
+
+def further_of(found: Running) -> Iterator[Finding]:
+    """Return what a running burnish knows of each further upstream."""
+    for each in found.status.get("upstreams", ()):
+        answers = f"{each['url']} answers for {', '.join(each['models'])}"
+        level: Level = "fail" if each["trouble"] else "ok"
+        yield Finding(level, f"upstreams.{each['name']}", each["trouble"] or answers)
+
+
+def _upstream(url: str, key: SecretStr | None, setting: str) -> Finding:
     masked = key is not None and key.get_secret_value().startswith(MASK)
-    headers = {"authorization": f"Bearer {key.get_secret_value()}"} if key and not masked else {}
+    headers = with_key(url, key.get_secret_value()) if key and not masked else []
     try:
         answer = httpx.get(
             "".join(placed(url, "/v1/models")), headers=headers, timeout=ASK_TIMEOUT_S, trust_env=False
@@ -87,9 +102,9 @@ def _upstream(url: str, config: Config) -> Finding:
     if answer.status_code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
         if masked:
             return Finding("ok", "upstream", f"{url} needs a key, and burnish has one")
-        return Finding(
-            "warn", "upstream", f"{url} needs a key: set upstream_api_key, or have callers send theirs"
-        )
+        if key:
+            return Finding("fail", "upstream", f"{url} refuses the key: mend {setting}")
+        return Finding("warn", "upstream", f"{url} needs a key: set {setting}, or have callers send theirs")
     models = _json(answer).get("data")
     if not answer.is_success or not isinstance(models, list):
         return Finding(

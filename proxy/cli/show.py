@@ -31,6 +31,7 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
     lines = [
         ("burnish", f"{state['version']} at {escape(url)}"),
         ("upstream", escape(state["upstream"])),
+        *(("", _further(each)) for each in state["upstreams"]),
         ("live", _live(live, replicas=state["upstream"].count(",") + 1)),
         ("answers", f"{counts['completions']} in {counts['conversations']} conversations"),
         (
@@ -68,6 +69,14 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         if trouble:
             lines.append(("trouble", f"[red]{escape(trouble)}[/]"))
     return lines
+
+
+def _further(upstream: dict[str, Any]) -> str:
+    """Return one further upstream."""
+    teaches = "teaches" if upstream["teaches"] else "doesn't teach"
+    trouble = f" – [red]{escape(upstream['trouble'])}[/]" if upstream["trouble"] else ""
+    models = escape(", ".join(upstream["models"]))
+    return f"{escape(upstream['url'])} for {models} ({upstream['name']}, {teaches}){trouble}"
 
 
 def _swapping(engine: dict[str, Any]) -> str:

@@ -111,6 +111,8 @@ class Cycle:
     train: TrainConfig
     scrub: bool
     """``log.scrub``."""
+    teachers: Collection[str] = ()
+    """The further upstreams whose answers teach."""
     base_weights: Path
     """What the engine serves."""
     weights_cache: Path
@@ -269,7 +271,10 @@ class Cycle:
 
     async def _rated(self) -> list[RatedCompletion]:
         return await self.log.rated(
-            self.train.rater_weights, next_turns=self.train.next_turn, scrub=self.scrub
+            self.train.rater_weights,
+            next_turns=self.train.next_turn,
+            scrub=self.scrub,
+            teachers=self.teachers,
         )
 
     async def judge_again(self, version: AdapterVersion, report: Report) -> Ended:

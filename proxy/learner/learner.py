@@ -29,7 +29,6 @@ from burnish.proxy.learner.versions import Promoted, Versions
 from burnish.proxy.log import Log, RatingCounts, RatingTally, ReadyCounts
 from burnish.proxy.log.usability import FAULTS
 from burnish.proxy.records import Run
-from burnish.proxy.tables import TrainConfig
 from burnish.training.errors import JobError, TrainingError
 from burnish.training.job import JobDirectory
 
@@ -65,15 +64,13 @@ class _Request:
 class Counting:
     """Counts the ratings that the next run could learn from, without reading text: as of the last ``update``."""
 
-    def __init__(
-        self, log: Log, train: TrainConfig, learnt: Callable[[], frozenset[str]], *, scrub: bool
-    ) -> None:
+    def __init__(self, log: Log, tally: RatingTally, learnt: Callable[[], frozenset[str]]) -> None:
         """``learnt`` returns the feedback IDs that the live version has learnt from."""
         self.stale = True
         """Ratings or the live version may have changed since."""
         self._log = log
         self._learnt = learnt
-        self._tally = RatingTally(train.rater_weights, next_turns=train.next_turn, scrub=scrub)
+        self._tally = tally
         self._counts = RatingCounts(ReadyCounts(), ReadyCounts(), {})
 
     def ready(self, *, refresh: bool = False) -> ReadyCounts:
@@ -103,7 +100,13 @@ class Learner:
     def __init__(self, cycle: Cycle, meter: Meter) -> None:
         self._cycle = cycle
         self._train = cycle.train
-        self._counting = Counting(cycle.log, cycle.train, cycle.learnt, scrub=cycle.scrub)
+        tally = RatingTally(
+            cycle.train.rater_weights,
+            next_turns=cycle.train.next_turn,
+            scrub=cycle.scrub,
+            teachers=cycle.teachers,
+        )
+        self._counting = Counting(cycle.log, tally, cycle.learnt)
         self._versions = Versions(cycle.registry, cycle.swap)
         self._runs = Runs(cycle.log, self._versions)
         self._request: _Request | None = None

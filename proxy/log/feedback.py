@@ -16,7 +16,7 @@ from burnish.proxy.log.ratings import Effective, Place, Rater, covered, effectiv
 from burnish.proxy.log.ratings import raters as rater_reports
 from burnish.proxy.log.store import Reader, as_json
 from burnish.proxy.log.usability import TEXT_SURFACES, fault_of, withheld
-from burnish.proxy.records import Added, Fault, Feedback, FeedbackDraft
+from burnish.proxy.records import Added, Beside, Fault, Feedback, FeedbackDraft
 
 MOVING_TARGETS = frozenset({"last", "conversation_id", "rl"})
 """Targets that name another completion when they are resolved again later."""
@@ -55,7 +55,7 @@ def add(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
 def preview(connection: sqlite3.Connection, draft: FeedbackDraft) -> Added:
     """Return what ``add`` would, and store nothing. Raises as ``add`` does."""
     feedback, new = _resolved(connection, draft)
-    return Added(feedback, new, _faults_beside(connection, feedback))
+    return Added(feedback, new, _beside(connection, feedback))
 
 
 def _resolved(connection: sqlite3.Connection, draft: FeedbackDraft) -> tuple[Feedback, bool]:
@@ -88,14 +88,16 @@ def _store(connection: sqlite3.Connection, feedback: Feedback) -> None:
     connection.execute(statement, tuple(row.values()))
 
 
-def _faults_beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Fault | None, ...]:
-    """Return the faults of the answers that a rating covers besides the one that it names."""
+def _beside(connection: sqlite3.Connection, feedback: Feedback) -> tuple[Beside, ...]:
+    """Return the answers that a rating covers besides the one that it names."""
     if feedback.draft.scope == "completion" or feedback.draft.reward is None:
         return ()
     places = places_of(connection, [feedback.conversation_id], [feedback])
     beside = {*covered(feedback, places)} - {feedback.draft.completion_id}
     found = facts_of(connection, beside).values() if beside else ()
-    return tuple(facts.fault or withheld(facts.credential, scrub=True) for facts in found)
+    return tuple(
+        Beside(facts.fault or withheld(facts.credential, scrub=True), facts.upstream_table) for facts in found
+    )
 
 
 class Facts(NamedTuple):
@@ -106,21 +108,25 @@ class Facts(NamedTuple):
     fault: Fault | None
     credential: bool
     """Whether the exchange holds a key or a token."""
+    upstream_table: str | None
+    """As of ``Served``."""
 
 
 def facts_of(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> dict[str, Facts]:
     """Return the facts of those completions that are in the log."""
     rows = connection.execute(
         """SELECT id, conversation_id, outcome, status, surface, node, reply IS NOT NULL, settings, definitions,
-            holds_credential
+            holds_credential, upstream_table
         FROM completion WHERE id IN (SELECT value FROM json_each(?))""",
         (as_json(completion_ids),),
     ).fetchall()
     reader, found = Reader(connection), {}
-    for name, conversation, outcome, status, surface, node, replied, settings, definitions, holds in rows:
+    for (
+        name, conversation, outcome, status, surface, node, replied, settings, definitions, holds, table
+    ) in rows:  # fmt: skip
         params = reader.params(settings, definitions) if surface in TEXT_SURFACES else {}
         fault = fault_of(outcome, status, has_text=bool(replied and node), params=params)
-        found[name] = Facts(conversation, node, fault, bool(holds))
+        found[name] = Facts(conversation, node, fault, bool(holds), table)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from burnish.proxy.log.attribution import answer_before, by_response, candidates
 from burnish.proxy.log.ratings import effective
 from burnish.proxy.log.side_requests import is_side_request, perhaps_side_request
 from burnish.proxy.log.store import COLUMNS, NODE, Reader, row_of, select
-from burnish.proxy.log.usability import vain, withheld
+from burnish.proxy.log.usability import taught, untaught, vain, withheld
 from burnish.proxy.records import (
     Completion,
     Feedback,
@@ -25,6 +25,7 @@ from burnish.proxy.records import (
     Passthrough,
     RatedCompletion,
     Regeneration,
+    Worse,
     answer_name,
     answer_named,
 )
@@ -164,12 +165,13 @@ def rated(
     *,
     next_turns: bool = False,
     scrub: bool = True,
+    teachers: Collection[str] = (),
 ) -> list[RatedCompletion]:
     """Return all completions with an effective rating, earliest first, with context, parameters and reply.
 
     Ratings are as training uses them, with the weights of their raters (``ratings.for_training``). ``next_turns``:
     the next message of the user is the comment on a bad answer without one. ``scrub``: an exchange with a key or a
-    token has a fault. Reads every rated conversation.
+    token has a fault. ``teachers``: the further upstreams of which an answer has none. Reads every rated conversation.
     """
     ratings = feedback.effective_ratings(connection, rater_weights=rater_weights)
     reader = Reader(connection)
@@ -182,7 +184,8 @@ def rated(
         comment = rating.comment
         if next_turns and reward < 0 and not comment and not choice:
             comment = next_turn(connection, completion_id)
-        worse = reader.worse(row[NODE], rating.preferred_over, scrub=scrub)
+        other = reader.worse(row[NODE], rating.preferred_over)
+        worse = taught(other, scrub=scrub, teachers=teachers)
         found.append(
             RatedCompletion(
                 completion=record,
@@ -193,6 +196,7 @@ def rated(
                 correction=rating.correction,
                 worse=worse,
                 fault=record.fault
+                or untaught(record.served.upstream_table, teachers)
                 or vain(rating, paired=bool(rating.correction or worse))
                 or withheld(record.ended.holds_credential, comment, rating.correction, scrub=scrub),
                 choice=choice,
@@ -211,8 +215,8 @@ def next_turn(connection: sqlite3.Connection, completion_id: str) -> str | None:
     return None
 
 
-def worse(connection: sqlite3.Connection, better: str, other: str) -> dict[str, Any] | None:
-    """Return the reply of another completion, if it answers the same context. Raises NotFound."""
+def worse(connection: sqlite3.Connection, better: str, other: str) -> Worse | None:
+    """Return another completion's answer, if it is to the same context. Raises NotFound."""
     return Reader(connection).worse(row_of(connection, better)[NODE], other)
 
 

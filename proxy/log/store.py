@@ -12,8 +12,8 @@ import orjson
 from burnish.proxy.errors import NotFound
 from burnish.proxy.log.people import words
 from burnish.proxy.log.tree import loaded, stored, text_of
-from burnish.proxy.log.usability import TEXT_SURFACES, fault_of, withheld
-from burnish.proxy.records import Asked, Choice, Completion, Ended, Served
+from burnish.proxy.log.usability import TEXT_SURFACES, fault_of
+from burnish.proxy.records import Asked, Choice, Completion, Ended, Served, Worse
 
 FACTS = ("id", "conversation_id", "continues", *Asked._fields, *Served._fields, *Ended._fields)
 """Columns that are fields of a Completion, in the order of its parts."""
@@ -81,21 +81,16 @@ class Reader:
         )
         return [self._message(content) for (content,) in rows]
 
-    def worse(
-        self, node: int | None, completion_id: str | None, *, scrub: bool = False
-    ) -> dict[str, Any] | None:
-        """Return the reply of a completion, if it is still there and answers the context that ends at ``node``.
-
-        ``scrub``: unless it holds a key or a token.
-        """
+    def worse(self, node: int | None, completion_id: str | None) -> Worse | None:
+        """Return a completion's answer, if it is still there and answers the context that ends at ``node``."""
         rows = self._connection.execute(
-            "SELECT node, reply FROM completion WHERE id = ? AND reply IS NOT NULL", (completion_id,)
+            "SELECT node, reply, upstream_table FROM completion WHERE id = ? AND reply IS NOT NULL",
+            (completion_id,),
         ).fetchall()
-        for found, reply in rows:
+        for found, reply, table in rows:
             # The same messages may have been logged with their members in another order.
             if found == node or self.path(found) == self.path(node):
-                message = self._message(reply)
-                return None if withheld(worse=message, scrub=scrub) else message
+                return Worse(self._message(reply), table)
         return None
 
     def _asked(self, content: int) -> str:

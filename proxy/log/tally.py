@@ -21,7 +21,7 @@ from burnish.proxy.log import feedback
 from burnish.proxy.log.queries import next_turn
 from burnish.proxy.log.ratings import Effective, Habit, effective, for_training, grades_of, habits_of
 from burnish.proxy.log.store import Reader
-from burnish.proxy.log.usability import vain, withheld
+from burnish.proxy.log.usability import taught, untaught, vain, withheld
 from burnish.proxy.records import Fault, Feedback, Voice, answer_named
 
 
@@ -82,12 +82,21 @@ class _Conversation(NamedTuple):
 class RatingTally:
     """Counts ratings as training uses them. One thread at a time."""
 
-    def __init__(self, rater_weights: Mapping[str, float], *, next_turns: bool, scrub: bool = True) -> None:
+    def __init__(
+        self,
+        rater_weights: Mapping[str, float],
+        *,
+        next_turns: bool,
+        scrub: bool = True,
+        teachers: Collection[str] = (),
+    ) -> None:
         """``next_turns``: what the user said next counts as the comment on a bad answer that has none.
 
-        ``scrub``: an exchange that holds a key or a token can't be learnt from.
+        ``scrub``: an exchange that holds a key or a token can't be learnt from. ``teachers``: the further upstreams
+        whose answers can.
         """
         self._scrub = scrub
+        self._teachers = teachers
         self._rater_weights = rater_weights
         self._next_turns = next_turns
         self._position: _Position | None = None
@@ -213,12 +222,13 @@ class RatingTally:
             name, choice = answer_named(answer)
             if name not in facts:
                 continue
-            conversation, node, fault, credential = facts[name]
+            conversation, node, fault, credential, table = facts[name]
             reward = rating.reward or 0.0
             comment = rating.comment
             if self._next_turns and reward < 0 and not comment and not choice:
                 comment = next_turn(connection, name)
-            worse = reader.worse(node, rating.preferred_over, scrub=self._scrub)
+            other = reader.worse(node, rating.preferred_over)
+            worse = taught(other, scrub=self._scrub, teachers=self._teachers)
             paired = bool(rating.correction or worse)
             yield (
                 conversation,
@@ -228,6 +238,7 @@ class RatingTally:
                     commented=comment is not None,
                     paired=paired,
                     fault=fault
+                    or untaught(table, self._teachers)
                     or vain(rating, paired=paired)
                     or withheld(credential, comment, rating.correction, scrub=self._scrub),
                 ),

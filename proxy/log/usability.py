@@ -6,7 +6,7 @@ The answer to a rating, lists and training ask the same functions. Reasons that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
@@ -15,7 +15,7 @@ import orjson
 
 from burnish.proxy.log.credentials import holds_credential
 from burnish.proxy.log.ratings import Effective
-from burnish.proxy.records import Completion, Fault, FeedbackDraft, Outcome, Usability
+from burnish.proxy.records import Beside, Completion, Fault, FeedbackDraft, Outcome, Usability, Worse
 from burnish.training.job import OBJECTIVES, Objective
 from burnish.training.presets import NOTHING, teaches
 from burnish.training.teachable import uncommentable, unteachable
@@ -31,6 +31,8 @@ FAULTS: Mapping[Fault, str] = {
     "own_prompt": "the prompt was not a chat: raw, with a template or suffix, or after a context of tokens",
     "credential": "the exchange or the feedback holds a key or a token (log.scrub)",
     "other_prompt": "the two answers aren't to the same prompt",
+    "not_teaching": "a further upstream gave the answer: to learn from it, if its terms allow that, set "
+    "teaches = true in [upstreams.NAME]",
 }
 NEUTRAL = "a rating in the middle teaches only once you have given eight grades that differ"
 ON_GOOD = "only comments on answers that weren't good do"
@@ -46,6 +48,8 @@ class Rules:
     """"auto": any."""
     scrub: bool
     """``log.scrub``."""
+    teachers: Collection[str] = ()
+    """The further upstreams with ``teaches``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +78,32 @@ def fault_of(
 def obstacle_of(completion: Completion, rules: Rules) -> str | None:
     """Return why no rating of a completion can teach, as far as it was read."""
     if fault := _fault(completion, rules):
-        return FAULTS[fault]
+        return in_words(fault, completion.served.upstream_table)
     return unteachable(completion.messages, completion.reply or {})
 
 
+def in_words(fault: Fault, upstream_table: str | None) -> str:
+    return FAULTS[fault].replace("NAME", upstream_table or "NAME")
+
+
 def _fault(completion: Completion, rules: Rules, *said: str | None) -> Fault | None:
-    return completion.fault or withheld(completion.ended.holds_credential, *said, scrub=rules.scrub)
+    return (
+        completion.fault
+        or untaught(completion.served.upstream_table, rules.teachers)
+        or withheld(completion.ended.holds_credential, *said, scrub=rules.scrub)
+    )
+
+
+def untaught(upstream_table: str | None, teachers: Collection[str]) -> Fault | None:
+    """Return the fault of an answer of a further upstream that isn't among those that teach."""
+    return None if upstream_table is None or upstream_table in teachers else "not_teaching"
+
+
+def taught(worse: Worse | None, *, scrub: bool, teachers: Collection[str]) -> dict[str, Any] | None:
+    """Return the reply that another one was preferred over, unless it can't be learnt from."""
+    if worse is None or untaught(worse.upstream_table, teachers) or withheld(worse=worse.reply, scrub=scrub):
+        return None
+    return worse.reply
 
 
 def withheld(
@@ -99,21 +123,20 @@ def vain(rating: Effective, *, paired: bool) -> Fault | None:
 def usability(
     draft: FeedbackDraft,
     completion: Completion,
-    worse: Mapping[str, Any] | None,
+    worse: Worse | None,
     rules: Rules,
-    beside: Sequence[Fault | None] = (),
+    beside: Sequence[Beside] = (),
 ) -> Usability:
     """Return whether feedback can teach something about a completion that it names or covers.
 
-    ``worse``: the reply that the completion was preferred over, if it answers the same context. ``beside``: the faults
-    of the other answers that a rating covers.
+    ``worse``: what the completion was preferred over, if it answers the same context. ``beside``: the other answers
+    that a rating covers.
     """
     if not rules.rater_weights.get(draft.rater, 1.0):
         return Usability(usable=False, reason=NO_WEIGHT)
     obstacles, notes = dict(_obstacles(draft, completion, worse, rules)), []
     if draft.reward is not None:
-        counted = (None if fault == "credential" and not rules.scrub else fault for fault in beside)
-        each = [obstacles["rating"], *(FAULTS[fault] if fault else None for fault in counted)]
+        each = [obstacles["rating"], *(_why_not(other, rules) for other in beside)]
         found = [why for why in each if why]
         if len(found) < len(each):
             obstacles["rating"] = None
@@ -129,8 +152,14 @@ def usability(
     return Usability(usable=True, reason="; ".join(notes) or None)
 
 
+def _why_not(other: Beside, rules: Rules) -> str | None:
+    fault = None if other.fault == "credential" and not rules.scrub else other.fault
+    fault = fault or untaught(other.upstream_table, rules.teachers)
+    return in_words(fault, other.upstream_table) if fault else None
+
+
 def _obstacles(
-    draft: FeedbackDraft, completion: Completion, worse: Mapping[str, Any] | None, rules: Rules
+    draft: FeedbackDraft, completion: Completion, worse: Worse | None, rules: Rules
 ) -> Iterator[tuple[str, str | None]]:
     """Yield each part of a statement about a completion, and why it can't teach."""
     answer = completion.with_choice(draft.choice)
@@ -144,7 +173,8 @@ def _obstacles(
         return None if any(teaches(said, each) for each in learns) else NOTHING.format(rules.objective)
 
     fault = _fault(answer, rules, draft.comment, draft.correction)
-    unfit = FAULTS[fault] if fault else obstacle_of(answer, rules)
+    broken = in_words(fault, answer.served.upstream_table) if fault else None
+    unfit = broken or obstacle_of(answer, rules)
     if draft.reward is not None:
         yield "rating", obstacle(_Said(rating or 1.0), unfit)
     if draft.completion_id != completion.id:
@@ -154,14 +184,22 @@ def _obstacles(
         said = _Said(comment=draft.comment)
         yield (
             "comment",
-            obstacle(said, FAULTS[fault] if fault else None, on_good, uncommentable(messages, tools, reply)),
+            obstacle(said, broken, on_good, uncommentable(messages, tools, reply)),
         )
     if draft.correction:
         yield "correction", obstacle(_Said(correction=draft.correction), unfit)
     if draft.preferred_over:
-        other = unteachable((), worse) if worse else FAULTS["other_prompt"]
-        key = withheld(worse=worse, scrub=rules.scrub)
-        yield "preference", obstacle(_Said(worse=worse), unfit, FAULTS[key] if key else other)
+        yield "preference", obstacle(_Said(worse=worse.reply if worse else None), unfit, _unfit(worse, rules))
+
+
+def _unfit(worse: Worse | None, rules: Rules) -> str | None:
+    if worse is None:
+        return FAULTS["other_prompt"]
+    if fault := untaught(worse.upstream_table, rules.teachers) or withheld(
+        worse=worse.reply, scrub=rules.scrub
+    ):
+        return in_words(fault, worse.upstream_table)
+    return unteachable((), worse.reply)
 
 
 def _joined(reasons: Iterable[str]) -> str:

@@ -139,7 +139,7 @@ class RemoteUpstream:
         self._table = table
         self._targets: dict[tuple[str, str | None], Target] = {}
         """By URL and by name of the model there."""
-        self._authorization = f"Bearer {key.get_secret_value()}" if key else None
+        self._key = key.get_secret_value() if key else None
 
     @property
     def name(self) -> str:
@@ -153,8 +153,9 @@ class RemoteUpstream:
         target = self._targets.get((url, name))
         if target is None:
             done = partial(self._balance.done, url)
+            authorization = f"Bearer {self._key}" if self._key else None
             target = self._targets[url, name] = Target(
-                self.name, url, done, name, None, self._authorization, lacks=self._lacks, table=self._table
+                self.name, url, done, name, None, authorization, lacks=self._lacks, table=self._table
             )
         return target
 
@@ -185,11 +186,8 @@ class RemoteUpstream:
         return await self._models(last, own)
 
     def _headers_for_list(self, headers: RawHeaders) -> RawHeaders:
-        if self._authorization:
-            name = KEY_HEADERS.get(urlsplit(self._urls[0]).hostname or "")
-            if name:
-                return [(name, self._authorization.removeprefix("Bearer ").encode()), ANTHROPICS]
-            return [(b"authorization", self._authorization.encode())]
+        if self._key:
+            return with_key(self._urls[0], self._key)
         given = self._guard.without_key(headers)
         return [(name, value) for name, value in given if name.lower() in FOR_A_LIST]
 
@@ -210,7 +208,7 @@ class RemoteUpstream:
             ) from error
 
     def _refusal(self, headers: RawHeaders) -> str:
-        if self._authorization:
+        if self._key:
             setting = f"api_key in [upstreams.{self._table}]" if self._table else "upstream_api_key"
             return f"refuses burnish's {setting}"
         given = any(name.lower() in CREDENTIALS for name, _ in headers)
@@ -358,6 +356,12 @@ class LearningUpstream:
             embedded=not shared,
             lacks=ENGINE_LACKS if shared else EMBEDDED_LACKS,
         )
+
+
+def with_key(url: str, key: str) -> RawHeaders:
+    """Return the headers of a request to an upstream for its list of models, with burnish's key for it."""
+    name = KEY_HEADERS.get(urlsplit(url).hostname or "")
+    return [(name, key.encode()), ANTHROPICS] if name else [(b"authorization", f"Bearer {key}".encode())]
 
 
 def placed(base: str, path_and_query: str) -> tuple[str, str]:

@@ -46,16 +46,16 @@ def run(half: Half, seed: int, *, upstream: str | None, quiet: bool) -> Outcome:
         User(proxy.url, half.system) as user,
     ):
         model = _check_learner(proxy)
-        before = _examine(user, held_out, screen, "before")
+        before = examine(user, held_out, screen, "before")
         began = time.monotonic()
         screen.step("asking and rating", half.count)
         rated = list(screen.counted(user.teach(half, questions, seed)))
-        live = _wait_for_verdict(proxy, screen)
+        live = wait_for_verdict(proxy, screen)
         minutes = (time.monotonic() - began) / 60
         screen.note(
             f"{'live' if live else 'nothing went live'}, {minutes:.1f} minutes after the first rating"
         )
-        after = _examine(user, held_out, screen, "after")
+        after = examine(user, held_out, screen, "after")
         version = proxy.get("/burnish/adapters/1")
     metrics = version["manifest"]["metrics"]
     return Outcome(
@@ -75,7 +75,7 @@ def run(half: Half, seed: int, *, upstream: str | None, quiet: bool) -> Outcome:
     )
 
 
-def _examine(user: User, held_out: Sequence[str], screen: Shown, when: str) -> Exam:
+def examine(user: User, held_out: Sequence[str], screen: Shown, when: str) -> Exam:
     """Ask the live version what it was never rated on, with the same seeds before and after."""
     asked = list(held_out) * SAMPLES
     screen.step(f"asking {when}", len(asked) + len(FACTS))
@@ -116,7 +116,7 @@ def _check_learner(proxy: Proxy) -> str:
     return str(status["live"]["name"])
 
 
-def _wait_for_verdict(proxy: Proxy, screen: Shown) -> bool:
+def wait_for_verdict(proxy: Proxy, screen: Shown) -> bool:
     """Follow the run that burnish starts by itself; return whether its version went live. Raises CommandFailed."""
     began = time.monotonic()
     while time.monotonic() < began + LEARN_LIMIT_S:

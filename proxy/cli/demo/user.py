@@ -87,13 +87,15 @@ def summarise(answers: Sequence[Answered], rule: Rule) -> Summary:
 class User:
     """A user who knows what they want and only ever rates; closed at the end of a ``with``.
 
-    ``system`` and ``max_tokens`` are set by the program through which they chat.
+    ``system``, ``max_tokens`` and ``model`` are set by the program through which they chat.
     """
 
-    def __init__(self, url: str, system: str | None, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(
+        self, url: str, system: str | None, max_tokens: int = MAX_TOKENS, model: str = "default"
+    ) -> None:
         from openai import DefaultHttpxClient, OpenAI
 
-        self._url, self._system, self._max_tokens = url, system, max_tokens
+        self._url, self._system, self._max_tokens, self._model = url, system, max_tokens, model
         self._client: Any = OpenAI(
             base_url=url + "/v1",
             api_key="unused",
@@ -109,14 +111,14 @@ class User:
         self._client.close()
 
     def ask(self, question: str, seed: int | None = None) -> Answered:
-        """Ask the live version one question, streamed."""
+        """Ask one question, streamed."""
         return self.chat([{"role": "user", "content": question}], seed)
 
     def chat(self, messages: list[dict[str, str]], seed: int | None = None) -> Answered:
         """Send a conversation, streamed; its last message counts as the question."""
         system = [{"role": "system", "content": self._system}] if self._system else []
         stream = self._client.chat.completions.create(
-            model="default",
+            model=self._model,
             messages=[*system, *messages],
             max_tokens=self._max_tokens,
             temperature=TEMPERATURE,
@@ -147,7 +149,7 @@ class User:
 
         def one(place: int) -> str:
             answer = self._client.chat.completions.create(
-                model="default",
+                model=self._model,
                 messages=[{"role": "user", "content": asked[place]}],
                 max_tokens=max_tokens,
                 temperature=0,

@@ -149,6 +149,47 @@ async def test_what_an_upstream_answers(content: bytes, status: str, level: str,
 
 
 @pytest.mark.parametrize(
+    ("key", "status", "level", "says"),
+    [
+        ("sk-1", "200 OK", "ok", "a, b, c, and 1 more"),
+        ("sk-1", "401 Unauthorized", "fail", "refuses the key: mend api_key in [upstreams.cloud]"),
+        ("sk-1", "403 Forbidden", "fail", "refuses the key: mend api_key in [upstreams.cloud]"),
+        ("", "401 Unauthorized", "warn", "set api_key in [upstreams.cloud], or have callers send theirs"),
+        ("sk-1", "404 Not Found", "warn", "404"),
+        ("sk-1", None, "fail", "check that it is running"),
+    ],
+)
+async def test_what_a_further_upstream_answers(key: str, status: str | None, level: str, says: str) -> None:
+    async with upstream(reply(MODELS, status=status or "200 OK")) as server:
+        table = {
+            "BURNISH_UPSTREAMS__CLOUD__URL": server.url if status else NOBODY,
+            "BURNISH_UPSTREAMS__CLOUD__MODELS": '["gpt-5"]',
+            "BURNISH_UPSTREAMS__CLOUD__API_KEY": key,
+        }
+        found = await asyncio.to_thread(examine, NOBODY, table, int(level == "fail"))
+        told, text = found["upstreams.cloud"]
+        sent = [each.header("authorization") for each in server.requests]
+    assert (told, says in text) == (level, True), text
+    assert sent == ([f"Bearer {key}" if key else None] if status else [])
+
+
+async def test_of_a_running_burnish_it_tells_what_that_found_at_its_further_upstreams(tmp_path: Path) -> None:
+    async with upstream(reply(b"{}", status="401 Unauthorized")) as cloud:
+        table = {"url": cloud.url, "models": ["gpt-5"]}
+        tables = {"right": table, "wrong": {"url": cloud.url, "models": ["o4"], "api_key": "sk-geheim"}}
+        async with serving(tmp_path, upstream=NOBODY, upstreams=tables) as (url, _):
+            found = await asyncio.to_thread(examine, url, code=1)
+            shown = await asyncio.to_thread(call, "status", url=url)
+    assert found["upstreams.right"] == ("ok", f"{cloud.url} answers for gpt-5")
+    refused = f"{cloud.url} refuses burnish's api_key in [upstreams.wrong] (GET /v1/models answered 401)"
+    assert found["upstreams.wrong"] == ("fail", refused)
+    words = " ".join(shown.stdout.split())
+    assert f"{cloud.url} for gpt-5 (right, doesn't teach) {cloud.url} for o4 (wrong" in words
+    assert refused in words
+    assert "geheim" not in shown.stdout
+
+
+@pytest.mark.parametrize(
     ("env", "what", "says"),
     [
         ({"BURNISH_UPSTREAM": NOBODY}, "upstream", "check that it is running"),

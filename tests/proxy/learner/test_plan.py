@@ -18,6 +18,7 @@ from burnish.adapters.registry import Registry
 from burnish.training.job import JobDirectory
 from tests.proxy.test_foreign_engine import Engine, world
 from tests.support.lora import random_lora, register, write_peft
+from tests.support.upstream import completion, reply, upstream
 
 
 @dataclass
@@ -28,13 +29,13 @@ class Rated:
     data: Path
     digest: str
 
-    async def rate(self, *ratings: str) -> list[str]:
+    async def rate(self, *ratings: str, model: str = "default") -> list[str]:
         """Ask something new for each rating, rate the answer, and return the ratings' ids."""
         made = []
         for rating in ratings:
             logged = (await self.http.get("/burnish/completions")).json()["data"]
             question = {"role": "user", "content": f"Question {len(logged)}, rated {rating}?"}
-            body = {"model": "default", "messages": [question]}
+            body = {"model": model, "messages": [question]}
             answer = await self.http.post("/v1/chat/completions", json=body)
             target = {
                 "completion_id": answer.headers["x-burnish-completion-id"],
@@ -207,6 +208,26 @@ async def test_an_exchange_with_a_key_is_left_out_unless_log_scrub_is_off(
     expected = {"the exchange or the feedback holds a key or a token (log.scrub)": 1} if scrub else {}
     assert (plan["left_out"], status["left_out"]) == (expected, expected)
     assert plan["trains_on"] == {"good": 1 if scrub else 2, "bad": 1}
+
+
+@pytest.mark.parametrize("teaches", [True, False])
+async def test_answers_of_a_further_upstream_are_learnt_off_policy_and_only_if_it_teaches(
+    tmp_path: Path, weights: Path, teaches: bool
+) -> None:
+    async with upstream(reply(completion("Rain."))) as cloud:
+        table = {"url": cloud.url, "models": ["cloud-1"], "teaches": teaches}
+        flags = {"upstreams": {"cloud": table}}
+        async with world(tmp_path, Engine(), weights, flags, schedule="manual") as http:
+            burnish = Rated(http, tmp_path / "data", weights_digest(weights))
+            await burnish.rate("good", "bad")
+            await burnish.rate("good", "good", model="cloud-1")
+            plan = await burnish.plan()
+            samples = (await burnish.job()).samples()
+            status = (await http.get("/burnish/status")).json()["learner"]
+    assert plan["trains_on"] == {"good": 3 if teaches else 1, "bad": 1}
+    assert plan["left_out"] == status["left_out"]
+    assert list(plan["left_out"].values()) == ([] if teaches else [2])
+    assert [each.behaviour_version for each in samples] == [0, 0, *([None, None] if teaches else [])]
 
 
 async def test_a_run_goes_on_where_one_stopped_that_was_to_do_the_same(burnish: Rated) -> None:

@@ -237,3 +237,60 @@ async def test_the_list_holds_without_the_main_one(tmp_path: Path) -> None:
         async with calling(tmp_path, upstream=NOWHERE, upstreams=table) as client:
             listed = await client.get("/v1/models")
     assert [each["id"] for each in listed.json()["data"]] == ["gpt-5"]
+
+
+NOT_TAUGHT = (
+    "a further upstream gave the answer: to learn from it, if its terms allow that, set teaches = true in "
+    "[upstreams.cloud]"
+)
+
+
+@pytest.mark.parametrize("teaches", [False, True])
+async def test_a_rating_says_at_once_whether_it_teaches(tmp_path: Path, teaches: bool) -> None:
+    async with here(tmp_path, "gpt-5", teaches=teaches) as world:
+        named = (await world.ask("gpt-5")).headers["x-burnish-completion-id"]
+        given = {"completion_id": named, "rating": "bad", "comment": "shorter", "correction": "Yes."}
+        rated = (await world.client.post("/v1/feedback", json=given)).json()
+        (record,) = await logged(world.client)
+        (listed,) = (await world.client.get("/v1/feedback")).json()["data"]
+        typed = await world.client.post("/burnish/command", json={"text": "/rl good"})
+    expected = (True, None) if teaches else (False, NOT_TAUGHT)
+    assert [(each["usable"], each["reason"]) for each in (rated, record, listed)] == [expected] * 3
+    vain = "" if teaches else f", but nothing will be learnt from it: {NOT_TAUGHT}"
+    assert typed.json()["answer"] == f"burnish: rated good{vain} – “cloud” (/rl undo takes it back)"
+
+
+async def test_earlier_ratings_count_once_it_teaches(tmp_path: Path) -> None:
+    for teaches in (False, True):
+        async with here(tmp_path, "gpt-5", teaches=teaches) as world:
+            if not teaches:
+                named = (await world.ask("gpt-5")).headers["x-burnish-completion-id"]
+                await world.client.post("/v1/feedback", json={"completion_id": named, "rating": "good"})
+            (listed,) = (await world.client.get("/v1/feedback")).json()["data"]
+            assert listed["usable"] is teaches
+
+
+async def test_a_preference_over_an_answer_that_does_not_teach_teaches_nothing(tmp_path: Path) -> None:
+    async with here(tmp_path, "gpt-5") as world:
+        ours, theirs = [
+            (await world.ask(model)).headers["x-burnish-completion-id"] for model in ("local", "gpt-5")
+        ]
+        pair = {"completion_id": ours, "preferred_over": theirs}
+        preferred = (await world.client.post("/v1/feedback", json=pair)).json()
+        rated = (await world.client.post("/v1/feedback", json=pair | {"rating": "good"})).json()
+    assert (preferred["usable"], preferred["reason"]) == (False, NOT_TAUGHT)
+    assert (rated["usable"], rated["reason"]) == (True, f"the preference can't teach: {NOT_TAUGHT}")
+
+
+async def test_a_rating_of_a_conversation_says_how_many_of_its_answers_teach(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = []
+    async with here(tmp_path, "gpt-5") as world:
+        for model in ("gpt-5", "local"):
+            asked.append({"role": "user", "content": f"Hi, {model}."})
+            answer = await world.client.post(CHAT, json={"model": model, "messages": asked})
+            asked.append(answer.json()["choices"][0]["message"])
+        (first, last) = await logged(world.client)
+        given = {"completion_id": last["id"], "rating": "good", "scope": "conversation"}
+        rated = (await world.client.post("/v1/feedback", json=given)).json()
+    assert first["conversation_id"] == last["conversation_id"]
+    assert (rated["usable"], rated["reason"]) == (True, f"1 of 2 answers can't teach: {NOT_TAUGHT}")
