@@ -206,6 +206,18 @@ async def test_an_ollama_that_dies_loses_nothing_that_was_there(
     await host.probe(await host.load(engine.versions[1]))
 
 
+async def test_a_load_that_is_cancelled_leaves_nothing(engine: Ollama) -> None:
+    engine.double.faults.add("hangs_in_upload")
+    loading = asyncio.ensure_future(engine.open().load(engine.make(1)))
+    async with asyncio.timeout(30):
+        while not any(method == "POST" and path.startswith(BLOB) for method, path in engine.double.requests):
+            await asyncio.sleep(0.01)
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+    assert left(engine) == ([], set(), set())
+
+
 @only_merged
 async def test_a_disk_without_room_for_ollamas_copy_is_named_before_the_upload(
     engine: Ollama, monkeypatch: pytest.MonkeyPatch

@@ -67,7 +67,8 @@ class OllamaDouble:
     release: str = WITH_ADAPTERS
     faults: set[str] = field(default_factory=set)
     """Of "ndjson", "error_in_stream", "damaged_upload", "no_adapters", "forgets" (the new model), "forgets_<member>"
-    (of a model from a file), "no_render", "renders_otherwise" (but the base), "dies_in_upload", "dies_in_create"."""
+    (of a model from a file), "no_render", "renders_otherwise" (but the base), "dies_in_upload", "dies_in_create",
+    "hangs_in_upload"."""
     dead: bool = False
     """It ended; every connection is cut until this is taken back."""
     api_key: str | None = None
@@ -137,6 +138,10 @@ class OllamaDouble:
             self.dead = True
             return self._cut(request)
         content = await request.read()
+        if "hangs_in_upload" in self.faults:
+            while request.transport:  # until the client has left
+                await asyncio.sleep(0.01)
+            return web.Response(status=500)
         if "damaged_upload" in self.faults:
             content = content[:-1]
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
