@@ -74,6 +74,12 @@ def models() -> tuple[Model, ...]:
     )
 
 
+def for_context(tokens: int) -> Model | None:
+    """Return the smallest model that learns and was trained for so many tokens."""
+    able = (model for model in models() if model.context >= tokens and model.learns)
+    return min(able, key=lambda model: model.mb, default=None)
+
+
 def tasks() -> list[str]:
     """Return every task that some model is listed for."""
     return sorted({task for model in models() for task in model.tasks})

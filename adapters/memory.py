@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+CGROUP = Path("/sys/fs/cgroup")
+"""A container sees its own limits here."""
 
 
 def available_bytes() -> int | None:
     """Return the memory available to a new process, including reclaimable caches; None if unknown."""
+    import psutil  # commands that start nothing do without
+
     try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass  # not Linux
+        free = psutil.virtual_memory().available
+    except (psutil.Error, OSError, RuntimeError):
+        return None
+    left = _left_in(CGROUP)
+    return free if left is None else min(free, left)
+
+
+def _left_in(cgroup: Path) -> int | None:
+    """Return what a container may still take; None without a limit."""
     try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
+        limit = int((cgroup / "memory.max").read_text(encoding="ascii"))
+        used = int((cgroup / "memory.current").read_text(encoding="ascii"))
+        lines = (cgroup / "memory.stat").read_text(encoding="ascii").splitlines()
+        reclaimable = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+        return max(0, limit - used + reclaimable)
+    except (OSError, ValueError):  # "max" is no number
         return None

@@ -78,6 +78,15 @@ class Config(BaseModel):
         "hub, a GGUF file, or `ollama:NAME` from Ollama's store (default: the small model). Upstream: the model that "
         "`default` stands for.",
     )
+    context: int | None = Field(
+        None,
+        ge=512,
+        description="Embedded engine: tokens of a request with its answer, at most what the model was trained for. "
+        "Unset: 4,096 to 32,768, by the free memory.",
+    )
+    parallel: int | None = Field(
+        None, ge=1, le=64, description="Embedded engine: requests that it answers at a time. Unset: 4."
+    )
     engine: Literal["auto", "none"] = Field(
         "auto",
         description='"auto": detect the engine behind the upstream, and swap versions in it if possible; "none": '
@@ -230,6 +239,11 @@ class Config(BaseModel):
             raise ValueError(
                 f"model {self.model!r} is for the embedded engine: leave upstream out, or name a model that the "
                 "upstream has"
+            )
+        if self.upstream and (self.context or self.parallel):
+            raise ValueError(
+                "context and parallel are for the embedded engine: leave them out, or leave upstream out; the upstream "
+                "has its own settings for that"
             )
         return self
 

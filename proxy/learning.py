@@ -47,8 +47,8 @@ class Learning:
     registry: Registry
     transfer: Transfer
     engine: Engine
-    base: tuple[str, str]
-    """Name and digest of the base model."""
+    base: tuple[str, str, int | None]
+    """Name and digest of the base model, and the tokens of a request if burnish sets them."""
     route: LiveRoute
 
 
@@ -79,7 +79,9 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
         if config.train.enabled and (why := await asyncio.to_thread(untrainable, found.path)):
             logger.warning("%s is served, but can't learn: %s", found.name, why)
         weights, state = found.path, config.data_dir / "engine"
-        host: AdapterHost = EmbeddedHost(weights, base_model=found.name, state_dir=state)
+        host: AdapterHost = EmbeddedHost(
+            weights, base_model=found.name, state_dir=state, context=config.context, parallel=config.parallel
+        )
     else:
         if config.engine == "none":
             yield NotLearning(
@@ -96,9 +98,10 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
         remote = main_upstream(config, pool, host.base_model)
     async with _with_learner(host, registry, config, log, weights) as (learner, engine, swap):
         route = swap.route
-        upstream = LearningUpstream(host.base_model, host.base_digest, route, remote)
+        window = host.limits.window
+        base = host.base_model, host.base_digest, window.context if window else None
+        upstream = LearningUpstream(*base, route, remote)
         transfer = Transfer(registry, host.base_model, host.base_digest, weights, cache_dir() / "weights")
-        base = host.base_model, host.base_digest
         reset = Reset(learner, swap, log, config.log_file)
         yield Learning(upstream, learner, reset, registry, transfer, engine, base, route)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from starlette.requests import Request
@@ -65,6 +65,12 @@ class Engine:
         return self._obstacle
 
     @property
+    def window(self) -> dict[str, Any] | None:
+        """Return what the engine reads; None if its user sets that."""
+        window = self.swap.host.limits.window
+        return asdict(window) if window else None
+
+    @property
     def serving(self) -> bool:
         return self.swap.route.live is not None
 
@@ -107,6 +113,7 @@ def status_routes(
                     "trouble": engine.trouble() if engine else None,
                     "obstacle": await engine.obstacle() if engine else learner_status()["reason"],
                     "way": engine.swap.host.limits.way if engine else None,
+                    "window": engine.window if engine else None,
                 },
                 "log": {"healthy": log.healthy() is None, "trouble": log.healthy()},
                 "counts": await log.counts(),

@@ -6,10 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from burnish.adapters.hosts.context import Window
 from burnish.adapters.manifest import AdapterVersion
-
-EMBEDDED_CONTEXT_TOKENS = 4096
-"""Context of a request in the embedded engine. The KV cache is taken at start: 4 x 4096 cost 380 MB (small model)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +49,8 @@ class Limits:
     keeps: bool = False
     """A replaced version stays loaded while there is room (least recently used out first): that costs this engine next
     to nothing, and a rollback is instant."""
+    window: Window | None = None
+    """None: the engine's user sets it."""
     merged: bool = False
     """A version is a whole model of its own, base and adapter merged, because the engine takes no adapters."""
 

@@ -17,14 +17,16 @@ from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
 from burnish.adapters.hosts.child_log import open_log, tail
+from burnish.adapters.hosts.context import window
 from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.hosts.user_engine import MAX_RANK
 from burnish.adapters.manifest import BASE_VERSION, AdapterVersion
+from burnish.adapters.memory import available_bytes
 from burnish.adapters.threads import cores
 
-# Live, candidate, and two that drain after quick swaps; each child costs about half a gigabyte.
+# Live, candidate, and two that drain after quick swaps; context.py has what each costs.
 MAX_RESIDENT = 4
 # Beyond this, more threads wait for memory rather than compute.
 MAX_THREADS = 8
@@ -128,18 +130,28 @@ class _Child:
 class EmbeddedHost:
     """AdapterHost over llama.cpp children. Serves ``<base_model>`` and ``<base_model>@v<n>``."""
 
-    limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT)
-
     def __init__(
-        self, model_path: Path, *, base_model: str, state_dir: Path, threads: int | None = None
+        self,
+        model_path: Path,
+        *,
+        base_model: str,
+        state_dir: Path,
+        threads: int | None = None,
+        context: int | None = None,
+        parallel: int | None = None,
     ) -> None:
         """Start nothing yet.
 
         ``state_dir`` (made 0700) keeps converted adapters and the children's logs. ``threads``: of each
-        child, None = half of the cores. Raises EngineError when the model file cannot be read.
+        child, None = half of the cores. ``context`` and ``parallel``: see ``Window``, None = by the free memory.
+        Raises EngineError when the model file cannot be read, or when the window is too large.
         """
         self.base_model = base_model
         self.base_digest = file_digest(model_path)
+        self._window = window(
+            model_path, context, parallel, children=MAX_RESIDENT, free_bytes=available_bytes()
+        )
+        self.limits = Limits(max_rank=MAX_RANK, max_resident=MAX_RESIDENT, window=self._window)
         self._model = model_path
         self._state = state_dir
         self._threads = threads or default_threads()
@@ -212,6 +224,8 @@ class EmbeddedHost:
             name=name,
             api_key=key,
             threads=self._threads,
+            context=self._window.context,
+            parallel=self._window.parallel,
             adapter=str(version.path.absolute()) if version else None,
             converted=str(converted_path(self._state, version, self.base_digest)) if version else None,
         )

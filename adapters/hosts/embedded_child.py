@@ -18,10 +18,7 @@ from typing import Any, NoReturn
 
 from burnish.adapters.errors import AdapterError, EngineError
 from burnish.adapters.extras import how_to_repair
-from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
 
-# Requests that are decoded together; on the few cores of a laptop, more would only slow down each.
-SLOTS = 4
 # Every open connection holds one of llama.cpp's HTTP threads, idle ones too; health checks must get one.
 HTTP_THREADS = 128
 # Only warnings and errors: the log must not grow with the traffic.
@@ -38,6 +35,10 @@ class Settings:
     """Served name."""
     api_key: str
     threads: int
+    context: int
+    """Tokens of one request."""
+    parallel: int
+    """Requests that are decoded together."""
     adapter: str | None
     """PEFT directory, None = the base model."""
     converted: str | None
@@ -97,10 +98,10 @@ def _parameters(xllamacpp: Any, settings: Settings) -> Any:
     for cpu in (parameters.cpuparams, parameters.cpuparams_batch):
         cpu.n_threads = settings.threads
         cpu.poll = 0  # spinning threads starve everything else on a small machine
-    parameters.n_parallel = SLOTS
+    parameters.n_parallel = settings.parallel
     # A unified cache would let one long request make the others fail when it is full.
     parameters.kv_unified = False
-    parameters.n_ctx = SLOTS * EMBEDDED_CONTEXT_TOKENS
+    parameters.n_ctx = settings.parallel * settings.context
     parameters.warmup = False  # the probe warms it up, and no version goes live without one
     parameters.fit_params = False  # keep the size above; measuring would slow down the start
     parameters.cache_ram_mib = 0  # gigabytes otherwise; each slot's own prompt cache is enough

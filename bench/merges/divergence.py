@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 
 from bench.merges.replies import Reply
-from burnish.adapters.hosts.embedded_child import SLOTS
+from burnish.adapters.hosts.context import PARALLEL
 
 CANDIDATES = 40
 """Most likely tokens for which a model gives probabilities; all others count as one."""
@@ -36,7 +36,7 @@ async def score(http: httpx.AsyncClient, replies: Sequence[Reply]) -> Scores:
         for reply in waiting:
             found[str(reply.place)] = await _positions(http, reply, number)
 
-    await asyncio.gather(*map(slot, range(SLOTS)))
+    await asyncio.gather(*map(slot, range(PARALLEL)))
     return found
 
 

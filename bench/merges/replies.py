@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from bench.merges.models import KEY, QUESTIONS
-from burnish.adapters.hosts.embedded_child import SLOTS
+from burnish.adapters.hosts.context import PARALLEL
 from burnish.proxy.cli.demo.user import MAX_TOKENS, SHORT_CHARACTERS, TEMPERATURE, TOP_P, brief
 
 LIMIT_S = 300.0
@@ -57,7 +57,7 @@ async def ask(http: httpx.AsyncClient, path: Path, count: int) -> None:
                 file.flush()
 
         async with asyncio.TaskGroup() as tasks:
-            for _ in range(SLOTS):
+            for _ in range(PARALLEL):
                 tasks.create_task(one_after_the_other())
 
 

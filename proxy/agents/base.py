@@ -94,6 +94,8 @@ class Agent(Protocol):
     """The text that rates an answer in this agent."""
     choice: ClassVar[str] = ""
     """What it shows after an answer if ``feedback.mode`` is "prompt"; "": it can't show a choice."""
+    sends_tokens: ClassVar[int] = 20_000
+    """About how long its first request is, with its tools: an estimate, since versions differ."""
     own_key: ClassVar[str] = f"{OPENAI_KEY} in its environment"
     """Where the agent gets its own key from."""
 

@@ -22,6 +22,7 @@ class Aider(Agent):
     title: ClassVar[str] = "aider"
     program: ClassVar[str] = "aider"
     rating: ClassVar[str] = "a space, then /rl good"
+    sends_tokens: ClassVar[int] = 4_000
 
     def by_hand(self, place: Place) -> str:
         key = "" if place.own_credentials else f"{OPENAI_KEY}={place.key or ANY_KEY} "
@@ -42,6 +43,7 @@ class OpenWebUI(Agent):
     title: ClassVar[str] = "Open WebUI"
     program: ClassVar[str] = "open-webui"
     rating: ClassVar[str] = "/rl good"
+    sends_tokens: ClassVar[int] = 0
 
     def by_hand(self, place: Place) -> str:
         key = f"your {OPENAI_KEY}" if place.own_credentials else place.key or ANY_KEY

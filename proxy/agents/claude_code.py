@@ -33,6 +33,7 @@ class ClaudeCode(Agent):
     title: ClassVar[str] = "Claude Code"
     program: ClassVar[str] = "claude"
     rating: ClassVar[str] = "/rl good"
+    sends_tokens: ClassVar[int] = 24_000
     choice: ClassVar[str] = "a line with the keys + (good) and - (bad)"
     own_key: ClassVar[str] = f"its login, or {OWN_KEY} in its environment"
 

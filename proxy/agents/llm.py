@@ -17,6 +17,7 @@ class Llm(Agent):
     name: ClassVar[str] = "llm"
     title: ClassVar[str] = "llm"
     program: ClassVar[str] = "llm"
+    sends_tokens: ClassVar[int] = 0
     rating: ClassVar[str] = "llm -m burnish -c '/rl good'"
     own_key: ClassVar[str] = f"the key of llm keys set openai, or {OPENAI_KEY} in its environment"
 

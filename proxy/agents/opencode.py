@@ -17,6 +17,7 @@ class OpenCode(Agent):
     name: ClassVar[str] = "opencode"
     title: ClassVar[str] = "opencode"
     program: ClassVar[str] = "opencode"
+    sends_tokens: ClassVar[int] = 10_000
     rating: ClassVar[str] = "/rl good"
     own_key: ClassVar[str] = f"{OPENAI_KEY} in its environment, or the key of opencode auth login for burnish"
 

@@ -12,13 +12,18 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
+from burnish.adapters import catalogue
 from burnish.proxy.agents import AGENTS, Agent, Change, Home, Place, connection, is_own
 from burnish.proxy.agents.base import EMBEDDED
 from burnish.proxy.cli.client import Proxy, read_settings
-from burnish.proxy.cli.errors import NotRunning, WrongUsage
+from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
 from burnish.proxy.cli.terminal import Url, console
 from burnish.proxy.config import Config
+from burnish.proxy.model_names import DEFAULT_MODEL
+from burnish.proxy.surfaces.catalogue import window_of
+
+ANSWER_TOKENS = 4096
+"""An answer and some turns of a conversation need that much besides the agent's first request."""
 
 Name = Annotated[
     str | None,
@@ -66,12 +71,8 @@ def connect(
         console.print(
             f"[yellow]burnish isn't running at {escape(place.url)} yet. Start it with: burnish up[/]"
         )
-    elif upstream.startswith(EMBEDDED):
-        console.print(
-            f"[yellow]The embedded engine takes {EMBEDDED_CONTEXT_TOKENS} tokens for each request, and coding agents "
-            "send more. For them, put your own engine behind burnish: burnish up --upstream URL[/]",
-            soft_wrap=True,
-        )
+    elif narrow := _too_narrow(known, Proxy(url)):
+        console.print(f"[yellow]{escape(narrow)}[/]", soft_wrap=True)
 
 
 def disconnect(
@@ -119,6 +120,32 @@ def place_at(url: str, upstream: str, config: Config, *, has_key: bool, model: s
         key=config.api_key.get_secret_value() if config.api_key else None,
         hook=shlex.join([*_program(), "hook", "--url", url]),
         mode=config.feedback.mode,
+    )
+
+
+def _too_narrow(agent: Agent, proxy: Proxy) -> str | None:
+    """Return what to do if the engine can't take the agent's requests; None if it can, or doesn't tell."""
+    try:
+        served = next(each for each in proxy.get("/v1/models")["data"] if each["id"] == DEFAULT_MODEL)
+        ours = proxy.get("/burnish/status")["engine"]["window"]
+    except (CommandFailed, StopIteration, LookupError):
+        return None
+    takes, needed = window_of(served), agent.sends_tokens + ANSWER_TOKENS
+    if not takes or takes >= needed:
+        return None
+    said = (
+        f"{agent.title} sends about {agent.sends_tokens:,} tokens with its first message, and the engine takes "
+        f"{takes:,} with the answer. "
+    )
+    if ours is None:
+        return said + f"Start the engine with a context of {needed:,} or more."
+    if ours["trained"] >= needed:
+        return said + f"Start burnish with --context {needed}; --parallel 1 takes the least memory for it."
+    other = catalogue.for_context(needed)
+    take = f"--model {other.name} --context {needed}" if other else "--model with a longer context"
+    return said + (
+        f"The model was trained for {ours['trained']:,}. Take another: burnish up {take}. Or put your own engine "
+        "behind burnish: burnish up --upstream URL"
     )
 
 

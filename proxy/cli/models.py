@@ -10,8 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from burnish.adapters.catalogue import Model, models, tasks
-from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
-from burnish.adapters.hosts.embedded_child import SLOTS
+from burnish.adapters.hosts.context import LEAST_TOKENS, PARALLEL
 from burnish.adapters.hosts.fetch import small_model_path
 from burnish.adapters.hosts.hub_cache import HubModel, cached
 from burnish.proxy.cli.errors import WrongUsage
@@ -26,8 +25,8 @@ def show(
     task: Annotated[str | None, typer.Option(help="Only models for this task: chat or code.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Memory is that of the weights and of the cache for the default context. A model that doesn't learn here is only
-    served. Other GGUFs of the Hugging Face hub: `burnish up --model OWNER/NAME:QUANTISATION`.
+    """Memory is that of the weights and of the cache for the shortest default context. A model that doesn't learn here
+    is only served. Other GGUFs of the Hugging Face hub: `burnish up --model OWNER/NAME:QUANTISATION`.
     """
     if task is not None and task not in tasks():
         raise WrongUsage(f"no model is listed for the task {task!r}; expected {' or '.join(tasks())}")
@@ -42,7 +41,7 @@ def show(
 
 
 def _described(model: Model, total: int) -> dict[str, Any]:
-    needed = model.memory_bytes(SLOTS, EMBEDDED_CONTEXT_TOKENS)
+    needed = model.memory_bytes(PARALLEL, LEAST_TOKENS)
     path = small_model_path() if model.package else cached(HubModel(model.repo, model.file))
     found = asdict(model) | {
         "checked": model.checked.isoformat(),

@@ -22,6 +22,16 @@ Model = Annotated[
         "hub, a GGUF file, or `ollama:NAME` from Ollama's store. With --upstream: the model that `default` stands for."
     ),
 ]
+Context = Annotated[
+    int | None,
+    typer.Option(
+        help="Embedded engine: tokens of a request with its answer [4096 to 32768, by the free memory]; at most what "
+        "the model was trained for."
+    ),
+]
+Parallel = Annotated[
+    int | None, typer.Option(help="Embedded engine: requests that it answers at a time [4].")
+]
 Workers = Annotated[int | None, typer.Option(help="Processes that answer requests [1].")]
 DataDir = Annotated[Path | None, typer.Option(help="Directory for the log, versions and jobs.")]
 NoTrain = Annotated[bool, typer.Option("--no-train", help="Never train; only forward and log requests.")]

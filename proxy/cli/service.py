@@ -12,7 +12,17 @@ from rich.markup import escape
 
 from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.errors import CommandFailed, NotRunning, WrongUsage
-from burnish.proxy.cli.options import ConfigFile, DataDir, Host, Model, NoTrain, Upstream, Workers
+from burnish.proxy.cli.options import (
+    ConfigFile,
+    Context,
+    DataDir,
+    Host,
+    Model,
+    NoTrain,
+    Parallel,
+    Upstream,
+    Workers,
+)
 from burnish.proxy.cli.terminal import Json, console, printed_json
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.service import State, this_machines
@@ -28,6 +38,8 @@ def install(
     port: Annotated[int | None, typer.Option(help="Port to listen on [8787].")] = None,
     upstream: Upstream = None,
     model: Model = None,
+    context: Context = None,
+    parallel: Parallel = None,
     workers: Workers = None,
     data_dir: DataDir = None,
     no_train: NoTrain = False,
@@ -46,6 +58,8 @@ def install(
         "port": port,
         "upstream": upstream,
         "model": model,
+        "context": context,
+        "parallel": parallel,
         "workers": workers,
         "data_dir": data_dir,
         "train": {"enabled": False} if no_train else None,

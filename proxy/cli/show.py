@@ -55,6 +55,9 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         )
         if missing := left_out(learner):
             lines.append(("", escape(missing)))
+    if window := state["engine"].get("window"):
+        requests = f"{window['parallel']} requests at a time, each of up to {window['context']:,} tokens"
+        lines.append(("engine", f"{requests}; the model was trained for {window['trained']:,}"))
     if live["name"]:
         lines.append(("swapping", _swapping(state["engine"])))
     if waits := learner.get("waiting"):

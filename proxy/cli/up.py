@@ -19,7 +19,17 @@ from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
 from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.fetch import fetch
-from burnish.proxy.cli.options import ConfigFile, DataDir, Host, Model, NoTrain, Upstream, Workers
+from burnish.proxy.cli.options import (
+    ConfigFile,
+    Context,
+    DataDir,
+    Host,
+    Model,
+    NoTrain,
+    Parallel,
+    Upstream,
+    Workers,
+)
 from burnish.proxy.cli.terminal import console
 from burnish.proxy.config import Config
 from burnish.proxy.plain import plain
@@ -31,6 +41,8 @@ def up(
     port: Annotated[int | None, typer.Option(help="Port to listen on [8787]; 0 picks a free one.")] = None,
     upstream: Upstream = None,
     model: Model = None,
+    context: Context = None,
+    parallel: Parallel = None,
     workers: Workers = None,
     data_dir: DataDir = None,
     train_after: Annotated[
@@ -51,6 +63,8 @@ def up(
         "port": port,
         "upstream": upstream,
         "model": model,
+        "context": context,
+        "parallel": parallel,
         "workers": workers,
         "data_dir": data_dir,
         "log_level": log_level,

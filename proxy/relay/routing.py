@@ -14,7 +14,6 @@ import orjson
 from pydantic import SecretStr
 
 from burnish.adapters.errors import UnknownVersion
-from burnish.adapters.hosts.base import EMBEDDED_CONTEXT_TOKENS
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.route import Balance, Lease, LiveRoute
 from burnish.proxy.errors import NotFound, Unauthorized, Unavailable, UpstreamUnreachable
@@ -234,6 +233,7 @@ class RemoteUpstream:
 class LearningUpstream:
     """An engine whose versions burnish swaps: requests for its model get the live version.
 
+    ``context_tokens``: of a request, if burnish knows more than the engine's list of models.
     ``plain_upstream`` is the same engine as an upstream, if burnish doesn't own it. It answers requests
     for other models, and those for the base model while no version is served. Without it, only versions are served.
     """
@@ -242,11 +242,13 @@ class LearningUpstream:
         self,
         base_model: str,
         base_digest: str,
+        context_tokens: int | None,
         route: LiveRoute,
         plain_upstream: RemoteUpstream | None = None,
     ) -> None:
         self._base = base_model
         self._base_digest = base_digest
+        self._window = {"max_model_len": context_tokens} if context_tokens else {}
         self._route = route
         self._plain = plain_upstream
 
@@ -295,9 +297,7 @@ class LearningUpstream:
             *(endpoint.model for endpoint in self._route.resident().values()),
         }
         versions = (f"{self._base}@{'base' if n == BASE_VERSION else f'v{n}'}" for n in loaded)
-        base = {"max_model_len": EMBEDDED_CONTEXT_TOKENS}
-        if self._plain:
-            base = next((each for each in offered if plain(each["id"]) == self._base), {})
+        base = self._window or next((each for each in offered if plain(each["id"]) == self._base), {})
         window = {name: base[name] for name in WINDOWS if name in base}
         ours = [{**DEFAULT, "id": name, **window} for name in (DEFAULT_MODEL, self._base, *versions)]
         others = [each for each in offered if plain(each["id"]) not in served]

@@ -19,7 +19,7 @@ CARRIED = (
     STORE,
 )  # fmt: skip
 """Variables of the shell that a service gets too: they say where burnish finds its files."""
-OPTIONS = ("host", "port", "upstream", "model", "workers", "data_dir")
+OPTIONS = ("host", "port", "upstream", "model", "context", "parallel", "workers", "data_dir")
 STOP_S = 75
 """How long answers under way may go on when a service stops: any login waits 90 s for its programs."""
 END_S = 15

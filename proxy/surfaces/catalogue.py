@@ -71,7 +71,7 @@ def with_models(page: Json, models: Iterable[Json], *, anthropic: bool) -> Json:
 
 def _shown(model: Json) -> Json:
     """Return the answer to ``POST /api/show``. Upstreams don't report tool support, so it is assumed."""
-    window = _window(model)
+    window = window_of(model)
     return {
         "modelfile": "",
         "parameters": "",
@@ -112,7 +112,7 @@ def _details() -> Json:
 
 
 def _googles(model: Json) -> Json:
-    window = _window(model)
+    window = window_of(model)
     return {
         "name": f"models/{model['id']}",
         "version": "",
@@ -135,7 +135,8 @@ def _anthropics(model: Json) -> Json:
     }
 
 
-def _window(model: Json) -> int | None:
+def window_of(model: Json) -> int | None:
+    """Return the context length that an entry of a list of models names; None if it names none."""
     own = model.get("meta")
     places = [model.get(name) for name in WINDOWS] + [own.get("n_ctx") if isinstance(own, dict) else None]
     return next((size for size in places if isinstance(size, int) and size > 0), None)

@@ -45,7 +45,7 @@ class Services:
     instructions: Instructions
     known: bool
     """See ``Guard.knows_engine``."""
-    base: tuple[str, str] | None = None
+    base: tuple[str, str, int | None] | None = None
     route: LiveRoute | None = None
 
 

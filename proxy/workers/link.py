@@ -25,8 +25,11 @@ OnRequest = Callable[[Any], Awaitable[Any]]
 class EngineState:
     """The versions that workers may use. Sent to them whenever that changes."""
 
-    base: tuple[str, str] | None
-    """Name and digest of the base model; None: burnish only passes through."""
+    base: tuple[str, str, int | None] | None
+    """Name and digest of the base model, and the tokens of a request if burnish sets them.
+
+    None: burnish only passes through.
+    """
     live: Endpoint | None = None
     resident: tuple[Endpoint, ...] = ()
     """All versions that a request may name, the live one included."""

@@ -17,6 +17,7 @@ from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.embedded import MAX_RESIDENT, EmbeddedHost
 from burnish.adapters.manifest import AdapterVersion
 from tests.support.engine import answer, deltas, headers
+from tests.support.tiny_gguf import random_llama
 
 Make = Callable[..., AdapterVersion]
 
@@ -123,8 +124,15 @@ async def test_a_model_that_is_missing_or_damaged_is_named(tmp_path: Path) -> No
     with pytest.raises(EngineError, match=r"gone\.gguf: No such file"):
         EmbeddedHost(tmp_path / "gone.gguf", base_model="x", state_dir=tmp_path / "state")
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
-    host = EmbeddedHost(tmp_path / "bad.gguf", base_model="x", state_dir=tmp_path / "state")
-    with pytest.raises(EngineError, match=r"bad\.gguf.*engine-v0000\.log"):
+    with pytest.raises(EngineError, match=r"cannot read the model .*bad\.gguf as GGUF"):
+        EmbeddedHost(tmp_path / "bad.gguf", base_model="x", state_dir=tmp_path / "state")
+    # Its header says more layers than it holds.
+    host = EmbeddedHost(
+        random_llama(tmp_path / "short.gguf", keys={"block_count": 9}),
+        base_model="x",
+        state_dir=tmp_path / "state",
+    )
+    with pytest.raises(EngineError, match=r"short\.gguf.*engine-v0000\.log"):
         await host.load(None)
     await host.close()
 

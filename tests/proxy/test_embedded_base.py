@@ -79,5 +79,24 @@ async def test_a_model_of_ollama_is_swapped_at_once_and_keeps_its_name(
         assert answer["message"]["content"] == await ask(http, QUESTIONS[0], "tiny:1b@v1") != bare
 
 
+async def test_the_window_is_as_set_and_said_everywhere(tmp_path: Path) -> None:
+    model = random_llama(tmp_path / "tiny.gguf", keys={"context_length": 8192})
+    window = {"context": 6144, "parallel": 2}
+    async with calling(tmp_path, model=str(model), engine="auto", **window) as http:
+        status = (await http.get("/burnish/status")).json()
+        assert status["engine"]["window"] == window | {"trained": 8192}
+        listed = (await http.get("/v1/models")).json()["data"]
+        assert {each["max_model_len"] for each in listed} == {6144}
+        for words, code in ((2500, 200), (3500, 400)):
+            body = {
+                "model": "default",
+                "messages": [{"role": "user", "content": "rust " * words}],
+                "max_tokens": 1,
+            }
+            answer = await http.post("/v1/chat/completions", json=body)
+            assert answer.status_code == code, answer.text
+        assert "6144 tokens" in answer.json()["error"]["message"]
+
+
 async def resident(http: httpx.AsyncClient) -> list[int]:
     return list((await http.get("/burnish/status")).json()["live"]["resident"])

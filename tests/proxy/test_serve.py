@@ -66,6 +66,10 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
     [
         (("--model", "/nowhere/model.gguf"), "can't be read"),
         (("--model", "{folder}/broken.gguf"), "broken.gguf"),
+        (("--context", "9000"), "more than the model was trained for: set it to 8192 at most"),
+        (("--context", "0"), "greater than or equal to 512 (given: 0)"),
+        (("--parallel", "0"), "greater than or equal to 1 (given: 0)"),
+        (("--context", "8192", *UPSTREAM), "context and parallel are for the embedded engine"),
         (("--model", "ollama:tiny", *UPSTREAM), "is for the embedded engine: leave upstream out"),
         (("--upstream", "not a url"), "must be an http"),
         (("--host", "0.0.0.0", *UPSTREAM), "set api_key"),

@@ -131,8 +131,11 @@ def tiny_lora(shape: Shape, seed: int, rank: int = 4, strength: float = 0.5) -> 
 TINY = Shape("llama", head_dim=16)
 
 
-def random_llama(path: Path) -> Path:
-    """A base that llama.cpp can serve and our trainer can train, in a fraction of the small model's time."""
+def random_llama(path: Path, *, keys: Mapping[str, Any] = NOTHING) -> Path:
+    """A base that llama.cpp can serve and our trainer can train, in a fraction of the small model's time.
+
+    ``keys``: as of_model.
+    """
     shape, dice = TINY, np.random.default_rng(0)
     modules = shape.modules | {"model.embed_tokens": (shape.vocabulary, shape.hidden)}
     state = {
@@ -142,7 +145,9 @@ def random_llama(path: Path) -> Path:
     state["model.embed_tokens.weight"][~sayable(shape.vocabulary)] = 0
     ones = np.ones(shape.hidden, np.float32)
     norms = [f"model.layers.{block}.{name}" for block in range(shape.blocks) for name in NORMS]
-    return of_model(path, shape, state | {f"{name}.weight": ones for name in [*norms, "model.norm"]})
+    return of_model(
+        path, shape, state | {f"{name}.weight": ones for name in [*norms, "model.norm"]}, keys=keys
+    )
 
 
 def llama3_factors(width: int, factor: float, theta: float = 1e4) -> Array:

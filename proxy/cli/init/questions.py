@@ -136,7 +136,7 @@ class Questions:
         here = checks.agents_here(self._home)
         if self._given.agents is not None:
             return _read_agents(self._given.agents, here)
-        # Coding agents send more than the embedded engine reads: 4096 tokens.
+        # Coding agents send more than the embedded engine reads unless `context` is set.
         default = here if upstream else []
         if self._earlier:
             default = [*self._earlier.agents, *self._earlier.replaced]
@@ -148,7 +148,9 @@ class Questions:
             f"  [dim]burnish also knows:[/] {', '.join(name for name in AGENTS if name not in here)}"
         )
         if upstream is None and here:
-            console.print("  [dim]The small model reads 4096 tokens, too few for most coding agents.[/]")
+            console.print(
+                "  [dim]Most coding agents send more tokens than the embedded engine takes by default.[/]"
+            )
         return _ask("Names, or none", ", ".join(default) or "none", lambda text: _read_agents(text, here))
 
     def _preset(self) -> str:

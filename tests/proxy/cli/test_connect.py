@@ -27,7 +27,8 @@ def test_connected_and_back(burnish: Burnish, env: dict[str, str], tmp_path: Pat
     done = call("connect", "codex", url=burnish.url, env=env)
     assert done.returncode == 0, done.stderr
     assert str(settings) in done.stdout
-    assert "embedded engine takes 4096 tokens" in done.stdout
+    assert "Codex sends about 20,000 tokens" in done.stdout
+    assert "trained for 8,192. Take another: burnish up --model qwen3-0.6b --context 24096" in done.stdout
     assert f'base_url = "{burnish.url}/v1"' in settings.read_text()
     assert "unchanged" in call("connect", "codex", url=burnish.url, env=env).stdout
     listed = {line.split()[0]: line for line in call("connect", env=env).stdout.splitlines()}
@@ -52,7 +53,7 @@ def test_what_would_be_written_is_printed_and_not_written(
 def test_it_works_before_burnish_runs_and_says_so(env: dict[str, str], tmp_path: Path) -> None:
     done = call("connect", "opencode", url=NOBODY, env=env)
     assert (done.returncode, "Start it with: burnish up" in done.stdout) == (0, True)
-    assert "4096" not in done.stdout, "nobody knows the engine yet"
+    assert "tokens" not in done.stdout, "nobody knows the engine yet"
     assert NOBODY in (tmp_path / ".config" / "opencode" / "opencode.json").read_text()
 
 
