@@ -85,30 +85,30 @@ def table(models: list[Compared], out: Path) -> tuple[list[str], bool]:
     reached = False
     for model in models:
         found = difference(replies[model.name], replies[RUN_TIME])
-        apart = f"{100 * found.difference:+.1f} ± {100 * found.half_width:.1f}"
-        kl = f"{kl_per_token(scores[RUN_TIME], scores[model.name]):.4f}"
+        if found is None:
+            continue  # it wasn't asked yet
+        apart, kl = "", ""
+        if model.name != RUN_TIME:
+            apart = f"{100 * found.difference:+.1f} ± {100 * found.half_width:.1f}"
+            kl = f"{kl_per_token(scores[RUN_TIME], scores[model.name]):.4f}"
         effect = f"{slope(scores[RUN_TIME], scores[BASE], scores[model.name]):.2f}"
-        if model.name == RUN_TIME:
-            apart, kl = "", ""
-        if model.name == DEFAULT:
-            reached = found.lower > LIMIT
         share, size = f"{100 * found.share:.1f} %", f"{model.size_bytes / 1e6:.0f}"
         lines.append(f"| {model.name} | {found.pairs:,} | {share} | {apart} | {kl} | {effect} | {size} |")
+        reached |= model.name == DEFAULT and found.lower > LIMIT
     return lines, reached
 
 
 def costs(models: list[Compared]) -> list[str]:
     """Return what the merge cost, and what it would cost for larger models."""
     [model] = [each for each in models if each.name == DEFAULT]
-    assert model.merged
-    assert model.seconds
-    assert model.peak_bytes
+    assert model.cost
+    answer = model.cost.answer
     return [
-        f"The default merge kept {model.merged.kept:.3f} of the change, with rounding errors of "
-        f"{model.merged.noise:.1f} times its size. It took {model.seconds:.1f} s and {model.peak_bytes / 1e6:.0f} MB "
-        "of memory.",
+        f"The default merge kept {answer['kept']:.3f} of the change, with rounding errors of {answer['noise']:.1f} "
+        f"times its size. It took {model.cost.wall_s:.1f} s ({model.cost.cpu_s:.1f} CPU s, {model.start_cpu_s:.1f} of "
+        f"them to start) and {model.cost.peak_bytes / 1e6:.0f} MB of memory.",
         "",
-        *sizes(model.seconds),
+        *sizes(model.cost.cpu_s - model.start_cpu_s),
     ]
 
 
@@ -120,7 +120,8 @@ def main() -> None:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     models = compared(options.out)
-    asyncio.run(measure(models, options.out, options.replies))
+    if options.replies:
+        asyncio.run(measure(models, options.out, options.replies))
     lines, reached = table(models, options.out)
     print("\n".join([*lines, "", *costs(models)]))
     sys.exit(0 if reached else 1)

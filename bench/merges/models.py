@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import random
+import resource
 import subprocess
 import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import gguf
 import psutil
@@ -23,7 +25,6 @@ from burnish.adapters.convert.merge import merge
 from burnish.adapters.hosts.embedded import EngineProcess
 from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.fetch import ensure_small_model
-from burnish.adapters.merging import Merged
 from burnish.adapters.threads import cores
 from burnish.proxy.cli.demo.halves import HALVES, Name
 from burnish.proxy.cli.demo.running import burnish
@@ -42,6 +43,17 @@ _ORDER = random.Random(SEED).sample(PROMPTS, len(PROMPTS))
 QUESTIONS = _ORDER[FOR_TEACHING:]
 
 
+class Cost(NamedTuple):
+    """What a run of the merging process took."""
+
+    wall_s: float
+    cpu_s: float
+    peak_bytes: int
+    """Resident memory."""
+    answer: dict[str, Any]
+    """The fields of ``Merged``, or an error."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """A model that is asked."""
@@ -55,11 +67,10 @@ class Compared:
     converted: Path | None = None
     """The same as GGUF."""
     size_bytes: int = 0
-    seconds: float | None = None
+    cost: Cost | None = None
     """Of the merge, start of the process included."""
-    peak_bytes: int | None = None
-    """Resident memory of the merge."""
-    merged: Merged | None = None
+    start_cpu_s: float = 0.0
+    """Of the start alone."""
 
     async def serve(self, log: Path) -> EngineProcess:
         """Start an engine. Raises EngineError."""
@@ -115,35 +126,42 @@ def _merged(adapter: Path, base: Path, target: Path) -> Compared:
     figures = target.with_suffix(".json")
     if not figures.exists():
         target.unlink(missing_ok=True)
-        began = time.perf_counter()
-        child = subprocess.Popen(
-            (sys.executable, "-m", "burnish.adapters.merge_child"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        assert child.stdin
-        assert child.stdout
-        child.stdin.write(
-            json.dumps([str(path) for path in (adapter, base, target.absolute())]).encode() + b"\n"
-        )
-        child.stdin.flush()
-        peak = 0
-        while child.poll() is None:
-            with suppress(psutil.NoSuchProcess):
-                peak = max(peak, psutil.Process(child.pid).memory_info().rss)
-            time.sleep(LOOK_S)
-        seconds = time.perf_counter() - began
-        figures.write_text(json.dumps([seconds, peak, json.loads(child.stdout.readline())]), encoding="utf-8")
-    seconds, peak, fields = json.loads(figures.read_text(encoding="utf-8"))
+        start = _measured(adapter, base.with_name("none"), target)  # fails as soon as everything is imported
+        figures.write_text(json.dumps([start, _measured(adapter, base, target)]), encoding="utf-8")
+    start, cost = (Cost(*each) for each in json.loads(figures.read_text(encoding="utf-8")))
     return Compared(
         DEFAULT,
         "q8_0",
         target,
         size_bytes=target.stat().st_size,
-        seconds=seconds,
-        peak_bytes=peak,
-        merged=Merged(**fields),
+        cost=cost,
+        start_cpu_s=start.cpu_s,
     )
+
+
+def _measured(adapter: Path, base: Path, target: Path) -> Cost:
+    """Run one merge."""
+    began, cpu = time.perf_counter(), _children_cpu_s()
+    child = subprocess.Popen(
+        (sys.executable, "-m", "burnish.adapters.merge_child"), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert child.stdin
+    assert child.stdout
+    child.stdin.write(json.dumps([str(path) for path in (adapter, base, target.absolute())]).encode() + b"\n")
+    child.stdin.flush()
+    peak = 0
+    while child.poll() is None:
+        with suppress(psutil.NoSuchProcess):
+            peak = max(peak, psutil.Process(child.pid).memory_info().rss)
+        time.sleep(LOOK_S)
+    return Cost(
+        time.perf_counter() - began, _children_cpu_s() - cpu, peak, json.loads(child.stdout.readline())
+    )
+
+
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _requantise(fine: Path, base: Path, target: Path) -> None:

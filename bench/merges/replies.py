@@ -108,12 +108,17 @@ class Difference:
         return self.difference - self.half_width
 
 
-def difference(replies: Mapping[int, Reply], others: Mapping[int, Reply]) -> Difference:
-    """Compare two models. The standard error is clustered by question, since each is asked several times."""
+def difference(replies: Mapping[int, Reply], others: Mapping[int, Reply]) -> Difference | None:
+    """Compare two models; None if no place has replies of both.
+
+    The standard error is clustered by question, since each is asked several times.
+    """
     gains: dict[str, list[int]] = defaultdict(list)
     both = replies.keys() & others.keys()
     for place in both:
         gains[replies[place].question].append(replies[place].pleases - others[place].pleases)
+    if not both:
+        return None
     mean = sum(map(sum, gains.values())) / len(both)
     squares = sum(sum(gain - mean for gain in each) ** 2 for each in gains.values())
     error = math.sqrt(squares * len(gains) / max(1, len(gains) - 1)) / len(both)

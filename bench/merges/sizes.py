@@ -13,14 +13,14 @@ Q6_K_SHARE = 0.5
 """Q4_K_M stores this share of the value and down projections, and the output layer, in q6_k; the rest in q4_k."""
 
 
-def sizes(seconds: float) -> list[str]:
-    """Return the lines of a table. ``seconds``: of a merge of the small model; time goes with the changed numbers."""
-    lines = ["| model | base, q4_k_m | merged, q8_0 | merge | |", "|---|---:|---:|---:|---|"]
+def sizes(cpu_s: float) -> list[str]:
+    """Return the lines of a table. ``cpu_s``: of a merge of the small model; time goes with the changed numbers."""
+    lines = ["| model | base, q4_k_m | merged, q8_0 | merge, CPU | |", "|---|---:|---:|---:|---|"]
     for model in MODELS:
         base = (_layers(model) + _embeddings(model)) / GB
         merged = (model.body * Q8_0_BITS / BYTE_BITS + _embeddings(model)) / GB
         lines.append(
-            f"| {model.name} | {base:.1f} GB | {merged:.1f} GB | {seconds * model.body / SMALL.body:.0f} s | computed |"
+            f"| {model.name} | {base:.1f} GB | {merged:.1f} GB | {cpu_s * model.body / SMALL.body:.0f} s | computed |"
         )
     return lines
 
