@@ -22,6 +22,7 @@ from bench.learning.questions import PROMPTS
 from burnish.adapters.convert.gguf import to_gguf
 from burnish.adapters.convert.gguf_layout import read_base
 from burnish.adapters.convert.merge import merge
+from burnish.adapters.hosts.context import PARALLEL
 from burnish.adapters.hosts.embedded import EngineProcess
 from burnish.adapters.hosts.embedded_child import Settings
 from burnish.adapters.hosts.fetch import ensure_small_model
@@ -34,6 +35,7 @@ SEED = 0
 FOR_TEACHING = 100
 """Questions, from which the teacher takes as many as it needs; none is asked again."""
 KEY = "bench"
+CONTEXT_TOKENS = 1024
 LOOK_S = 0.01
 """Between two looks at the memory of the merge."""
 BASE, RUN_TIME, DEFAULT = "base model", "run-time adapter", "merged, q8_0 (default)"
@@ -79,6 +81,8 @@ class Compared:
             name="model",
             api_key=KEY,
             threads=1,  # two models are asked at once
+            context=CONTEXT_TOKENS,
+            parallel=PARALLEL,
             adapter=self.adapter and str(self.adapter),
             converted=self.converted and str(self.converted),
         )

@@ -185,7 +185,16 @@ def test_a_merged_model_answers_as_the_adapter_does(tiny: Path, tmp_path: Path) 
     assert (tmp_path / "from_gguf.gguf").read_bytes() == (tmp_path / "merged.gguf").read_bytes()
 
     async def answer(base: Path, adapter: Path | None) -> str:
-        settings = Settings(str(base), "m", "key", 1, adapter and str(lora), adapter and str(adapter))
+        settings = Settings(
+            model=str(base),
+            name="m",
+            api_key="key",
+            threads=1,
+            context=256,
+            parallel=1,
+            adapter=adapter and str(lora),
+            converted=adapter and str(adapter),
+        )
         process = await EngineProcess.start(settings, tmp_path / "log.txt")
         body = {"prompt": "What is tea?", "temperature": 0, "max_tokens": 24}
         try:
