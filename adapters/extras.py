@@ -31,7 +31,7 @@ def how_to_install(extra: str | None = None) -> str:
     source, editable = _source()
     if source is None:
         # The name on an index may be somebody else's: name the packages, and leave burnish as it is.
-        needed = _requirements(extra)
+        needed = requirements(extra)
         return f"{_pip(extras)} {shlex.join(needed)}" if needed else CHECKOUT
     environment = Path(sys.prefix)
     if (receipt := environment / "uv-receipt.toml").is_file():
@@ -42,6 +42,22 @@ def how_to_install(extra: str | None = None) -> str:
     if editable:
         return f"{_pip(extras)} -e {shlex.quote(source + _listed(extras))}"
     return f"{_pip(extras)} {_wanted(extras, source)}"
+
+
+def requirements(extra: str | None) -> list[str]:
+    """Return what an extra needs, or burnish itself."""
+    from packaging.requirements import Requirement  # only for this message: commands must start fast
+
+    try:
+        listed = distribution(NAME).requires or []
+    except PackageNotFoundError:
+        return []
+    return [
+        str(each).partition(";")[0].strip()
+        for each in map(Requirement, listed)
+        if ("extra" in str(each.marker)) is bool(extra)
+        and (each.marker is None or each.marker.evaluate({"extra": extra or ""}))
+    ]
 
 
 def how_to_repair(fault: str, extra: str | None = None) -> str:
@@ -64,22 +80,6 @@ def _pip(extras: set[str]) -> str:
 def _backend(extras: set[str]) -> str:
     """Return uv's option for a torch that fits the GPU. Otherwise torch on Linux brings gigabytes of CUDA."""
     return " --torch-backend=auto" if "train" in extras else ""
-
-
-def _requirements(extra: str | None) -> list[str]:
-    """Return what an extra needs, or burnish itself."""
-    from packaging.requirements import Requirement  # only for this message: commands must start fast
-
-    try:
-        listed = distribution(NAME).requires or []
-    except PackageNotFoundError:
-        return []
-    return [
-        str(each).partition(";")[0].strip()
-        for each in map(Requirement, listed)
-        if ("extra" in str(each.marker)) is bool(extra)
-        and (each.marker is None or each.marker.evaluate({"extra": extra or ""}))
-    ]
 
 
 def _wanted(extras: set[str], source: str) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SecretStr,
     ValidationError,
     field_validator,
@@ -25,8 +26,10 @@ from burnish.proxy.errors import ConfigError
 from burnish.proxy.model_names import DEFAULT_MODEL
 from burnish.proxy.settings import ENV_PREFIX, Sources, merge
 from burnish.proxy.tables import (
+    LITELLM,
     ChatConfig,
     FeedbackConfig,
+    LitellmConfig,
     LogConfig,
     TrainConfig,
     UpstreamConfig,
@@ -58,6 +61,14 @@ def default_config_file() -> Path:
     return Path(base) / "burnish" / "config.toml"
 
 
+class Local(NamedTuple):
+    """Where a process of burnish's own answers for an upstream."""
+
+    url: str
+    token: SecretStr
+    """Bearer token for it."""
+
+
 class Config(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,7 +77,7 @@ class Config(BaseModel):
     upstream: str | None = Field(
         None,
         description="URL of an OpenAI-compatible server, or several URLs separated by commas for replicas of the same "
-        "model. Unset: the embedded engine.",
+        "model; or `litellm:PROVIDER/MODEL`. Unset: the embedded engine.",
     )
     upstream_api_key: SecretStr | None = Field(
         None,
@@ -167,7 +178,9 @@ class Config(BaseModel):
     feedback: FeedbackConfig = FeedbackConfig()
     log: LogConfig = LogConfig()
     train: TrainConfig = TrainConfig()
+    litellm: LitellmConfig = LitellmConfig()
     upstreams: dict[UpstreamName, UpstreamConfig] = Field({}, description="Further upstreams by name.")
+    _local: Mapping[str | None, Local] = PrivateAttr(default_factory=dict)
 
     @property
     def log_file(self) -> Path:
@@ -199,6 +212,16 @@ class Config(BaseModel):
         """The further upstreams whose answers teach the local model."""
         return frozenset(name for name, each in self.upstreams.items() if each.teaches)
 
+    def with_local(self, local: Mapping[str | None, Local]) -> Config:
+        """Return a copy that knows the processes that answer for upstreams, by table; None: for the main one."""
+        copy = self.model_copy()
+        copy._local = local
+        return copy
+
+    def local(self, table: str | None) -> Local | None:
+        """Return the process that answers for the upstream of a table; None: for the main one."""
+        return self._local.get(table)
+
     def check_unclaimed(self, model: str) -> None:
         """Raise ConfigError if a further upstream claims the main one's base model."""
         if fault := self._claimed(model) or self._claimed(f"{model}@base"):
@@ -212,6 +235,8 @@ class Config(BaseModel):
         urls = [upstream_url(url, "upstream_api_key") for url in value.split(",")]
         if len(set(urls)) < len(urls):
             raise ValueError("must not contain the same server twice")
+        if len(urls) > 1 and any(url.startswith(LITELLM) for url in urls):
+            raise ValueError(f"must be the only one if it begins with {LITELLM}: those have no replicas")
         return ",".join(urls)
 
     @field_validator("data_dir", "models_preset")
@@ -244,6 +269,19 @@ class Config(BaseModel):
             raise ValueError(
                 "context and parallel are for the embedded engine: leave them out, or leave upstream out; the upstream "
                 "has its own settings for that"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _a_provider_needs_a_model(self) -> Config:
+        if (
+            self.upstream
+            and self.upstream.startswith(LITELLM)
+            and "/" not in self.upstream
+            and not self.model
+        ):
+            raise ValueError(
+                f"upstream {self.upstream!r} names no model: write {self.upstream}/MODEL, or set model"
             )
         return self
 

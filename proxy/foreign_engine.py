@@ -15,6 +15,7 @@ from burnish.adapters.hosts.hub import cached, downloaded, hub_id
 from burnish.adapters.hosts.replicas import Replicas
 from burnish.adapters.manifest import AdapterVersion
 from burnish.proxy.config import Config
+from burnish.proxy.tables import LITELLM
 
 
 async def foreign_host(
@@ -30,6 +31,8 @@ async def foreign_host(
     kind of the engine, also if versions can't be swapped in it. Raises EngineUnreachable
     if nothing answers; other EngineErrors and IncompatibleAdapter if versions can't be swapped.
     """
+    if config.upstream and config.upstream.startswith(LITELLM):
+        raise EngineError(f"{config.upstream} is a provider's model, whose weights nobody else can train")
     key = config.upstream_api_key.get_secret_value() if config.upstream_api_key else None
     apis = [EngineApi(url, key) for url in config.upstream_urls]
     found = await _one_kind(apis, config.model)

@@ -18,6 +18,7 @@ from burnish.adapters import durable
 from burnish.proxy import data_dir, listening
 from burnish.proxy.app import running
 from burnish.proxy.asgi import App
+from burnish.proxy.cloud import with_clouds
 from burnish.proxy.config import Config
 from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.http.listener import tune_interpreter
@@ -64,11 +65,11 @@ async def _serve(
         on_ready(url)
 
     try:
-        async with running(config, upgrades=as_service) as (app, hub):
+        async with with_clouds(config) as served, running(served, upgrades=as_service) as (app, hub):
             if hub:
-                await _with_workers(hub, config, listener, ready)
+                await _with_workers(hub, served, listener, ready)
             else:
-                await _alone(app, config, listener, ready)
+                await _alone(app, served, listener, ready)
     finally:
         config.server_file.unlink(missing_ok=True)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -12,6 +14,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    model_validator,
 )
 
 from burnish.proxy.model_names import plain
@@ -193,11 +196,26 @@ class LogConfig(BaseModel):
     )
 
 
+LITELLM = "litellm:"
+"""Begins the URL of a provider that litellm asks: ``litellm:PROVIDER/MODEL``; without a model, requests name it."""
+_LITELLMS = re.compile(LITELLM + r"[a-z0-9_-]+(/\S+)?")
+
+
 def upstream_url(url: str, key: str = "api_key") -> str:
     """Return the URL of an upstream without space and slash around it. Raises ValueError.
 
     ``key``: the setting that holds its key.
     """
+    url = url.strip().rstrip("/")
+    if not url.startswith(LITELLM):
+        return http_url(url, key)
+    if not _LITELLMS.fullmatch(url):
+        raise ValueError("must name one of litellm's providers and a model, such as litellm:bedrock/MODEL")
+    return url
+
+
+def http_url(url: str, key: str = "api_key") -> str:
+    """Return the URL of a server without space and slash around it. Raises ValueError."""
     url = url.strip().rstrip("/")
     if "@" in url:
         raise ValueError(f"must not contain a user or a password (@); set {key} instead")
@@ -229,10 +247,15 @@ class UpstreamConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: Annotated[str, AfterValidator(upstream_url)] = Field(
-        description="URL of an OpenAI-compatible server that answers for `models`."
+        description="URL of an OpenAI-compatible server that answers for `models`; or `litellm:PROVIDER/MODEL`."
     )
     api_key: SecretStr | None = Field(
-        None, description="Key for it, used if the caller sends none; `burnish` and `-` count as none."
+        None,
+        description="Key for it, used if the caller sends none; `burnish` and `-` count as none. With litellm callers' "
+        "keys are never used.",
+    )
+    api_base: Annotated[str, AfterValidator(http_url)] | None = Field(
+        None, description="Address of the provider, if litellm shouldn't use the usual one."
     )
     models: Annotated[tuple[Annotated[str, AfterValidator(_claim)], ...], AfterValidator(_not_empty)] = Field(
         description='Models that it answers for, such as ["gpt-5", "o4-*"]. A star stands for any ending.',
@@ -242,6 +265,12 @@ class UpstreamConfig(BaseModel):
         description="Whether ratings of its answers teach the local model. Many providers' terms forbid to train other "
         "models on their answers: read them first.",
     )
+
+    @model_validator(mode="after")
+    def _only_litellm_has_a_base(self) -> UpstreamConfig:
+        if self.api_base and not self.url.startswith(LITELLM):
+            raise ValueError(f"api_base is only for {LITELLM}…: put the address into url")
+        return self
 
     def claims(self, model: str) -> bool:
         """Return whether it answers for a model."""
@@ -259,6 +288,17 @@ class UpstreamConfig(BaseModel):
 def _covers(claim: str, model: str) -> bool:
     """Return whether a claim, such as ``gpt-*``, covers a model or all models of another claim."""
     return model.startswith(claim[:-1]) if claim.endswith("*") else model == claim
+
+
+class LitellmConfig(BaseModel):
+    """The table ``[litellm]``: where litellm is."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    python: Annotated[Path, AfterValidator(lambda path: path.expanduser().absolute())] | None = Field(
+        None,
+        description="Interpreter of an environment that has litellm. Unset: burnish's own, with the extra cloud.",
+    )
 
 
 class FeedbackConfig(BaseModel):

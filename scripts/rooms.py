@@ -44,6 +44,8 @@ ROOMS = {
             "tests/conftest.py",
             "adapters/hosts/**/*.py",
             "proxy/foreign_engine.py",
+            "proxy/cloud.py",
+            "proxy/litellm_child.py",
             "training/__main__.py",
             "training/backends/*.py",
             "scripts/engines",

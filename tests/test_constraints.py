@@ -9,12 +9,12 @@ ROOT = Path(__file__).parents[1]
 UNPINNED = {"torch"}
 
 
-def test_every_package_that_the_development_profile_names_is_pinned() -> None:
+def test_every_package_of_the_development_profile_and_of_the_cloud_extra_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
     named = [
         *project["project"]["dependencies"],
-        *(requirement for extra in ("train", "demo") for requirement in extras[extra]),
+        *(requirement for extra in ("train", "demo", "cloud") for requirement in extras[extra]),
         *project["dependency-groups"]["dev"],
     ]
     lines = (ROOT / "constraints.txt").read_text().splitlines()

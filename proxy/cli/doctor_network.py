@@ -20,6 +20,7 @@ from burnish.proxy.cli.doctor_machine import Finding, Level
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.relay.routing import placed, with_key
+from burnish.proxy.tables import LITELLM
 
 ASK_TIMEOUT_S = 5.0
 SHOWN_MODELS = 3
@@ -91,6 +92,8 @@ def further_of(found: Running) -> Iterator[Finding]:
 
 
 def _upstream(url: str, key: SecretStr | None, setting: str) -> Finding:
+    if url.startswith(LITELLM):
+        return Finding("ok", "upstream", f"{url}: asked by litellm, which burnish starts")
     masked = key is not None and key.get_secret_value().startswith(MASK)
     headers = with_key(url, key.get_secret_value()) if key and not masked else []
     try:

@@ -49,6 +49,7 @@ THREADS = "threads"
 ENGINE_LACKS = frozenset({THREADS})
 # llama.cpp streams Responses without members that OpenAI's SDKs insist on, and stores none to continue.
 EMBEDDED_LACKS = ENGINE_LACKS | {"responses", "ollama_chat", "ollama_generate", "gemini"}
+CHAT_ONLY = EMBEDDED_LACKS | {"messages"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +127,12 @@ class RemoteUpstream:
         model: str | None = None,
         lacks: frozenset[str] = frozenset(),
         table: str | None = None,
+        name: str | None = None,
     ) -> None:
-        """``key``: burnish's own. ``model``: what ``default`` means. ``lacks`` and ``table``: as of a ``Target``."""
+        """``key``: burnish's own. ``model``: what ``default`` means. ``lacks`` and ``table``: as of a ``Target``.
+
+        ``name``: of a server that burnish runs itself. It gets no caller's key.
+        """
         self._urls = tuple(urls)
         self._pool = pool
         self._guard = guard
@@ -136,13 +141,15 @@ class RemoteUpstream:
         self._own_model = model
         self._lacks = lacks
         self._table = table
+        self._is_ours = name is not None
+        self._name = name or ",".join(urls)
         self._targets: dict[tuple[str, str | None], Target] = {}
         """By URL and by name of the model there."""
         self._key = key.get_secret_value() if key else None
 
     @property
     def name(self) -> str:
-        return ",".join(self._urls)
+        return self._name
 
     async def target(self, model: str | None, headers: RawHeaders) -> Target:
         """Send every model there; ``default`` becomes the upstream's own."""
@@ -154,7 +161,15 @@ class RemoteUpstream:
             done = partial(self._balance.done, url)
             authorization = f"Bearer {self._key}" if self._key else None
             target = self._targets[url, name] = Target(
-                self.name, url, done, name, None, authorization, lacks=self._lacks, table=self._table
+                self.name,
+                url,
+                done,
+                name,
+                None,
+                authorization,
+                keep_caller_authorization=not self._is_ours,
+                lacks=self._lacks,
+                table=self._table,
             )
         return target
 

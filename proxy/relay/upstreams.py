@@ -8,12 +8,13 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from burnish.proxy.config import Config
+from burnish.proxy.config import Config, Local
 from burnish.proxy.errors import BurnishError, Unauthorized
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import RawHeaders
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.relay.routing import (
+    CHAT_ONLY,
     DEFAULT,
     ENGINE_LACKS,
     NoList,
@@ -32,6 +33,8 @@ NO_CALLER: RawHeaders = []
 
 def main_upstream(config: Config, pool: Pool, own_model: str | None = None) -> RemoteUpstream:
     """Return the upstream that ``upstream`` sets. ``own_model``: the base model of an engine that burnish knows."""
+    if local := config.local(None):
+        return _by_litellm(local, pool, Guard(config), name=config.upstream, model=config.model)
     return RemoteUpstream(
         config.upstream_urls,
         config.upstream_api_key,
@@ -40,6 +43,18 @@ def main_upstream(config: Config, pool: Pool, own_model: str | None = None) -> R
         model=own_model or config.model,
         lacks=ENGINE_LACKS if own_model else frozenset(),
     )
+
+
+def _further(
+    table: str, settings: UpstreamConfig, config: Config, pool: Pool, guard: Guard
+) -> RemoteUpstream:
+    if local := config.local(table):
+        return _by_litellm(local, pool, guard, name=settings.url, table=table)
+    return RemoteUpstream([settings.url], settings.api_key, pool, guard, table=table)
+
+
+def _by_litellm(local: Local, pool: Pool, guard: Guard, **more: Any) -> RemoteUpstream:
+    return RemoteUpstream([local.url], local.token, pool, guard, lacks=CHAT_ONLY, **more)
 
 
 @dataclass(slots=True)
@@ -102,7 +117,7 @@ class Upstreams:
     def __init__(self, main: Upstream, config: Config, pool: Pool, guard: Guard) -> None:
         self._main = main
         self._further = {
-            name: Further(name, each, RemoteUpstream([each.url], each.api_key, pool, guard, table=name))
+            name: Further(name, each, _further(name, each, config, pool, guard))
             for name, each in config.upstreams.items()
         }
 

@@ -18,6 +18,7 @@ Booted = AbstractContextManager[str]
 ENGINES = Path(__file__).parents[2] / ".engines"
 VLLM_PYTHON = ENGINES / "vllm" / "bin" / "python"
 MLX_PYTHON = ENGINES / "mlx" / "bin" / "python"
+LITELLM_PYTHON = ENGINES / "litellm" / "bin" / "python"
 VLLM_ENVIRONMENT = {
     "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True",
     "VLLM_CPU_KVCACHE_SPACE": "1",

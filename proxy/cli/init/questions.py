@@ -23,7 +23,7 @@ from burnish.proxy.cli.up import engines_here
 from burnish.proxy.config import Config
 from burnish.proxy.plain import plain
 from burnish.proxy.setup import Answers, Record
-from burnish.proxy.tables import TrainConfig
+from burnish.proxy.tables import LITELLM, TrainConfig
 
 Answer = TypeVar("Answer")
 EMBEDDED = "embedded"
@@ -211,7 +211,7 @@ def _read_engine(text: str, options: Sequence[Engine]) -> Engine:
         chosen = options[int(text) - 1]
     elif text == EMBEDDED:
         chosen = Engine(None, None, text)
-    elif "://" in text:
+    elif "://" in text or text.startswith(LITELLM):
         chosen = Engine(_read_url(text), None, text)
     else:
         chosen = Engine(None, checks.embedded_model(text), text)

@@ -1,0 +1,219 @@
+"""litellm in a process of its own, for upstreams whose URL is ``litellm:PROVIDER/MODEL``.
+
+The process answers chat completions (``litellm_child.py``), and is started again when it dies. burnish holds its socket
+all the time. So requests wait meanwhile, and no other user of the machine can take the port and read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import secrets
+import shlex
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from burnish.adapters.extras import how_to_install, requirements
+from burnish.adapters.hosts.child_log import open_log, tail
+from burnish.proxy.config import Config, Local
+from burnish.proxy.errors import ConfigError
+from burnish.proxy.settings import ENV_PREFIX
+from burnish.proxy.tables import LITELLM
+
+logger = logging.getLogger(__name__)
+
+EXTRA = "cloud"
+PROGRAM = Path(__file__).with_name("litellm_child.py")
+# Importing litellm takes three to eight seconds, and longer on a busy machine.
+START_LIMIT_S = 120.0
+PAUSE_S = 2.0
+"""After a start that failed."""
+BACKLOG = 4096
+"""Requests that wait while litellm starts. The system may allow fewer."""
+OWN_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else each start fetches a list of prices
+    "LITELLM_MODE": "PRODUCTION",  # else it reads whatever .env is near
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A provider, or one model of it."""
+
+    provider: str
+    """litellm's name, such as "bedrock"."""
+    model: str
+    """"": requests name the model."""
+    names: Sequence[str]
+    """Names by which requests ask for it; a star at the end stands for any ending."""
+    api_key: str | None = None
+    api_base: str | None = None
+    token: str = field(default_factory=partial(secrets.token_urlsafe, 32))
+    """Requests show by it that they come from burnish, and which route they take."""
+
+
+@asynccontextmanager
+async def with_clouds(config: Config) -> AsyncIterator[Config]:
+    """Serve all upstreams that litellm asks; yield a configuration that knows where. Raises ConfigError."""
+    if not (routes := _routes(config)):
+        yield config
+        return
+    async with litellm(list(routes.values()), config.litellm.python, config.data_dir / "litellm.log") as url:
+        yield config.with_local(
+            {table: Local(url, SecretStr(route.token)) for table, route in routes.items()}
+        )
+
+
+def _routes(config: Config) -> dict[str | None, Route]:
+    """Return what litellm serves, by table; None: for the main upstream."""
+    routes: dict[str | None, Route] = {}
+    if config.upstream and config.upstream.startswith(LITELLM):
+        provider, _, model = config.upstream.removeprefix(LITELLM).partition("/")
+        names = [config.model] if config.model else []
+        names.append(f"{provider}/{model or '*'}")
+        routes[None] = Route(provider, model, names, _secret(config.upstream_api_key))
+    for table, each in config.upstreams.items():
+        if each.url.startswith(LITELLM):
+            provider, _, model = each.url.removeprefix(LITELLM).partition("/")
+            routes[table] = Route(provider, model, each.models, _secret(each.api_key), each.api_base)
+    return routes
+
+
+def _secret(key: SecretStr | None) -> str | None:
+    return key.get_secret_value() if key else None
+
+
+@asynccontextmanager
+async def litellm(routes: Sequence[Route], python: Path | None, log: Path) -> AsyncIterator[str]:
+    """Serve routes by litellm as long as the block runs; yield the URL.
+
+    ``python``: the interpreter that has litellm; None: burnish's own. Raises ConfigError.
+    """
+    with socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener:
+        child = _Child(routes, python, log, listener)
+        process = await child.start()
+        supervising = asyncio.get_running_loop().create_task(child.supervise(process))
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            supervising.cancel()
+            with suppress(asyncio.CancelledError):
+                await supervising
+
+
+class _Child:
+    def __init__(
+        self, routes: Sequence[Route], python: Path | None, log: Path, listener: socket.socket
+    ) -> None:
+        self._routes = routes
+        self._python = python
+        self._log = log
+        self._listener = listener
+
+    async def start(self) -> Process:
+        """Start the process and wait until it serves. Raises ConfigError; then no process is left."""
+        python = str(self._python or sys.executable)
+        with open_log(self._log) as log:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *(python, "-I", str(PROGRAM)),
+                    stdin=PIPE,
+                    stdout=PIPE,
+                    stderr=log,
+                    env=_environment(),
+                    cwd="/",
+                    pass_fds=(self._listener.fileno(),),
+                )
+            except OSError as error:
+                raise ConfigError(
+                    f"litellm.python: {python} can't be run ({error.strerror}): name the interpreter of an "
+                    "environment that has litellm"
+                ) from error
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                await self._introduce(process)
+        except TimeoutError as error:
+            await _end(process)
+            raise ConfigError(
+                f"litellm did not start within {START_LIMIT_S:g} s. {tail(self._log)}"
+            ) from error
+        except BaseException:
+            await _end(process)
+            raise
+        return process
+
+    async def supervise(self, process: Process) -> None:
+        """Start the process again whenever it ends. Ends it when cancelled."""
+        while True:
+            try:
+                status = await process.wait()
+            finally:
+                await _end(process)
+            logger.error("litellm ended (status %d): its answers were cut, and it is started again", status)
+            process = await self._started_again()
+            logger.info("litellm answers again")
+
+    async def _started_again(self) -> Process:
+        while True:
+            try:
+                return await self.start()
+            except (ConfigError, OSError) as error:
+                logger.error("%s; trying again in %g s", error, PAUSE_S)
+            # Clients should hear of it rather than wait for an answer.
+            async with await asyncio.start_server(_hang_up, sock=self._listener.dup()):
+                await asyncio.sleep(PAUSE_S)
+
+    async def _introduce(self, process: Process) -> None:
+        assert process.stdin
+        assert process.stdout
+        settings = {"socket": self._listener.fileno(), "routes": list(map(asdict, self._routes))}
+        # It may die before it reads the line (uvloop raises RuntimeError). Its output ends then, see below.
+        with suppress(ConnectionError, RuntimeError):
+            process.stdin.write(json.dumps(settings).encode() + b"\n")
+            await process.stdin.drain()
+        line = await process.stdout.readline()
+        if not line:
+            status = await process.wait()
+            raise ConfigError(f"litellm ended while it started (status {status}). {tail(self._log)}")
+        said = json.loads(line)
+        if missing := said.get("missing"):
+            raise ConfigError(self._missing(missing))
+        if refused := said.get("refused"):
+            raise ConfigError(refused)
+
+    def _missing(self, why: str) -> str:
+        if self._python is None:
+            how = f"run: {how_to_install(EXTRA)}, or set litellm.python to an interpreter that has it"
+        else:
+            how = f"run: {self._python} -m pip install {shlex.join(requirements(EXTRA))}"
+        providers = ", ".join(dict.fromkeys(route.provider for route in self._routes))
+        return f"{LITELLM}{providers} needs litellm, which isn't installed ({why}): {how}"
+
+
+def _environment() -> dict[str, str]:
+    """Return all but burnish's own settings: the variables of providers have any names."""
+    theirs = {name: value for name, value in os.environ.items() if not name.startswith(ENV_PREFIX)}
+    return theirs | OWN_ENVIRONMENT
+
+
+async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def _end(process: Process) -> None:
+    """Kill the process: it has nothing to save."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGKILL)
+    await process.communicate()  # also closes its pipes
