@@ -310,7 +310,9 @@ def main() -> int:
         result["merged_file_mb"] = round(stages.size_bytes / 1e6, 1)
         result["models_on_disk_max_mb"] = round(max(figures.models_mb), 1)
         for name in ("merge", "upload", "create"):
-            result[f"{name}_quartiles_s"] = [round(each, 3) for each in quartiles(getattr(stages, name))]
+            stage = getattr(stages, name)
+            result[f"{name}_cpu_quartiles_s"] = [round(each, 3) for each in quartiles(stage.cpu)]
+            result[f"{name}_quartiles_s"] = [round(each, 3) for each in quartiles(stage.wall)]
         result["computed"] = stages.computed()
     for name, value in result.items():
         print(f"{name:>30}  {value}")

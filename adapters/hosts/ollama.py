@@ -124,14 +124,11 @@ class OllamaHost(NamedModelHost):
 
     async def _create(self, version: AdapterVersion, name: str) -> None:
         base = await self._base()
-        if not self._merges:
-            try:
-                await self._create_from(version, name, base)
-            except AdaptersRefused:
-                self._merges = True
-            else:
-                return
-        await self._create_from(version, name, base)
+        try:
+            await self._create_from(version, name, base)
+        except AdaptersRefused:
+            self._merges = True
+            await self._create_from(version, name, base)
 
     async def _create_from(self, version: AdapterVersion, name: str, base: Shown) -> None:
         """Upload a version, merged or as an adapter, and create its model; leave nothing if that fails."""
