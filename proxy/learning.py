@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
+from burnish.adapters.convert.gguf_layout import untrainable
 from burnish.adapters.errors import EngineError, EngineRefused, EngineUnreachable, IncompatibleAdapter
 from burnish.adapters.hosts.base import AdapterHost, Sleeps
 from burnish.adapters.hosts.detect import Kind
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.hosts.fetch import cache_dir
-from burnish.adapters.hosts.model_file import model_file, untrainable
+from burnish.adapters.hosts.model_file import model_file
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
@@ -76,8 +77,6 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
         if found.left_out:
             lost = ", ".join(found.left_out)
             logger.warning("%s: the embedded engine uses the model without its %s", config.model, lost)
-        if config.train.enabled and (why := await asyncio.to_thread(untrainable, found.path)):
-            logger.warning("%s is served, but can't learn: %s", found.name, why)
         weights, state = found.path, config.data_dir / "engine"
         host: AdapterHost = EmbeddedHost(
             weights, base_model=found.name, state_dir=state, context=config.context, parallel=config.parallel
@@ -110,6 +109,9 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
 async def _with_learner(
     host: AdapterHost, registry: Registry, config: Config, log: Log, weights: Path
 ) -> AsyncIterator[tuple[Learner, Engine, Swap]]:
+    why_not = await asyncio.to_thread(untrainable, weights)
+    if why_not and config.train.enabled:
+        logger.warning("%s is served, but can't learn: %s", host.base_model, why_not)
     swap = Swap(registry, host, LiveRoute())
     reconciler = Reconciler(swap)
     async with AsyncExitStack() as stack:
@@ -137,6 +139,7 @@ async def _with_learner(
                 base_weights=weights,
                 weights_cache=cache_dir() / "weights",
                 jobs=config.data_dir / "jobs",
+                untrainable=why_not,
             ),
             Meter(),
         )

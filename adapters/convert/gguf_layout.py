@@ -71,6 +71,20 @@ def read_base(path: Path) -> BaseLayout:
     )
 
 
+def untrainable(path: Path) -> str | None:
+    """Return why burnish can't train a model from its weights; None if it can, and if they can't be read as GGUF."""
+    try:
+        architecture = field(open_gguf(path), "general.architecture")
+    except (OSError, ValueError):
+        return None  # a directory; what is wrong with a file is said where it is loaded
+    if architecture in TRAINABLE:
+        return None
+    return (
+        f"its architecture is {architecture}, and burnish trains only {', '.join(TRAINABLE)} from a GGUF. Ratings are "
+        "kept. To train it, serve its Hugging Face directory with vLLM, SGLang or MLX"
+    )
+
+
 def _layout(path: Path, reader: Any, architecture: str) -> BaseLayout:
     def number(key: str, otherwise: int | None = None) -> int:
         value = field(reader, f"{architecture}.{key}")

@@ -60,22 +60,6 @@ def hub_model(named: str) -> HubModel | None:
     return read_name(named)
 
 
-def untrainable(path: Path) -> str | None:
-    """Return why burnish can't train a model from this GGUF; None if it can, or if the file can't be read."""
-    from burnish.adapters.convert.gguf_layout import TRAINABLE, field, open_gguf
-
-    try:
-        architecture = field(open_gguf(path), "general.architecture")
-    except (OSError, ValueError):
-        return None  # said where the engine loads it
-    if architecture in TRAINABLE:
-        return None
-    return (
-        f"its architecture is {architecture}, and burnish trains only {', '.join(TRAINABLE)} from a GGUF. Ratings are "
-        "kept. To train it, serve its Hugging Face directory with vLLM, SGLang or MLX"
-    )
-
-
 def is_for_embedded(named: str) -> bool:
     """Return whether a model's name can only mean a file for the embedded engine, not a model of an upstream."""
     return named.startswith(OLLAMA) or named.endswith(SUFFIX)

@@ -118,6 +118,8 @@ class Cycle:
     weights_cache: Path
     jobs: Path
     """The folder of job directories."""
+    untrainable: str | None = None
+    """Why the model can't be trained, in words."""
     gate: Callable[[Evidence], Verdict] = judge
     _learnt: tuple[int, frozenset[str]] | None = field(default=None, init=False)
     _erase_at_end: set[str] = field(default_factory=set, init=False)

@@ -414,6 +414,7 @@ class Learner:
             asked=request is not None,
             one_sided=bool(request and request.one_sided),
             paused=self._pause_file.exists(),
+            untrainable=self._cycle.untrainable,
         )
 
 

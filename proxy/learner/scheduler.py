@@ -55,6 +55,8 @@ class State:
     """The user accepts one-sided data."""
     paused: bool = False
     """The user wants no run that starts by itself."""
+    untrainable: str | None = None
+    """Why the model can't be trained, in words."""
 
     @property
     def paired(self) -> bool:
@@ -139,6 +141,8 @@ def _never(state: State, train: TrainConfig) -> str | None:
     """Return why not even the user can start a run."""
     if not train.enabled:
         return "training is switched off (--no-train, or enabled = false under [train])"
+    if state.untrainable:
+        return f"this model can't learn: {state.untrainable}"
     if state.active:
         return f"{state.active} is under way. To watch it: burnish watch"
     if state.paired:

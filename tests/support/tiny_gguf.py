@@ -136,7 +136,12 @@ def random_llama(path: Path, *, keys: Mapping[str, Any] = NOTHING) -> Path:
 
     ``keys``: as of_model.
     """
-    shape, dice = TINY, np.random.default_rng(0)
+    return random_model(path, TINY, keys=keys)
+
+
+def random_model(path: Path, shape: Shape, *, keys: Mapping[str, Any] = NOTHING) -> Path:
+    """A base of random weights, of an architecture without Gemma's further norms."""
+    dice = np.random.default_rng(0)
     modules = shape.modules | {"model.embed_tokens": (shape.vocabulary, shape.hidden)}
     state = {
         f"{name}.weight": dice.normal(0, size[1] ** -0.5, size).astype(np.float32)

@@ -9,25 +9,26 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
 
 from burnish.adapters.catalogue import models
+from burnish.adapters.convert.gguf_layout import untrainable
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.fetch import ensure_small_model
-from burnish.adapters.hosts.model_file import hub_model, model_file, untrainable
+from burnish.adapters.hosts.model_file import hub_model, model_file
 from tests.support.burnish import running
 from tests.support.hub import Hub, hub
 from tests.support.inprocess import calling
-from tests.support.program import call, run
-from tests.support.tiny_gguf import Shape, blank
+from tests.support.program import call
+from tests.support.tiny_gguf import Shape, blank, random_model
 
 REPO = "owner/SmolLM2-GGUF"
 FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 STOP_AFTER = 30_000_000
+ASKED = {"model": "default", "max_tokens": 4, "messages": [{"role": "user", "content": "What is tea?"}]}
 
 
 def environment(home: Path, here: Hub | None = None) -> dict[str, str]:
@@ -111,8 +112,9 @@ def test_a_download_that_was_killed_goes_on_and_the_model_answers(tmp_path: Path
             assert not left.exists()
             assert "98 of 98 MB" in burnish.log_file.read_text()
             name = "smollm2-135m-instruct.q4_1"
-            body = {"model": name, "max_tokens": 4, "messages": [{"role": "user", "content": "What is tea?"}]}
-            answer = httpx.post(f"{burnish.url}/v1/chat/completions", json=body, timeout=120)
+            answer = httpx.post(
+                f"{burnish.url}/v1/chat/completions", json=ASKED | {"model": name}, timeout=120
+            )
             assert answer.status_code == 200, answer.text
     # Without the hub, out of the cache: also as a file that somebody else finds.
     with running(tmp_path / "data", "--model", REPO, "--no-train", env=environment(tmp_path)) as burnish:
@@ -145,7 +147,7 @@ def test_ctrl_c_leaves_the_part_for_the_next_time(tmp_path: Path) -> None:
 )
 def test_a_wrong_name_is_one_line_and_nothing_starts(tmp_path: Path, named: str, words: str) -> None:
     with hub({REPO: {FILE: b"GGUF"}}) as here:
-        done = run(
+        done = call(
             "up", "--port", "0", "--data-dir", str(tmp_path / "data"), "--model", named,
             env=environment(tmp_path, here) | {"COLUMNS": "400"},
         )  # fmt: skip
@@ -167,20 +169,26 @@ def test_a_name_in_the_list_means_its_file_on_the_hub(
 
 
 @pytest.mark.parametrize("architecture", ["phi3", "qwen3moe", "gemma"])
-async def test_a_model_that_cannot_learn_says_so_at_once(
-    tmp_path: Path, architecture: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = blank(tmp_path / "m.gguf", Shape(architecture))
-    why = untrainable(model)
+def test_an_architecture_that_cannot_be_trained_is_named(tmp_path: Path, architecture: str) -> None:
+    why = untrainable(blank(tmp_path / "m.gguf", Shape(architecture)))
     assert why
     assert why.startswith(
         f"its architecture is {architecture}, and burnish trains only gemma2, gemma3, llama"
     )
-    if architecture == "phi3":
-        with suppress(EngineError):  # llama.cpp can't load a model without a tokenizer
-            async with calling(tmp_path, model=str(model), engine="auto"):
-                pass
-        assert "m is served, but can't learn: its architecture is phi3" in caplog.text
+
+
+async def test_a_model_that_cannot_learn_says_so_at_once_and_in_the_status(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = random_model(tmp_path / "m.gguf", Shape("mistral3", head_dim=16))
+    async with calling(tmp_path, model=str(model), engine="auto") as http:
+        assert "m is served, but can't learn: its architecture is mistral3" in caplog.text
+        assert (await http.post("/v1/chat/completions", json=ASKED)).status_code == 200
+        state = (await http.get("/burnish/status")).json()
+        assert "this model can't learn: its architecture is mistral3" in state["learner"]["reason"]
+        refused = await http.post("/burnish/train", json={})
+        assert refused.status_code == 409
+        assert "this model can't learn" in refused.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])

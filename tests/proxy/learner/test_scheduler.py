@@ -40,6 +40,8 @@ def test_enough_ratings_and_quiet_start_a_run() -> None:
     ("state", "reason"),
     [
         (State(0, 0, 0), "no rating is ready"),
+        (State(32, 12, 20, untrainable="it is odd"), "this model can't learn: it is odd"),
+        (State(32, 12, 20, untrainable="it is odd", asked=True), "this model can't learn: it is odd"),
         (State(0, 0, 0, asked=True, one_sided=True), "no rating is ready"),
         (State(31, 12, 19), "waiting for 1 more rating"),
         (
