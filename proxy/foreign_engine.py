@@ -10,7 +10,7 @@ from burnish.adapters.errors import EngineError, EngineUnreachable
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
 from burnish.adapters.hosts.detect import Detected, Kind, detect
-from burnish.adapters.hosts.foreign import open_host
+from burnish.adapters.hosts.foreign import demand_versions, open_host
 from burnish.adapters.hosts.hub import cached, downloaded, hub_id
 from burnish.adapters.hosts.replicas import Replicas
 from burnish.adapters.manifest import AdapterVersion
@@ -37,6 +37,7 @@ async def foreign_host(
     apis = [EngineApi(url, key) for url in config.upstream_urls]
     found = await _one_kind(apis, config.model)
     on_found(found.kind)
+    demand_versions(found, apis[0].url)
     weights = await asyncio.to_thread(_weights, config, found, fetch=fetch)
     hosts: dict[str, AdapterHost] = {}
     for api in apis:

@@ -92,7 +92,7 @@ async def learning(config: Config, log: Log, pool: Pool) -> AsyncIterator[Learni
             host, weights = await foreign_host(config, registry.versions, on_found=kinds.append)
         except (EngineError, IncompatibleAdapter) as error:
             reason = f"versions cannot be swapped: {error}. burnish logs and takes ratings"
-            yield NotLearning(reason, _may_pass(error), known=kinds not in ([], ["other"]))
+            yield NotLearning(reason, _may_pass(error), known=kinds not in ([], ["other"], ["lmstudio"]))
             return
         remote = main_upstream(config, pool, host.base_model)
     async with _with_learner(host, registry, config, log, weights) as (learner, engine, swap):

@@ -14,19 +14,27 @@ from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.hosts.hub import hub_id
 
-Kind = Literal["vllm", "sglang", "ollama", "llamacpp", "mlx", "other"]
+Kind = Literal["vllm", "sglang", "ollama", "llamacpp", "mlx", "lmstudio", "other"]
 
 # Engines list their models in milliseconds; a slower server isn't an engine, or isn't up yet.
 LOOK_TIMEOUT_S = 3.0
-# In this order: vLLM; llama.cpp and MLX; Ollama; SGLang.
-USUAL_PORTS = (8000, 8080, 11434, 30000)
+# In this order: vLLM; llama.cpp and MLX; Ollama; SGLang; LM Studio.
+USUAL_PORTS = (8000, 8080, 11434, 30000, 1234)
 NAMES: dict[Kind, str] = {
     "vllm": "vLLM",
     "sglang": "SGLang",
     "ollama": "Ollama",
     "llamacpp": "llama.cpp",
     "mlx": "MLX",
+    "lmstudio": "LM Studio",
 }
+
+LM_STUDIO = (
+    "LM Studio takes no adapters. Let burnish learn with its own engine (`burnish up --model FILE.gguf`; LM Studio "
+    "keeps its files in ~/.lmstudio/models), then give LM Studio what was learnt as a model of its own: "
+    "`burnish adapters export N NAME.gguf --as merged-gguf` and `lms import NAME.gguf`"
+)
+"""What to do with LM Studio."""
 
 _OWNERS: dict[str, Kind] = {"vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "library": "ollama"}
 _FROM = re.compile(r"^FROM (/.+)$", re.MULTILINE)
@@ -45,6 +53,11 @@ class Detected:
     hub_id: str | None = None
     """The model on the Hugging Face hub that the engine names instead of a path."""
 
+    @property
+    def takes_versions(self) -> bool:
+        """Whether burnish can swap versions in it."""
+        return self.kind not in ("lmstudio", "other")
+
 
 async def detect(api: EngineApi, model: str | None = None) -> Detected:
     """Ask an engine for its kind; ``model`` chooses among several models. Raises EngineError if no engine answers."""
@@ -60,6 +73,8 @@ async def detect(api: EngineApi, model: str | None = None) -> Detected:
     chosen = _choose(served, model, api.url)
     kind = _OWNERS.get(str(chosen.get("owned_by")), "other")
     name = str(chosen["id"])
+    if kind == "other" and await _is_lm_studio(api):
+        return Detected("lmstudio", name, None)
     if kind == "llamacpp":
         return Detected(kind, name, await _llamacpp_weights(api, chosen))
     root = chosen.get("root")
@@ -94,6 +109,15 @@ async def _ollama(api: EngineApi, model: str | None) -> Detected:
     shown = await api.ask("POST", "/api/show", {"model": name}, timeout_s=LOOK_TIMEOUT_S)
     found = _FROM.search(str(shown.get("modelfile", "")))
     return Detected("ollama", name, _existing(found[1] if found else None))
+
+
+async def _is_lm_studio(api: EngineApi) -> bool:
+    """Recognise LM Studio by its own list of models. It answers 200 to any path, so the content counts."""
+    try:
+        listing = await api.ask("GET", "/api/v0/models", timeout_s=LOOK_TIMEOUT_S)
+    except EngineError:
+        return False
+    return "compatibility_type" in str(listing)
 
 
 async def _takes_adapters(api: EngineApi) -> bool:

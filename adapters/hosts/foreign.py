@@ -10,7 +10,7 @@ from burnish.adapters.base_match import demand_same_model, is_gguf
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import AdapterHost
-from burnish.adapters.hosts.detect import Detected, weights_digest
+from burnish.adapters.hosts.detect import LM_STUDIO, Detected, weights_digest
 from burnish.adapters.hosts.llamacpp import LlamaCppHost
 from burnish.adapters.hosts.llamacpp_given import LlamaCppGivenHost
 from burnish.adapters.hosts.mlx import MlxHost
@@ -18,6 +18,16 @@ from burnish.adapters.hosts.named_lora import NamedLoraHost
 from burnish.adapters.hosts.ollama import OllamaHost
 from burnish.adapters.hosts.vllm import SglangHost, VllmHost
 from burnish.adapters.manifest import AdapterVersion
+
+
+def demand_versions(found: Detected, url: str) -> None:
+    """Raise EngineError if versions can't be swapped in this kind of engine."""
+    if found.kind == "lmstudio":
+        raise EngineError(LM_STUDIO)
+    if not found.takes_versions:
+        raise EngineError(
+            f"burnish can't load versions into the server at {url}: it isn't vLLM, SGLang, Ollama, llama.cpp or MLX"
+        )
 
 
 def open_host(
@@ -35,10 +45,6 @@ def open_host(
     llama-server's --models-preset. Raises EngineError, which says what is missing, if versions can't be swapped;
     IncompatibleAdapter if the engine serves another model.
     """
-    if found.kind == "other":
-        raise EngineError(
-            f"burnish can't load versions into the server at {api.url}: it isn't vLLM, SGLang, Ollama, llama.cpp or MLX"
-        )
     if not weights.exists():
         raise EngineError(
             f"train.base {weights} does not exist; expected a GGUF file, a Hugging Face directory or a model on the hub"

@@ -94,7 +94,7 @@ def _kl(right: Position, other: Position) -> float:
     both = right.keys() & other.keys()
     terms = [(math.exp(right[token]), math.exp(other[token])) for token in both]
     rest = [max(1e-9, 1 - sum(each)) for each in zip(*terms, strict=True)]
-    return sum(p * math.log(p / q) for p, q in [*terms, (rest[0], rest[1])])
+    return math.fsum(p * math.log(p / q) for p, q in [*terms, (rest[0], rest[1])])
 
 
 def slope(

@@ -83,8 +83,8 @@ class Compared:
             threads=1,  # two models are asked at once
             context=CONTEXT_TOKENS,
             parallel=PARALLEL,
-            adapter=self.adapter and str(self.adapter),
-            converted=self.converted and str(self.converted),
+            adapter=str(self.adapter) if self.adapter else None,
+            converted=str(self.converted) if self.converted else None,
         )
         return await EngineProcess.start(settings, log)
 

@@ -15,7 +15,7 @@ from rich.markup import escape
 from burnish.adapters.errors import EngineError
 from burnish.adapters.extras import how_to_install, missing_for_training
 from burnish.adapters.hosts.api import EngineApi
-from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
+from burnish.adapters.hosts.detect import LM_STUDIO, NAMES, USUAL_PORTS, Detected, detect
 from burnish.proxy.cli.client import read_settings
 from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.fetch import fetch
@@ -102,7 +102,9 @@ def _choose_engine() -> str | None:
     """
     for url, found in asyncio.run(engines_here()):
         what = f"{NAMES[found.kind]} with {plain(found.model)} answers at {url}"
-        if not sys.stdin.isatty():
+        if not found.takes_versions:
+            console.print(f"[dim]{escape(what)}. {escape(LM_STUDIO)}.[/]", soft_wrap=True)
+        elif not sys.stdin.isatty():
             console.print(f"[dim]{escape(what)}; to use it: burnish up --upstream {url}[/]")
         elif typer.confirm(f"{what}. Use it?", default=True):
             return url
@@ -110,7 +112,7 @@ def _choose_engine() -> str | None:
 
 
 async def engines_here(ports: Sequence[int] = USUAL_PORTS) -> list[tuple[str, Detected]]:
-    """Ask all ports of 127.0.0.1 at once; return the engines in which burnish can swap versions."""
+    """Ask all ports of 127.0.0.1 at once; return the engines that burnish knows."""
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     found = await asyncio.gather(*(_look(url) for url in urls))
     return [(url, each) for url, each in zip(urls, found, strict=True) if each and each.kind != "other"]

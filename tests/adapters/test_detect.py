@@ -12,6 +12,7 @@ import pytest
 from burnish.adapters.errors import EngineError
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.detect import Detected, detect, weights_digest
+from burnish.adapters.hosts.foreign import demand_versions
 from tests.support.upstream import Received, upstream
 
 
@@ -92,6 +93,26 @@ async def test_llamacpp_says_where_its_model_is(tmp_path: Path) -> None:
     status = {"value": "unloaded", "args": ["llama-server", "--alias", "small", "--model", str(model)]}
     async with engine(listing({"id": "small", "owned_by": "llamacpp", "status": status})) as api:
         assert await detect(api) == Detected("llamacpp", "small", model), "a router"
+
+
+async def test_lm_studio_is_known_by_its_own_list() -> None:
+    """It answers 200 to every path: ``{"error": "Unexpected endpoint or method. (GET /api/version)"}``."""
+    unexpected = {"error": "Unexpected endpoint or method."}
+    served = listing({"id": "qwen3-0.6b", "object": "model", "owned_by": "organization_owner"})
+    own = {"id": "qwen3-0.6b", "object": "model", "type": "llm", "compatibility_type": "gguf"}
+    answers = served | {"/api/version": unexpected, "/api/v0/models": {"object": "list", "data": [own]}}
+    async with engine(answers) as api:
+        found = await detect(api)
+        assert (found, found.takes_versions) == (Detected("lmstudio", "qwen3-0.6b", None), False)
+        with pytest.raises(
+            EngineError, match=r"takes no adapters.* --as merged-gguf` and `lms import NAME.gguf`"
+        ):
+            demand_versions(found, api.url)
+    async with engine(answers | {"/api/v0/models": unexpected}) as api:
+        other = await detect(api)
+        assert other.kind == "other"
+        with pytest.raises(EngineError, match=r"it isn't vLLM, SGLang, Ollama, llama.cpp or MLX"):
+            demand_versions(other, api.url)
 
 
 MLX = {"/v1/completions": {"error": "adapter must be of type str"}}

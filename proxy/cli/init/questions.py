@@ -102,7 +102,7 @@ class Questions:
         if now.upstream:
             options.append(Engine(now.upstream, now.model, f"{now.upstream}, as now"))
         for url, found in asyncio.run(engines_here()):
-            if url not in now.upstream_urls:
+            if found.takes_versions and url not in now.upstream_urls:
                 options.append(Engine(url, None, f"{NAMES[found.kind]} with {plain(found.model)} at {url}"))
         embedded = Engine(None, None, "the embedded engine with a small model, to try it out")
         if now.model and not now.upstream:

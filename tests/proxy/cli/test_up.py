@@ -9,6 +9,10 @@ from pathlib import Path
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from burnish.proxy.cli.up import engines_here
 from tests.proxy.test_foreign_engine import Engine
@@ -54,7 +58,8 @@ async def test_up_asks_at_a_terminal(tmp_path: Path, engine: str, typed: str, st
     assert f"starting with {started}" in await asyncio.to_thread(up)
 
 
-async def test_up_says_what_it_found_where_nobody_can_answer(tmp_path: Path, engine: str) -> None:
+async def said_without_a_terminal(tmp_path: Path) -> str:
+    """What burnish prints until it starts, if nobody can answer."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "burnish", *flags(tmp_path)),
         stdin=asyncio.subprocess.DEVNULL,
@@ -65,11 +70,31 @@ async def test_up_says_what_it_found_where_nobody_can_answer(tmp_path: Path, eng
     assert process.stdout
     try:
         async with asyncio.timeout(60):
-            said = (await process.stdout.readuntil(b"starting with the embedded engine")).decode()
+            return (await process.stdout.readuntil(b"starting with the embedded engine")).decode()
     finally:
         process.terminate()
         await process.communicate()
-    assert f"burnish up --upstream {engine}" in said
+
+
+async def test_up_says_what_it_found_where_nobody_can_answer(tmp_path: Path, engine: str) -> None:
+    assert f"burnish up --upstream {engine}" in await said_without_a_terminal(tmp_path)
+
+
+async def test_up_says_what_to_do_with_lm_studio(tmp_path: Path) -> None:
+    async def lists(request: Request) -> Response:
+        model = {"id": "qwen3", "owned_by": "organization_owner", "compatibility_type": "gguf"}
+        return JSONResponse({"object": "list", "data": [model]})
+
+    async def anything(request: Request) -> Response:
+        return JSONResponse(
+            {"error": f"Unexpected endpoint or method. ({request.method} {request.url.path})"}
+        )
+
+    paths = [Route("/v1/models", lists), Route("/api/v0/models", lists), Route("/{path:path}", anything)]
+    async with listening(Starlette(routes=paths), PORT) as url:
+        said = await said_without_a_terminal(tmp_path)
+    assert f"LM Studio with qwen3 answers at {url}. LM Studio takes no adapters." in said
+    assert "burnish adapters export N NAME.gguf --as merged-gguf" in said
 
 
 @pytest.mark.parametrize(
