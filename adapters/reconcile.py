@@ -6,7 +6,13 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from burnish.adapters.errors import AdapterError, CorruptAdapter, IncompatibleAdapter, UnknownVersion
+from burnish.adapters.errors import (
+    AdapterError,
+    CorruptAdapter,
+    EngineUnreachable,
+    IncompatibleAdapter,
+    UnknownVersion,
+)
 from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.registry import version_label
@@ -79,7 +85,8 @@ class Reconciler:
                 self._failures = 0
             except AdapterError as error:
                 fault = str(error)
-                actions += await self._fall_back(wanted, error)
+                down = not served and isinstance(error, EngineUnreachable)
+                actions += await self._fall_back(wanted, error, counts=not down)
             actions += await self._unload_orphans(served)
         self.last = Repair(tuple(actions), fault)
         # The first check starts the engine; only a fault, or a later repair, is worth a warning.
@@ -139,9 +146,12 @@ class Reconciler:
     async def _load(self, wanted: int) -> Endpoint:
         return await self._swap.load(None if wanted == BASE_VERSION else self._swap.registry.get(wanted))
 
-    async def _fall_back(self, wanted: int, error: AdapterError) -> list[str]:
-        """Serve an older version if the wanted one is at fault; do nothing if the engine is."""
-        self._failures += 1
+    async def _fall_back(self, wanted: int, error: AdapterError, *, counts: bool) -> list[str]:
+        """Serve an older version if the wanted one is at fault; do nothing if the engine is.
+
+        ``counts``: whether this failure says something about the version. While an engine starts again, it doesn't.
+        """
+        self._failures += counts
         if str(error) != self.last.fault:  # said already
             logger.error("%s cannot be served: %s", version_label(wanted), error)
         hopeless = isinstance(error, CorruptAdapter | IncompatibleAdapter | UnknownVersion)

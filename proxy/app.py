@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from burnish.adapters.hosts.managed import ManagedEngine
 from burnish.proxy.access import Identity, may_steer_in_chat
 from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App, own_application
@@ -51,12 +52,14 @@ PRUNE_EVERY_S = 600.0
 
 
 @asynccontextmanager
-async def running(config: Config, *, upgrades: bool = False) -> AsyncIterator[tuple[App, Hub | None]]:
+async def running(
+    config: Config, *, upgrades: bool = False, engine: ManagedEngine | None = None
+) -> AsyncIterator[tuple[App, Hub | None]]:
     """Start every part, yield the application, and stop the parts in reverse order.
 
     With more than one worker, also yield the hub through which they answer. With ``upgrades``, burnish ends after an
-    upgrade, so that its service manager starts the new one. Raises ConfigError, and EngineError if the embedded engine
-    or its model isn't available.
+    upgrade, so that its service manager starts the new one. ``engine``: the upstream, if burnish started it. Raises
+    ConfigError, and EngineError if the embedded engine or its model isn't available.
     """
     async with AsyncExitStack() as stack:
         observer = Observer.open(os.environ)
@@ -81,7 +84,15 @@ async def running(config: Config, *, upgrades: bool = False) -> AsyncIterator[tu
         if hub:
             observer.in_workers = hub.answering
         composed = partial(
-            _routes_and_relay, config, guard, log, pool, apart=apart, observer=observer, hub=hub
+            _routes_and_relay,
+            config,
+            guard,
+            log,
+            pool,
+            apart=apart,
+            observer=observer,
+            hub=hub,
+            engine=engine,
         )
         app = App(guard, *composed(opened), observer.counts.refused)
         if upgrades:
@@ -158,6 +169,8 @@ class _Parts:
     """Why burnish doesn't learn; "" if it does."""
     upstream: Upstreams
     instructions: Instructions
+    started: ManagedEngine | None
+    """The engine that burnish started."""
 
     @property
     def engine(self) -> Engine | None:
@@ -258,6 +271,7 @@ def _routes_and_relay(
     apart: Apart,
     observer: Observer,
     hub: Hub | None,
+    engine: ManagedEngine | None,
 ) -> tuple[ASGIApp, ASGIApp]:
     learns = opened if isinstance(opened, Learning) else None
     guard.knows_engine = known = isinstance(opened, Learning) or opened.known
@@ -271,6 +285,7 @@ def _routes_and_relay(
         opened.reason if isinstance(opened, NotLearning) else "",
         Upstreams(learns.upstream if learns else main_upstream(config, pool), config, pool, guard),
         Instructions(log, learns.registry.versions if learns else list, on=config.instructions),
+        engine,
     )
     own = own_application(_routes(parts))
     if hub:
@@ -308,6 +323,7 @@ def _routes(parts: _Parts) -> list[Route]:
             parts.learner_status,
             parts.instructions_status,
             config=parts.config,
+            started=parts.started,
         ),
         *metrics_routes(parts.observer.counts, gauges),
         *feedback_routes(log, parts.on_feedback, parts.rules, parts.fates),

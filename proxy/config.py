@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from ipaddress import ip_address
 from itertools import combinations
@@ -21,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from burnish.adapters.hosts.base import ManagedKind
 from burnish.adapters.hosts.model_file import OLLAMA
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.model_names import DEFAULT_MODEL
@@ -85,8 +87,9 @@ class Config(BaseModel):
     )
     model: str | None = Field(
         None,
-        description="Embedded engine: a name from `burnish models`, `OWNER/NAME[:QUANTISATION]` on the Hugging Face "
-        "hub, a GGUF file, or `ollama:NAME` from Ollama's store (default: the small model). Upstream: the model that "
+        description="Embedded engine and llama-server: a name from `burnish models`, `OWNER/NAME[:QUANTISATION]` on "
+        "the Hugging Face hub, a GGUF file, or `ollama:NAME` from Ollama's store (default: the small model). vLLM and "
+        "MLX, if burnish starts them: a Hugging Face directory or a model on the hub. Upstream: the model that "
         "`default` stands for.",
     )
     context: int | None = Field(
@@ -98,10 +101,17 @@ class Config(BaseModel):
     parallel: int | None = Field(
         None, ge=1, le=64, description="Embedded engine: requests that it answers at a time. Unset: 4."
     )
-    engine: Literal["auto", "none"] = Field(
+    engine: Literal["auto", "none", ManagedKind] = Field(
         "auto",
         description='"auto": detect the engine behind the upstream, and swap versions in it if possible; "none": '
-        "never.",
+        'never. "vllm", "mlx" or "llama-server": start this engine instead, and keep it running.',
+    )
+    engine_python: Path | None = Field(
+        None,
+        description="Python of the environment that has the engine to start (vllm, mlx). Unset: burnish's own.",
+    )
+    engine_args: tuple[str, ...] = Field(
+        (), description='Further options for the engine to start, e.g. ["--max-model-len", "8192"].'
     )
     models_preset: Path | None = Field(
         None, description="llama.cpp as upstream: the file passed to llama-server with --models-preset."
@@ -227,6 +237,26 @@ class Config(BaseModel):
         if fault := self._claimed(model) or self._claimed(f"{model}@base"):
             raise ConfigError(fault, param="upstreams")
 
+    @property
+    def managed(self) -> ManagedKind | None:
+        """The engine that burnish starts itself."""
+        match self.engine:
+            case "auto" | "none":
+                return None
+            case kind:
+                return kind
+
+    @field_validator("engine_args", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        """Take one line of a shell, too: the option of ``burnish up``."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return shlex.split(value)
+        except ValueError as error:
+            raise ValueError(f"can't be split into options ({error}): close the quote") from error
+
     @field_validator("upstream")
     @classmethod
     def _upstream_is_a_url(cls, value: str | None) -> str | None:
@@ -239,10 +269,29 @@ class Config(BaseModel):
             raise ValueError(f"must be the only one if it begins with {LITELLM}: those have no replicas")
         return ",".join(urls)
 
-    @field_validator("data_dir", "models_preset")
+    @field_validator("data_dir", "models_preset", "engine_python")
     @classmethod
     def _expand(cls, value: Path | None) -> Path | None:
         return value.expanduser().absolute() if value else None
+
+    @model_validator(mode="after")
+    def _engine_is_one(self) -> Config:
+        if self.managed is None:
+            if self.engine_args or self.engine_python:
+                raise ValueError(
+                    "engine_args and engine_python need an engine that burnish starts: set engine (--engine) to vllm, "
+                    "mlx or llama-server"
+                )
+        elif self.upstream:
+            raise ValueError(
+                f"engine = {self.managed} starts an engine, and upstream {self.upstream} names one that runs "
+                "already: leave one of them out"
+            )
+        elif self.models_preset:
+            raise ValueError(f"models_preset is for an upstream: leave it out with engine = {self.managed}")
+        elif self.engine_python and self.managed == "llama-server":
+            raise ValueError("llama-server needs no Python: leave engine_python out")
+        return self
 
     @model_validator(mode="after")
     def _open_address_needs_a_key(self) -> Config:
@@ -269,6 +318,11 @@ class Config(BaseModel):
             raise ValueError(
                 "context and parallel are for the embedded engine: leave them out, or leave upstream out; the upstream "
                 "has its own settings for that"
+            )
+        if self.managed and (self.context or self.parallel):
+            raise ValueError(
+                f"context and parallel are for the embedded engine: with engine = {self.managed}, give its own options "
+                "in engine_args"
             )
         return self
 

@@ -22,6 +22,7 @@ from burnish.proxy.cloud import with_clouds
 from burnish.proxy.config import Config
 from burnish.proxy.http.listener import server as server_of
 from burnish.proxy.http.listener import tune_interpreter
+from burnish.proxy.managed_engine import with_engine
 from burnish.proxy.program_log import kept
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.workers.hub import Hub, run_workers
@@ -65,7 +66,11 @@ async def _serve(
         on_ready(url)
 
     try:
-        async with with_clouds(config) as served, running(served, upgrades=as_service) as (app, hub):
+        async with (
+            with_engine(config) as (before, engine),
+            with_clouds(before) as served,
+            running(served, upgrades=as_service, engine=engine) as (app, hub),
+        ):
             if hub:
                 await _with_workers(hub, served, listener, ready)
             else:

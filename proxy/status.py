@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 import burnish
 from burnish.adapters.errors import AdapterError
+from burnish.adapters.hosts.managed import ManagedEngine
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import Config
@@ -86,15 +87,19 @@ def status_routes(
     instructions_status: Callable[[str], Awaitable[dict[str, Any]]],
     *,
     config: Config,
+    started: ManagedEngine | None,
 ) -> Sequence[Route]:
-    """``engine`` is None if burnish doesn't swap versions in the upstream.
+    """``engine`` is None if burnish doesn't swap versions in the upstream, ``started`` if it didn't start the upstream.
 
     ``instructions_status`` takes a caller; see ``Instructions.status``.
     """
 
+    def engine_trouble() -> str | None:
+        return (started and started.trouble) or (engine and engine.trouble()) or None
+
     async def healthz(request: Request) -> Response:
-        trouble = [reason for reason in (log.healthy(), engine and engine.trouble()) if reason]
-        up = engine is None or engine.serving
+        trouble = [reason for reason in (log.healthy(), engine_trouble()) if reason]
+        up = engine.serving if engine else not (started and started.trouble)
         content = {"status": "ok" if up and not trouble else "degraded", "trouble": trouble}
         return json_response(content | {"version": burnish.__version__}, 200 if up else 503)
 
@@ -110,7 +115,8 @@ def status_routes(
                 "upstreams": await upstreams.status(),
                 "live": engine.live() if engine else NO_ENGINE,
                 "engine": {
-                    "trouble": engine.trouble() if engine else None,
+                    "trouble": engine_trouble(),
+                    "started": started.status() if started else None,
                     "obstacle": await engine.obstacle() if engine else learner_status()["reason"],
                     "way": engine.swap.host.limits.way if engine else None,
                     "window": engine.window if engine else None,

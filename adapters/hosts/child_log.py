@@ -1,16 +1,25 @@
-"""The log of a child process: what it prints, and its end for an error message."""
+"""The log of a child process: what it prints, and its end for an error message; and what its exit status means."""
 
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import shutil
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-# How much of a log goes into an error message.
+# How much of the log goes into an error message.
 TAIL_LINES = 5
 TAIL_BYTES = 4096
 # Checked when a child starts; a longer log helps nobody.
 LIMIT_BYTES = 1024 * 1024
+
+PROMPT = "$ "
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def open_log(path: Path) -> BinaryIO:
@@ -20,10 +29,40 @@ def open_log(path: Path) -> BinaryIO:
     return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
-def tail(path: Path) -> str:
+def begin(log: BinaryIO, command: Sequence[str]) -> None:
+    """Write the command line of a child that is about to start, where what it prints begins."""
+    log.write(f"{PROMPT}{shlex.join(command)}\n".encode())
+    log.flush()
+
+
+def last_lines(path: Path, count: int = TAIL_LINES) -> list[str]:
+    """Return the last lines that the latest child printed, without colours and empty ones; none without a file."""
     try:
-        lines = path.read_bytes()[-TAIL_BYTES:].decode(errors="replace").splitlines()
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
+            lines = _COLOUR.sub("", file.read().decode(errors="replace")).splitlines()
     except OSError:
         lines = []
-    last = " | ".join(line.strip() for line in lines[-TAIL_LINES:] if line.strip())
+    began = max((n + 1 for n, line in enumerate(lines) if line.startswith(PROMPT)), default=0)
+    return [line.strip() for line in lines[began:] if line.strip()][-count:]
+
+
+def tail(path: Path) -> str:
+    """Return a sentence with the end of the log, for an error message."""
+    last = " | ".join(last_lines(path))
     return f"Its log {path} ends with: {last}" if last else f"Its log {path} is empty"
+
+
+def meaning(status: int) -> str:
+    """Explain the exit status of a child; negative: the signal that ended it."""
+    if status == -signal.SIGKILL:
+        return "killed, most likely because memory ran out: close other programs, or use a smaller model"
+    return f"signal {-status}" if status < 0 else f"status {status}"
+
+
+def trim(path: Path) -> None:
+    """Empty a log that has grown too long, while it is written; its content stays beside it in ``….1``."""
+    with suppress(OSError):
+        if path.stat().st_size > LIMIT_BYTES:
+            shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+            os.truncate(path, 0)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import secrets
-import signal
 import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from burnish.adapters.environment import for_child
 from burnish.adapters.errors import EngineError, ProbeFailed
 from burnish.adapters.hosts.api import EngineApi
 from burnish.adapters.hosts.base import Endpoint, Limits
-from burnish.adapters.hosts.child_log import open_log, tail
+from burnish.adapters.hosts.child_log import meaning, open_log, tail
 from burnish.adapters.hosts.context import window
 from burnish.adapters.hosts.converted import check_base, converted_path, forget_converted, open_state
 from burnish.adapters.hosts.embedded_child import Settings
@@ -106,7 +105,7 @@ class EngineProcess:
         line = await self._process.stdout.readline()
         if not line:
             status = await self._process.wait()
-            raise EngineError(f"the engine died while it started ({_meaning(status)}). {tail(log)}")
+            raise EngineError(f"the engine died while it started ({meaning(status)}). {tail(log)}")
         result = json.loads(line)
         if "url" in result:
             return str(result["url"])
@@ -259,9 +258,3 @@ def default_threads() -> int:
     one busy process on two cores, 2 threads gave 2 tokens/s and 1 thread 49.
     """
     return max(1, min(cores() // 2, MAX_THREADS))
-
-
-def _meaning(status: int) -> str:
-    if status == -signal.SIGKILL:
-        return "killed, most likely because memory ran out: close other programs, or use a smaller model"
-    return f"signal {-status}" if status < 0 else f"status {status}"

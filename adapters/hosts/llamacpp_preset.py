@@ -56,6 +56,15 @@ def options(text: str, section: str) -> list[str]:
     return taken
 
 
+def base_alone(name: str, model: Path) -> str:
+    """Return a preset with one model, which the router loads when it starts. Raises EngineError."""
+    if _UNSAFE.search(str(model)):
+        raise EngineError(
+            f"llama.cpp can't read a model at {model}, because its path has , ; or # in it: move it"
+        )
+    return f"[{name}]\nmodel = {model}\nload-on-startup = true\n"
+
+
 def with_version(text: str, name: str, base: str, adapter: Path) -> str:
     """Return the text with a section for a version: its base's options, and its adapter. Idempotent."""
     if _UNSAFE.search(str(adapter)):

@@ -1,4 +1,4 @@
-"""The GGUF that the setting ``model`` means for the embedded engine, whoever keeps it on this machine."""
+"""The GGUF that the setting ``model`` means for llama.cpp, whoever keeps it on this machine."""
 
 from __future__ import annotations
 
@@ -87,6 +87,6 @@ def _check_gguf(path: Path, named: str) -> None:
         ) from error
     if begins != MAGIC:
         raise EngineError(
-            f"{path} isn't a GGUF file, and the embedded engine takes no other: name one that is, or start an engine "
+            f"{path} isn't a GGUF file, and llama.cpp takes no other: name one that is, or start an engine "
             "that has the model and name it with --upstream"
         )

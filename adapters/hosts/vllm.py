@@ -16,6 +16,8 @@ from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.hosts.named_lora import NamedLoraHost
 from burnish.adapters.manifest import AdapterVersion
 
+SWITCH = "VLLM_ALLOW_RUNTIME_LORA_UPDATING"
+"""The variable without which vLLM has no routes for adapters."""
 # Gigabytes move, after the requests that run have ended.
 SLEEP_TIMEOUT_S = 300.0
 # The answer for a missing route: FastAPI's own words, or the same in vLLM's envelope.
@@ -27,6 +29,15 @@ _DISABLED = re.compile(r"enable[-_]lora|lora is not enabled|^(\{'detail': ')?not
 _NO_DIRECTORY = re.compile(r"no such file|not found|does not exist|can't find|repo id|repository", re.I)
 
 
+def vllm_options(rank: int) -> tuple[str, ...]:
+    """Return the options with which vLLM takes adapters up to a rank."""
+    rank = max(rank, NamedLoraHost.limits.max_rank)
+    allowed = next((each for each in _RANKS if each >= rank), rank)
+    # By default a batch has one adapter only: new requests would wait for the last stream of an older version.
+    loras = NamedLoraHost.limits.max_resident - 1
+    return ("--enable-lora", "--max-loras", str(loras), "--max-lora-rank", str(allowed))
+
+
 class VllmHost(NamedLoraHost):
     """AdapterHost over a running vLLM."""
 
@@ -35,14 +46,9 @@ class VllmHost(NamedLoraHost):
     unload_route = "/v1/unload_lora_adapter"
 
     def command(self, rank: int) -> str:
-        rank = max(rank, self.limits.max_rank)
-        allowed = next((each for each in _RANKS if each >= rank), rank)
-        # By default a batch has one adapter only: new requests would wait for the last stream of an older version.
-        loras = self.limits.max_resident - 1
         return (
-            "VLLM_ALLOW_RUNTIME_LORA_UPDATING=True vllm serve MODEL "
-            f"--served-model-name {shlex.quote(self.base_model)} "
-            f"--enable-lora --max-loras {loras} --max-lora-rank {allowed}"
+            f"{SWITCH}=True vllm serve MODEL --served-model-name {shlex.quote(self.base_model)} "
+            f"{shlex.join(vllm_options(rank))}"
         )
 
     async def sleeping(self) -> bool | None:

@@ -65,8 +65,13 @@ def examine(url: str | None, *, deep: bool) -> Iterator[Finding]:
     yield machine.disk(config)
     yield machine.clock(config)
     if config.upstream:
+        if isinstance(running, network.Running):
+            yield from network.started(running)
         yield network.upstream(config)
         yield network.engine_of(running) if isinstance(running, network.Running) else network.engine(config)
+    elif config.managed:
+        for check in (machine.memory, network.startable, machine.trainer):
+            yield check(config)
     else:
         for check in (machine.memory, machine.model, machine.engine, machine.trainer):
             yield check(config)

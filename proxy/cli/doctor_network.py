@@ -17,8 +17,10 @@ from pydantic import SecretStr, ValidationError
 from burnish.adapters.errors import AdapterError
 from burnish.proxy.cli.client import key_header
 from burnish.proxy.cli.doctor_machine import Finding, Level
+from burnish.proxy.cli.show import started_engine
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.foreign_engine import foreign_host
+from burnish.proxy.managed_engine import recipe_of
 from burnish.proxy.relay.routing import placed, with_key
 from burnish.proxy.tables import LITELLM
 
@@ -66,6 +68,15 @@ def engine_of(found: Running) -> Finding:
     if obstacle is None:
         return Finding("ok", "engine", f"swaps versions of {found.config.upstream}, as {engine.get('way')}")
     return Finding("ok" if found.config.engine == "none" else "warn", "engine", str(obstacle))
+
+
+def started(found: Running) -> Iterator[Finding]:
+    """Return what a running burnish knows of the engine that it started, if it started one."""
+    engine = found.status.get("engine", {})
+    if there := engine.get("started"):
+        up = there["state"] == "up"
+        text = started_engine(there)
+        yield Finding("ok" if up else "fail", "engine", text if up else f"{text}. {engine.get('trouble')}")
 
 
 def upstream(config: Config) -> Finding:
@@ -118,6 +129,15 @@ def _upstream(url: str, key: SecretStr | None, setting: str) -> Finding:
     names = [str(each.get("id")) for each in models[:SHOWN_MODELS] if isinstance(each, dict)]
     more = [f"and {len(models) - SHOWN_MODELS} more"] if len(models) > SHOWN_MODELS else []
     return Finding("ok", "upstream", f"{url}: {', '.join(names + more) or 'no models'}")
+
+
+def startable(config: Config) -> Finding:
+    """Check that the engine that burnish is to start is installed, and its model there."""
+    try:
+        found = recipe_of(config, fetch=False)
+    except AdapterError as error:
+        return Finding("fail", "engine", str(error))
+    return Finding("ok", "engine", f"`burnish up` starts {found.name} with {found.weights}")
 
 
 def engine(config: Config) -> Finding:

@@ -19,7 +19,8 @@ Model = Annotated[
     str | None,
     typer.Option(
         help="For the embedded engine: a name from `burnish models`, OWNER/NAME[:QUANTISATION] on the Hugging Face "
-        "hub, a GGUF file, or `ollama:NAME` from Ollama's store. With --upstream: the model that `default` stands for."
+        "hub, a GGUF file, or `ollama:NAME` from Ollama's store. With --upstream: the model that `default` stands for. "
+        "With --engine: the model to serve."
     ),
 ]
 Context = Annotated[
@@ -31,6 +32,20 @@ Context = Annotated[
 ]
 Parallel = Annotated[
     int | None, typer.Option(help="Embedded engine: requests that it answers at a time [4].")
+]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        help="Start this engine for --model, and keep it running: vllm, mlx (a Hugging Face directory or a model on "
+        "the hub) or llama-server (a GGUF file)."
+    ),
+]
+EnginePython = Annotated[
+    Path | None, typer.Option(help="With --engine: the Python of the environment that has vLLM or MLX.")
+]
+EngineArgs = Annotated[
+    str | None,
+    typer.Option(help='With --engine: its further options in one text, e.g. "--max-model-len 8192".'),
 ]
 Workers = Annotated[int | None, typer.Option(help="Processes that answer requests [1].")]
 DataDir = Annotated[Path | None, typer.Option(help="Directory for the log, versions and jobs.")]

@@ -40,6 +40,8 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
             f"{counts['comments']} with a comment",
         ),
     ]
+    if started := state["engine"].get("started"):
+        lines.insert(2, ("engine", escape(started_engine(started))))
     if others := counts["passthrough"]:
         passed = f"{others} other requests passed through: burnish history --passthrough"
         lines.insert(-1, ("other", passed))
@@ -72,6 +74,15 @@ def _lines(state: dict[str, Any], url: str) -> list[tuple[str, str]]:
         if trouble:
             lines.append(("trouble", f"[red]{escape(trouble)}[/]"))
     return lines
+
+
+def started_engine(found: dict[str, Any]) -> str:
+    """Describe the engine that burnish started, from its status."""
+    restarts = f", restarted {found['restarts']}×" if found["restarts"] else ""
+    process = f", process {found['pid']}" if found["pid"] else ""
+    return (
+        f"{found['name']}, started by burnish: {found['state']}{process}{restarts}; its log is {found['log']}"
+    )
 
 
 def _further(upstream: dict[str, Any]) -> str:

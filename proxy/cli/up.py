@@ -23,6 +23,9 @@ from burnish.proxy.cli.options import (
     ConfigFile,
     Context,
     DataDir,
+    Engine,
+    EngineArgs,
+    EnginePython,
     Host,
     Model,
     NoTrain,
@@ -43,6 +46,9 @@ def up(
     model: Model = None,
     context: Context = None,
     parallel: Parallel = None,
+    engine: Engine = None,
+    engine_python: EnginePython = None,
+    engine_args: EngineArgs = None,
     workers: Workers = None,
     data_dir: DataDir = None,
     train_after: Annotated[
@@ -65,6 +71,9 @@ def up(
         "model": model,
         "context": context,
         "parallel": parallel,
+        "engine": engine,
+        "engine_python": engine_python,
+        "engine_args": engine_args,
         "workers": workers,
         "data_dir": data_dir,
         "log_level": log_level,
@@ -78,12 +87,13 @@ def up(
     if train_after is not None and not (settings.train.enabled and settings.train.schedule != "manual"):
         setting = 'schedule = "manual"' if settings.train.enabled else "enabled = false"
         raise WrongUsage(f"--train-after has no effect with {setting} under [train]: change one of the two")
-    if not (settings.upstream or settings.model) and (found := _choose_engine()):
+    if not (settings.upstream or settings.model or settings.managed) and (found := _choose_engine()):
         settings = read_settings(flags | {"upstream": found}, file=config)
     _log_to_terminal(settings)
-    if settings.model and not settings.upstream:
+    if (settings.model and not settings.upstream) and settings.managed in (None, "llama-server"):
         fetch(settings.model)
-    what = settings.upstream or f"the embedded engine ({settings.model or 'small model'})"
+    model_name = settings.model or "small model"
+    what = settings.upstream or f"{settings.managed or 'the embedded engine'} ({model_name})"
     if settings.train.enabled and (missing := missing_for_training()):
         console.print(
             f"[yellow]ratings are kept, but training can't run without {', '.join(missing)}[/]; "

@@ -19,7 +19,10 @@ CARRIED = (
     STORE,
 )  # fmt: skip
 """Variables of the shell that a service gets too: they say where burnish finds its files."""
-OPTIONS = ("host", "port", "upstream", "model", "context", "parallel", "workers", "data_dir")
+OPTIONS = (
+    *("host", "port", "upstream", "model", "context", "parallel", "engine", "engine_python", "engine_args"),
+    *("workers", "data_dir"),
+)
 STOP_S = 75
 """How long answers under way may go on when a service stops: any login waits 90 s for its programs."""
 END_S = 15
@@ -100,5 +103,5 @@ def check_program() -> None:
 
 def _absolute(name: str, value: Any) -> Any:
     # A model may also be a name, e.g. on the hub or in the upstream.
-    is_path = name == "data_dir" or (name == "model" and Path(value).exists())
+    is_path = name in ("data_dir", "engine_python") or (name == "model" and Path(value).exists())
     return Path(value).expanduser().absolute() if is_path else value

@@ -9,10 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from burnish.adapters.errors import EngineUnreachable
 from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.base import Endpoint
 from burnish.adapters.hosts.embedded import EmbeddedHost
 from burnish.adapters.manifest import AdapterVersion
-from burnish.adapters.reconcile import Reconciler
+from burnish.adapters.reconcile import MAX_FAILURES, Reconciler
 from burnish.adapters.registry import Registry
 from burnish.adapters.route import LiveRoute
 from burnish.adapters.swap import Swap
@@ -180,5 +182,34 @@ async def test_an_engine_that_cannot_start_is_said_and_retried_without_giving_th
         away.symlink_to(tiny)
         assert (await reconciler.reconcile_once()).fault is None
         assert swap.route.live and swap.route.live.version == 1
+    finally:
+        await host.close()
+
+
+class Starting(EmbeddedHost):
+    """An engine that isn't there for some requests, as while it starts again."""
+
+    refusals = 0
+
+    async def load(self, version: AdapterVersion | None) -> Endpoint:
+        if self.refusals:
+            self.refusals -= 1
+            raise EngineUnreachable("nothing listens there")
+        return await super().load(version)
+
+
+async def test_an_engine_that_takes_long_to_start_again_costs_no_version_its_place(
+    tiny: Path, engine_state: Path, registry: Registry, make_version: Make
+) -> None:
+    host = Starting(tiny, base_model="smollm2", state_dir=engine_state)
+    version = make_version(1)
+    registry.record(version.number, "live", "for the test", replaced=0)
+    host.refusals = 2 * MAX_FAILURES
+    reconciler = Reconciler(Swap(registry, host, LiveRoute()))
+    try:
+        faults = [(await reconciler.reconcile_once()).fault for _ in range(2 * MAX_FAILURES)]
+        assert faults == ["nothing listens there"] * 2 * MAX_FAILURES
+        assert (await reconciler.reconcile_once()).actions == ("v1 serves again",)
+        assert registry.live() == version.number
     finally:
         await host.close()

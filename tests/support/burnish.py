@@ -68,6 +68,7 @@ def start(
     env: Mapping[str, str] | None = None,
     port: int = 0,
     program: Sequence[str] = HERE,
+    boot_limit_s: float = BOOT_LIMIT_S,
 ) -> Burnish:
     """Start ``burnish up`` on a free port and wait until it answers. Raises DidNotStart with its output."""
     data_dir.mkdir(parents=True, exist_ok=True)
@@ -84,7 +85,7 @@ def start(
             cwd=data_dir,
             env={**os.environ, **BUSY, **(env or {})},
         )
-    deadline = time.monotonic() + BOOT_LIMIT_S
+    deadline = time.monotonic() + boot_limit_s
     while time.monotonic() < deadline and process.poll() is None:
         if found.exists() and (url := _answers(found)):
             return Burnish(url, process, data_dir, log_file)
@@ -104,10 +105,14 @@ def _answers(found: Path) -> str | None:
 
 @contextmanager
 def running(
-    data_dir: Path, *flags: str, env: Mapping[str, str] | None = None, program: Sequence[str] = HERE
+    data_dir: Path,
+    *flags: str,
+    env: Mapping[str, str] | None = None,
+    program: Sequence[str] = HERE,
+    boot_limit_s: float = BOOT_LIMIT_S,
 ) -> Iterator[Burnish]:
     """Start burnish and stop it at the end, however the block ends."""
-    burnish = start(data_dir, *flags, env=env, program=program)
+    burnish = start(data_dir, *flags, env=env, program=program, boot_limit_s=boot_limit_s)
     try:
         yield burnish
     finally:

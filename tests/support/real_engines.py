@@ -30,12 +30,15 @@ VLLM_ENVIRONMENT = {
 MLX_ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 
+VLLM_OPTIONS = ("--dtype", "float32", "--max-model-len", "2048", "--max-num-seqs", "8", "--enforce-eager")
+"""What a small machine without a GPU needs."""
+
+
 def vllm_server(weights: Path, name: str, max_rank: int, log: Path, *, max_loras: int = 2) -> Booted:
     """Boot vLLM in float32 on a Hugging Face directory; gives its URL. ``max_loras``: adapters in one batch."""
     command = [
         *(str(VLLM_PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--host", "127.0.0.1"),
-        *("--model", str(weights), "--served-model-name", name, "--dtype", "float32"),
-        *("--max-model-len", "2048", "--max-num-seqs", "8", "--enforce-eager"),
+        *("--model", str(weights), "--served-model-name", name, *VLLM_OPTIONS),
         *("--enable-lora", "--max-loras", str(max_loras), "--max-cpu-loras", "4"),
         *("--max-lora-rank", str(max_rank)),
     ]

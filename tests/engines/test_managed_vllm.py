@@ -1,0 +1,171 @@
+"""vLLM and MLX as burnish starts them: they die, and serve the live version again without anybody's hand."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shlex
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from burnish.adapters.hosts.base import engine_name
+from burnish.adapters.hosts.detect import weights_digest
+from burnish.adapters.hosts.fetch import cache_dir, ensure_small_model, file_digest
+from burnish.adapters.manifest import AdapterVersion
+from burnish.adapters.registry import Registry
+from burnish.training.weights import prepared_weights
+from tests.support.burnish import Burnish, running
+from tests.support.lora import random_lora, register, write_peft
+from tests.support.real_engines import (
+    MLX_ENVIRONMENT,
+    MLX_PYTHON,
+    VLLM_ENVIRONMENT,
+    VLLM_OPTIONS,
+    VLLM_PYTHON,
+)
+
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
+
+logger = logging.getLogger(__name__)
+
+STREAMS = 8
+# vLLM's CPU build takes one to two minutes on two cores, and everything else that runs there slows it down.
+BACK_WITHIN_S = 400.0
+
+
+@dataclass
+class Answers:
+    """What the streams got."""
+
+    whole: list[tuple[float, str]] = field(default_factory=list)
+    """When each ended (monotonic), and the name of the model that wrote it."""
+    failed: list[str] = field(default_factory=list)
+    """The words of each error, or that a stream was cut."""
+
+
+def stream(url: str, answers: Answers, stopping: Event) -> None:
+    """Ask for one stream after another."""
+    body = {"model": "default", "stream": True, "max_tokens": 32, "temperature": 0}
+    body["messages"] = [{"role": "user", "content": "Tell a long story."}]
+    while not stopping.is_set():
+        try:
+            with httpx.stream("POST", url + "/v1/chat/completions", json=body, timeout=120) as response:
+                lines = [line for line in response.iter_lines() if line]
+        except httpx.TransportError as error:
+            answers.failed.append(f"cut: {error!r}")
+            continue
+        if lines[-1] == "data: [DONE]":
+            answers.whole.append((time.monotonic(), json.loads(lines[0].removeprefix("data: "))["model"]))
+        else:
+            answers.failed.append(" ".join(lines)[-500:])
+            stopping.wait(0.5)  # as clients do before they try again
+
+
+def until_new_stream(answers: Answers, since: float) -> float:
+    """Wait for a stream that ended after a moment; returns when."""
+    deadline = time.monotonic() + BACK_WITHIN_S
+    while not answers.whole or answers.whole[-1][0] <= since:
+        assert time.monotonic() < deadline, answers.failed[-3:]
+        time.sleep(0.1)
+    return next(ended for ended, _ in answers.whole if ended > since)
+
+
+def live(data_dir: Path, digest: str, base: str) -> AdapterVersion:
+    registry = Registry(data_dir / "adapters")
+    made = register(
+        registry, write_peft(data_dir.parent / "made", random_lora(1, strength=0.1)), digest, base
+    )
+    registry.record(made.number, "live", "for the test", replaced=0)
+    return made
+
+
+def started(burnish: Burnish) -> dict[str, Any]:
+    found: dict[str, Any] = httpx.get(burnish.url + "/burnish/status").json()["engine"]["started"]
+    return found
+
+
+def family(pid: int) -> Sequence[psutil.Process]:
+    process = psutil.Process(pid)
+    return [process, *process.children(recursive=True)]
+
+
+@pytest.fixture(scope="module")
+def weights() -> Path:
+    model = ensure_small_model()
+    return prepared_weights(model, file_digest(model), cache_dir() / "weights")
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    yield Answers()
+
+
+@pytest.mark.skipif(not VLLM_PYTHON.exists(), reason="SKIPPED: no .engines/vllm; run scripts/engines vllm")
+def test_vllm_killed_under_eight_streams_serves_the_live_version_again(
+    tmp_path: Path, weights: Path, answers: Answers
+) -> None:
+    data_dir = tmp_path / "data"
+    version = live(data_dir, weights_digest(weights), weights.name)
+    flags = ["--engine", "vllm", "--engine-python", str(VLLM_PYTHON), "--model", str(weights), "--no-train"]
+    flags += ["--engine-args", shlex.join(VLLM_OPTIONS)]
+    began, stopping = time.monotonic(), Event()
+    with running(data_dir, *flags, env=VLLM_ENVIRONMENT, boot_limit_s=BACK_WITHIN_S) as burnish:
+        logger.info("up after %.0f s", time.monotonic() - began)
+        first = started(burnish)
+        processes = family(first["pid"])
+        with ThreadPoolExecutor(STREAMS) as pool:
+            try:
+                for _ in range(STREAMS):
+                    pool.submit(stream, burnish.url, answers, stopping)
+                until_new_stream(answers, 0)
+                os.kill(first["pid"], signal.SIGKILL)
+                killed = time.monotonic()
+                assert not psutil.wait_procs(processes, 10)[1], "what the engine had started ends with it"
+                back = until_new_stream(answers, killed + 5)  # five seconds: what was on its way is through
+                logger.info("serving %.0f s after kill -9; failed: %s", back - killed, answers.failed[:12])
+            finally:
+                stopping.set()
+        second = started(burnish)
+        assert (second["state"], second["restarts"]) == ("up", 1)
+        assert second["pid"] != first["pid"]
+        assert answers.whole[-1][1] == engine_name(version)
+        processes = family(second["pid"])
+    assert not psutil.wait_procs(processes, 10)[1], "it ends with burnish"
+
+
+@pytest.mark.skipif(not MLX_PYTHON.exists(), reason="SKIPPED: no .engines/mlx; run scripts/engines mlx")
+def test_mlx_killed_serves_the_live_version_again(tmp_path: Path, base: Path, answers: Answers) -> None:
+    data_dir = tmp_path / "data"
+    live(data_dir, weights_digest(base), str(base))
+    flags = ["--engine", "mlx", "--engine-python", str(MLX_PYTHON), "--model", str(base), "--no-train"]
+    env = MLX_ENVIRONMENT | {"HF_HUB_CACHE": str(tmp_path / "no-hub")}
+    body = {"model": "default", "max_tokens": 8, "temperature": 0}
+    body |= {"messages": [{"role": "user", "content": "Tell a long story."}]}
+
+    def ask() -> tuple[str, int | None]:
+        answer = httpx.post(burnish.url + "/v1/chat/completions", json=body, timeout=120)
+        assert answer.status_code == 200, answer.text
+        logged = httpx.get(f"{burnish.url}/burnish/completions/{answer.headers['x-burnish-completion-id']}")
+        return answer.json()["choices"][0]["message"]["content"], logged.json()["adapter_version"]
+
+    with running(data_dir, *flags, env=env) as burnish:
+        before = ask()
+        first = started(burnish)["pid"]
+        os.kill(first, signal.SIGKILL)
+        killed = time.monotonic()
+        psutil.wait_procs([psutil.Process(first)] if psutil.pid_exists(first) else [], 10)
+        assert ask() == before, "the request waited for the engine"
+        logger.info("serving %.1f s after kill -9", time.monotonic() - killed)
+        assert before[1] == 1
+        assert started(burnish)["restarts"] == 1
