@@ -159,7 +159,8 @@ class Swap:
             endpoint = await self.host.load(version)
             await self.host.probe(endpoint)
         except BaseException:
-            await self._unload_unless_used(number)
+            with suppress(EngineError):  # the caller must see the first error
+                await self._unload_unless_used(number)
             raise
         return endpoint
 

@@ -24,8 +24,8 @@ class Format(StrEnum):
     merged_hf = "merged-hf"
 
 
-# Merging a model of 8B writes 9 GB; a slow disk takes minutes.
-EXPORT_LIMIT_S = 1800.0
+# Merging a model of 8B writes 9 GB, and Ollama may get them over a network.
+MERGE_LIMIT_S = 3600.0
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -107,7 +107,8 @@ def promote(
 ) -> None:
     """Make a version live."""
     path = "promote" if number is None else f"{read_number(number)}/promote"
-    _changed(Proxy(url).post(f"/burnish/adapters/{path}", {"force": force, "reason": reason}), as_json)
+    body = {"force": force, "reason": reason}
+    _changed(Proxy(url, MERGE_LIMIT_S).post(f"/burnish/adapters/{path}", body), as_json)
 
 
 @app.command()
@@ -122,7 +123,8 @@ def rollback(
 ) -> None:
     """Go back to an earlier version or to the base model at once."""
     to = None if number is None else read_number(number)
-    _changed(Proxy(url).post("/burnish/adapters/rollback", {"to": to, "reason": reason}), as_json)
+    body = {"to": to, "reason": reason}
+    _changed(Proxy(url, MERGE_LIMIT_S).post("/burnish/adapters/rollback", body), as_json)
 
 
 @app.command("import")
@@ -161,7 +163,7 @@ def export(
 ) -> None:
     """Write a version to disk in the format of another engine."""
     body = {"path": str(path.expanduser().absolute()), "format": form.value}
-    written = Proxy(url, EXPORT_LIMIT_S).post(f"/burnish/adapters/{read_number(number)}/export", body)
+    written = Proxy(url, MERGE_LIMIT_S).post(f"/burnish/adapters/{read_number(number)}/export", body)
     if printed_json(written, as_json):
         return
     merged = written.get("merged")

@@ -16,6 +16,7 @@ from tests.support.lora import register, write_peft
 from tests.support.ollama_double import WITH_ADAPTERS, WITHOUT_ADAPTERS, ollama_double
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
+LIMIT_S = 30
 QUESTION = [{"role": "user", "content": "Name three colours."}]
 
 
@@ -51,20 +52,48 @@ async def test_a_version_goes_live_in_ollama(tmp_path: Path, release: str, way: 
         assert bare == "tiny:latest"
         assert text != untouched
         async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http:
-            assert (await http.get("/burnish/status")).json()["engine"] == {
-                "trouble": None,
-                "obstacle": None,
-                "way": way,
-            }
+            engine = (await http.get("/burnish/status")).json()["engine"]
+            assert (engine["trouble"], engine["obstacle"], engine["way"]) == (None, None, way)
             await http.post("/burnish/adapters/rollback", json={"to": 0})
             assert await ask("tiny") == (bare, untouched)
             if way == "adapters":
                 assert (await ask("tiny@v1"))[1] == text, "kept while there is room"
             else:
-                async with asyncio.timeout(30):  # deleted, because it shares no weights
+                async with asyncio.timeout(LIMIT_S):  # deleted, because it shares no weights
                     while list(ollama.models) != ["tiny:latest"]:
                         await asyncio.sleep(0.02)
                 await http.post("/burnish/adapters/rollback", json={"to": 1})
                 assert await ask("tiny") == (live, text), "made again from the same adapter"
                 await http.post("/burnish/adapters/rollback", json={"to": 0})
     assert list(ollama.models) == ["tiny:latest"], "burnish leaves nothing but what is live"
+
+
+async def test_an_ollama_that_dies_during_a_swap_serves_the_old_version_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    registry = Registry(tmp_path / "data" / "adapters")
+    model = random_llama(tmp_path / "tiny.gguf")
+    digest = weights_digest(model)
+    for seed in (1, 2):
+        register(registry, write_peft(tmp_path / f"made-{seed}", tiny_lora(TINY, seed)), digest)
+    registry.record(1, "live", "for the test", replaced=0)
+    (tmp_path / "ollama").mkdir()
+    body = {"model": "default", "messages": QUESTION, "max_tokens": 8, "temperature": 0}
+    async with (
+        ollama_double(tmp_path / "ollama", "tiny", model, digest, release=WITHOUT_ADAPTERS) as ollama,
+        serving(tmp_path, upstream=ollama.url, engine="auto") as (url, _),
+        httpx.AsyncClient(base_url=url, trust_env=False, timeout=60) as http,
+    ):
+        before = (await http.post("/v1/chat/completions", json=body)).json()
+        ollama.faults.add("dies_in_upload")
+        refused = await http.post("/burnish/adapters/2/promote", json={"force": True})
+        assert refused.is_error
+        assert "Ollama stopped while" in refused.json()["error"]["message"]
+        assert registry.live() == 1
+        ollama.faults, ollama.dead = set(), False  # it was started again
+        async with asyncio.timeout(LIMIT_S):
+            while (answer := await http.post("/v1/chat/completions", json=body)).is_error:
+                await asyncio.sleep(0.1)
+        assert answer.json()["choices"] == before["choices"]
+        assert answer.json()["model"] == before["model"]
+        assert [name for name in ollama.models if ":v2-" in name] == []
