@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -23,7 +23,7 @@ from burnish.adapters.convert.fidelity import Fidelity
 from burnish.adapters.convert.gguf import pairs_by_tensor, read_lora
 from burnish.adapters.convert.gguf_layout import BaseLayout, open_gguf, read_base
 from burnish.adapters.convert.peft import Array, Lora
-from burnish.adapters.convert.room import check_disk, check_memory
+from burnish.adapters.convert.room import check_disk, check_memory, copy, row_chunks
 from burnish.adapters.errors import EngineError, IncompatibleAdapter, LostInRounding
 from burnish.adapters.merging import Merged
 
@@ -34,9 +34,6 @@ _FILE_TYPES = {"q8_0": LlamaFileType.MOSTLY_Q8_0, "f16": LlamaFileType.MOSTLY_F1
 _FINE = (GGMLQuantizationType.F32, GGMLQuantizationType.F16)
 # Weights on these grids fall back onto them: q8_0 keeps 4 % of a change, bf16 63 %.
 _COARSE_GRIDS = (GGMLQuantizationType.Q8_0, GGMLQuantizationType.BF16)
-
-# Of float32 numbers that are held at once; the work on them takes some five times their memory.
-CHUNK_NUMBERS = 2**22
 
 
 def merge_rounded(adapter: Path, base: Path, target: Path) -> Merged:
@@ -155,26 +152,17 @@ def _write_tensor(
 ) -> None:
     source.seek(tensor.found.data_offset)
     if change is None:
-        for size in _parts(int(tensor.found.n_bytes), 4 * CHUNK_NUMBERS):
-            file.write(source.read(size))
+        copy(source, file, int(tensor.found.n_bytes))
         return
-    width = int(tensor.found.shape[0])
     row_bytes = int(tensor.found.n_bytes) // tensor.rows
-    row = 0
-    for rows in _parts(tensor.rows, max(1, CHUNK_NUMBERS // width)):
-        packed = np.frombuffer(source.read(rows * row_bytes), np.uint8).reshape(rows, row_bytes)
+    for rows in row_chunks(tensor.rows, int(tensor.found.shape[0])):
+        b = change.b[rows]
+        packed = np.frombuffer(source.read(len(b) * row_bytes), np.uint8).reshape(len(b), row_bytes)
         old = _dequantised(packed, tensor)
-        delta = change.b[row : row + rows] @ change.a
+        delta = b @ change.a
         new = quantize(old + delta, tensor.type)
         file.write(np.ascontiguousarray(new).data)
         fidelity.add(dequantize(new.view(np.uint8), tensor.type).reshape(old.shape) - old, delta)
-        row += rows
-
-
-def _parts(total: int, largest: int) -> Iterator[int]:
-    while total > 0:
-        yield min(total, largest)
-        total -= largest
 
 
 def _dequantised(packed: Any, tensor: _Planned) -> Array:

@@ -22,6 +22,7 @@ from gguf import GGMLQuantizationType as Type
 from burnish.adapters.convert.gguf import to_gguf
 from burnish.adapters.convert.gguf_layout import read_base
 from burnish.adapters.convert.merge import merge, merge_rounded, write_merged
+from burnish.adapters.convert.room import CHUNK_NUMBERS
 from burnish.adapters.errors import (
     AdapterError,
     CorruptAdapter,
@@ -106,9 +107,12 @@ def test_without_changes_the_file_is_the_base_byte_for_byte(tmp_path: Path) -> N
         assert merged == Merged(kept=1, noise=0, size_bytes=base.stat().st_size, precision="")
 
 
-@pytest.mark.parametrize("architecture", tiny_gguf.ARCHITECTURES)
-def test_each_change_is_added_to_its_own_rows(architecture: str, tmp_path: Path) -> None:
-    shape = Shape(architecture)
+SHAPES = {architecture: Shape(architecture) for architecture in tiny_gguf.ARCHITECTURES}
+SHAPES["more rows than are held at once"] = Shape("llama", ffn=3 * CHUNK_NUMBERS // 128, blocks=1)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_each_change_is_added_to_its_own_rows(shape: Shape, tmp_path: Path) -> None:
     base, target = model(tmp_path / "base.gguf", Type.F32, shape), tmp_path / "merged.gguf"
     merged = merge(adapter(tmp_path / "lora", shape), base, target, "q8_0")
     before, after = numbers(base), numbers(target)
