@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from burnish.proxy.config import Config, Local
@@ -13,6 +13,7 @@ from burnish.proxy.errors import BurnishError, Unauthorized
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import RawHeaders
 from burnish.proxy.http.pool import Pool
+from burnish.proxy.model_names import plain
 from burnish.proxy.relay.routing import (
     CHAT_ONLY,
     DEFAULT,
@@ -68,6 +69,11 @@ class Further:
     _trouble: str | None = None
     _look_at: float = 0.0
     """When it is asked again, on the monotonic clock."""
+
+    async def target(self, model: str, headers: RawHeaders) -> Target:
+        """Return the target for a model that it claims; only Ollama knows its default tag."""
+        target = await self.remote.target(model, headers)
+        return target if model == plain(model) else replace(target, model=plain(model))
 
     async def models(self) -> list[dict[str, Any]]:
         """Return the models that it answers for, also those that it doesn't list or can't list now."""
@@ -126,23 +132,22 @@ class Upstreams:
         return self._main.name
 
     def target(self, model: str | None, headers: RawHeaders) -> Coroutine[Any, Any, Target]:
-        return self._for(model).target(model, headers)
+        if model is not None and (further := self._claiming(model)):
+            return further.target(model, headers)
+        return self._main.target(model, headers)
 
     def lost(self, target: Target) -> bool:
-        return (
-            self._main.lost(target)
-            if target.table is None
-            else self._further[target.table].remote.lost(target)
-        )
+        by = self._main if target.table is None else self._further[target.table].remote
+        return by.lost(target)
 
     async def models(self, headers: RawHeaders) -> list[dict[str, Any]]:
-        return [*await self._main.models(headers), *await self.beside()]
+        return [*self._unclaimed(await self._main.models(headers)), *await self.beside()]
 
     async def lister(self, headers: RawHeaders) -> Target | None:
         return await self._main.lister(headers)
 
     def with_ours(self, offered: list[dict[str, Any]], *, first_page: bool = True) -> list[dict[str, Any]]:
-        return self._main.with_ours(offered, first_page=first_page)
+        return self._unclaimed(self._main.with_ours(offered, first_page=first_page))
 
     async def beside(self) -> list[dict[str, Any]]:
         """Return the models of the further upstreams."""
@@ -153,9 +158,9 @@ class Upstreams:
         """Return what each further upstream answers for, and whether it can."""
         return await asyncio.gather(*(each.status() for each in self._further.values()))
 
-    def _for(self, model: str | None) -> Upstream:
-        if model is not None:
-            for each in self._further.values():
-                if each.settings.claims(model):
-                    return each.remote
-        return self._main
+    def _claiming(self, model: str) -> Further | None:
+        return next((each for each in self._further.values() if each.settings.claims(model)), None)
+
+    def _unclaimed(self, models: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the models of the main upstream without those for which another one answers."""
+        return [each for each in models if not self._claiming(each["id"])]

@@ -62,7 +62,10 @@ async def here(
 
         return script
 
-    async with upstream(named("main", ("local",))) as main, upstream(named("cloud", offers)) as cloud:
+    async with (
+        upstream(named("main", ("local", "o4-old"))) as main,
+        upstream(named("cloud", offers)) as cloud,
+    ):
         table = {"url": cloud.url, "models": list(models)} | more
         async with calling(tmp_path, upstream=main.url, upstreams={"cloud": table}) as client:
             yield Here(client, main, cloud)
@@ -89,7 +92,7 @@ async def test_the_name_of_the_model_decides(tmp_path: Path, model: str, answers
         asked = {"main": world.main, "cloud": world.cloud}[answers].requests[-1]
         urls = {"main": world.main.url, "cloud": world.cloud.url}
     assert answer.json()["choices"][0]["message"]["content"] == answers
-    assert asked.json() == asks("local" if model == "default" else model)
+    assert asked.json() == asks({"default": "local", "gpt-5:latest": "gpt-5"}.get(model, model))
     assert record["upstream"] == urls[answers]
     assert record["upstream_table"] == (None if answers == "main" else "cloud")
     assert record["model_served"] == asked.json()["model"]
@@ -223,7 +226,7 @@ async def test_a_callers_key_is_not_used_to_ask_for_the_list(tmp_path: Path) -> 
 
 async def test_one_that_is_down_breaks_neither_the_list_nor_the_others(tmp_path: Path) -> None:
     async with here(tmp_path, "gpt-5", url=NOWHERE) as world:
-        assert await world.models() == ["default", "local", "gpt-5"]
+        assert await world.models() == ["default", "local", "o4-old", "gpt-5"]
         told = await world.told()
         assert (await world.ask("local")).status_code == 200
         down = await world.ask("gpt-5")
