@@ -14,6 +14,7 @@ import secrets
 import shlex
 import signal
 import socket
+import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Sequence
@@ -25,7 +26,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from burnish.adapters.extras import how_to_install, requirements
-from burnish.adapters.hosts.child_log import open_log, tail
+from burnish.adapters.hosts.child_log import begin, open_log, tail, trim
 from burnish.proxy.config import Config, Local
 from burnish.proxy.errors import ConfigError
 from burnish.proxy.settings import ENV_PREFIX
@@ -37,6 +38,9 @@ EXTRA = "cloud"
 PROGRAM = Path(__file__).with_name("litellm_child.py")
 # Importing litellm takes three to eight seconds, and longer on a busy machine.
 START_LIMIT_S = 120.0
+LOOK = "import importlib.util, sys; sys.exit(importlib.util.find_spec('litellm') is None)"
+LOOK_LIMIT_S = 20.0
+TRIM_EVERY_S = 60.0
 PAUSE_S = 2.0
 """After a start that failed."""
 BACKLOG = 4096
@@ -73,6 +77,18 @@ async def with_clouds(config: Config) -> AsyncIterator[Config]:
         yield config.with_local(
             {table: Local(url, SecretStr(route.token)) for table, route in routes.items()}
         )
+
+
+def check_installed(url: str, python: Path | None) -> None:
+    """Raise ConfigError if an interpreter doesn't run or has no litellm. It isn't imported, which takes seconds."""
+    try:
+        found = subprocess.run([_program(python), "-I", "-c", LOOK], check=False, timeout=LOOK_LIMIT_S)
+    except OSError as error:
+        raise _not_run(python, error) from error
+    except subprocess.TimeoutExpired as error:
+        raise ConfigError(f"litellm.python: {python} doesn't answer within {LOOK_LIMIT_S:g} s") from error
+    if found.returncode:
+        raise _not_installed(url, python)
 
 
 def _routes(config: Config) -> dict[str | None, Route]:
@@ -123,11 +139,12 @@ class _Child:
 
     async def start(self) -> Process:
         """Start the process and wait until it serves. Raises ConfigError; then no process is left."""
-        python = str(self._python or sys.executable)
+        command = (_program(self._python), "-I", str(PROGRAM))
         with open_log(self._log) as log:
+            begin(log, command)
             try:
                 process = await asyncio.create_subprocess_exec(
-                    *(python, "-I", str(PROGRAM)),
+                    *command,
                     stdin=PIPE,
                     stdout=PIPE,
                     stderr=log,
@@ -136,10 +153,7 @@ class _Child:
                     pass_fds=(self._listener.fileno(),),
                 )
             except OSError as error:
-                raise ConfigError(
-                    f"litellm.python: {python} can't be run ({error.strerror}): name the interpreter of an "
-                    "environment that has litellm"
-                ) from error
+                raise _not_run(self._python, error) from error
         try:
             async with asyncio.timeout(START_LIMIT_S):
                 await self._introduce(process)
@@ -157,12 +171,21 @@ class _Child:
         """Start the process again whenever it ends. Ends it when cancelled."""
         while True:
             try:
-                status = await process.wait()
+                status = await self._ended(process)
             finally:
                 await _end(process)
             logger.error("litellm ended (status %d): its answers were cut, and it is started again", status)
             process = await self._started_again()
             logger.info("litellm answers again")
+
+    async def _ended(self, process: Process) -> int:
+        """Return the status with which the process ends. Meanwhile its log doesn't grow too long."""
+        while True:
+            try:
+                async with asyncio.timeout(TRIM_EVERY_S):
+                    return await process.wait()
+            except TimeoutError:
+                trim(self._log)
 
     async def _started_again(self) -> Process:
         while True:
@@ -188,17 +211,27 @@ class _Child:
             raise ConfigError(f"litellm ended while it started (status {status}). {tail(self._log)}")
         said = json.loads(line)
         if missing := said.get("missing"):
-            raise ConfigError(self._missing(missing))
+            providers = ", ".join(dict.fromkeys(route.provider for route in self._routes))
+            raise _not_installed(f"{LITELLM}{providers}", self._python, f" ({missing})")
         if refused := said.get("refused"):
             raise ConfigError(refused)
 
-    def _missing(self, why: str) -> str:
-        if self._python is None:
-            how = f"run: {how_to_install(EXTRA)}, or set litellm.python to an interpreter that has it"
-        else:
-            how = f"run: {self._python} -m pip install {shlex.join(requirements(EXTRA))}"
-        providers = ", ".join(dict.fromkeys(route.provider for route in self._routes))
-        return f"{LITELLM}{providers} needs litellm, which isn't installed ({why}): {how}"
+
+def _program(python: Path | None) -> str:
+    return str(python or sys.executable)
+
+
+def _not_run(python: Path | None, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"litellm.python: {_program(python)} can't be run ({error.strerror}): name the interpreter of an environment "
+        "that has litellm"
+    )
+
+
+def _not_installed(url: str, python: Path | None, why: str = "") -> ConfigError:
+    how = f"{python} -m pip install {shlex.join(requirements(EXTRA))}" if python else how_to_install(EXTRA)
+    other = "" if python else ", or set litellm.python to an interpreter that has it"
+    return ConfigError(f"{url} needs litellm, which isn't installed{why}; run: {how}{other}")
 
 
 def _environment() -> dict[str, str]:

@@ -18,7 +18,9 @@ from burnish.adapters.errors import AdapterError
 from burnish.proxy.cli.client import key_header
 from burnish.proxy.cli.doctor_machine import Finding, Level
 from burnish.proxy.cli.show import started_engine
+from burnish.proxy.cloud import check_installed
 from burnish.proxy.config import Config, is_loopback
+from burnish.proxy.errors import ConfigError
 from burnish.proxy.foreign_engine import foreign_host
 from burnish.proxy.managed_engine import recipe_of
 from burnish.proxy.relay.routing import placed, with_key
@@ -81,6 +83,8 @@ def started(found: Running) -> Iterator[Finding]:
 
 def upstream(config: Config) -> Finding:
     """Check that the upstream and all its replicas answer and speak the OpenAI API."""
+    if config.upstream and config.upstream.startswith(LITELLM):
+        return _by_litellm(config.upstream, config)
     key = config.upstream_api_key
     found = [_upstream(url, key, "upstream_api_key") for url in config.upstream_urls]
     worst = min(found, key=lambda finding: ("fail", "warn", "ok").index(finding.level))
@@ -90,8 +94,19 @@ def upstream(config: Config) -> Finding:
 def further(config: Config) -> Iterator[Finding]:
     """Check each further upstream."""
     for name, each in config.upstreams.items():
-        finding = _upstream(each.url, each.api_key, f"api_key in [upstreams.{name}]")
+        if each.url.startswith(LITELLM):
+            finding = _by_litellm(each.url, config)
+        else:
+            finding = _upstream(each.url, each.api_key, f"api_key in [upstreams.{name}]")
         yield replace(finding, what=f"upstreams.{name}")
+
+
+def _by_litellm(url: str, config: Config) -> Finding:
+    try:
+        check_installed(url, config.litellm.python)
+    except ConfigError as error:
+        return Finding("fail", "upstream", error.message)
+    return Finding("ok", "upstream", f"{url}: litellm asks for burnish")
 
 
 def further_of(found: Running) -> Iterator[Finding]:
@@ -103,8 +118,6 @@ def further_of(found: Running) -> Iterator[Finding]:
 
 
 def _upstream(url: str, key: SecretStr | None, setting: str) -> Finding:
-    if url.startswith(LITELLM):
-        return Finding("ok", "upstream", f"{url}: asked by litellm, which burnish starts")
     masked = key is not None and key.get_secret_value().startswith(MASK)
     headers = with_key(url, key.get_secret_value()) if key and not masked else []
     try:

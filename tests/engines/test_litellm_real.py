@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import orjson
@@ -19,6 +20,7 @@ import tomlkit
 
 from burnish.proxy.cloud import PROGRAM, Route, litellm
 from burnish.proxy.errors import ConfigError
+from tests.support import bedrock_wire
 from tests.support.anthropic_wire import event, message_events, text
 from tests.support.burnish import Burnish, in_thread, running
 from tests.support.real_engines import LITELLM_PYTHON
@@ -36,6 +38,11 @@ pytestmark = [
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 ASKED: Json = {"model": "mock", "messages": [user("Hi")]}
 KEY = "sk-of-the-provider"
+AWS = {
+    "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_REGION_NAME": "eu-central-1",
+}
 MODELS = {"chat": "mock", "Messages": "claude"}
 """What the provider speaks → the model that speaks it."""
 
@@ -46,7 +53,7 @@ every_format = pytest.mark.parametrize("name", FORMATS)
 
 @dataclass
 class Cloud(World):
-    """A burnish before two upstreams, which are the same provider in two formats."""
+    """A burnish before three upstreams, which are the same provider in three formats."""
 
     pid: int = 0
 
@@ -54,11 +61,16 @@ class Cloud(World):
 def settings(provider: Upstream) -> Json:
     chat = {"url": "litellm:openai/gpt", "api_base": f"{provider.url}/v1", "models": ["mock"]}
     claude = {"url": "litellm:anthropic", "api_base": provider.url, "models": ["claude", "claude-*"]}
+    aws = {
+        "url": "litellm:bedrock/anthropic.claude-3-haiku-20240307-v1:0",
+        "api_base": provider.url,
+        "models": ["aws"],
+    }
     return {
         "upstream": provider.url,
         "engine": "none",
         "litellm": {"python": str(LITELLM_PYTHON)},
-        "upstreams": {"chat": chat | {"api_key": KEY}, "claude": claude | {"api_key": KEY}},
+        "upstreams": {"chat": chat | {"api_key": KEY}, "claude": claude | {"api_key": KEY}, "aws": aws},
     }
 
 
@@ -75,7 +87,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clou
 
     async with (
         upstream(script) as server,
-        burnish(tmp_path_factory.mktemp("burnish"), settings(server)) as up,
+        burnish(tmp_path_factory.mktemp("burnish"), settings(server), env=AWS) as up,
         httpx.AsyncClient(base_url=up.url, trust_env=False, timeout=60) as http,
         AsyncExitStack() as clients,
     ):
@@ -144,6 +156,22 @@ async def test_a_chat_client_gets_it_and_it_can_be_rated(here: Cloud, model: str
     assert record["upstream"] == {"mock": "litellm:openai/gpt", "claude": "litellm:anthropic"}[model]
     rated = await here.http.post("/v1/feedback", json={"completion_id": record["id"], "rating": "good"})
     assert rated.status_code == 201, rated.text
+
+
+async def test_bedrock_is_asked_with_a_signature(here: Cloud) -> None:
+    here.unknown = reply(orjson.dumps(bedrock_wire.message("Rain is likely.")))
+    whole = await here.ask("messages", WEATHER, model="aws")
+    here.unknown = stream(
+        bedrock_wire.message_events("Rain is", " likely."), content_type=bedrock_wire.EVENTS
+    )
+    streamed = await here.ask("messages", WEATHER, True, model="aws")
+    for got in (whole, streamed):
+        assert (got.text, got.finished, got.counts) == ("Rain is likely.", "end_turn", (17, 7))
+    for sent, path in zip(here.upstream.requests, ("converse", "converse-stream"), strict=True):
+        assert unquote(sent.target) == f"/model/anthropic.claude-3-haiku-20240307-v1:0/{path}"
+        assert "Credential=AKIAEXAMPLE/" in str(sent.header("authorization"))
+        assert sent.json()["messages"][0]["content"] == [{"text": "Weather?"}]
+    assert (await latest(here))["upstream_table"] == "aws"
 
 
 REFUSED = {
@@ -227,11 +255,12 @@ async def test_its_models_are_those_that_the_tables_name(here: Cloud) -> None:
     here.models.append({"id": "local", "object": "model"})
     listed = (await here.http.get("/v1/models")).json()
     here.models.clear()
-    assert [each["id"] for each in listed["data"]] == ["default", "local", "mock", "claude"]
+    assert [each["id"] for each in listed["data"]] == ["default", "local", "mock", "claude", "aws"]
     status = (await here.http.get("/burnish/status")).json()["upstreams"]
     assert [(each["url"], each["trouble"]) for each in status] == [
         ("litellm:openai/gpt", None),
         ("litellm:anthropic", None),
+        ("litellm:bedrock/anthropic.claude-3-haiku-20240307-v1:0", None),
     ]
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import socket
+import venv
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -171,6 +172,23 @@ async def test_what_a_further_upstream_answers(key: str, status: str | None, lev
         sent = [each.header("authorization") for each in server.requests]
     assert (told, says in text) == (level, True), text
     assert sent == ([f"Bearer {key}" if key else None] if status else [])
+
+
+def test_whether_litellm_is_there(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", symlinks=True)
+    table = {
+        "BURNISH_UPSTREAMS__AWS__URL": "litellm:bedrock/m",
+        "BURNISH_UPSTREAMS__AWS__MODELS": '["claude"]',
+    }
+    python = str(tmp_path / "bare" / "bin" / "python")
+    found = examine(
+        env={"BURNISH_UPSTREAM": "litellm:bedrock/m", "BURNISH_LITELLM__PYTHON": python, **table}, code=1
+    )
+    missing = f"litellm:bedrock/m needs litellm, which isn't installed; run: {python} -m pip install "
+    for what in ("upstream", "upstreams.aws"):
+        level, text = found[what]
+        assert (level, text[: len(missing)]) == ("fail", missing)
+    assert "a provider's model" in found["engine"][1]
 
 
 async def test_of_a_running_burnish_it_tells_what_that_found_at_its_further_upstreams(tmp_path: Path) -> None:
