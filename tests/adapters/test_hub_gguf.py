@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.hosts.hub_cache import HubModel, cached, quantisation, read_name
 from burnish.adapters.hosts.hub_gguf import HubFile, fetched
 from tests.support.hub import COMMIT, TOKEN, Hub, hub
@@ -130,6 +131,8 @@ def test_the_cache_has_the_layout_of_the_hubs_own_library(here: Hub, home: Path)
     assert Path(str(found)) == path
     assert path.is_symlink()
     assert path.parent.name == COMMIT
+    assert file_digest(path) == f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
+    assert [each.name for each in path.parent.iterdir()] == [path.name]  # no note beside it
 
 
 def test_what_the_hubs_own_library_downloaded_is_found(here: Hub, home: Path) -> None:

@@ -231,6 +231,11 @@ def test_a_missing_and_a_damaged_model(tmp_path: Path) -> None:
     assert "damaged" in examine(url=NOBODY, env=fresh)["model"][1]
 
 
+def test_a_model_of_the_hub_that_is_not_here_yet(tmp_path: Path) -> None:
+    found = examine(env={"BURNISH_MODEL": "qwen3-0.6b", "HF_HOME": str(tmp_path)})
+    assert found["model"] == ("warn", "qwen3-0.6b isn't downloaded yet: `burnish up` does it")
+
+
 def test_a_clock_that_is_behind_its_own_files(tmp_path: Path) -> None:
     log = tmp_path / "burnish.db"
     log.touch()

@@ -86,6 +86,8 @@ def test_the_small_model_replaces_one_that_is_gone(home: Path, env: dict[str, st
     embedded = ["init", "--yes", "--upstream", "embedded", "--port", flags[-1]]
     refused = call(*embedded, env=env)
     assert (refused.returncode, "--model small" in refused.stderr) == (2, True)
+    done = call(*embedded, "--model", "qwen3-0.6b", "--dry-run", env=env)
+    assert "qwen3-0.6b" in done.stdout, done.stderr  # it is downloaded when burnish starts
     done = call(*embedded, "--model", "small", env=env)
     assert "model is removed (was llama)" in done.stdout, done.stderr
     assert "claude-code, codex, " in done.stdout and "installed, but not connected" in done.stdout
@@ -131,6 +133,7 @@ def test_data_in_use_is_not_purged(burnish: Burnish) -> None:
         (["--upstream", "http://["], 2, "upstream: Invalid IPv6 URL"),
         (["--upstream", "embedded", "--model", "nowhere.gguf"], 2, "can't be read: No such file"),
         (["--upstream", "embedded", "--model", __file__], 2, "isn't a GGUF file"),
+        (["--upstream", "embedded", "--model", "qwn3-0.6b"], 2, "did you mean qwen3-0.6b"),
         (["--upstream", "embedded", "--model", "ollama:"], 2, "isn't the name of a model of Ollama"),
         (["--model", "gpt-5"], 2, "serves no model 'gpt-5'; it has: "),
         (["--port", "99999"], 2, "--port"),
