@@ -166,7 +166,7 @@ def _config(path: Path) -> bytes:
 def _copy_others(base: Path, target: Path, config: bytes, size: int) -> None:
     """Copy everything beside the weights."""
     for path in sorted({path for pattern in COPIED for path in base.glob(pattern)}):
-        if path.name not in NOT_COPIED:
+        if path.name not in NOT_COPIED and not path.name.startswith("."):
             durable.create(target / path.name, path.read_bytes())
     durable.create(target / CONFIG, config)
     if (base / INDEX).exists():

@@ -23,6 +23,8 @@ from tests.support.tiny_models import tiny_model, tiny_shape
 
 SHAPE = tiny_shape("qwen3", vocabulary=128)
 Q = "model.layers.0.self_attn.q_proj.weight"
+OURS = ("burnish.json", ".model.safetensors.digest.json")
+"""Files that burnish adds to a base of its own."""
 TOKENS = torch.arange(1, 25)[None]
 
 
@@ -34,7 +36,8 @@ def lora(tmp_path: Path) -> Path:
 def base(path: Path, kind: torch.dtype = torch.bfloat16, shard_size: str = "5GB") -> Path:
     tiny_model(SHAPE).to(kind).save_pretrained(path, max_shard_size=shard_size)
     (path / "chat_template.jinja").write_text("{{ messages }}")
-    (path / "burnish.json").write_text("{}")
+    for name in OURS:
+        (path / name).write_text("{}")
     (path / "pytorch_model.bin").write_bytes(b"code that runs")
     return path
 
@@ -63,7 +66,7 @@ def test_only_changed_tensors_change_and_only_safe_files_come_along(lora: Path, 
     where = base(tmp_path / "base", torch.float16, "100KB")
     merge_hf(lora, where, tmp_path / "merged")
     before, after = ({f.name: f for f in path.iterdir()} for path in (where, tmp_path / "merged"))
-    assert after.keys() == before.keys() - {"burnish.json", "pytorch_model.bin"}
+    assert after.keys() == before.keys() - {*OURS, "pytorch_model.bin"}
     assert {path.stat().st_mode & 0o777 for path in after.values()} == {0o600}
     weights, index = 0, json.loads(after["model.safetensors.index.json"].read_text())
     for name, path in before.items():
