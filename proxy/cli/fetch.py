@@ -38,13 +38,13 @@ class _Shown:
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
-        self._task = bar.add_task("")
+        self._task = bar.add_task("", visible=False)
         self._total = 0
         self._steps = 0
 
     def start(self, file: HubFile) -> None:
         self._total = file.size
-        self._bar.update(self._task, total=file.size)
+        self._bar.update(self._task, total=file.size, visible=True)
         where = urlsplit(endpoint()).netloc
         console.print(
             escape(f"downloading {file.path} of {file.repo} from {where}, {file.size / _MB:,.0f} MB"),

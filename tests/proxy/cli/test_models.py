@@ -22,7 +22,7 @@ from burnish.adapters.hosts.model_file import hub_model, model_file
 from tests.support.burnish import running
 from tests.support.hub import Hub, hub
 from tests.support.inprocess import calling
-from tests.support.program import call
+from tests.support.program import call, on_terminal
 from tests.support.tiny_gguf import Shape, blank, random_model
 
 REPO = "owner/SmolLM2-GGUF"
@@ -134,6 +134,15 @@ def test_ctrl_c_leaves_the_part_for_the_next_time(tmp_path: Path) -> None:
     assert said.endswith("stopped; the next start goes on with what is here\n")
     [left] = (tmp_path / "hf").glob("hub/*/blobs/*.incomplete")
     assert left.stat().st_size > 0
+
+
+def test_a_terminal_shows_a_bar_only_while_something_comes(tmp_path: Path) -> None:
+    with hub({REPO: {FILE: b"GGUF" + bytes(2_999_996)}}) as here:
+        up = ("up", "--port", "0", "--data-dir", str(tmp_path / "data"), "--model", REPO)
+        with on_terminal(*up, env=environment(tmp_path, here), columns=200) as (screen, _):
+            before, _, after = screen.until("the model is in").partition(f"downloading {FILE} of {REPO}")
+    assert "0/" not in before
+    assert "3.0/3.0 MB" in after
 
 
 @pytest.mark.parametrize(
