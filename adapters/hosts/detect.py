@@ -45,7 +45,7 @@ class Detected:
     """An engine that answers."""
 
     kind: Kind
-    """ "other": an OpenAI-compatible server whose versions burnish cannot swap."""
+    """ "other": an OpenAI-compatible server that burnish doesn't know."""
     model: str
     """The model to improve: the one asked for, else the first in the list."""
     weights: Path | None
@@ -73,8 +73,8 @@ async def detect(api: EngineApi, model: str | None = None) -> Detected:
     chosen = _choose(served, model, api.url)
     kind = _OWNERS.get(str(chosen.get("owned_by")), "other")
     name = str(chosen["id"])
-    if kind == "other" and await _is_lm_studio(api):
-        return Detected("lmstudio", name, None)
+    if kind == "other" and (found := await _lm_studio(api, model)):
+        return found
     if kind == "llamacpp":
         return Detected(kind, name, await _llamacpp_weights(api, chosen))
     root = chosen.get("root")
@@ -111,15 +111,6 @@ async def _ollama(api: EngineApi, model: str | None) -> Detected:
     return Detected("ollama", name, _existing(found[1] if found else None))
 
 
-async def _is_lm_studio(api: EngineApi) -> bool:
-    """Recognise LM Studio by its own list of models. It answers 200 to any path, so the content counts."""
-    try:
-        listing = await api.ask("GET", "/api/v0/models", timeout_s=LOOK_TIMEOUT_S)
-    except EngineError:
-        return False
-    return "compatibility_type" in str(listing)
-
-
 async def _takes_adapters(api: EngineApi) -> bool:
     """Recognise mlx_lm.server, which doesn't name itself, by its error for this request."""
     try:
@@ -146,6 +137,22 @@ def _mlx(api: EngineApi, listing: Any, model: str | None) -> Detected:
             "mlx_lm.server --model /path/to/directory, and set model to that path"
         )
     return Detected("mlx", str(directories[0]), directories[0])
+
+
+async def _lm_studio(api: EngineApi, model: str | None) -> Detected | None:
+    """Recognise LM Studio by its own list, which has every downloaded model; one that is loaded goes first.
+
+    It answers 200 to any path, so the content counts.
+    """
+    try:
+        listing = await api.ask("GET", "/api/v0/models", timeout_s=LOOK_TIMEOUT_S)
+        known = [each for each in listing["data"] if each["compatibility_type"]]
+        talking = [each for each in known if each["type"] != "embeddings"]
+        talking.sort(key=lambda each: each["state"] != "loaded")
+        served = {str(each["id"]): each for each in talking}
+    except (EngineError, TypeError, KeyError):
+        return None
+    return Detected("lmstudio", str(_choose(served, model, api.url)["id"]), None)
 
 
 async def _llamacpp_weights(api: EngineApi, card: dict[str, Any]) -> Path | None:

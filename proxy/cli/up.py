@@ -12,11 +12,10 @@ import typer
 from rich.logging import RichHandler
 from rich.markup import escape
 
-from burnish.adapters.errors import EngineError
 from burnish.adapters.extras import how_to_install, missing_for_training
-from burnish.adapters.hosts.api import EngineApi
-from burnish.adapters.hosts.detect import LM_STUDIO, NAMES, USUAL_PORTS, Detected, detect
+from burnish.adapters.hosts.detect import LM_STUDIO, NAMES
 from burnish.proxy.cli.client import read_settings
+from burnish.proxy.cli.engines import Offer, engines_here, offers
 from burnish.proxy.cli.errors import WrongUsage
 from burnish.proxy.cli.fetch import fetch
 from burnish.proxy.cli.options import (
@@ -87,8 +86,9 @@ def up(
     if train_after is not None and not (settings.train.enabled and settings.train.schedule != "manual"):
         setting = 'schedule = "manual"' if settings.train.enabled else "enabled = false"
         raise WrongUsage(f"--train-after has no effect with {setting} under [train]: change one of the two")
-    if not (settings.upstream or settings.model or settings.managed) and (found := _choose_engine()):
-        settings = read_settings(flags | {"upstream": found}, file=config)
+    chosen_before = (settings.upstream, settings.managed, settings.model, settings.context, settings.parallel)
+    if not any(chosen_before) and (chosen := _choose_engine()):
+        settings = read_settings(flags | chosen, file=config)
     _log_to_terminal(settings)
     if (settings.model and not settings.upstream) and settings.managed in (None, "llama-server"):
         fetch(settings.model)
@@ -105,37 +105,40 @@ def up(
     console.print("[dim]stopped[/]")
 
 
-def _choose_engine() -> str | None:
-    """Ask whether to use an engine that runs here; return its URL, or None for the embedded engine.
+def _choose_engine() -> dict[str, Any]:
+    """Ask which of the engines that run here to use; return the settings for it, none for the small model.
 
-    Without a terminal, print the engines and return None.
+    Without a terminal, print the engines and choose none.
     """
-    for url, found in asyncio.run(engines_here()):
-        what = f"{NAMES[found.kind]} with {plain(found.model)} answers at {url}"
-        if not found.takes_versions:
-            console.print(f"[dim]{escape(what)}. {escape(LM_STUDIO)}.[/]", soft_wrap=True)
-        elif not sys.stdin.isatty():
-            console.print(f"[dim]{escape(what)}; to use it: burnish up --upstream {url}[/]")
-        elif typer.confirm(f"{what}. Use it?", default=True):
-            return url
-    return None
+    here = asyncio.run(engines_here())
+    for url, each in here:
+        if not each.takes_versions:
+            what = f"{NAMES[each.kind]} with {plain(each.model)} answers at {url}. {LM_STUDIO}."
+            console.print(f"[dim]{escape(what)}[/]", soft_wrap=True)
+    found = offers(here)
+    if not sys.stdin.isatty():
+        for offer in found:
+            console.print(
+                f"[dim]{escape(offer.words)}; to use it: burnish up {escape(offer.flags)}[/]", soft_wrap=True
+            )
+        return {}
+    if len(found) == 1:
+        chosen = found[0] if typer.confirm(f"{found[0].words}. Use it?", default=True) else None
+    else:
+        chosen = _chosen(found) if found else None
+    return {"upstream": chosen.upstream, "model": chosen.model} if chosen else {}
 
 
-async def engines_here(ports: Sequence[int] = USUAL_PORTS) -> list[tuple[str, Detected]]:
-    """Ask all ports of 127.0.0.1 at once; return the engines that burnish knows."""
-    urls = [f"http://127.0.0.1:{port}" for port in ports]
-    found = await asyncio.gather(*(_look(url) for url in urls))
-    return [(url, each) for url, each in zip(urls, found, strict=True) if each and each.kind != "other"]
-
-
-async def _look(url: str) -> Detected | None:
-    api = EngineApi(url)
-    try:
-        return await detect(api)
-    except EngineError:
-        return None
-    finally:
-        await api.close()
+def _chosen(found: Sequence[Offer]) -> Offer | None:
+    """Ask for one of several engines; None: the embedded engine with the small model."""
+    options = {str(number): each for number, each in enumerate([*found, None], 1)}
+    console.print("Which engine serves the model?")
+    for number, each in options.items():
+        words = each.words if each else "burnish's own engine, with a small model"
+        console.print(f"  [cyan]{number}[/]  {escape(words)}", soft_wrap=True)
+    while (number := str(typer.prompt("Engine", default="1")).strip()) not in options:
+        console.print(f"[yellow]choose a number from 1 to {len(options)}[/]")
+    return options[number]
 
 
 def _welcome(url: str, config: Config) -> None:

@@ -99,7 +99,13 @@ async def test_lm_studio_is_known_by_its_own_list() -> None:
     """It answers 200 to every path: ``{"error": "Unexpected endpoint or method. (GET /api/version)"}``."""
     unexpected = {"error": "Unexpected endpoint or method."}
     served = listing({"id": "qwen3-0.6b", "object": "model", "owned_by": "organization_owner"})
-    own = {"id": "qwen3-0.6b", "object": "model", "type": "llm", "compatibility_type": "gguf"}
+    own = {
+        "id": "qwen3-0.6b",
+        "object": "model",
+        "type": "llm",
+        "compatibility_type": "gguf",
+        "state": "loaded",
+    }
     answers = served | {"/api/version": unexpected, "/api/v0/models": {"object": "list", "data": [own]}}
     async with engine(answers) as api:
         found = await detect(api)
@@ -113,6 +119,32 @@ async def test_lm_studio_is_known_by_its_own_list() -> None:
         assert other.kind == "other"
         with pytest.raises(EngineError, match=r"it isn't vLLM, SGLang, Ollama, llama.cpp or MLX"):
             demand_versions(other, api.url)
+
+
+def lm_studio(*cards: tuple[str, str, str]) -> dict[str, Any]:
+    """The answers of LM Studio with these models, each with its type and state, as its documentation shows them."""
+    own = [
+        {"id": name, "object": "model", "type": kind, "compatibility_type": "gguf", "state": state}
+        for name, kind, state in cards
+    ]
+    plain = [{"id": name, "object": "model", "owned_by": "organization_owner"} for name, _, _ in cards]
+    return listing(*plain) | {
+        "/api/v0/models": {"object": "list", "data": own},
+        "/api/version": {"error": "Unexpected endpoint or method. (GET /api/version)"},
+    }
+
+
+async def test_of_lm_studios_models_a_loaded_one_that_talks_goes_first() -> None:
+    answers = lm_studio(
+        ("nomic-embed", "embeddings", "loaded"),
+        ("qwen3-8b", "llm", "not-loaded"),
+        ("gemma-3", "vlm", "loaded"),
+    )
+    async with engine(answers) as api:
+        assert await detect(api) == Detected("lmstudio", "gemma-3", None)
+        assert await detect(api, "qwen3-8b") == Detected("lmstudio", "qwen3-8b", None)
+        with pytest.raises(EngineError, match="serves no model 'qwen3'; it has gemma-3"):
+            await detect(api, "qwen3")
 
 
 MLX = {"/v1/completions": {"error": "adapter must be of type str"}}

@@ -6,20 +6,19 @@ import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import typer
 from pydantic import ValidationError
 from rich.markup import escape
 
-from burnish.adapters.hosts.detect import NAMES
 from burnish.adapters.hosts.model_file import is_for_embedded
 from burnish.proxy.agents import AGENTS, Home, is_own
 from burnish.proxy.cli.client import read_settings
+from burnish.proxy.cli.engines import Offer, engines_here, offers
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.init import checks
 from burnish.proxy.cli.terminal import console
-from burnish.proxy.cli.up import engines_here
 from burnish.proxy.config import Config
 from burnish.proxy.plain import plain
 from burnish.proxy.setup import Answers, Record
@@ -45,14 +44,6 @@ class Given:
     schedule: str | None = None
     port: int | None = None
     service: bool | None = None
-
-
-class Engine(NamedTuple):
-    """An answer to the question for the engine."""
-
-    upstream: str | None
-    model: str | None
-    words: str
 
 
 class Questions:
@@ -97,16 +88,16 @@ class Questions:
             return None, checks.embedded_model(model) if model and model != SMALL else None
         return upstream, self._model_of(upstream, model)
 
-    def _chosen_engine(self) -> Engine:
+    def _chosen_engine(self) -> Offer:
         now, options = self._now, []
         if now.upstream:
-            options.append(Engine(now.upstream, now.model, f"{now.upstream}, as now"))
-        for url, found in asyncio.run(engines_here()):
-            if found.takes_versions and url not in now.upstream_urls:
-                options.append(Engine(url, None, f"{NAMES[found.kind]} with {plain(found.model)} at {url}"))
-        embedded = Engine(None, None, "the embedded engine with a small model, to try it out")
+            options.append(Offer(now.upstream, now.model, f"{now.upstream}, as now"))
+        here = asyncio.run(engines_here())
+        known = (*now.upstream_urls, now.model)
+        options += [each for each in offers(here) if (each.upstream or each.model) not in known]
+        embedded = Offer(None, None, "the embedded engine with a small model, to try it out")
         if now.model and not now.upstream:
-            options.insert(0, Engine(None, now.model, f"the embedded engine with {now.model}, as now"))
+            options.insert(0, Offer(None, now.model, f"the embedded engine with {now.model}, as now"))
         # Who chose the embedded engine before keeps it, whatever else runs by now.
         stays = self._earlier is not None and not (now.upstream or now.model)
         options.insert(0 if stays else len(options), embedded)
@@ -203,18 +194,18 @@ def _ask(question: str, default: str, read: Callable[[str], Answer]) -> Answer:
             console.print(f"[yellow]{escape(str(error))}[/]")
 
 
-def _read_engine(text: str, options: Sequence[Engine]) -> Engine:
+def _read_engine(text: str, options: Sequence[Offer]) -> Offer:
     """Raises WrongUsage; CommandFailed if nothing answers there."""
     if text.isdecimal():
         if not 1 <= int(text) <= len(options):
             raise WrongUsage(f"choose a number from 1 to {len(options)}")
         chosen = options[int(text) - 1]
     elif text == EMBEDDED:
-        chosen = Engine(None, None, text)
+        chosen = Offer(None, None, text)
     elif "://" in text or text.startswith(LITELLM):
-        chosen = Engine(_read_url(text), None, text)
+        chosen = Offer(_read_url(text), None, text)
     else:
-        chosen = Engine(None, checks.embedded_model(text), text)
+        chosen = Offer(None, checks.embedded_model(text), text)
     if chosen.upstream:
         checks.check_engine(read_settings({"upstream": chosen.upstream}))
     return chosen

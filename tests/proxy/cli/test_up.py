@@ -5,7 +5,9 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,12 +16,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from burnish.proxy.cli.up import engines_here
+from burnish.proxy.cli.engines import engines_here
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.burnish import running
-from tests.support.inprocess import listening
+from tests.support.inprocess import calling, listening
 from tests.support.llama_server import free_port
+from tests.support.ollama_store import LIBRARY, pulled
 from tests.support.program import ask, on_terminal, run
+from tests.support.tiny_gguf import random_llama
 
 # SGLang's own, the least likely of the usual ones to be in use where tests run.
 PORT = 30000
@@ -82,7 +86,8 @@ async def test_up_says_what_it_found_where_nobody_can_answer(tmp_path: Path, eng
 
 async def test_up_says_what_to_do_with_lm_studio(tmp_path: Path) -> None:
     async def lists(request: Request) -> Response:
-        model = {"id": "qwen3", "owned_by": "organization_owner", "compatibility_type": "gguf"}
+        more = {"type": "llm", "compatibility_type": "gguf", "state": "loaded"}
+        model = {"id": "qwen3", "owned_by": "organization_owner"} | more
         return JSONResponse({"object": "list", "data": [model]})
 
     async def anything(request: Request) -> Response:
@@ -95,6 +100,60 @@ async def test_up_says_what_to_do_with_lm_studio(tmp_path: Path) -> None:
         said = await said_without_a_terminal(tmp_path)
     assert f"LM Studio with qwen3 answers at {url}. LM Studio takes no adapters." in said
     assert "burnish adapters export N NAME.gguf --as merged-gguf" in said
+
+
+def engine_app(answers: dict[str, Any]) -> Starlette:
+    """An engine that answers these paths with this JSON."""
+
+    def route(path: str, content: Any) -> Route:
+        async def answer(request: Request) -> JSONResponse:
+            return JSONResponse(content)
+
+        return Route(path, answer, methods=["GET", "POST"])
+
+    return Starlette(routes=[route(path, content) for path, content in answers.items()])
+
+
+async def test_for_ollama_both_ways_are_one_question(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "models"))
+    pulled(tmp_path / "models", random_llama(tmp_path / "tiny.gguf"), f"{LIBRARY}/tiny/1b")
+    ollama = {
+        "/api/version": {"version": "0.34.4"},
+        "/api/tags": {"models": [{"name": "tiny:1b"}]},
+        "/api/show": {"modelfile": "FROM /nowhere"},
+    }
+
+    def up() -> tuple[str, str]:
+        with on_terminal(*flags(tmp_path), env={"COLUMNS": "300", "NO_COLOR": "1"}) as (screen, _):
+            asked = screen.until("Engine [1]: ")
+            screen.type("4\n")
+            screen.until("choose a number from 1 to 3")
+            screen.type("2\n")
+            return asked, screen.until("burnish is up")
+
+    async with listening(engine_app(ollama), PORT) as url:
+        asked, started = await asyncio.to_thread(up)
+        unattended = await said_without_a_terminal(tmp_path)
+    assert f"1  Ollama with tiny:1b answers at {url}" in asked
+    assert "2  burnish's own engine, with Ollama's file of tiny:1b" in asked
+    assert "3  burnish's own engine, with a small model" in asked
+    assert "starting with the embedded engine (ollama:tiny:1b)" in started
+    assert "to use it: burnish up --upstream " + url in unattended
+    assert "to use it: burnish up --model ollama:tiny:1b" in unattended
+
+
+async def test_status_and_doctor_say_how_models_of_lm_studio_learn(tmp_path: Path) -> None:
+    model = {"id": "qwen3-8b", "object": "model", "owned_by": "organization_owner"}
+    own = {"id": "qwen3-8b", "type": "llm", "compatibility_type": "gguf", "state": "loaded"}
+    answers = {"/v1/models": {"data": [model]}, "/api/v0/models": {"data": [own]}}
+    async with listening(engine_app(answers), PORT) as url:
+        async with calling(tmp_path, upstream=url, engine="auto") as http:
+            reason = (await http.get("/burnish/status")).json()["engine"]["obstacle"]
+        checked = await asyncio.to_thread(
+            partial(run, "doctor", env={"BURNISH_UPSTREAM": url, "COLUMNS": "600"})
+        )
+    for said in (reason, checked.stdout):
+        assert "LM Studio takes no adapters. Let burnish learn with its own engine" in said
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,67 @@
+"""The engines on this machine that ``burnish up`` and ``burnish init`` offer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts.api import EngineApi
+from burnish.adapters.hosts.detect import NAMES, USUAL_PORTS, Detected, detect
+from burnish.adapters.hosts.model_file import OLLAMA, model_file
+from burnish.proxy.plain import plain
+
+
+class Offer(NamedTuple):
+    """A way to use an engine, as an answer to the question which serves the model."""
+
+    upstream: str | None
+    """None: the embedded engine."""
+    model: str | None
+    words: str
+
+    @property
+    def flags(self) -> str:
+        """The options of ``burnish up`` that mean it."""
+        return f"--upstream {self.upstream}" if self.upstream else f"--model {self.model}"
+
+
+def offers(here: Sequence[tuple[str, Detected]]) -> list[Offer]:
+    """Return every way to use the engines that were found and take versions."""
+    return [each for url, found in here if found.takes_versions for each in _ways(url, found)]
+
+
+def _ways(url: str, found: Detected) -> list[Offer]:
+    """Return the ways to use one engine: as the upstream, and for Ollama also its file in the embedded engine."""
+    model = plain(found.model)
+    engines = [Offer(url, None, f"{NAMES[found.kind]} with {model} answers at {url}")]
+    if found.kind == "ollama" and _readable(OLLAMA + found.model):
+        own = f"burnish's own engine, with Ollama's file of {model}: versions are swapped at once"
+        engines.append(Offer(None, OLLAMA + found.model, own))
+    return engines
+
+
+async def engines_here(ports: Sequence[int] = USUAL_PORTS) -> list[tuple[str, Detected]]:
+    """Ask all ports of 127.0.0.1 at once; return the engines that burnish knows."""
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    found = await asyncio.gather(*(_look(url) for url in urls))
+    return [(url, each) for url, each in zip(urls, found, strict=True) if each and each.kind != "other"]
+
+
+async def _look(url: str) -> Detected | None:
+    api = EngineApi(url)
+    try:
+        return await detect(api)
+    except EngineError:
+        return None
+    finally:
+        await api.close()
+
+
+def _readable(named: str) -> bool:
+    try:
+        model_file(named)
+    except EngineError:
+        return False
+    return True
