@@ -13,6 +13,7 @@ import httpx
 import orjson
 import pytest
 
+from burnish.proxy.errors import ConfigError
 from tests.support import wires
 from tests.support.inprocess import calling, logged
 from tests.support.sdks import CHAT, FORMATS, WEATHER, world
@@ -98,6 +99,18 @@ async def test_the_name_of_the_model_decides(tmp_path: Path, model: str, answers
     assert record["model_served"] == asked.json()["model"]
 
 
+@pytest.mark.parametrize("claim", ["smollm2", "smol*", "smollm2@base"])
+async def test_a_table_that_claims_the_engines_model_is_refused_at_the_start(
+    tmp_path: Path, claim: str
+) -> None:
+    table = {"cloud": {"url": NOWHERE, "models": [claim]}}
+    with pytest.raises(
+        ConfigError, match=r"upstreams.cloud claims the model 'smollm2(@base)?', which the main"
+    ):
+        async with calling(tmp_path, upstreams=table):
+            pass
+
+
 async def test_a_request_that_names_no_model_goes_to_the_main_one(tmp_path: Path) -> None:
     async with here(tmp_path, "gpt-5") as world:
         await world.client.post(CHAT, json={"messages": [{"role": "user", "content": "Hi."}]})
@@ -132,8 +145,7 @@ async def test_its_stream_passes_byte_for_byte_and_as_it_comes(tmp_path: Path) -
         assert cloud.requests[-1].body == body
 
 
-@pytest.mark.parametrize("streamed", [False, True])
-@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize(("native", "streamed"), [(True, False), (False, True)])
 @pytest.mark.parametrize("name", FORMATS)
 async def test_every_format_reaches_it_and_its_answer_can_be_rated(
     tmp_path: Path, name: str, native: bool, streamed: bool
