@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.burnish import Burnish, running
 from tests.support.program import NOBODY, ask, call
+from tests.support.tiny_gguf import random_llama
 
 HOOK = {"session_id": "s", "hook_event_name": "UserPromptExpansion", "prompt": "/rl good"}
 
@@ -38,6 +39,24 @@ def test_connected_and_back(burnish: Burnish, env: dict[str, str], tmp_path: Pat
     assert settings.read_text() == '# mine\nmodel = "gpt-5"\n'
     again = call("disconnect", "codex", env=env)
     assert (again.returncode, "isn't connected" in again.stdout) == (0, True)
+
+
+def test_an_agent_that_sends_more_than_the_engine_takes_is_warned_about(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    model = random_llama(tmp_path / "tiny.gguf", keys={"context_length": 32_768})
+    with running(tmp_path / "up", "--model", str(model), "--context", "8192", "--parallel", "2") as up:
+        said = {
+            name: call("connect", name, url=up.url, env=env).stdout
+            for name in ("claude-code", "aider", "llm")
+        }
+        shown = " ".join(call("status", url=up.url, env=env | {"COLUMNS": "200"}).stdout.split())
+    assert (
+        "sends about 24,000 tokens with its first message, and the engine takes 8,192" in said["claude-code"]
+    )
+    assert "Start burnish with --context 28096" in said["claude-code"]
+    assert "tokens" not in said["aider"] + said["llm"]
+    assert "2 requests at a time, each of up to 8,192 tokens; the model was trained for 32,768" in shown
 
 
 def test_what_would_be_written_is_printed_and_not_written(
