@@ -48,6 +48,7 @@ BACKLOG = 4096
 OWN_ENVIRONMENT = {
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else each start fetches a list of prices
     "LITELLM_MODE": "PRODUCTION",  # else it reads whatever .env is near
+    "REPEATED_STREAMING_CHUNK_LIMIT": "1000000000",  # else it cuts an answer with a hundred equal chunks, such as zeros
 }
 
 

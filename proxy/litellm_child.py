@@ -164,11 +164,13 @@ async def _chat(request: web.Request, route: Route) -> web.StreamResponse:
 
 def _model(route: Route, asked: Any) -> str:
     """Return litellm's name for the model of a request. Raises Refused."""
-    provider, names = route["provider"], route["names"]
+    provider, model, names = route["provider"], route["model"], route["names"]
+    if asked is None and model:
+        return f"{provider}/{model}"
     if not isinstance(asked, str) or not any(_means(name, asked) for name in names):
         words = f"there is no model {asked!r} here, only {', '.join(names)}"
         raise Refused(NOT_FOUND, words, "model_not_found", "model")
-    return f"{provider}/{route['model'] or asked.removeprefix(f'{provider}/')}"
+    return f"{provider}/{model or asked.removeprefix(f'{provider}/')}"
 
 
 async def _stream(request: web.Request, chunks: AsyncIterator[Any]) -> web.StreamResponse:

@@ -67,8 +67,8 @@ async def _serve(
 
     try:
         async with (
-            with_engine(config) as (before, engine),
-            with_clouds(before) as served,
+            with_clouds(config) as clouds,  # first: what is wrong there shows in seconds
+            with_engine(clouds) as (served, engine),
             running(served, upgrades=as_service, engine=engine) as (app, hub),
         ):
             if hub:

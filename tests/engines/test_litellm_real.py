@@ -158,6 +158,13 @@ async def test_a_chat_client_gets_it_and_it_can_be_rated(here: Cloud, model: str
     assert rated.status_code == 201, rated.text
 
 
+async def test_an_answer_may_repeat_itself(here: Cloud) -> None:
+    here.says.append(stream(events("0 " + "0 " * 200)))
+    answer = await chat(here, stream=True)
+    assert answer.text.count('" 0"') == 200
+    assert answer.text.endswith("data: [DONE]\n\n")
+
+
 async def test_bedrock_is_asked_with_a_signature(here: Cloud) -> None:
     here.unknown = reply(orjson.dumps(bedrock_wire.message("Rain is likely.")))
     whole = await here.ask("messages", WEATHER, model="aws")
@@ -311,8 +318,8 @@ async def test_one_provider_is_the_only_upstream_in_several_processes_and_in_bur
         program = (str(LITELLM_PYTHON), "-m", "burnish")
         up = running(tmp_path, "--workers", "2", env=variables, program=program)
         async with in_thread(up) as burnish, httpx.AsyncClient(base_url=burnish.url, timeout=60) as http:
-            for model in ("default", "openai/gpt"):
-                answer = await http.post(CHAT, json=ASKED | {"model": model})
+            for named in ({"model": "default"}, {"model": "openai/gpt"}, {}):
+                answer = await http.post(CHAT, json={"messages": ASKED["messages"]} | named)
                 assert answer.json()["choices"][0]["message"]["content"] == "Rain."
             other = await http.post(CHAT, json=ASKED | {"model": "gpt-9"})
             assert (other.status_code, other.json()["error"]["code"]) == (404, "model_not_found")
