@@ -88,9 +88,10 @@ class TrainConfig(BaseModel):
     )
     device: str = Field(
         "auto",
-        pattern=r"^(auto|cpu|cuda(:\d{1,2})?|shared)$",
+        pattern=r"^(auto|cpu|cuda(:\d{1,2})?|mps|shared)$",
         description='"auto" (the GPU with the most free memory, if it is enough; without a GPU the CPU), "shared" '
-        '(like "auto", but never the CPU), "cuda" or "cuda:1" (that GPU, without checking its memory), or "cpu".',
+        '(like "auto", but never the CPU), "cuda" or "cuda:1" (that GPU, without checking its memory), "mps" '
+        '(Apple\'s GPU, with torch) or "cpu". On Apple silicon "auto" is MLX, if it is installed.',
     )
     quantize: Literal["none", "8bit", "4bit"] = Field(
         "none",

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import math
+import platform
+import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
 from burnish.adapters.convert.gguf_layout import field, open_gguf
+from burnish.adapters.extras import TRAINING
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters, ModelSize, Quantize
 
@@ -46,14 +50,40 @@ class Sizes(NamedTuple):
     vocabulary: int
 
 
-def pick(wanted: str, free_bytes: Sequence[int]) -> str:
-    """Return "cpu" or "cuda:N" for a ``train.device``, given the free memory of each GPU.
+def framework(
+    wanted: str, quantize: Quantize, *, apple: bool, torch: bool, mlx: bool
+) -> Literal["torch", "mlx"]:
+    """Return the framework that trains, given ``train.device``, whether this is Apple silicon, and what is installed.
 
-    "auto" is the GPU with most room, or the CPU where there is none; "shared" is that GPU or an error. Raises
-    JobError, which says what there is.
+    Apple's own, MLX, comes first there. torch trains if a device or a quantisation is named that only torch knows.
+    """
+    if not (torch and mlx):
+        return "mlx" if mlx else "torch"
+    return "mlx" if apple and wanted == "auto" and quantize == "none" else "torch"
+
+
+def framework_here(wanted: str, quantize: Quantize) -> Literal["torch", "mlx"]:
+    """Return the framework that trains on this machine."""
+    return framework(
+        wanted,
+        quantize,
+        apple=sys.platform == "darwin" and platform.machine() == "arm64",
+        torch=all(find_spec(name) for name in TRAINING),
+        mlx=find_spec("mlx_lm") is not None,
+    )
+
+
+def pick(wanted: str, free_bytes: Sequence[int], *, mps: bool = False) -> str:
+    """Return "cpu", "mps" or "cuda:N" for a ``train.device``, given the free memory of each GPU.
+
+    ``mps``: torch sees Apple's GPU. "auto" is the GPU with most room, or the CPU where there is none; "shared" is that
+    GPU or an error. Raises JobError, which says what there is.
     """
     count = len(free_bytes)
-    there = f"{count} ({', '.join(f'cuda:{n}' for n in range(count))})" if count else "none"
+    names = [*(f"cuda:{n}" for n in range(count)), *(["mps"] if mps else [])]
+    there = f"{len(names)} ({', '.join(names)})" if names else "none"
+    if mps and (wanted == "mps" or (wanted in ("auto", "shared") and not count)):
+        return "mps"
     if wanted == "cpu" or (wanted == "auto" and not count):
         return "cpu"
     if wanted in ("auto", "shared", "cuda") and count:

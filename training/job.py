@@ -144,7 +144,7 @@ class JobSpec(_Record):
     seed: int = 0
     threads: int = 1
     device: str = "auto"
-    """"auto", "cpu", "cuda", "cuda:N" or "shared"; see training.device."""
+    """"auto", "cpu", "cuda", "cuda:N", "mps" or "shared"; see training.device."""
     quantize: Quantize = "none"
     """Format of the base weights during training; other than "none" on CUDA only."""
 

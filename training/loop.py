@@ -18,6 +18,7 @@ from burnish.adapters import durable
 from burnish.training.backends.base import Lesson, TrainerBackend
 from burnish.training.checkpoint import Checkpoint
 from burnish.training.dataset import LeftOut, batches
+from burnish.training.device import framework_here
 from burnish.training.errors import JobError, MissingDependency, NotTrainable
 from burnish.training.job import OBJECTIVES, Hyperparameters, JobDirectory, JobSpec, Sample, TrainResult
 from burnish.training.lessons import check_teachable, lessons, rehearsal
@@ -82,20 +83,22 @@ def open_backend(job: JobDirectory, spec: JobSpec, parent: str | None) -> Traine
     """Load the base model, with an adapter to start from or a fresh one."""
     weights = prepared_weights(job.path / spec.base_weights, spec.base_digest, job.path / spec.weights_cache)
     start = job.path / parent if parent else None
+    if framework_here(spec.device, spec.quantize) == "mlx":
+        return _mlx_backend(weights, start, spec)
     try:
         from burnish.training.backends.torch_peft import TorchPeftBackend
     except ImportError as missing:
-        return _mlx_backend(weights, start, spec, missing)
+        raise MissingDependency.because(missing) from missing
     return TorchPeftBackend(
         weights, start, spec.hyperparameters, spec.seed, device=spec.device, quantize=spec.quantize
     )
 
 
-def _mlx_backend(weights: Path, start: Path | None, spec: JobSpec, missing: ImportError) -> TrainerBackend:
-    """Return the trainer for a machine without torch. Raises MissingDependency, JobError."""
+def _mlx_backend(weights: Path, start: Path | None, spec: JobSpec) -> TrainerBackend:
+    """Raises MissingDependency, JobError."""
     try:
         from burnish.training.backends.mlx_lora import MlxLoraBackend
-    except ImportError:
+    except ImportError as missing:
         raise MissingDependency.because(missing) from missing
     if spec.device != "auto" or spec.quantize != "none":
         raise JobError(

@@ -16,7 +16,7 @@ from typing import Literal
 
 import burnish
 from burnish.adapters.errors import AdapterError
-from burnish.adapters.extras import TRAINING, how_to_install, how_to_repair, missing_for_training
+from burnish.adapters.extras import TRAINING, how_to_install, how_to_repair
 from burnish.adapters.hosts.fetch import SMALL_MODEL_DIGEST, file_digest, small_model_path
 from burnish.adapters.hosts.hub_cache import cached
 from burnish.adapters.hosts.model_file import hub_model, model_file
@@ -24,6 +24,7 @@ from burnish.adapters.memory import available_bytes
 from burnish.proxy.config import Config
 from burnish.proxy.data_dir import prepare
 from burnish.proxy.errors import BurnishError
+from burnish.training.device import framework_here
 
 GIB = 1024**3
 # The trainer peaks at 2.5 GB with the small model, beside engine and proxy.
@@ -129,7 +130,7 @@ def engine(config: Config) -> Finding:
 def trainer(config: Config) -> Finding:
     if not config.train.enabled:
         return Finding("ok", "training", "turned off")
-    if not missing_for_training() and importlib.util.find_spec("torch") is None:
+    if framework_here(config.train.device, config.train.quantize) == "mlx":
         return _packages("training", "mlx", ("mlx", "mlx_lm"), "mlx.core")
     return _packages("training", "train", TRAINING, "torch")
 

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from burnish.training.device import demand_room, main_memory, model_size, needed_bytes, parameters, pick
+from burnish.training.device import (
+    demand_room,
+    framework,
+    main_memory,
+    model_size,
+    needed_bytes,
+    parameters,
+    pick,
+)
 from burnish.training.errors import JobError
 from burnish.training.job import Hyperparameters, JobSpec, ModelSize, Quantize
 from tests.support.jobs import Base
@@ -33,6 +41,40 @@ from tests.support.tiny_gguf import ARCHITECTURES, Shape, blank
 )
 def test_picks_what_is_there(wanted: str, free: list[int], chosen: str) -> None:
     assert pick(wanted, free) == chosen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "free", "chosen"),
+    [
+        ("auto", [], "mps"),
+        ("shared", [], "mps"),
+        ("mps", [], "mps"),
+        ("cpu", [], "cpu"),
+        ("auto", [5], "cuda:0"),
+    ],
+)
+def test_torch_takes_apples_gpu_where_it_sees_one(wanted: str, free: list[int], chosen: str) -> None:
+    assert pick(wanted, free, mps=True) == chosen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "quantize", "apple", "torch", "mlx", "chosen"),
+    [
+        ("auto", "none", True, True, True, "mlx"),
+        ("auto", "none", False, True, True, "torch"),
+        ("auto", "none", True, True, False, "torch"),
+        ("auto", "none", True, False, True, "mlx"),
+        ("auto", "none", False, False, True, "mlx"),
+        ("mps", "none", True, True, True, "torch"),
+        ("cpu", "none", True, True, True, "torch"),
+        ("auto", "4bit", True, True, True, "torch"),
+        ("auto", "none", True, False, False, "torch"),  # whose import says what to install
+    ],
+)
+def test_apples_own_framework_comes_first_on_its_processors(
+    wanted: str, quantize: Quantize, *, apple: bool, torch: bool, mlx: bool, chosen: str
+) -> None:
+    assert framework(wanted, quantize, apple=apple, torch=torch, mlx=mlx) == chosen
 
 
 @pytest.mark.parametrize(

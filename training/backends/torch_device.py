@@ -24,7 +24,7 @@ CLEARLY_FASTER = 1.5
 def training_device(wanted: str, weights: Path, config: Hyperparameters, quantize: Quantize) -> torch.device:
     """Choose where to train; on a GPU that the user did not give to training alone there must be room."""
     free = [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
-    chosen = pick(wanted, free)
+    chosen = pick(wanted, free, mps=torch.backends.mps.is_available())
     device = torch.device(chosen)
     if device.type == "cuda" and wanted in ("auto", "shared"):
         demand_room(chosen, free[device.index], needed_bytes(weights, config, quantize))
@@ -40,6 +40,8 @@ def faster_dtype(device: torch.device) -> torch.dtype:
     """
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
+    if device.type == "mps":
+        return torch.float32  # the first of Apple's processors have no instructions for bf16
     operands = {
         dtype: (torch.ones(256, 512, dtype=dtype), torch.ones(512, 1024, dtype=dtype))
         for dtype in (torch.float32, torch.bfloat16)
