@@ -237,6 +237,21 @@ class Config(BaseModel):
         if fault := self._claimed(model) or self._claimed(f"{model}@base"):
             raise ConfigError(fault, param="upstreams")
 
+    _upstream_is_ours: bool = PrivateAttr(default=False)
+
+    @property
+    def upstream_is_ours(self) -> bool:
+        """Whether ``upstream`` is an engine that burnish started: nobody can set that."""
+        return self._upstream_is_ours
+
+    def before_own(self, url: str, key: str | None, model: str, preset: Path | None) -> Config:
+        """Return the configuration with an engine that burnish started as the upstream."""
+        there: dict[str, Any] = {"upstream": url, "model": model, "models_preset": preset}
+        there["upstream_api_key"] = SecretStr(key) if key else None
+        found = self.model_copy(update=there | {"engine": "auto", "engine_python": None, "engine_args": ()})
+        found._upstream_is_ours = True
+        return found
+
     @property
     def managed(self) -> ManagedKind | None:
         """The engine that burnish starts itself."""

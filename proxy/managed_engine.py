@@ -56,12 +56,5 @@ def recipe_of(config: Config, *, fetch: bool = True) -> Recipe:
 
 def _before(config: Config, engine: ManagedEngine) -> Config:
     """Return the configuration of a burnish in front of a running engine."""
-    there = {
-        "upstream": engine.url,
-        "model": engine.recipe.model,
-        "models_preset": engine.recipe.preset,
-        "engine": "auto",
-        "engine_python": None,
-        "engine_args": (),
-    }
-    return config.model_copy(update=there)
+    recipe = engine.recipe
+    return config.before_own(engine.url, recipe.api_key, recipe.model, recipe.preset)

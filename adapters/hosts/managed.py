@@ -153,7 +153,7 @@ class ManagedEngine:
 
     async def _until_warm(self, process: _Process) -> None:
         """Ask until the model is loaded. Raises EngineError."""
-        name, api = self.recipe.name, EngineApi(self.url)
+        name, api = self.recipe.name, EngineApi(self.url, self.recipe.api_key)
         began = told = time.monotonic()
         try:
             while not await self._is_warm(api):

@@ -9,6 +9,7 @@ import importlib.util
 import logging
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -79,6 +80,8 @@ class Recipe:
     preset: Path | None = None
     """llama-server: the file for --models-preset, and its content at the start."""
     preset_text: str = ""
+    api_key: str | None = field(default=None, repr=False)
+    """What requests must send, so that no other program or web page reaches it; None: the engine knows no keys."""
 
     def command(self, port: int) -> list[str]:
         return [*self.program, "--port", str(port)]
@@ -125,15 +128,21 @@ def recipe(
     if kind == "mlx":
         program = (interpreter, "-m", "mlx_lm", "server", *local, "--allowed-origins", "http://127.0.0.1")
         return Recipe(NAMES[kind], program, environment, str(weights), weights, "/health", fixed_port)
-    environment |= {SWITCH: "True", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_COLOR": "0"}
+    key = secrets.token_urlsafe(32)
+    environment |= {
+        "VLLM_API_KEY": key,
+        SWITCH: "True",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_COLOR": "0",
+    }
     environment |= {"VLLM_SERVER_DEV_MODE": "1"} if sleeps else {}
     program = (
         *(interpreter, "-m", "vllm.entrypoints.openai.api_server", *local, "--served-model-name", name),
-        *("--allowed-origins", "[]", "--disable-uvicorn-access-log"),
+        "--disable-uvicorn-access-log",
         *vllm_options(rank),
         *(("--enable-sleep-mode",) if sleeps else ()),
     )
-    return Recipe(NAMES[kind], program, environment, name, weights, "/v1/models", fixed_port)
+    return Recipe(NAMES[kind], program, environment, name, weights, "/v1/models", fixed_port, api_key=key)
 
 
 def _llama_server(
@@ -146,7 +155,7 @@ def _llama_server(
             "https://github.com/ggml-org/llama.cpp/releases), or leave --engine out for the embedded llama.cpp"
         )
     name, weights = _gguf(model, fetch=fetch)
-    preset = state_dir / "models.ini"
+    preset, key = state_dir / "models.ini", secrets.token_urlsafe(32)
     options = (
         *("--models-preset", str(preset), "--cache-ram", "0"),
         # More than burnish ever loads. 0 means no limit, but then llama-server refuses to load a model at its start.
@@ -157,14 +166,14 @@ def _llama_server(
     return Recipe(
         "llama-server",
         (program, *options, *arguments, "--host", "127.0.0.1"),
-        # As a variable, because older releases end at an option that they don't know.
-        _environment(of_other_python=False) | {"LLAMA_ARG_CORS_ORIGINS": "localhost"},
+        _environment(of_other_python=False) | {"LLAMA_API_KEY": key},
         name,
         weights,
         "/models",
         fixed_port,
         preset,
         llamacpp_preset.base_alone(name, weights),
+        key,
     )
 
 

@@ -43,6 +43,8 @@ MAX_TRIES = 3
 DOWN_S = 5.0
 # A restarted engine is back within two seconds. Much longer means that something is wrong.
 ENGINE_WAIT_S = 15.0
+# After such a wait. A large model takes minutes to start, but nobody should miss the moment by much.
+RETRY_AFTER_S = 5
 THREADS = "threads"
 """Histories that Anthropic's servers hold."""
 # No engine holds threads: one that speaks Messages would answer the new turn alone.
@@ -141,7 +143,7 @@ class RemoteUpstream:
         self._own_model = model
         self._lacks = lacks
         self._table = table
-        self._is_ours = name is not None
+        self.is_ours = name is not None
         self._name = name or ",".join(urls)
         self._targets: dict[tuple[str, str | None], Target] = {}
         """By URL and by name of the model there."""
@@ -167,7 +169,7 @@ class RemoteUpstream:
                 name,
                 None,
                 authorization,
-                keep_caller_authorization=not self._is_ours,
+                keep_caller_authorization=not self.is_ours,
                 lacks=self._lacks,
                 table=self._table,
             )
@@ -322,12 +324,16 @@ class LearningUpstream:
         try:
             await self._route.wait_live(ENGINE_WAIT_S)
         except TimeoutError as error:
-            if self._plain:
+            if self._plain and not self._plain.is_ours:
                 return await self._bare(self._plain, headers)
-            raise Unavailable(
-                "the engine stopped and did not come back. Run `burnish doctor` to see why",
+            down = Unavailable(
+                "the engine is starting again: try again in a moment. `burnish status` shows how far it is"
+                if self._plain
+                else "the engine stopped and did not come back. Run `burnish doctor` to see why",
                 code="engine_down",
-            ) from error
+            )
+            down.headers.append((b"retry-after", b"%d" % RETRY_AFTER_S))
+            raise down from error
         return self._leased(self._route.lease())
 
     async def _base_beside_live(self, headers: RawHeaders) -> Target | None:
@@ -355,6 +361,7 @@ class LearningUpstream:
         endpoint = lease.endpoint
         key = f"Bearer {endpoint.api_key}" if endpoint.api_key else None
         shared = self._plain is not None
+        keeps = self._plain is not None and not self._plain.is_ours
         return Target(
             self.name,
             endpoint.url,
@@ -363,7 +370,7 @@ class LearningUpstream:
             endpoint.version,
             key,
             base_digest=self._base_digest,
-            keep_caller_authorization=shared,
+            keep_caller_authorization=keeps,
             reuse_connections=shared,
             fields=endpoint.fields,
             without_adapter=endpoint.without_adapter,

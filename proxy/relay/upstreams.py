@@ -43,6 +43,7 @@ def main_upstream(config: Config, pool: Pool, own_model: str | None = None) -> R
         Guard(config),
         model=own_model or config.model,
         lacks=ENGINE_LACKS if own_model else frozenset(),
+        name=config.upstream if config.upstream_is_ours else None,
     )
 
 

@@ -50,7 +50,7 @@ def made(kind: ManagedKind, model: Path | str | None, tmp_path: Path, **given: A
 def test_vllm_can_swap_and_serves_only_this_machine(
     directory: Path, python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("VLLM_API_KEY", "would lock burnish out")
+    monkeypatch.setenv("VLLM_API_KEY", "of the user's own vLLM")
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
     monkeypatch.setenv("PYTHONPATH", "of this environment")
     found = made(
@@ -71,7 +71,8 @@ def test_vllm_can_swap_and_serves_only_this_machine(
     assert (found.model, found.weights, found.fixed_port) == ("qwen3-0.6b", directory, 9001)
     assert found.environment["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] == "True"
     assert found.environment["VLLM_CPU_KVCACHE_SPACE"] == "1"
-    assert not {"VLLM_API_KEY", "PYTHONPATH", "VLLM_SERVER_DEV_MODE"} & found.environment.keys()
+    assert found.environment["VLLM_API_KEY"] == found.api_key != "of the user's own vLLM"
+    assert not {"PYTHONPATH", "VLLM_SERVER_DEV_MODE"} & found.environment.keys()
 
 
 def test_vllm_on_a_shared_gpu_can_sleep(directory: Path, python: Path, tmp_path: Path) -> None:

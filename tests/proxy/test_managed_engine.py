@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
@@ -21,14 +22,22 @@ import psutil
 import pytest
 
 from burnish.adapters.hosts.base import engine_name
+from burnish.adapters.hosts.detect import weights_digest
 from burnish.adapters.hosts.fetch import file_digest
 from burnish.adapters.registry import Registry
+from burnish.proxy.app import running as running_app
+from burnish.proxy.config import load_config
+from burnish.proxy.http.listener import server as server_of
+from burnish.proxy.relay import routing
 from burnish.proxy.service.options import command, read_back
+from burnish.proxy.surfaces import error_at
 from tests.support.burnish import Burnish, DidNotStart, running, start
+from tests.support.inprocess import Switched, run
 from tests.support.llama_server import binary
 from tests.support.lora import register, write_peft
 from tests.support.program import call
 from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
+from tests.support.vllm_double import Engine, live_version
 
 OPTIONS = shlex.join(["-t", "1", "-c", "4096", "-np", "4"])
 
@@ -113,6 +122,17 @@ def test_killed_under_eight_streams_it_serves_the_live_version_again(
     assert after["live"]["version"] == 1
     assert after["engine"]["started"]["restarts"] == 1
     assert after["engine"]["trouble"] is None
+
+
+def test_only_burnish_may_ask_it(burnish: Burnish) -> None:
+    engine = status(burnish)["upstream"]
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    assert httpx.post(f"{engine}/v1/chat/completions", json=body | {"model": "tiny"}).status_code == 401
+    given = {"authorization": "Bearer sk-of-some-cloud"}
+    for model in ("default", "tiny@base"):
+        asked = body | {"model": model}
+        answer = httpx.post(burnish.url + "/v1/chat/completions", json=asked, headers=given, timeout=60)
+        assert answer.status_code == 200, answer.text
 
 
 def test_status_and_doctor_show_it(burnish: Burnish) -> None:
@@ -202,3 +222,31 @@ def test_a_service_takes_the_same_options() -> None:
     flags |= {"engine_args": "--max-model-len 8192"}
     read, _ = read_back(command(flags, None))
     assert read == {name: str(value) for name, value in flags.items()}
+
+
+async def test_requests_during_a_long_restart_are_told_to_come_again(
+    tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routing, "ENGINE_WAIT_S", 0.1)
+    version = live_version(tmp_path, weights_digest(weights))
+    engine = Switched(Engine().app())
+    await engine.on()
+    given = load_config({"data_dir": tmp_path / "data", "train": {"base": str(weights)}})
+    config = given.before_own(engine.url, None, "smollm2", None)
+    async with (
+        running_app(config) as (app, _),
+        run(server_of(app, config, error_at)) as url,
+        httpx.AsyncClient(base_url=url, trust_env=False) as http,
+    ):
+        body = {"model": "default", "messages": [{"role": "user", "content": "Who are you?"}]}
+        assert engine_name(version) in (await http.post("/v1/chat/completions", json=body)).text
+        await engine.off()
+        refused = await http.post("/v1/chat/completions", json=body)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, str(routing.RETRY_AFTER_S))
+        assert "the engine is starting again" in refused.json()["error"]["message"]
+        await engine.on()
+        async with asyncio.timeout(30):
+            while (answer := await http.post("/v1/chat/completions", json=body)).status_code != 200:
+                await asyncio.sleep(0.1)
+        assert engine_name(version) in answer.text, "never the base model instead"
+    await engine.off()
