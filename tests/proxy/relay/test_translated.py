@@ -358,9 +358,9 @@ async def test_an_error_in_any_form_reaches_the_client_in_its_own(tmp_path: Path
 
 
 async def test_an_error_of_the_embedded_engine_reaches_the_client_in_its_form(tmp_path: Path) -> None:
-    async with world(tmp_path, upstream=None) as here:
+    async with world(tmp_path, upstream=None, context=1024, parallel=1) as here:
         with pytest.raises(anthropic.BadRequestError) as caught:
             await here.ask("messages", [{"role": "user", "content": "word " * 5000}], model="default")
         error: Any = caught.value.body
         assert (error["type"], error["error"]["type"]) == ("error", "invalid_request_error")
-        assert "4096" in error["error"]["message"]
+        assert "1024" in error["error"]["message"]
