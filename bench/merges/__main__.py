@@ -1,7 +1,7 @@
 """Do users get the same from a merged model as from the adapter at run time, and what does a merge cost?
 
 ``python -m bench.merges [--out FOLDER] [--replies 2000]`` teaches the small model short answers as the demo does,
-merges the version, asks all models the same questions with the same seeds, and prints the tables of
+merges the version, asks all models the same questions with the same seeds, and prints the table of
 docs/measurements.md.
 What was done is kept in FOLDER, so a second run goes on where the first one stopped; ``--replies 0`` only prints.
 """
@@ -19,7 +19,6 @@ import httpx
 from bench.merges.divergence import kl_per_token, read, score, slope, write
 from bench.merges.models import BASE, DEFAULT, RUN_TIME, Compared, compared
 from bench.merges.replies import ask, client, difference, kept
-from bench.merges.sizes import sizes
 
 PAIRED = (RUN_TIME, DEFAULT)
 CONTRAST_REPLIES = 300
@@ -98,18 +97,14 @@ def table(models: list[Compared], out: Path) -> tuple[list[str], bool]:
     return lines, reached
 
 
-def costs(models: list[Compared]) -> list[str]:
-    """Return what the merge cost, and what it would cost for larger models."""
-    [model] = [each for each in models if each.name == DEFAULT]
-    assert model.cost
-    answer = model.cost.answer
-    return [
-        f"The default merge kept {answer['kept']:.3f} of the change, with rounding errors of {answer['noise']:.1f} "
-        f"times its size. It took {model.cost.wall_s:.1f} s ({model.cost.cpu_s:.1f} CPU s, {model.start_cpu_s:.1f} of "
-        f"them to start) and {model.cost.peak_bytes / 1e6:.0f} MB of memory.",
-        "",
-        *sizes(model.cost.cpu_s - model.start_cpu_s),
-    ]
+def cost(models: list[Compared]) -> str:
+    """Return what the default merge cost."""
+    [found] = [model.cost for model in models if model.cost]
+    kept, noise = found.answer["kept"], found.answer["noise"]
+    return (
+        f"The default merge kept {kept:.3f} of the change, with rounding errors of {noise:.1f} times its size. It took "
+        f"{found.wall_s:.1f} s ({found.cpu_s:.1f} s of CPU) and {found.peak_bytes / 1e6:.0f} MB of memory."
+    )
 
 
 def main() -> None:
@@ -123,7 +118,7 @@ def main() -> None:
     if options.replies:
         asyncio.run(measure(models, options.out, options.replies))
     lines, reached = table(models, options.out)
-    print("\n".join([*lines, "", *costs(models)]))
+    print("\n".join([*lines, "", cost(models)]))
     sys.exit(0 if reached else 1)
 
 

@@ -71,8 +71,6 @@ class Compared:
     size_bytes: int = 0
     cost: Cost | None = None
     """Of the merge, start of the process included."""
-    start_cpu_s: float = 0.0
-    """Of the start alone."""
 
     async def serve(self, log: Path) -> EngineProcess:
         """Start an engine. Raises EngineError."""
@@ -130,17 +128,9 @@ def _merged(adapter: Path, base: Path, target: Path) -> Compared:
     figures = target.with_suffix(".json")
     if not figures.exists():
         target.unlink(missing_ok=True)
-        start = _measured(adapter, base.with_name("none"), target)  # fails as soon as everything is imported
-        figures.write_text(json.dumps([start, _measured(adapter, base, target)]), encoding="utf-8")
-    start, cost = (Cost(*each) for each in json.loads(figures.read_text(encoding="utf-8")))
-    return Compared(
-        DEFAULT,
-        "q8_0",
-        target,
-        size_bytes=target.stat().st_size,
-        cost=cost,
-        start_cpu_s=start.cpu_s,
-    )
+        figures.write_text(json.dumps(_measured(adapter, base, target)), encoding="utf-8")
+    found = Cost(*json.loads(figures.read_text(encoding="utf-8")))
+    return Compared(DEFAULT, "q8_0", target, size_bytes=target.stat().st_size, cost=found)
 
 
 def _measured(adapter: Path, base: Path, target: Path) -> Cost:

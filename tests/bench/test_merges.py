@@ -1,4 +1,4 @@
-"""What the table of merges is computed from: shares and their intervals, divergence, sizes."""
+"""What the table of merges is computed from: shares and their intervals, divergence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from bench.merges.divergence import kl_per_token, slope
 from bench.merges.models import QUESTIONS
 from bench.merges.replies import Reply, difference
-from bench.merges.sizes import sizes
 
 SHORT, LONG = "Tea is a drink made of leaves.", "word " * 40
 HALF = {1: math.log(0.5), 2: math.log(0.5)}
@@ -46,10 +45,3 @@ def test_the_slope_says_how_much_of_the_effect_a_variant_has() -> None:
     assert [slope(adapter, base, variant) for variant in (base, middle, adapter)] == pytest.approx(
         [0, 0.5, 1]
     )
-
-
-def test_sizes_are_those_that_the_hub_lists() -> None:
-    rows = [[cell.strip() for cell in line.split("|")] for line in sizes(1.5)[2:]]
-    # Published q4_k_m files: 0.81, 2.50 and 5.03 GB.
-    assert [row[2] for row in rows] == ["0.8 GB", "2.5 GB", "5.0 GB"]
-    assert [row[3] for row in rows] == ["1.2 GB", "4.2 GB", "8.2 GB"]
