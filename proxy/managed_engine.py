@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from burnish.adapters.hosts.managed import ManagedEngine
-from burnish.adapters.hosts.recipes import Recipe, recipe
+from burnish.adapters.hosts.recipes import Recipe, recipe_for
 from burnish.proxy.config import Config
 from burnish.proxy.learning import cancelled
 
@@ -24,16 +24,15 @@ async def with_engine(config: Config) -> AsyncIterator[tuple[Config, ManagedEngi
     if config.managed is None:
         yield config, None
         return
-    engine = ManagedEngine(
-        await asyncio.to_thread(recipe_of, config), config.data_dir / "engine" / "engine.log"
-    )
+    recipe = await asyncio.to_thread(recipe_of, config)
+    engine = ManagedEngine(recipe, config.data_dir / "engine" / "engine.log")
     async with AsyncExitStack() as stack:
         stack.push_async_callback(engine.close)
         await engine.start()
-        logger.info("%s is warm, as process %d", engine.recipe.name, engine.status()["pid"])
+        logger.info("%s is warm, as process %d", recipe.name, engine.status()["pid"])
         supervising = asyncio.get_running_loop().create_task(engine.supervise())
         stack.push_async_callback(cancelled, supervising)
-        yield _before(config, engine), engine
+        yield config.before_own(engine.url, recipe.api_key, recipe.model, recipe.preset), engine
 
 
 def recipe_of(config: Config, *, fetch: bool = True) -> Recipe:
@@ -42,7 +41,7 @@ def recipe_of(config: Config, *, fetch: bool = True) -> Recipe:
     ``fetch``: download a model on the hub that isn't here.
     """
     assert config.managed
-    return recipe(
+    return recipe_for(
         config.managed,
         config.model,
         rank=config.train.rank or 0,
@@ -52,9 +51,3 @@ def recipe_of(config: Config, *, fetch: bool = True) -> Recipe:
         arguments=config.engine_args,
         fetch=fetch,
     )
-
-
-def _before(config: Config, engine: ManagedEngine) -> Config:
-    """Return the configuration of a burnish in front of a running engine."""
-    recipe = engine.recipe
-    return config.before_own(engine.url, recipe.api_key, recipe.model, recipe.preset)

@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 
 NAMES: dict[ManagedKind, str] = {"vllm": "vLLM", "mlx": "MLX", "llama-server": "llama-server"}
 
+USUAL_PLACES = ("/opt/homebrew/bin", "/usr/local/bin", "~/.local/bin")
+"""Folders of programs that a service's PATH often lacks."""
+
 # Beside those of every child: what these engines read, but no key. An API key would lock burnish out.
 _ENGINES_OWN = re.compile(
     r"(VLLM|HF|TORCH|NCCL|TRITON|MLX|METAL|MTL|XDG|CC|CXX|TOKENIZERS|SAFETENSORS|HTTPS?_PROXY|NO_PROXY)(_.*)?",
@@ -99,7 +102,7 @@ class Recipe:
         return bool(status.get("value") == "loaded")
 
 
-def recipe(
+def recipe_for(
     kind: ManagedKind,
     model: str | None,
     *,
@@ -148,7 +151,8 @@ def recipe(
 def _llama_server(
     model: str | None, state_dir: Path, fixed_port: int | None, arguments: Sequence[str], *, fetch: bool
 ) -> Recipe:
-    program = shutil.which("llama-server")
+    places = [os.environ.get("PATH", os.defpath), *(str(Path(each).expanduser()) for each in USUAL_PLACES)]
+    program = shutil.which("llama-server", path=os.pathsep.join(places))
     if program is None:
         raise EngineError(
             "llama-server isn't on PATH: install llama.cpp (brew install llama.cpp, or "

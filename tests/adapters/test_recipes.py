@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from burnish.adapters.errors import EngineError
+from burnish.adapters.hosts import recipes
 from burnish.adapters.hosts.base import ManagedKind
-from burnish.adapters.hosts.recipes import Recipe, recipe
+from burnish.adapters.hosts.recipes import Recipe, recipe_for
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def gguf(tmp_path: Path) -> Path:
 
 def made(kind: ManagedKind, model: Path | str | None, tmp_path: Path, **given: Any) -> Recipe:
     usual: dict[str, Any] = {"rank": 16, "sleeps": False, "state_dir": tmp_path / "engine"}
-    return recipe(kind, str(model) if model else None, **usual | given)
+    return recipe_for(kind, str(model) if model else None, **usual | given)
 
 
 def test_vllm_can_swap_and_serves_only_this_machine(
@@ -105,10 +106,20 @@ def test_llama_server_is_a_router_that_loads_the_base_at_once(
         found.is_warm(listing)
 
 
+def test_llama_server_is_found_where_a_service_has_no_path_to_it(
+    gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = executable(tmp_path / "llama-server")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(recipes, "USUAL_PLACES", (str(tmp_path),))
+    assert made("llama-server", gguf, tmp_path).program[0] == str(program)
+
+
 def test_an_engine_that_is_not_installed_says_how_to_install_it(
     directory: Path, gguf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(recipes, "USUAL_PLACES", ("~/none",))
     with pytest.raises(EngineError, match=r"brew install llama\.cpp"):
         made("llama-server", gguf, tmp_path)
     with pytest.raises(EngineError, match=r"vLLM isn't installed here. Run: .*vllm.*engine_python"):
