@@ -252,8 +252,7 @@ class UpstreamConfig(BaseModel):
     )
     api_key: SecretStr | None = Field(
         None,
-        description="Key for it, used if the caller sends none; `burnish` and `-` count as none. With litellm callers' "
-        "keys are never used.",
+        description="Key for it; callers' keys then stay here. Unset: they go through, but not to litellm.",
     )
     api_base: Annotated[str, AfterValidator(http_url)] | None = Field(
         None, description="Address of the provider, if litellm shouldn't use the usual one."

@@ -169,7 +169,8 @@ class RemoteUpstream:
                 name,
                 None,
                 authorization,
-                keep_caller_authorization=not self.is_ours,
+                # A caller's key is meant for the main upstream, which may be another provider.
+                keep_caller_authorization=not (self.is_ours or (self._table and self._key)),
                 lacks=self._lacks,
                 table=self._table,
             )

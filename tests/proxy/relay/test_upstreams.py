@@ -191,17 +191,20 @@ async def test_equal_ids_of_two_upstreams_make_a_rating_ask_which_one_is_meant(t
     [
         ({}, "Bearer sk-ours"),
         ({"authorization": "Bearer burnish"}, "Bearer sk-ours"),
-        ({"authorization": "Bearer sk-theirs"}, "Bearer sk-theirs"),
-        ({"x-api-key": "sk-theirs"}, None),
+        ({"authorization": "Bearer sk-theirs"}, "Bearer sk-ours"),
+        ({"x-api-key": "sk-theirs"}, "Bearer sk-ours"),
     ],
 )
-async def test_its_own_key_is_for_callers_without_one(
-    tmp_path: Path, given: dict[str, str], arrives: str | None
+async def test_its_own_key_takes_the_place_of_the_callers_which_goes_to_the_main_one(
+    tmp_path: Path, given: dict[str, str], arrives: str
 ) -> None:
     async with here(tmp_path, "gpt-5", api_key="sk-ours") as world:
         await world.ask("gpt-5", **given)
         await world.ask("local", **given)
-        assert world.cloud.requests[-1].header("authorization") == arrives
+        cloud, main = world.cloud.requests[-1], world.main.requests[-1]
+        assert cloud.header("authorization") == arrives
+        assert cloud.header("x-api-key") is None
+        assert [main.header(name) for name in given] == list(given.values())
         assert "sk-ours" not in str(world.main.requests)
 
 
