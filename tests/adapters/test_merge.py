@@ -169,7 +169,7 @@ def test_fine_bases_are_stored_in_a_type_that_their_own_grid_cannot_spoil(
 
 
 def test_a_change_that_q8_0_would_lose_is_stored_in_f16(tmp_path: Path) -> None:
-    faint = adapter(tmp_path / "faint", strength=0.0002)
+    faint = adapter(tmp_path / "faint", strength=0.0001)
     base, target = model(tmp_path / "base.gguf", Type.Q4_1), tmp_path / "merged.gguf"
     with pytest.raises(LostInRounding, match=r"rounded to q8_0, the merged weights keep .* rounding errors"):
         merge(faint, base, target, "q8_0")
