@@ -79,9 +79,9 @@ def test_the_blocks_of_the_start_print_an_answer_and_rate_it_and_leave_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == []
 
 
-def test_the_block_about_your_own_engine_changes_nothing(burnish: Burnish, tmp_path: Path) -> None:
+def test_the_block_about_your_own_model_changes_nothing(burnish: Burnish, tmp_path: Path) -> None:
     printed = shell(burnish, tmp_path, blocks(PAGE, "sh")[2])
-    assert "--upstream" in printed
+    assert "qwen3-0.6b" in printed
     assert "claude-code" in printed
     assert f"ok at {burnish.url}" in printed
     assert not (tmp_path / ".claude").exists()
