@@ -20,6 +20,8 @@ LIMIT_BYTES = 1024 * 1024
 
 PROMPT = "$ "
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+# JSON that llama-server's models send its router, which prints it too. It tells a person nothing.
+_TO_THE_ROUTER = " cmd_child_to_router:"
 
 
 def open_log(path: Path) -> BinaryIO:
@@ -44,7 +46,7 @@ def last_lines(path: Path, count: int = TAIL_LINES) -> list[str]:
     except OSError:
         lines = []
     began = max((n + 1 for n, line in enumerate(lines) if line.startswith(PROMPT)), default=0)
-    return [line.strip() for line in lines[began:] if line.strip()][-count:]
+    return [line.strip() for line in lines[began:] if line.strip() and _TO_THE_ROUTER not in line][-count:]
 
 
 def tail(path: Path) -> str:

@@ -30,6 +30,7 @@ def there(name):
     return Path(__file__).with_name(name).exists()
 
 helper = subprocess.Popen(["sleep", "600"])
+print('[56543] cmd_child_to_router:state:{"state":"loading"}')
 print("\\033[36mhelper", helper.pid, "\\033[0m", flush=True)
 if there("broken"):
     sys.exit("it has no weights")
@@ -94,7 +95,7 @@ async def test_it_ends_with_all_that_it_started(recipe: Recipe, tmp_path: Path) 
     assert len(ours) == 2
     await engine.close()
     await gone(ours)
-    assert child_log.last_lines(tmp_path / "state" / "engine.log")[0].startswith("helper"), "without colours"
+    assert child_log.last_lines(tmp_path / "state" / "engine.log")[0].startswith("helper"), "no colours, no JSON"
     await engine.close()
 
 
