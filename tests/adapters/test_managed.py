@@ -95,7 +95,8 @@ async def test_it_ends_with_all_that_it_started(recipe: Recipe, tmp_path: Path) 
     assert len(ours) == 2
     await engine.close()
     await gone(ours)
-    assert child_log.last_lines(tmp_path / "state" / "engine.log")[0].startswith("helper"), "no colours, no JSON"
+    first = child_log.last_lines(tmp_path / "state" / "engine.log")[0]
+    assert first.startswith("helper"), "no colours, no JSON"
     await engine.close()
 
 
