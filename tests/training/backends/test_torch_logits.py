@@ -101,9 +101,11 @@ def test_replies_of_a_batch_score_as_they_do_alone(backend: TorchPeftBackend) ->
     """Rows leave the batch one by one: what is left must still follow its own prompt."""
     asked = [[{"role": "user", "content": f"What is {topic.lower()}? One word."}] for topic in TOPICS[:8]]
     prompts = [tuple(backend.renderer.prompt(messages)) for messages in asked]
-    drawn = backend.sample(prompts, "bare", 24, seed=1)
-    assert len({len(each.ids) for each in drawn}) > 1, "they end at different places"
-    assert backend.sample(prompts, "bare", 24, seed=1) == drawn != backend.sample(prompts, "bare", 24, seed=2)
+    # Which seeds draw an early end depends on the processor: its kernels round differently.
+    draws = ((seed, backend.sample(prompts, "bare", 24, seed=seed)) for seed in range(1, 50))
+    seed, drawn = next((seed, drawn) for seed, drawn in draws if len({len(each.ids) for each in drawn}) > 1)
+    assert backend.sample(prompts, "bare", 24, seed=seed) == drawn
+    assert backend.sample(prompts, "bare", 24, seed=seed + 1) != drawn
     alone = [
         backend.logps([Rendered(p, each.ids)], "bare")[0] for p, each in zip(prompts, drawn, strict=True)
     ]
