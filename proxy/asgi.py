@@ -15,11 +15,12 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from burnish.proxy.access import IDENTITY, action_at, demand
+from burnish.proxy.access import IDENTITY, Action, action_at, demand
 from burnish.proxy.config import is_loopback
 from burnish.proxy.errors import BurnishError, NotFound
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import FORWARDED, Named, named_headers
+from burnish.proxy.page.paths import below_engine, is_front, is_page, strip_engine
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.surfaces.catalogue import ANTHROPIC
 
@@ -49,11 +50,17 @@ class App:
     def _admit(self, scope: Scope) -> bool:
         """Find out who asks and whether they may; return whether the route is ours."""
         path, method, headers = scope["path"], scope["method"], named_headers(scope)
-        identity = self._guard.check(path, headers)
-        own = is_own(scope)
+        identity = self._guard.check(path, headers, public=is_page(scope), navigation=is_front(scope))
+        if from_engine := below_engine(scope):
+            strip_engine(scope)
+            path = scope["path"]
+        own = not from_engine and is_own(scope)
         if own:
             identity = identity._replace(local=_is_local(scope, headers))
-        action = action_at(method, path) if own else self._guard.action_upstream(path)
+        if own:
+            action = Action.WATCH if is_page(scope) else action_at(method, path)
+        else:
+            action = self._guard.action_upstream(path)
         demand(identity, action, f"{method} {path}")
         scope[IDENTITY] = identity
         return own
@@ -112,7 +119,7 @@ def _is_local(scope: Scope, headers: Named) -> bool:
 def is_own(scope: Scope) -> bool:
     """Whether a path is a route of ours; everything else belongs to the upstream."""
     path = scope["path"]
-    return path in OWN_PATHS or path.startswith(OWN_PREFIXES)
+    return path in OWN_PATHS or path.startswith(OWN_PREFIXES) or is_front(scope)
 
 
 def error_response(error: BurnishError, scope: Scope | None = None) -> Response:

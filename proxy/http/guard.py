@@ -46,16 +46,20 @@ class Guard:
         # A client sends the same name with every request.
         self._is_ours = lru_cache(maxsize=64)(self._names_us)
 
-    def check(self, path: str, headers: Named) -> Identity:
-        """Return who asks. Raises Forbidden, Unauthorized, and InvalidRequest for a path with two meanings."""
+    def check(self, path: str, headers: Named, *, public: bool = False, navigation: bool = False) -> Identity:
+        """Return who asks. Raises Forbidden, Unauthorized, and InvalidRequest for a path with two meanings.
+
+        ``public``: a key isn't needed. ``navigation``: the user may have followed a link on another site.
+        """
         host = first(headers, b"host") or ""
         if not self._is_ours(host):
             raise Forbidden(
                 f"Host {host!r} is not a name of this machine. If it is yours, add it to allowed_hosts.",
                 code="host_not_allowed",
             )
-        self._check_origin(host, headers)
-        identity = self._identified(headers)
+        if not (navigation and first(headers, b"sec-fetch-dest") == b"document"):
+            self._check_origin(host, headers)
+        identity = self._identified(headers, public=public)
         purpose_of(path)
         return identity
 
@@ -114,7 +118,7 @@ class Guard:
             code="origin_not_allowed",
         )
 
-    def _identified(self, headers: Named) -> Identity:
+    def _identified(self, headers: Named, *, public: bool) -> Identity:
         """Return who the keys of a request say it is; of several keys, the one that may most."""
         given = [_secret(name, headers[name]) for name in _KEY_HEADERS if name in headers]
         found = [holder for each in given if (holder := self._holder(each))]
@@ -122,6 +126,8 @@ class Guard:
             return max(found, key=lambda holder: holder.administers)
         if self._without:
             return self._without
+        if public:
+            return NOBODY
         raise Unauthorized(
             "this burnish needs its api_key: send it as Authorization: Bearer <key>, or in x-burnish-key."
         )

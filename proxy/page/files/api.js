@@ -1,0 +1,37 @@
+// Requests to burnish's own routes.
+import { update } from "./store.js";
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.name = "ApiError";
+    this.status = status; // 0: burnish didn't answer
+    this.code = code;
+  }
+}
+
+// Members of `params` that are null, undefined or "" are left out.
+export function get(path, params = {}) {
+  const given = Object.entries(params).filter(([, value]) => value != null && value !== "");
+  const query = new URLSearchParams(given).toString();
+  return ask(query ? `${path}?${query}` : path, { method: "GET" });
+}
+
+export function send(method, path, body) {
+  const content = body === undefined ? {} : { body: JSON.stringify(body) };
+  return ask(path, { method, headers: { "content-type": "application/json" }, ...content });
+}
+
+async function ask(path, options) {
+  let response;
+  try {
+    response = await fetch(path, { credentials: "same-origin", ...options });
+  } catch {
+    throw new ApiError(0, "unreachable", "burnish doesn't answer. Is it still running?");
+  }
+  const content = await response.json().catch(() => null);
+  if (response.ok) return content;
+  if (response.status === 401) update({ locked: true });
+  const error = content?.error ?? {};
+  throw new ApiError(response.status, error.code ?? "unknown", error.message ?? `burnish answered with status ${response.status}`);
+}

@@ -1,0 +1,89 @@
+// The one event stream of the page: GET /burnish/events → store.
+import { get } from "./api.js";
+import { state, update } from "./store.js";
+
+const FIRST_PAUSE_MS = 500;
+const LAST_PAUSE_MS = 8000;
+
+let source = null;
+let pause = FIRST_PAUSE_MS;
+
+export function connect() {
+  source?.close();
+  source = new EventSource("/burnish/events");
+  source.onopen = () => {
+    pause = FIRST_PAUSE_MS;
+    update({ connection: "open" });
+  };
+  source.onerror = () => {
+    if (state.connection !== "lost") update({ connection: "lost" });
+    // The browser tries again by itself, with Last-Event-ID, unless an answer like 401 or 503 ended it.
+    if (source.readyState === EventSource.CLOSED) {
+      setTimeout(reconnect, pause);
+      pause = Math.min(pause * 2, LAST_PAUSE_MS);
+    }
+  };
+  for (const [name, take] of Object.entries(TAKES)) {
+    source.addEventListener(name, (event) => take(JSON.parse(event.data)));
+  }
+}
+
+async function reconnect() {
+  // The status tells whether burnish wants a key; a stream can't.
+  await loadStatus();
+  if (!state.locked) connect();
+}
+
+export async function loadStatus() {
+  try {
+    update({ status: await get("/burnish/status") });
+  } catch {
+    // The header says that the connection is lost.
+  }
+}
+
+const changed = () => update((now) => ({ answersChanged: now.answersChanged + 1 }));
+
+const TAKES = {
+  hello({ now, resumed }) {
+    update({ clockAhead: now * 1000 - Date.now() });
+    // Nothing tells what happened meanwhile.
+    if (!resumed) {
+      state.underway.clear();
+      update((old) => ({ listsStale: old.listsStale + 1, versionsChanged: old.versionsChanged + 1 }));
+      loadStatus();
+    }
+  },
+  began(answer) {
+    state.underway.set(answer.id, { ...answer, text: "", tools: [] });
+    changed();
+  },
+  text({ answers }) {
+    for (const [id, { add, tools }] of Object.entries(answers)) {
+      const known = state.underway.get(id);
+      if (known) state.underway.set(id, { ...known, text: known.text + (add ?? ""), tools: tools ?? known.tools });
+    }
+    changed();
+  },
+  answer(row) {
+    state.underway.delete(row.id);
+    state.answers.set(row.id, row);
+    changed();
+  },
+  erased({ ids, user }) {
+    for (const [id, row] of state.answers) {
+      if (ids?.includes(id) || (user && row.caller === user)) state.answers.delete(id);
+    }
+    changed();
+    update((old) => ({ listsStale: old.listsStale + 1 }));
+  },
+  status(status) {
+    update({ status });
+  },
+  run(run) {
+    update((old) => ({ runs: new Map(old.runs).set(run.id, run) }));
+  },
+  versions() {
+    update((old) => ({ versionsChanged: old.versionsChanged + 1 }));
+  },
+};

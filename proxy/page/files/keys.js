@@ -1,0 +1,68 @@
+// Keys of the views. The help sheet is made from what is bound, so it never names a key that does nothing.
+import { useEffect, useRef } from "./lib.js";
+
+const groups = []; // the last one is asked first
+
+// `bindings`: [{key, does, run, inFields?, repeats?, hidden?}]. `key` is as in KeyboardEvent.key, capitals mean Shift;
+// a list has several keys for one thing. `inFields`: works while a text field has the focus. `repeats`: a held key
+// counts several times. `hidden`: not in the help sheet. `modal`: keys of other groups don't work meanwhile.
+export function useKeys(group, bindings, { modal = false } = {}) {
+  const entry = useRef();
+  entry.current ??= { name: group };
+  entry.current.bindings = bindings;
+  entry.current.modal = modal;
+  useEffect(() => {
+    groups.push(entry.current);
+    return () => groups.splice(groups.indexOf(entry.current), 1);
+  }, []);
+}
+
+// Returns [{name, bindings}] for the help sheet.
+export function bound() {
+  return groups
+    .map(({ name, bindings }) => ({ name, bindings: bindings.filter((each) => each && !each.hidden) }))
+    .filter(({ bindings }) => bindings.length);
+}
+
+const NAMES = {
+  ArrowLeft: "←", ArrowRight: "→", ArrowUp: "↑", ArrowDown: "↓",
+  Escape: "Esc", Enter: "↵", " ": "Space", Backspace: "⌫", Delete: "Del",
+};
+
+export function keyName(key) {
+  if (NAMES[key]) return NAMES[key];
+  return /^[A-Z]$/.test(key) ? `⇧${key}` : key;
+}
+
+function pressed({ key, shiftKey }) {
+  // Caps lock turns letters round.
+  return /^[a-z]$/i.test(key) ? (shiftKey ? key.toUpperCase() : key.toLowerCase()) : key;
+}
+
+function isField(element) {
+  if (!element) return false;
+  if (element.isContentEditable || ["TEXTAREA", "SELECT"].includes(element.tagName)) return true;
+  return element.tagName === "INPUT" && !["button", "checkbox", "radio", "range", "submit"].includes(element.type);
+}
+
+const ACTIVATES = new Set(["Enter", " "]);
+const PRESSABLE = "a[href], button, summary, input, [role=button], [role=option], [role=tab]";
+
+function onKey(event) {
+  if (event.defaultPrevented || event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
+  const key = pressed(event);
+  const target = event.target instanceof Element ? event.target : null;
+  if (ACTIVATES.has(key) && target?.closest(PRESSABLE)) return;
+  const field = isField(target);
+  for (const { bindings, modal } of [...groups].reverse()) {
+    const found = bindings.find((each) => each && [].concat(each.key).includes(key));
+    if (found && (!field || found.inFields || key === "Escape") && (!event.repeat || found.repeats)) {
+      event.preventDefault();
+      found.run(event);
+      return;
+    }
+    if (found || modal) return;
+  }
+}
+
+addEventListener("keydown", onKey);

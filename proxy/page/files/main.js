@@ -1,0 +1,86 @@
+// Starts the page: the views, the frame around them, and what is shown while burnish can't be reached.
+import { html, render, useEffect, useErrorBoundary, useState } from "./lib.js";
+import { connect, loadStatus } from "./events.js";
+import { useKeys } from "./keys.js";
+import { address, go, useRoute } from "./router.js";
+import { useStore } from "./store.js";
+import { Button, Kbd } from "./parts/button.js";
+import { VersionBadge } from "./parts/badge.js";
+import { Help } from "./parts/help.js";
+import { Icon } from "./parts/icon.js";
+import { Note } from "./parts/note.js";
+import { Toasts } from "./parts/toast.js";
+import live from "./views/live.js";
+import health from "./views/health.js";
+
+// In the order of the navigation. `path` is the first part of the address, and names the icon.
+const VIEWS = [live, health];
+
+function App() {
+  const route = useRoute();
+  const [help, setHelp] = useState(false);
+  const view = VIEWS.find(({ path }) => path === route.view) ?? VIEWS[0];
+  useKeys("Everywhere", [
+    { key: "?", does: "Show the keys", run: () => setHelp(true) },
+    ...VIEWS.map(({ path, title, key }) => ({ key, does: `Go to ${title}`, run: () => go(path) })),
+  ]);
+  useEffect(() => {
+    document.title = `${view.title} · burnish`;
+  }, [view]);
+  return html`<div class="frame">
+    <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
+    <${Sidebar} shown=${view} onHelp=${() => setHelp(true)} />
+    <main id="main" tabindex="-1" class=${`view view-${view.path}`} key=${view.path}>
+      <${Bounded} view=${view} rest=${route.rest} />
+    </main>
+    <${Toasts} />
+    ${help && html`<${Help} onClose=${() => setHelp(false)} />`}
+  </div>`;
+}
+
+function skip(event) {
+  event.preventDefault(); // the address belongs to the router
+  document.getElementById("main").focus();
+}
+
+// A fault in one view leaves the others usable.
+function Bounded({ view, rest }) {
+  const [error, reset] = useErrorBoundary((fault) => console.error(fault));
+  if (!error) return html`<${view.View} rest=${rest} />`;
+  return html`<div class="page"><${Note} tone="bad" title="This view stopped because of a fault in burnish's page.">
+    <p>${String(error.message ?? error)}</p>
+    <${Button} onClick=${reset}>Show it again<//>
+  <//></div>`;
+}
+
+function Sidebar({ shown, onHelp }) {
+  const live = useStore(({ status }) => status?.live.version);
+  return html`<header class="side">
+    <a class="brand" href=${address("live")}><img src="/burnish/page/icon.svg" alt="" width="22" height="22" />burnish</a>
+    <nav aria-label="Views">
+      ${VIEWS.map(
+        ({ path, title, key }) => html`<a key=${path} href=${address(path)} aria-current=${path === shown.path ? "page" : undefined}>
+          <${Icon} name=${path} /><span>${title}</span><${Kbd} of=${key} />
+        </a>`,
+      )}
+    </nav>
+    <div class="state">
+      ${live != null && html`<p class="serving">Answers come from <${VersionBadge} version=${live} live=${live} /></p>`}
+      <${Connection} />
+      <${Button} tone="quiet" keys="?" onClick=${onHelp}>Keys<//>
+    </div>
+  </header>`;
+}
+
+function Connection() {
+  const connection = useStore((state) => state.connection);
+  const trouble = useStore(({ status }) => status?.engine.trouble ?? status?.log.trouble);
+  if (connection === "lost") return html`<p class="connection lost" role="status"><i class="dot" />Connection lost, trying again</p>`;
+  if (trouble) return html`<a class="connection trouble" href=${address("health")}><i class="dot" />Something is wrong</a>`;
+  const word = connection === "open" ? "Connected" : "Connecting";
+  return html`<p class=${`connection ${connection}`}><i class="dot" />${word}</p>`;
+}
+
+render(html`<${App} />`, document.getElementById("app"));
+loadStatus();
+connect();

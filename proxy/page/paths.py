@@ -1,0 +1,39 @@
+"""The paths that belong to the page."""
+
+from __future__ import annotations
+
+from starlette.types import Scope
+
+from burnish.proxy.http.headers import named_headers
+
+FILES = "/burnish/page/"
+ENGINE = "/burnish/engine/"
+"""Below it the upstream answers as it would at ``/``: an engine's own page lives there."""
+READS = ("GET", "HEAD")
+
+
+def is_page(scope: Scope) -> bool:
+    """Whether a request is for the page or one of its files. Anybody may load them: a login begins there."""
+    if scope["method"] not in READS:
+        return False
+    return scope["path"].startswith(FILES) or is_front(scope)
+
+
+def is_front(scope: Scope) -> bool:
+    """Whether a browser asks for ``/``. Other programs get what the upstream answers there."""
+    return (
+        scope["path"] == "/"
+        and scope["method"] in READS
+        and b"text/html" in named_headers(scope).get(b"accept", b"")
+    )
+
+
+def below_engine(scope: Scope) -> bool:
+    """Whether a request is for the engine's own page."""
+    return scope["path"].startswith(ENGINE) and scope["raw_path"].startswith(ENGINE.encode())
+
+
+def strip_engine(scope: Scope) -> None:
+    """Leave the path that the upstream has."""
+    cut = len(ENGINE) - 1
+    scope["path"], scope["raw_path"] = scope["path"][cut:], scope["raw_path"][cut:]
