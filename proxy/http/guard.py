@@ -57,7 +57,7 @@ class Guard:
                 f"Host {host!r} is not a name of this machine. If it is yours, add it to allowed_hosts.",
                 code="host_not_allowed",
             )
-        if not (navigation and first(headers, b"sec-fetch-dest") == b"document"):
+        if not (navigation and first(headers, b"sec-fetch-dest") == "document"):
             self._check_origin(host, headers)
         identity = self._identified(headers, public=public)
         purpose_of(path)

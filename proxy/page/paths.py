@@ -16,21 +16,22 @@ def is_page(scope: Scope) -> bool:
     """Whether a request is for the page or one of its files. Anybody may load them: a login begins there."""
     if scope["method"] not in READS:
         return False
-    return scope["path"].startswith(FILES) or is_front(scope)
+    path: str = scope["path"]
+    return path.startswith(FILES) or is_front(scope)
 
 
 def is_front(scope: Scope) -> bool:
     """Whether a browser asks for ``/``. Other programs get what the upstream answers there."""
-    return (
-        scope["path"] == "/"
-        and scope["method"] in READS
-        and b"text/html" in named_headers(scope).get(b"accept", b"")
-    )
+    if scope["path"] != "/" or scope["method"] not in READS:
+        return False
+    return b"text/html" in named_headers(scope).get(b"accept", b"")
 
 
 def below_engine(scope: Scope) -> bool:
     """Whether a request is for the engine's own page."""
-    return scope["path"].startswith(ENGINE) and scope["raw_path"].startswith(ENGINE.encode())
+    path: str = scope["path"]
+    raw_path: bytes = scope["raw_path"]
+    return path.startswith(ENGINE) and raw_path.startswith(ENGINE.encode())
 
 
 def strip_engine(scope: Scope) -> None:
