@@ -1,0 +1,63 @@
+"""A burnish before a scripted upstream, as the page's tests use it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.burnish import in_thread, running
+from tests.support.upstream import Received, Script, Upstream, completion, events, reply, stream, upstream
+
+
+@dataclass
+class Site:
+    """The running burnish, and what its upstream answers."""
+
+    url: str
+    upstream: Upstream
+    client: httpx.AsyncClient
+    """Asks burnish, with its URL as the base."""
+    scripts: dict[str, Script] = field(default_factory=dict)
+    """By the text of the last message: how the upstream answers it."""
+
+    async def ask(
+        self, prompt: str, answer: str | Script = "Fine.", *, user: str = "anna", **body: Any
+    ) -> str:
+        """Ask as an agent does, and return the completion's ID. A script may e.g. hold an answer back."""
+        streamed = bool(body.get("stream"))
+        if isinstance(answer, str):
+            answer = stream(events(answer)) if streamed else reply(completion(answer))
+        self.scripts[prompt] = answer
+        messages = body.pop("messages", [{"role": "user", "content": prompt}])
+        response = await self.client.post(
+            "/v1/chat/completions",
+            json={"model": "mock", "messages": messages, **body},
+            headers={"x-burnish-user": user},
+        )
+        return response.headers["x-burnish-completion-id"]
+
+    async def answer(self, received: Received, writer: asyncio.StreamWriter) -> None:
+        """Answer one request at the upstream."""
+        prompt = received.json()["messages"][-1]["content"] if received.body else ""
+        await self.scripts.get(prompt, reply(completion()))(received, writer)
+
+
+@asynccontextmanager
+async def site_running(
+    folder: Path, *flags: str, env: Mapping[str, str] | None = None, key: str | None = None
+) -> AsyncIterator[Site]:
+    """Run a burnish of its own. ``key``: the one that ``Site.ask`` sends."""
+    async with upstream(reply(completion())) as up:
+        program = running(folder, "--upstream", up.url, "--no-train", *flags, env=env)
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        async with in_thread(program) as burnish:
+            async with httpx.AsyncClient(base_url=burnish.url, headers=headers, timeout=30) as client:
+                site = Site(burnish.url, up, client)
+                up.script = site.answer
+                yield site
