@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncIterator
+from inspect import iscoroutinefunction
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ WAIT_MS = 15_000
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and "async" not in item.keywords:
+        if item.path.is_relative_to(here) and iscoroutinefunction(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
