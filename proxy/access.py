@@ -17,6 +17,7 @@ Key = Literal["api_key", "admin_key", "none"]
 
 
 class Action(Enum):
+    OPEN = "load the page, and sign in to it"
     ASK = "ask the model"
     RATE = "rate, and take own ratings back"
     WATCH = "see counts, versions and health"
@@ -31,6 +32,8 @@ class Action(Enum):
 
 FOR_EVERYBODY = frozenset({Action.ASK, Action.RATE, Action.WATCH})
 WATCHED = frozenset({"/healthz", "/metrics", "/burnish/status"})
+WITHOUT_KEY = frozenset({"/burnish/login", "/burnish/logout", "/burnish/whoami", "/burnish/openapi.json"})
+"""Paths of the page that hold nothing of anybody's."""
 
 
 class Identity(NamedTuple):
@@ -41,11 +44,16 @@ class Identity(NamedTuple):
     administers: bool
     local: bool = False
     """Whether it came from this machine."""
+    admitted: bool = True
+    """False: burnish needs a key, and none came."""
+    signed_in_until: int | None = None
+    """When the page's sign-in ends, in seconds since the epoch, UTC. None: the key itself came, or none."""
 
 
 EVERYBODY = Identity(None, administers=True)
 """Whoever asks while burnish has no keys."""
 NOBODY = Identity("none", administers=False)
+STRANGER = NOBODY._replace(admitted=False)
 IDENTITY = "burnish.identity"
 """Key of the ASGI scope under which the identity is kept."""
 
@@ -57,6 +65,8 @@ def identity_of(scope: Scope) -> Identity:
 
 def may(identity: Identity, action: Action) -> bool:
     """Decide whether an identity may do something."""
+    if action is Action.OPEN or not identity.admitted:
+        return action is Action.OPEN
     if action in FOR_EVERYBODY:
         return True
     return identity.administers and (identity.local or action is not Action.TRANSFER_ANYWHERE)
@@ -88,6 +98,8 @@ def may_steer_in_chat(identity: Identity, user: str, owners: Collection[str]) ->
 
 def action_at(method: str, path: str) -> Action:
     """Return what a request to one of our own routes does; unknown ones are not for everybody."""
+    if path in WITHOUT_KEY:
+        return Action.OPEN
     if path in WATCHED:
         return Action.WATCH
     if path == "/burnish/command" or path.startswith("/v1/feedback/"):

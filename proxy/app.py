@@ -35,7 +35,7 @@ from burnish.proxy.learning import Learning, NotLearning, cancelled, learning
 from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.usability import Rules
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
-from burnish.proxy.page import page_routes
+from burnish.proxy.page import login_routes, page_routes
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.relay import Relay
@@ -327,6 +327,7 @@ def _routes(parts: _Parts) -> list[Route]:
             started=parts.started,
         ),
         *page_routes(),
+        *login_routes(parts.guard),
         *metrics_routes(parts.observer.counts, gauges),
         *feedback_routes(log, parts.on_feedback, parts.rules, parts.fates),
         command_route(parts.answer),

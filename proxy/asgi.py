@@ -20,7 +20,7 @@ from burnish.proxy.config import is_loopback
 from burnish.proxy.errors import BurnishError, NotFound
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import FORWARDED, Named, named_headers
-from burnish.proxy.page.paths import below_engine, is_front, is_page, strip_engine
+from burnish.proxy.page.paths import below_engine, is_front, is_page, proof_in_query, strip_engine
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.surfaces.catalogue import ANTHROPIC
 
@@ -50,17 +50,21 @@ class App:
     def _admit(self, scope: Scope) -> bool:
         """Find out who asks and whether they may; return whether the route is ours."""
         path, method, headers = scope["path"], scope["method"], named_headers(scope)
-        identity = self._guard.check(path, headers, public=is_page(scope), navigation=is_front(scope))
+        own_action = Action.OPEN if is_page(scope) else action_at(method, path)
+        identity = self._guard.check(
+            path,
+            headers,
+            public=own_action is Action.OPEN,
+            navigation=is_front(scope),
+            proof=proof_in_query(scope),
+        )
         if from_engine := below_engine(scope):
             strip_engine(scope)
             path = scope["path"]
         own = not from_engine and is_own(scope)
         if own:
             identity = identity._replace(local=_is_local(scope, headers))
-        if own:
-            action = Action.WATCH if is_page(scope) else action_at(method, path)
-        else:
-            action = self._guard.action_upstream(path)
+        action = own_action if own else self._guard.action_upstream(path)
         demand(identity, action, f"{method} {path}")
         scope[IDENTITY] = identity
         return own

@@ -8,15 +8,25 @@ the Host header (CVE-2026-49468).
 from __future__ import annotations
 
 import hmac
+import time
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from burnish.proxy.access import EVERYBODY, NOBODY, Action, Identity
+from burnish.proxy.access import EVERYBODY, NOBODY, STRANGER, Action, Identity
 from burnish.proxy.client_headers import KEY_HEADER
 from burnish.proxy.config import Config, is_loopback
-from burnish.proxy.errors import Forbidden, Unauthorized
+from burnish.proxy.errors import Conflict, Forbidden, Unauthorized
 from burnish.proxy.http.headers import CREDENTIALS, Named, RawHeaders, first
 from burnish.proxy.http.paths import purpose_of
+from burnish.proxy.http.sign_in import (
+    COOKIES,
+    PROOF,
+    SignIn,
+    cookie_name,
+    cookies_in,
+    sign_in,
+    signed_in_until,
+)
 
 _NOT_IN_HOSTS = frozenset("/?#@\\")
 """They end or begin another part of a URL, and two readers could find two names."""
@@ -46,10 +56,19 @@ class Guard:
         # A client sends the same name with every request.
         self._is_ours = lru_cache(maxsize=64)(self._names_us)
 
-    def check(self, path: str, headers: Named, *, public: bool = False, navigation: bool = False) -> Identity:
+    def check(
+        self,
+        path: str,
+        headers: Named,
+        *,
+        public: bool = False,
+        navigation: bool = False,
+        proof: str | None = None,
+    ) -> Identity:
         """Return who asks. Raises Forbidden, Unauthorized, and InvalidRequest for a path with two meanings.
 
-        ``public``: a key isn't needed. ``navigation``: the user may have followed a link on another site.
+        ``public``: a key isn't needed. ``navigation``: the user may have followed a link on another site. ``proof``:
+        that of the sign-in, if it isn't in a header.
         """
         host = first(headers, b"host") or ""
         if not self._is_ours(host):
@@ -59,9 +78,33 @@ class Guard:
             )
         if not (navigation and first(headers, b"sec-fetch-dest") == "document"):
             self._check_origin(host, headers)
-        identity = self._identified(headers, public=public)
+        identity = self._identified(headers, host, first(headers, PROOF) or proof, public=public)
         purpose_of(path)
         return identity
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the keys that are set."""
+        return [holder.key for _, holder in self._keys if holder.key]
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether nothing goes without one."""
+        return self._without is None
+
+    def sign_in(self, key: str) -> tuple[Identity, SignIn]:
+        """Return who has this key, and their cookie and proof. Raises Unauthorized, Conflict."""
+        if not self._keys:
+            raise Conflict("this burnish has no keys, so nobody needs to sign in", code="no_keys")
+        holder = self._holder(key.encode())
+        if holder is None:
+            raise Unauthorized(
+                f"this isn't burnish's {' or '.join(self.keys)}. You find it where burnish runs: in its configuration, "
+                "or in BURNISH_API_KEY or BURNISH_ADMIN_KEY",
+                code="wrong_key",
+            )
+        made = sign_in(key.encode(), time.time())
+        return holder._replace(signed_in_until=made.until), made
 
     def action_upstream(self, path: str) -> Action:
         """Return what a request to the engine does. Raises Forbidden for routes that nobody may call."""
@@ -88,11 +131,13 @@ class Guard:
         """Drop burnish's own keys from headers that go upstream."""
         if not self._keys:
             return headers
-        return [
-            (name, value)
-            for name, value in headers
-            if not (name.lower() in CREDENTIALS and self._holder(_secret(name.lower(), value)))
-        ]
+        return [(name, value) for name, value in headers if not self._is_secret(name.lower(), value)]
+
+    def _is_secret(self, name: bytes, value: bytes) -> bool:
+        if name == b"cookie":
+            # The page sends it. A browser adds those of all other servers on this host, and they are nobody's business.
+            return COOKIES in value
+        return name in CREDENTIALS and self._holder(_secret(name, value)) is not None
 
     def _names_us(self, host: str) -> bool:
         if not _NOT_IN_HOSTS.isdisjoint(host):
@@ -118,18 +163,33 @@ class Guard:
             code="origin_not_allowed",
         )
 
-    def _identified(self, headers: Named, *, public: bool) -> Identity:
+    def _identified(self, headers: Named, host: str, proof: str | None, *, public: bool) -> Identity:
         """Return who the keys of a request say it is; of several keys, the one that may most."""
         given = [_secret(name, headers[name]) for name in _KEY_HEADERS if name in headers]
         found = [holder for each in given if (holder := self._holder(each))]
+        if proof:
+            cookies = cookies_in(first(headers, b"cookie") or "", cookie_name(host))
+            found += [self._signed_in(cookies, proof)]
         if found:
             return max(found, key=lambda holder: holder.administers)
         if self._without:
             return self._without
         if public:
-            return NOBODY
+            return STRANGER
         raise Unauthorized(
             "this burnish needs its api_key: send it as Authorization: Bearer <key>, or in x-burnish-key."
+        )
+
+    def _signed_in(self, cookies: list[str], proof: str) -> Identity:
+        """Return who signed in. Raises Unauthorized if that has ended: the page must not go on as somebody else."""
+        now = time.time()
+        for key, holder in self._keys:
+            for cookie in cookies:
+                if until := signed_in_until(key, cookie, proof, now):
+                    return holder._replace(signed_in_until=until)
+        raise Unauthorized(
+            "you are no longer signed in: it lasts 30 days, and ends if burnish's key changes. Sign in again",
+            code="signed_out",
         )
 
     def _holder(self, secret: bytes) -> Identity | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qs
+
 from starlette.types import Scope
 
 from burnish.proxy.http.headers import named_headers
@@ -9,6 +11,7 @@ from burnish.proxy.http.headers import named_headers
 FILES = "/burnish/page/"
 ENGINE = "/burnish/engine/"
 """Below it the upstream answers as it would at ``/``: an engine's own page lives there."""
+EVENTS = "/burnish/events"
 READS = ("GET", "HEAD")
 
 
@@ -38,3 +41,11 @@ def strip_engine(scope: Scope) -> None:
     """Leave the path that the upstream has."""
     cut = len(ENGINE) - 1
     scope["path"], scope["raw_path"] = scope["path"][cut:], scope["raw_path"][cut:]
+
+
+def proof_in_query(scope: Scope) -> str | None:
+    """Return the sign-in's proof from the query of the event stream: an EventSource can't send headers."""
+    if scope["path"] != EVENTS:
+        return None
+    query: bytes = scope["query_string"]
+    return next(iter(parse_qs(query.decode("latin-1")).get("proof", ())), None)

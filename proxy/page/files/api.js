@@ -1,4 +1,5 @@
 // Requests to burnish's own routes.
+import { credentials, keep, signed } from "./session.js";
 import { update } from "./store.js";
 
 export class ApiError extends Error {
@@ -14,24 +15,34 @@ export class ApiError extends Error {
 export function get(path, params = {}) {
   const given = Object.entries(params).filter(([, value]) => value != null && value !== "");
   const query = new URLSearchParams(given).toString();
-  return ask(query ? `${path}?${query}` : path, { method: "GET" });
+  return ask(query ? `${path}?${query}` : path, { method: "GET", headers: signed() });
 }
 
-export function send(method, path, body) {
+// `options` are those of fetch; with headers of its own a request goes out without the sign-in.
+export function send(method, path, body, { headers = signed(), ...options } = {}) {
   const content = body === undefined ? {} : { body: JSON.stringify(body) };
-  return ask(path, { method, headers: { "content-type": "application/json" }, ...content });
+  return ask(path, { method, headers: { "content-type": "application/json", ...headers }, ...content, ...options });
 }
 
 async function ask(path, options) {
   let response;
   try {
-    response = await fetch(path, { credentials: "same-origin", ...options });
+    response = await fetch(path, { credentials: credentials(), ...options });
   } catch {
     throw new ApiError(0, "unreachable", "burnish doesn't answer. Is it still running?");
   }
   const content = await response.json().catch(() => null);
   if (response.ok) return content;
-  if (response.status === 401) update({ locked: true });
   const error = content?.error ?? {};
+  if (response.status === 401) refused(error.code);
   throw new ApiError(response.status, error.code ?? "unknown", error.message ?? `burnish answered with status ${response.status}`);
+}
+
+function refused(code) {
+  if (code === "wrong_key") return; // the login says so
+  if (code === "signed_out") {
+    keep(null);
+    update({ signedOut: true });
+  }
+  update({ locked: true });
 }

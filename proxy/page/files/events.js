@@ -1,5 +1,6 @@
 // The one event stream of the page: GET /burnish/events → store.
 import { get } from "./api.js";
+import { withProof } from "./session.js";
 import { state, update } from "./store.js";
 
 const FIRST_PAUSE_MS = 500;
@@ -10,7 +11,7 @@ let pause = FIRST_PAUSE_MS;
 
 export function connect() {
   source?.close();
-  source = new EventSource("/burnish/events");
+  source = new EventSource(withProof("/burnish/events"));
   source.onopen = () => {
     pause = FIRST_PAUSE_MS;
     update({ connection: "open" });
