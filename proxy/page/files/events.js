@@ -5,12 +5,24 @@ import { state, update } from "./store.js";
 
 const FIRST_PAUSE_MS = 500;
 const LAST_PAUSE_MS = 8000;
+const POLL_MS = 10_000;
 
 let source = null;
+let timer = null;
 let pause = FIRST_PAUSE_MS;
 
-export function connect() {
+export function disconnect() {
   source?.close();
+  clearTimeout(timer);
+  source = null;
+}
+
+export function connect() {
+  disconnect();
+  if (state.whoami && !state.whoami.may.includes("read")) {
+    poll();
+    return;
+  }
   source = new EventSource(withProof("/burnish/events"));
   source.onopen = () => {
     pause = FIRST_PAUSE_MS;
@@ -19,14 +31,21 @@ export function connect() {
   source.onerror = () => {
     if (state.connection !== "lost") update({ connection: "lost" });
     // The browser tries again by itself, with Last-Event-ID, unless an answer like 401 or 503 ended it.
-    if (source.readyState === EventSource.CLOSED) {
-      setTimeout(reconnect, pause);
+    if (source?.readyState === EventSource.CLOSED) {
+      timer = setTimeout(reconnect, pause);
       pause = Math.min(pause * 2, LAST_PAUSE_MS);
     }
   };
   for (const [name, take] of Object.entries(TAKES)) {
     source.addEventListener(name, (event) => take(JSON.parse(event.data)));
   }
+}
+
+// Who may not read gets no events, only counts.
+async function poll() {
+  const turn = (timer = setTimeout(poll, POLL_MS));
+  const reached = await loadStatus();
+  if (turn === timer) update({ connection: reached ? "open" : "lost" });
 }
 
 async function reconnect() {
@@ -38,8 +57,9 @@ async function reconnect() {
 export async function loadStatus() {
   try {
     update({ status: await get("/burnish/status") });
+    return true;
   } catch {
-    // The header says that the connection is lost.
+    return false; // the header says that the connection is lost
   }
 }
 

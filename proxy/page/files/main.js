@@ -1,6 +1,6 @@
 // Starts the page: the views, the frame around them, and what is shown while burnish can't be reached.
 import { html, render, useEffect, useErrorBoundary, useState } from "./lib.js";
-import { connect, loadStatus } from "./events.js";
+import { begin } from "./login.js";
 import { useKeys } from "./keys.js";
 import { address, go, useRoute } from "./router.js";
 import { useStore } from "./store.js";
@@ -9,9 +9,12 @@ import { VersionBadge } from "./parts/badge.js";
 import { Help } from "./parts/help.js";
 import { Icon } from "./parts/icon.js";
 import { Note } from "./parts/note.js";
+import { Locked, useMay } from "./parts/may.js";
 import { Toasts } from "./parts/toast.js";
+import { Who } from "./parts/who.js";
 import live from "./views/live.js";
 import health from "./views/health.js";
+import login from "./views/login.js";
 
 // In the order of the navigation. `path` is the first part of the address, and names the icon.
 const VIEWS = [live, health];
@@ -19,7 +22,8 @@ const VIEWS = [live, health];
 function App() {
   const route = useRoute();
   const [help, setHelp] = useState(false);
-  const view = VIEWS.find(({ path }) => path === route.view) ?? VIEWS[0];
+  const locked = useStore((state) => state.locked) || route.view === login.path;
+  const view = locked ? login : (VIEWS.find(({ path }) => path === route.view) ?? VIEWS[0]);
   useKeys("Everywhere", [
     { key: "?", does: "Show the keys", run: () => setHelp(true) },
     ...VIEWS.map(({ path, title, key }) => ({ key, does: `Go to ${title}`, run: () => go(path) })),
@@ -46,6 +50,8 @@ function skip(event) {
 // A fault in one view leaves the others usable.
 function Bounded({ view, rest }) {
   const [error, reset] = useErrorBoundary((fault) => console.error(fault));
+  const may = useMay(view.needs);
+  if (!may) return html`<header class="view-head"><h1>${view.title}</h1></header><div class="page"><${Locked} /></div>`;
   if (!error) return html`<${view.View} rest=${rest} />`;
   return html`<div class="page"><${Note} tone="bad" title="This view stopped because of a fault in burnish's page.">
     <p>${String(error.message ?? error)}</p>
@@ -54,19 +60,21 @@ function Bounded({ view, rest }) {
 }
 
 function Sidebar({ shown, onHelp }) {
+  const locked = useStore((state) => state.locked);
   const live = useStore(({ status }) => status?.live.version);
   return html`<header class="side">
     <a class="brand" href=${address("live")}><img src="/burnish/page/icon.svg" alt="" width="22" height="22" />burnish</a>
-    <nav aria-label="Views">
+    ${!locked && html`<nav aria-label="Views">
       ${VIEWS.map(
         ({ path, title, key }) => html`<a key=${path} href=${address(path)} aria-current=${path === shown.path ? "page" : undefined}>
           <${Icon} name=${path} /><span>${title}</span><${Kbd} of=${key} />
         </a>`,
       )}
-    </nav>
+    </nav>`}
     <div class="state">
       ${live != null && html`<p class="serving">Answers come from <${VersionBadge} version=${live} live=${live} /></p>`}
-      <${Connection} />
+      ${!locked && html`<${Connection} />`}
+      <${Who} />
       <${Button} tone="quiet" keys="?" onClick=${onHelp}>Keys<//>
     </div>
   </header>`;
@@ -82,5 +90,4 @@ function Connection() {
 }
 
 render(html`<${App} />`, document.getElementById("app"));
-loadStatus();
-connect();
+begin();

@@ -4,7 +4,7 @@ import { useEffect, useReducer, useRef } from "./lib.js";
 export const state = {
   connection: "connecting", // "open", or "lost" while the page tries again
   locked: false, // burnish wants a key, so the login is shown
-  signedOut: null, // true: there was a sign-in, and it has ended
+  signedOut: false, // there was a sign-in, and it has ended
   whoami: null, // as GET /burnish/whoami
   status: null, // as GET /burnish/status
   clockAhead: 0, // ms by which burnish's clock is ahead of the browser's

@@ -4,9 +4,9 @@ import { address } from "../router.js";
 import { useStore } from "../store.js";
 import { Note } from "./note.js";
 
-// `action` is one of those in GET /burnish/whoami: ask, rate, watch, read, steer, erase …
+// `action` is one of those in GET /burnish/whoami: ask, rate, watch, read, steer, erase … Without one, anybody may.
 export function useMay(action) {
-  return useStore(({ whoami }) => whoami?.may.includes(action) ?? true);
+  return useStore(({ whoami }) => !action || (whoami?.may.includes(action) ?? true));
 }
 
 // Stands where something isn't shown. `what` begins a sentence.

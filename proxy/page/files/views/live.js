@@ -36,4 +36,4 @@ function View({ rest: [chosen] }) {
     </ul>`;
 }
 
-export default { path: "live", title: "Live", key: "L", View };
+export default { path: "live", title: "Live", key: "L", needs: "read", View };

@@ -2,7 +2,7 @@
 import { html, useEffect, useRef, useState } from "../lib.js";
 import { signIn, renew } from "../login.js";
 import { go, read } from "../router.js";
-import { update, useStore } from "../store.js";
+import { useStore } from "../store.js";
 import { Button } from "../parts/button.js";
 import { Note } from "../parts/note.js";
 
@@ -54,16 +54,20 @@ function Form() {
     <label class="field"><span>Key</span>
       <input ref=${field} class="input" type="password" name="key" autocomplete="current-password" required aria-describedby=${error ? "login-error" : undefined} />
     </label>
-    ${error && html`<div id="login-error"><${Note} tone="bad" title="That didn't work.">${error.message}<//></div>`}
+    ${error && html`<div id="login-error"><${Failed} error=${error} /></div>`}
     <div><${Button} tone="main" type="submit" busy=${busy}>Sign in<//></div>
   </form>`;
+}
+
+function Failed({ error }) {
+  if (error.code === "wrong_key") return html`<${Note} tone="bad" title="This burnish has another key." />`;
+  return html`<${Note} tone="bad" title="You couldn't be signed in."><p>${error.message}</p><//>`;
 }
 
 function Choices({ whoami, ended }) {
   const both = whoami?.keys.length > 1;
   const withoutIt = ended || (whoami && !whoami.needs_key);
   function goOn() {
-    update({ signedOut: null, locked: false });
     if (read().view === "login") go("live", { replace: true });
     renew();
   }
