@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, expect
 
