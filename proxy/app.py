@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from starlette.requests import Request
@@ -20,11 +21,12 @@ from burnish.adapters.hosts.managed import ManagedEngine
 from burnish.proxy.access import Identity, may_steer_in_chat
 from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App, own_application
+from burnish.proxy.client_headers import LOCAL_CALLER
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.feedback import Command, answer_command, command_route, completion_routes, feedback_routes
 from burnish.proxy.feedback.answering import ACTION_HELP, Action
-from burnish.proxy.feedback.shapes import Fates
+from burnish.proxy.feedback.shapes import Fates, rows_json
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions import Instructions, instruction_routes
@@ -33,15 +35,18 @@ from burnish.proxy.learner.reset import Outcome
 from burnish.proxy.learner.routes import chat_actions, learner_routes, reset_route
 from burnish.proxy.learning import Learning, NotLearning, cancelled, learning
 from burnish.proxy.log import Keep, Log
+from burnish.proxy.log.batch import Stored
 from burnish.proxy.log.usability import Rules
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
 from burnish.proxy.page import login_routes, page_routes
+from burnish.proxy.page.events import Events, Sources
 from burnish.proxy.records import Feedback
+from burnish.proxy.relay.flight import Flight
 from burnish.proxy.relay.large import READ_LIMIT_S
 from burnish.proxy.relay.relay import Relay
 from burnish.proxy.relay.upstreams import Upstreams, main_upstream
 from burnish.proxy.service.upgrade import stop_after_upgrade
-from burnish.proxy.status import Engine, status_routes, summary
+from burnish.proxy.status import Engine, Status, status_routes, summary
 from burnish.proxy.workers.hub import Hub, Services
 
 logger = logging.getLogger(__name__)
@@ -65,7 +70,18 @@ async def running(
     async with AsyncExitStack() as stack:
         observer = Observer.open(os.environ)
         stack.push_async_callback(asyncio.to_thread, observer.close)
-        log = Log.open(config.log_file, observer.stored)
+
+        def flights() -> Iterable[Flight]:
+            return chain.from_iterable(relay.flights.values() for relay in observer.relays)
+
+        events = Events(flights)
+        stack.push_async_callback(events.close)
+
+        def stored(entry: Stored) -> None:
+            observer.stored(entry)
+            events.stored(entry)
+
+        log = Log.open(config.log_file, stored)
         stack.callback(log.close)
         if keeps := _limits(config):
             pruning = asyncio.get_running_loop().create_task(_prune_regularly(log, keeps))
@@ -81,7 +97,7 @@ async def running(
                 config.host,
             )
         opened = await stack.enter_async_context(learning(config, log, pool))
-        hub = Hub(log, observer.counts.refused) if config.workers > 1 else None
+        hub = Hub(log, observer.counts.refused, events) if config.workers > 1 else None
         if hub:
             observer.in_workers = hub.answering
         composed = partial(
@@ -92,6 +108,7 @@ async def running(
             pool,
             apart=apart,
             observer=observer,
+            events=events,
             hub=hub,
             engine=engine,
         )
@@ -165,6 +182,7 @@ class _Parts:
     log: Log
     pool: Pool
     observer: Observer
+    events: Events
     learning: Learning | None
     why_not: str
     """Why burnish doesn't learn; "" if it does."""
@@ -191,6 +209,40 @@ class _Parts:
         versions = await asyncio.to_thread(self.learning.registry.versions) if self.learning else []
         return fates_in(versions)
 
+    @property
+    def status(self) -> Status:
+        return Status(
+            self.log,
+            self.upstream,
+            self.engine,
+            self.learner_status,
+            self.instructions_status,
+            self.config,
+            self.started,
+        )
+
+    def sources(self) -> Sources:
+        """Return what open pages see."""
+        status, learning = self.status, self.learning
+
+        async def rows(completion_ids: Collection[str]) -> list[dict[str, Any]]:
+            found = await self.log.stored_completions(completion_ids)
+            rated = any(each.feedback for each in found)
+            return rows_json(found, self.rules, await self.fates() if rated else fates_in(()))
+
+        async def ended_run(run_id: str) -> dict[str, Any]:
+            assert learning  # else there was no run
+            return learning.learner.shown(await self.log.run(run_id))
+
+        return Sources(
+            rows=rows,
+            covered=self.log.covered,
+            status=lambda: status.shown(LOCAL_CALLER),
+            run=lambda: learning.learner.status()["run"] if learning and learning.learner.in_run else None,
+            ended_run=ended_run,
+            versions=lambda: learning and learning.registry.changes(),
+        )
+
     def learner_status(self) -> dict[str, Any]:
         return self.learning.learner.status() if self.learning else {"state": "off", "reason": self.why_not}
 
@@ -200,6 +252,7 @@ class _Parts:
     def on_feedback(self, feedback: Feedback) -> None:
         """Called with new feedback and with feedback that was undone."""
         self.observer.counts.rated(feedback)
+        self.events.rated(feedback)
         self.instructions.changed(feedback.draft.rater)
         if self.learning:
             self.learning.learner.wake()
@@ -209,11 +262,13 @@ class _Parts:
         if self.learning is None:
             raise Conflict(self.why_not, code="not_learning")
         outcome = await self.learning.reset(reason)
+        self.events.all_changed()
         self.instructions.all_changed()
         return outcome
 
     async def on_forgotten(self, user: str) -> None:
         """Called when the log has erased a user. Raises Unavailable."""
+        self.events.erased(user)
         self.instructions.changed(user)
         if self.learning:
             await self.learning.learner.forget()
@@ -271,6 +326,7 @@ def _routes_and_relay(
     *,
     apart: Apart,
     observer: Observer,
+    events: Events,
     hub: Hub | None,
     engine: ManagedEngine | None,
 ) -> tuple[ASGIApp, ASGIApp]:
@@ -282,12 +338,14 @@ def _routes_and_relay(
         log,
         pool,
         observer,
+        events,
         learns,
         opened.reason if isinstance(opened, NotLearning) else "",
         Upstreams(learns.upstream if learns else main_upstream(config, pool), config, pool, guard),
         Instructions(log, learns.registry.versions if learns else list, on=config.instructions),
         engine,
     )
+    events.use(parts.sources())
     own = own_application(_routes(parts))
     if hub:
         route = (learns.base, learns.route) if learns else (None, None)
@@ -317,17 +375,10 @@ def _routes(parts: _Parts) -> list[Route]:
         registry=learns.registry if learns else None,
     )
     return [
-        *status_routes(
-            log,
-            parts.upstream,
-            parts.engine,
-            parts.learner_status,
-            parts.instructions_status,
-            config=parts.config,
-            started=parts.started,
-        ),
+        *status_routes(parts.status),
         *page_routes(),
         *login_routes(parts.guard),
+        parts.events.route(),
         *metrics_routes(parts.observer.counts, gauges),
         *feedback_routes(log, parts.on_feedback, parts.rules, parts.fates),
         command_route(parts.answer),

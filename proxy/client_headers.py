@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 PREFIX = b"x-burnish-"
 """Headers with this prefix are between a client and burnish. They never reach an upstream."""
@@ -26,6 +28,18 @@ ANY_KEY = "burnish"
 NO_KEYS = frozenset({ANY_KEY, "-", "DUMMY_KEY"})
 """Placeholders, which count as no key: ``ANY_KEY``, ``-`` (our examples), and the key that ``llm`` sends."""
 
+AGENTS = {
+    "claude-cli": "claude-code",
+    "codex_cli_rs": "codex",
+    "codex_exec": "codex",
+    "codex-tui": "codex",
+    "qwencode": "qwen-code",
+    "geminicli": "gemini-cli",
+    "mozilla": "browser",
+}
+"""Names by which programs call themselves in User-Agent, in lower case → ours. Others keep theirs."""
+PRODUCT = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,39}(?=[/ (]|\Z)")
+
 
 def without_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Drop what only burnish may say to a client: an upstream may be another burnish, with IDs of its own."""
@@ -35,3 +49,17 @@ def without_ours(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]
 def caller_of(headers: Mapping[bytes, bytes]) -> str:
     """Return the user that a request names (headers by their names in lower case)."""
     return headers.get(CALLER, b"").decode("latin-1") or LOCAL_CALLER
+
+
+def agent_of(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return the program that sends a request; None if it doesn't say."""
+    return _agent(headers.get(b"user-agent", b""))
+
+
+@lru_cache(maxsize=256)
+def _agent(given: bytes) -> str | None:
+    found = PRODUCT.match(given)
+    if found is None:
+        return None
+    name = found[0].decode().lower()
+    return AGENTS.get(name, name)

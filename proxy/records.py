@@ -61,6 +61,8 @@ class Asked(NamedTuple):
     """x-stainless-retry-count."""
     sub_agent: bool = False
     """Whether the headers say that a sub-agent asks. Other sub-agents can be told by their messages only."""
+    agent: str | None = None
+    """The program that asks, by its User-Agent: "claude-code", or the name that it gives itself. None: no name."""
 
 
 class Served(NamedTuple):

@@ -79,58 +79,64 @@ class Engine:
 NO_ENGINE: dict[str, Any] = {"version": None, "name": None, "served_by": [], "resident": []}
 
 
-def status_routes(
-    log: Log,
-    upstreams: Upstreams,
-    engine: Engine | None,
-    learner_status: Callable[[], dict[str, Any]],
-    instructions_status: Callable[[str], Awaitable[dict[str, Any]]],
-    *,
-    config: Config,
-    started: ManagedEngine | None,
-) -> Sequence[Route]:
-    """``engine`` is None if burnish doesn't swap versions in the upstream, ``started`` if it didn't start the upstream.
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What ``/burnish/status`` shows."""
 
-    ``instructions_status`` takes a caller; see ``Instructions.status``.
-    """
+    log: Log
+    upstreams: Upstreams
+    engine: Engine | None
+    """None if burnish doesn't swap versions in the upstream."""
+    learner_status: Callable[[], dict[str, Any]]
+    instructions_status: Callable[[str], Awaitable[dict[str, Any]]]
+    """Takes a caller; see ``Instructions.status``."""
+    config: Config
+    started: ManagedEngine | None
+    """None if burnish didn't start the upstream."""
 
-    def engine_trouble() -> str | None:
-        return (started and started.trouble) or (engine and engine.trouble()) or None
+    def engine_trouble(self) -> str | None:
+        return (self.started and self.started.trouble) or (self.engine and self.engine.trouble()) or None
 
+    async def shown(self, caller: str) -> dict[str, Any]:
+        """Return all of it. Raises Unavailable."""
+        log, engine, trouble = self.log, self.engine, self.log.healthy()
+        return {
+            "version": burnish.__version__,
+            "upstream": self.upstreams.name,
+            "upstream_api_key": self.config.upstream_api_key is not None,
+            "upstreams": await self.upstreams.status(),
+            "live": engine.live() if engine else NO_ENGINE,
+            "engine": {
+                "trouble": self.engine_trouble(),
+                "started": self.started.status() if self.started else None,
+                "obstacle": await engine.obstacle() if engine else self.learner_status()["reason"],
+                "way": engine.swap.host.limits.way if engine else None,
+                "window": engine.window if engine else None,
+            },
+            "log": {"healthy": trouble is None, "trouble": trouble},
+            "counts": await log.counts(),
+            "learner": self.learner_status(),
+            "instructions": await self.instructions_status(caller),
+        }
+
+
+def status_routes(status: Status) -> Sequence[Route]:
     async def healthz(request: Request) -> Response:
-        trouble = [reason for reason in (log.healthy(), engine_trouble()) if reason]
+        trouble = [reason for reason in (status.log.healthy(), status.engine_trouble()) if reason]
+        engine, started = status.engine, status.started
         up = engine.serving if engine else not (started and started.trouble)
         content = {"status": "ok" if up and not trouble else "degraded", "trouble": trouble}
         return json_response(content | {"version": burnish.__version__}, 200 if up else 503)
 
     async def configuration(request: Request) -> Response:
-        return json_response(config.model_dump(mode="json"))  # keys are masked
+        return json_response(status.config.model_dump(mode="json"))  # keys are masked
 
-    async def status(request: Request) -> Response:
-        return json_response(
-            {
-                "version": burnish.__version__,
-                "upstream": upstreams.name,
-                "upstream_api_key": config.upstream_api_key is not None,
-                "upstreams": await upstreams.status(),
-                "live": engine.live() if engine else NO_ENGINE,
-                "engine": {
-                    "trouble": engine_trouble(),
-                    "started": started.status() if started else None,
-                    "obstacle": await engine.obstacle() if engine else learner_status()["reason"],
-                    "way": engine.swap.host.limits.way if engine else None,
-                    "window": engine.window if engine else None,
-                },
-                "log": {"healthy": log.healthy() is None, "trouble": log.healthy()},
-                "counts": await log.counts(),
-                "learner": learner_status(),
-                "instructions": await instructions_status(caller_of(request)),
-            }
-        )
+    async def shown(request: Request) -> Response:
+        return json_response(await status.shown(caller_of(request)))
 
     return [
         Route("/healthz", healthz),
-        Route("/burnish/status", status),
+        Route("/burnish/status", shown),
         Route("/burnish/config", configuration),
     ]
 

@@ -26,6 +26,7 @@ from burnish.proxy.feedback.shapes import (
     personal_json,
     quoted,
     regeneration_json,
+    rows_json,
     told_json,
 )
 from burnish.proxy.feedback.targets import (
@@ -157,8 +158,7 @@ def completion_routes(
     async def index(request: Request) -> Response:
         query, limit = request.query_params, page_limit(request, *HISTORY_QUERY)
         found = await log.completions(limit + 1, query.get("before"), history_filters(query))
-        did = await fates()
-        return json_response(page([brief(judged_json(each, rules, did)) for each in found], limit))
+        return json_response(page(rows_json(found, rules, await fates()), limit))
 
     async def show(request: Request) -> Response:
         found = await log.completion(request.path_params["id"])

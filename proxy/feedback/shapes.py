@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
+
+import orjson
 
 from burnish.proxy.log.queries import PersonalRecord
 from burnish.proxy.log.tree import text_of
@@ -21,8 +23,12 @@ from burnish.proxy.records import (
 )
 
 QUOTED_CHARACTERS = 200
-LISTED_ERROR = 200
-"""Characters of an error in a list."""
+LISTED_ERROR, LISTED_PROMPT, LISTED_REPLY = 200, 500, 10_000
+"""Characters of a text in a list."""
+LISTED_REPLY_BYTES = 16 * 1024
+"""A reply of more JSON is shortened in a list."""
+LISTED_CALLS, LISTED_ARGUMENTS = 20, 200
+"""Tool calls of a shortened reply, and characters of their arguments."""
 
 Fates = Callable[[str, Feedback], Fate | None]
 """Takes the name of an answer and feedback that counts for it; returns what the latest run did with it."""
@@ -105,15 +111,51 @@ def _usability(heard: Heard, completion: Completion, rules: Rules) -> Usability:
 
 
 def brief(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record of a list, with the beginning of its error: an upstream may have answered with a whole page.
+    """Return a record of a list, with the beginning of its error: an upstream may have answered with a whole page."""
+    return record | {"error": record["error"] and _cut(record["error"], LISTED_ERROR)}
 
-    A completion has no context and parameters there.
-    """
-    error = record["error"]
-    if error and len(error) > LISTED_ERROR:
-        error = error[: LISTED_ERROR - 1] + "…"
-    shown: dict[str, Any] = {"error": error, "messages": [], "params": {}}
-    return record | {name: value for name, value in shown.items() if name in record}
+
+def _row(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a completion of a list: without context and parameters, and with the beginnings of long texts."""
+    reply, shortened = _shortened(record["reply"])
+    choices = [(each, *_shortened(each["reply"])) for each in record["choices"]]
+    return brief(record) | {
+        "messages": [],
+        "params": {},
+        "prompt": _cut(record["prompt"], LISTED_PROMPT),
+        "reply": reply,
+        "choices": [each | {"reply": short} for each, short, _ in choices],
+        "shortened": shortened or any(cut for _, _, cut in choices),
+    }
+
+
+def _shortened(reply: dict[str, Any] | None) -> tuple[dict[str, Any] | None, bool]:
+    """Return a reply for a list, and whether something is left out."""
+    if reply is None or len(orjson.dumps(reply)) <= LISTED_REPLY_BYTES:
+        return reply, False
+    calls = [each for each in reply.get("tool_calls") or () if isinstance(each, dict)][:LISTED_CALLS]
+    short: dict[str, Any] = {"role": "assistant", "content": _cut(text_of(reply), LISTED_REPLY)}
+    return short | ({"tool_calls": [_shortened_call(each) for each in calls]} if calls else {}), True
+
+
+def _shortened_call(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    function = function if isinstance(function, dict) else {}
+    name, arguments = (str(function.get(member) or "") for member in ("name", "arguments"))
+    return {
+        "id": _cut(str(call.get("id") or ""), LISTED_ARGUMENTS),
+        "type": "function",
+        "function": {"name": _cut(name, LISTED_ARGUMENTS), "arguments": _cut(arguments, LISTED_ARGUMENTS)},
+    }
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def rows_json(completions: Iterable[Completion], rules: Rules, fates: Fates) -> list[dict[str, Any]]:
+    """Return completions as the rows of a list."""
+    return [_row(judged_json(each, rules, fates)) for each in completions]
 
 
 def personal_json(record: PersonalRecord) -> dict[str, Any]:

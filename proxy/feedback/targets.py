@@ -166,7 +166,15 @@ def history_filters(query: Mapping[str, str]) -> Filters:
         rater=query.get("rater"),
         rating=cast(RatingFilter | None, rating),
         version=None if version is None else _version(version),
+        agent=query.get("agent"),
+        failed=_yes_or_no("failed", query.get("failed")),
     )
+
+
+def _yes_or_no(name: str, given: str | None) -> bool | None:
+    if given not in (None, "true", "false"):
+        raise Unprocessable(f"{name} must be true or false, not {given[:40]!r}", param=name)
+    return None if given is None else given == "true"
 
 
 def _version(given: str) -> int:

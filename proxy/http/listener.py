@@ -32,6 +32,8 @@ WRITE = "burnish.write"
 """ASGI extension: writes a piece of a response body at once, without waking the application."""
 ON_LEAVE = "burnish.on_leave"
 """ASGI extension: takes a function, and calls it if the client leaves. A task that awaits the disconnect costs more."""
+ENDLESS = "burnish.endless"
+"""ASGI extension: marks the answer as one that never ends by itself, so that burnish cuts it when it stops."""
 INFORM = "burnish.inform"
 """ASGI extension: sends a 1xx answer, which announces the answer."""
 TRAIL = "burnish.trail"
@@ -112,6 +114,7 @@ class ClientConnection(HttpToolsProtocol):
         self._running: RequestResponseCycle | None = None
         """The request that is being answered; ``cycle`` is the one that came last."""
         self._on_leave: Callable[[], None] | None = None
+        self._endless: RequestResponseCycle | None = None
         self._tunnel: ClientEnd | None = None
         self._ending = False
         # A client that never sends anything is treated like an idle one.
@@ -158,13 +161,15 @@ class ClientConnection(HttpToolsProtocol):
         self._finish_request()
 
     def shutdown(self) -> None:
-        """End after the request that is being answered. A tunnel never ends by itself, so it is cut.
+        """End after the request that is being answered. What never ends by itself, such as a tunnel, is cut.
 
         A client may be sending its next request already, so an idle connection stays open for a moment.
         """
         if self._tunnel and self._tunnel.joined:
             self._tunnel.abort()
         self._ending = True
+        if self._endless and self._endless is self._running and not self._endless.response_complete:
+            self.transport.close()
         self.timeout_keep_alive = LAST_MOMENT_S  # type: ignore[assignment]  # seconds for call_later
         if self.cycle and not self.cycle.response_complete:
             self.cycle.keep_alive &= self.cycle.response_started  # the head of a later answer says so
@@ -180,6 +185,7 @@ class ClientConnection(HttpToolsProtocol):
         cycle.scope["extensions"] = {  # functions, not dictionaries
             WRITE: partial(_write, cycle),  # type: ignore[dict-item]
             ON_LEAVE: partial(self._watch, cycle),  # type: ignore[dict-item]
+            ENDLESS: partial(setattr, self, "_endless", cycle),  # type: ignore[dict-item]
             INFORM: partial(_inform, cycle),  # type: ignore[dict-item]
             TRAIL: partial(_trail, cycle),  # type: ignore[dict-item]
         }

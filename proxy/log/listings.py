@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
 from burnish.proxy.log import feedback
@@ -31,8 +32,13 @@ class Filters(NamedTuple):
     """By what all ratings of an answer come to, unless a rater is given."""
     version: int | None = None
     """The version that answered; 0: the base model."""
+    agent: str | None = None
+    failed: bool | None = None
+    """Whether the answer is an error, broke off or never came. Answers that the client stopped haven't failed."""
 
 
+FAILED = "(outcome IN ('cut', 'failed') OR coalesce(status, 0) >= 400)"
+"""The words are those of the partial index."""
 ANY = Filters()
 
 
@@ -55,25 +61,48 @@ def completions(
     return found[:limit]
 
 
+def named(connection: sqlite3.Connection, completion_ids: Collection[str]) -> list[Completion]:
+    """Return these completions as ``completions`` does, but earliest first; without those that aren't there."""
+    where = "WHERE id IN (SELECT value FROM json_each(?)) ORDER BY id"
+    rows, reader = select(connection, where, (as_json(completion_ids),)), Reader(connection)
+    reader.load(rows)
+    return judged(connection, reader, rows, full=False)
+
+
+COVERED = 100
+"""Latest answers of a conversation of which a change of ratings is looked for."""
+
+
+def covered(connection: sqlite3.Connection, given: Feedback) -> list[str]:
+    """Return the IDs of the latest completions that feedback may be about by its scope."""
+    latest = "SELECT id FROM completion WHERE conversation_id = ? ORDER BY id DESC LIMIT ?"
+    rows = connection.execute(latest, (given.conversation_id, COVERED)).fetchall()
+    return [given.draft.completion_id, *(name for (name,) in rows)]
+
+
 def _rows(connection: sqlite3.Connection, limit: int, before: str | None, filters: Filters) -> list[Any]:
     given = {
         "completion.id < ?": before,
         "completion.conversation_id = ?": filters.conversation,
         "completion.adapter_version = ?": filters.version,
+        "completion.agent = ?": filters.agent,
     }
-    clauses: dict[str, Any] = {clause: value for clause, value in given.items() if value is not None}
-    by_rater = {"rater = ?": filters.rater} if filters.rater is not None else {}
+    bound = {clause: value for clause, value in given.items() if value is not None}
+    clauses, values = [*bound], list[Any](bound.values())
+    if filters.failed is not None:
+        clauses.append(FAILED if filters.failed else f"NOT {FAILED}")
+    rater = ["rater = ?"] if filters.rater is not None else []
+    raters = [filters.rater] if rater else []
     if filters.rating == "unrated":
-        rated = " AND ".join(["completion_id = completion.id", "reward IS NOT NULL", STANDS, *by_rater])
+        rated = " AND ".join(["completion_id = completion.id", "reward IS NOT NULL", STANDS, *rater])
         where = " AND ".join([*clauses, f"NOT EXISTS (SELECT 1 FROM feedback WHERE {rated})"])  # noqa: S608
-        values = [*clauses.values(), *by_rater.values(), limit]
-        return select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", values)
-    if filters.rating is None and not by_rater:
+        return select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", [*values, *raters, limit])
+    if filters.rating is None and not rater:
         where = " AND ".join(clauses) or "1"
-        return select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", [*clauses.values(), limit])
+        return select(connection, f"WHERE {where} ORDER BY id DESC LIMIT ?", [*values, limit])
     logged = " AND ".join(["completion.id = completion_id", *clauses])
-    said = [STATED[filters.rating], STANDS, *by_rater, f"EXISTS (SELECT 1 FROM completion WHERE {logged})"]  # noqa: S608
-    values = [*by_rater.values(), *clauses.values()]
+    said = [STATED[filters.rating], STANDS, *rater, f"EXISTS (SELECT 1 FROM completion WHERE {logged})"]  # noqa: S608
+    values = [*raters, *values]
     if before is not None:  # once more, for the index
         said.append("completion_id < ?")
         values.append(before)

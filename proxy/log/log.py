@@ -135,6 +135,7 @@ class Log:
         self._writer.put(entry)
 
     completions = _reads(listings.completions)
+    covered = _reads(listings.covered)
     passthroughs = _reads(queries.passthroughs)
     personal_records = _reads(queries.personal_records)
     worse = _reads(queries.worse, "lookups")
@@ -167,6 +168,10 @@ class Log:
             return await self._query(lambda db: queries.stored(db, completion_id), "lookups")
         except NotFound:
             return await self._read(lambda db: queries.completion(db, completion_id), "lookups")
+
+    async def stored_completions(self, completion_ids: Collection[str]) -> list[Completion]:
+        """Return completions that are known to be stored, as in a listing, but earliest first. Raises Unavailable."""
+        return await self._query(lambda db: listings.named(db, completion_ids))
 
     async def resolve(self, *, completion_id: str | None = None, **target: str | None) -> Completion:
         """Return the completion that a target names; see ``queries.resolve``. Raises NotFound, Conflict."""

@@ -266,6 +266,16 @@ MIGRATIONS: tuple[Migration, ...] = (
         ),
     ),
     Migration("further upstreams", ("ALTER TABLE completion ADD COLUMN upstream_table TEXT",)),
+    Migration(
+        "agents and failures",
+        (
+            # What asked; of what was logged before, nobody knows.
+            "ALTER TABLE completion ADD COLUMN agent TEXT",
+            "CREATE INDEX completion_agent ON completion (agent, id) WHERE agent IS NOT NULL",
+            """CREATE INDEX completion_failed ON completion (id)
+                WHERE outcome IN ('cut', 'failed') OR coalesce(status, 0) >= 400""",
+        ),
+    ),
 )
 
 

@@ -77,6 +77,8 @@ class Flight(Ending):
     """None if the request names none."""
     served: Served
     body: bytes
+    messages: Sequence[dict[str, Any]] = ()
+    """What it asks, in chat's form; empty if the request was read in the child process."""
     threaded: bool = False
     """Whether it continues one of Anthropic's threads."""
     packed: tuple[Scope, bytes] | None = None

@@ -16,7 +16,13 @@ from starlette.types import Receive, Scope, Send
 
 from burnish.proxy.access import identity_of
 from burnish.proxy.apart import LARGE_BYTES, Apart
-from burnish.proxy.client_headers import COMPLETION_ID, SESSION_HEADERS, SUB_AGENT_HEADERS, caller_of
+from burnish.proxy.client_headers import (
+    COMPLETION_ID,
+    SESSION_HEADERS,
+    SUB_AGENT_HEADERS,
+    agent_of,
+    caller_of,
+)
 from burnish.proxy.config import Config
 from burnish.proxy.errors import BurnishError, InvalidRequest
 from burnish.proxy.feedback.commands import Answer, exchanges, find_command
@@ -90,6 +96,8 @@ class Relay:
         """Completions that are being answered now."""
         self.last_active = time.monotonic()
         """Start or end of the latest completion, on the monotonic clock."""
+        self.flights: dict[str, Flight] = {}
+        """Completions that are sent to an upstream or being answered by one, by ID."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request. Errors before the first byte are raised as BurnishError."""
@@ -138,12 +146,14 @@ class Relay:
             model=request.model,
             served=Served(self._upstream.name, model_served=request.model or ""),
             body=body,
+            messages=request.messages,
             threaded=request.previous is not None and "thread" in request.params,
             packed=packed,
             asks=gist.asks if gist else bool(request.messages),
             named_at=gist.named_at if gist else None,
             traceparent=first(headers, b"traceparent") if self._traced else None,
         )
+        self.flights[flight.id] = flight
         try:
             async with Client(scope) as client:
                 attempt = self._attempt(flight, scope, send, client)
@@ -152,6 +162,7 @@ class Relay:
             error.headers.append((COMPLETION_ID, flight.id.encode()))
             raise
         finally:
+            del self.flights[flight.id]
             self._log.capture(flight.finish())
 
     async def _read(self, surface: Surface, path: str, body: bytes) -> tuple[Json, ChatRequest, Gist | None]:
@@ -250,6 +261,7 @@ def _asked(surface: Surface, headers: Named, model: str | None, at: float) -> As
         session=first(headers, *SESSION_HEADERS),
         retry=_retry_count(headers),
         sub_agent=first(headers, *SUB_AGENT_HEADERS) is not None,
+        agent=agent_of(headers),
     )
 
 

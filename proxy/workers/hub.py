@@ -26,7 +26,8 @@ from burnish.proxy.errors import Unavailable
 from burnish.proxy.feedback.commands import Answer
 from burnish.proxy.instructions.instructions import Instructions
 from burnish.proxy.log import Log
-from burnish.proxy.workers.link import EngineState, Link, OnMessage
+from burnish.proxy.page.events import Events
+from burnish.proxy.workers.link import EngineState, Link, OnMessage, OnRequest
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +53,14 @@ class Services:
 class Hub:
     """All workers together. For the route they are the other processes that lease versions."""
 
-    def __init__(self, log: Log, refused: Callable[[int], None]) -> None:
+    def __init__(self, log: Log, refused: Callable[[int], None], events: Events) -> None:
         """``refused`` gets the status of each error that a worker sends."""
         self.log = log
         self.refused = refused
+        self.events = events
+        events.watch_workers = self._watch
+        self._watched = False
+        """Whether the workers report the answers that they are giving."""
         self._workers: set[Worker] = set()
         self._services: Services | None = None
 
@@ -69,10 +74,12 @@ class Hub:
         """Serve a worker until it is gone."""
         self._workers.add(worker)
         worker.send_state(self._state())
+        worker.link.send("watch", self._watched)
         try:
             await worker.link.closed.wait()
         finally:
             self._workers.discard(worker)
+            self.events.worker_ended(worker)
             worker.confirmed.set()
             self.uses(worker, Counter())
 
@@ -106,6 +113,11 @@ class Hub:
     def answering(self) -> int:
         """Return how many completions the workers are answering, as of their last confirmation."""
         return sum(worker.answering for worker in self._workers)
+
+    def _watch(self, on: bool) -> None:
+        self._watched = on
+        for worker in self._workers:
+            worker.link.send("watch", on)
 
     # -- messages of workers -------------------------------------------------------------------------------------------
 
@@ -144,6 +156,28 @@ class Hub:
         await services.own(scope, receive, send)
         return sent
 
+    async def own_stream(self, worker: Worker, asked: tuple[int, dict[str, Any]]) -> None:
+        """Answer a request (number, scope) to a route of ours whose answer goes on and on, until the client leaves.
+
+        The worker takes each message when its client has taken the one before.
+        """
+        services = await self._caught_up()
+        number, scope = asked
+        left = worker.left[number] = asyncio.Event()
+
+        async def receive() -> Message:
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            if not await worker.link.ask("part", (number, message)):
+                left.set()
+
+        try:
+            await services.own(scope, receive, send)
+        finally:
+            del worker.left[number]
+
     async def answer(self, asked: tuple[Any, ...]) -> str:
         services = await self._caught_up()
         command, messages, caller, session, identity, previous = asked
@@ -178,6 +212,8 @@ class Worker:
         self.used: Counter[int] = Counter()
         self.answering = 0
         self.confirmed = asyncio.Event()
+        self.left: dict[int, asyncio.Event] = {}
+        """By the number of a stream: set when its client has left."""
         self._sent = 0
         on_message: dict[str, OnMessage] = {
             "capture": hub.log.capture,
@@ -186,11 +222,15 @@ class Worker:
             "lost": lambda url: hub.lost(self, url),
             "wake": lambda _: hub.wake(),
             "confirm": self._confirm,
+            "news": lambda news: hub.events.news(self, news),
+            "left": self._note_left,
             "logged": _log,
             "up": lambda _: report_up(),
         }
-        on_request = (hub.own, hub.answer, hub.held_up_to, hub.rated_in_chat, hub.addition)
-        self.link = Link(on_message, {answer.__name__: answer for answer in on_request})
+        answering = (hub.own, hub.answer, hub.held_up_to, hub.rated_in_chat, hub.addition)
+        on_request: dict[str, OnRequest] = {answer.__name__: answer for answer in answering}
+        on_request["own_stream"] = partial(hub.own_stream, self)
+        self.link = Link(on_message, on_request)
 
     def send_state(self, state: EngineState) -> None:
         self.confirmed.clear()
@@ -201,6 +241,10 @@ class Worker:
         """Return when everything that it has sent by now has come; at once when it is gone."""
         with suppress(Unavailable):
             self.answering = await self.link.ask("in_flight")
+
+    def _note_left(self, number: int) -> None:
+        if left := self.left.get(number):
+            left.set()
 
     def _confirm(self, number: int) -> None:
         if number == self._sent:

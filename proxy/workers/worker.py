@@ -11,10 +11,12 @@ import os
 import socket
 import sys
 from functools import partial
+from itertools import chain, count
 from typing import Any
+from weakref import WeakSet
 
 import uvloop
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from burnish.adapters.route import LiveRoute
 from burnish.proxy.access import IDENTITY, Identity
@@ -24,11 +26,14 @@ from burnish.proxy.config import Config
 from burnish.proxy.feedback import Command
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import named_headers
+from burnish.proxy.http.listener import ENDLESS, tune_interpreter
 from burnish.proxy.http.listener import server as server_of
-from burnish.proxy.http.listener import tune_interpreter
 from burnish.proxy.http.pool import Pool
 from burnish.proxy.instructions.instructions import Addition
 from burnish.proxy.observe.traces import traces_wanted
+from burnish.proxy.page.events import LOOK_S
+from burnish.proxy.page.paths import EVENTS
+from burnish.proxy.page.under_way import UnderWay
 from burnish.proxy.program_log import set_level
 from burnish.proxy.records import Completion, Passthrough
 from burnish.proxy.relay.client import read_body
@@ -112,8 +117,17 @@ class _Worker:
             "config": self._configure,
             "state": self._take_state,
             "stop": lambda _: self.stopped.set(),
+            "watch": self._watch,
         }
-        self.link = Link(on_message, {"in_flight": self._in_flight})
+        self.link = Link(on_message, {"in_flight": self._in_flight, "part": self._send_part})
+        self._relays: WeakSet[Relay] = WeakSet()
+        self._under_way = UnderWay(
+            lambda: chain.from_iterable(relay.flights.values() for relay in self._relays)
+        )
+        self._looking: asyncio.TimerHandle | None = None
+        self._streams: dict[int, Send] = {}
+        """By number: clients that get an answer of ours that goes on and on."""
+        self._numbers = count()
         self._route: _Route | None = None
 
     async def stop_when_alone(self) -> None:
@@ -155,6 +169,7 @@ class _Worker:
             config=self.config,
             traced=traces_wanted(os.environ),
         )
+        self._relays.add(relay)
         if self.begun.is_set():
             self.app.use(self._own, relay)
         else:
@@ -178,10 +193,53 @@ class _Worker:
 
     async def _own(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request to one of our own routes, which the hub has."""
+        if scope["path"] == EVENTS:
+            await self._own_stream(scope, receive, send)
+            return
         body = await read_body(receive, named_headers(scope), self.config.max_body_bytes)
-        known = {name: scope[name] for name in SCOPE if name in scope}
-        for message in await self.link.ask("own", (known, body)):
+        for message in await self.link.ask("own", (_for_hub(scope), body)):
             await send(message)
+
+    async def _own_stream(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose answer the hub sends piece by piece, until the client leaves."""
+        number = next(self._numbers)
+        self._streams[number] = send
+        scope["extensions"][ENDLESS]()
+        leaving = asyncio.get_running_loop().create_task(self._tell_when_left(number, receive))
+        try:
+            await self.link.ask("own_stream", (number, _for_hub(scope)))
+        finally:
+            leaving.cancel()
+            self.link.send("left", number)
+            del self._streams[number]
+
+    async def _tell_when_left(self, number: int, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.link.send("left", number)
+
+    async def _send_part(self, part: tuple[int, Message]) -> bool:
+        """Return whether the client is still there."""
+        number, message = part
+        send = self._streams.get(number)
+        if send:
+            await send(message)
+        return send is not None
+
+    def _watch(self, on: bool) -> None:
+        """Report the answers that are under way, or stop it."""
+        if self._looking:
+            self._looking.cancel()
+            self._looking = None
+        self._under_way.forget()
+        if on:
+            self._look()
+
+    def _look(self) -> None:
+        news = self._under_way.look()
+        if any(news):
+            self.link.send("news", news)
+        self._looking = asyncio.get_running_loop().call_later(LOOK_S, self._look)
 
     async def _answer(
         self,
@@ -195,6 +253,10 @@ class _Worker:
     ) -> str:
         text: str = await self.link.ask("answer", (command, messages, caller, session, identity, previous))
         return text
+
+
+def _for_hub(scope: Scope) -> dict[str, Any]:
+    return {name: scope[name] for name in SCOPE if name in scope}
 
 
 class _Instructions:

@@ -23,6 +23,8 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from burnish.proxy.errors import BurnishError, NotFound, Unavailable
 from burnish.proxy.workers.link import Link
+from tests.proxy.log.exchanges import until
+from tests.proxy.page.watching import watching
 from tests.support.burnish import Burnish, in_thread, running
 from tests.support.lora import random_lora, write_peft
 from tests.support.responses import message, response
@@ -104,6 +106,32 @@ async def test_each_answer_can_be_rated_at_once_whichever_worker_gave_it(world: 
     assert [after[name] - before[name] for name in ("completions", "ratings")] == [80, 80]
     unknown = await rate(world.url, "cmpl_00000000000000000000000000")
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
+
+
+async def test_pages_see_the_answers_of_all_workers_whichever_serves_them(tmp_path: Path) -> None:
+    hold = asyncio.Event()
+    script = stream(events("one two three"), hold=hold)
+    async with upstream(script) as engine, burnish(tmp_path, engine) as up:
+        async with watching(up.url) as first, watching(up.url) as second:
+            asked = [asyncio.ensure_future(ask(up.url, stream=True)) for _ in range(8)]
+            for page in (first, second):
+                names = {(await page.next("began"))["id"] for _ in asked}
+                while {page.text(name) for name in names} != {"one two three"}:
+                    await page.next("text")
+            seen = first.last_id
+            # It takes its answers with it, and perhaps a page.
+            workers(up)[0].kill()
+            hold.set()
+            ended = await asyncio.gather(*asked, return_exceptions=True)
+        whole = {
+            each.headers["x-burnish-completion-id"] for each in ended if isinstance(each, httpx.Response)
+        }
+        async with watching(up.url, seen) as third:
+            assert (await third.next("hello"))["resumed"]
+            assert {(await third.next("answer"))["id"] for _ in whole} == whole
+            await until(
+                lambda: {name for each in third.all("erased") for name in each["ids"]} == names - whole
+            )
 
 
 async def test_a_response_is_continued_whichever_worker_answered_it(tmp_path: Path) -> None:

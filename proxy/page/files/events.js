@@ -92,8 +92,10 @@ const TAKES = {
     changed();
   },
   erased({ ids, user }) {
-    for (const [id, row] of state.answers) {
-      if (ids?.includes(id) || (user && row.caller === user)) state.answers.delete(id);
+    for (const answers of [state.answers, state.underway]) {
+      for (const [id, row] of answers) {
+        if (ids?.includes(id) || (user && row.caller === user)) answers.delete(id);
+      }
     }
     changed();
     update((old) => ({ listsStale: old.listsStale + 1 }));

@@ -1,0 +1,180 @@
+"""The text of an answer while it arrives, in every format: bytes in, pieces of the first choice out.
+
+For people who watch. What the log keeps is read from the whole answer (``Surface.reassemble``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from burnish.proxy.surfaces.frames import Frames, Unreadable, frames, unpacking
+from burnish.proxy.surfaces.gemini_contents import member, parts_of
+from burnish.proxy.surfaces.lenient import Json, TooMuch, objects
+
+TEXT_LIMIT = 200_000
+"""Characters of an answer that are read while it arrives. Nobody reads faster."""
+TOOLS_LIMIT = 100
+TOOL_CHARS = 100
+
+Piece = tuple[str, str]
+"""What it is ("text", "thought" or "tool"), and the text or the tool's name."""
+
+
+class Added(NamedTuple):
+    """What has come since the last look."""
+
+    text: str
+    tools: tuple[str, ...] = ()
+    """Names of the tools whose calls began."""
+    thinks: bool = False
+    """Whether the model thought."""
+
+
+NOTHING = Added("")
+
+
+class Arriving:
+    """Reads one answer. It gives up on what it can't read."""
+
+    def __init__(self, surface: str, content_type: str, content_encoding: str) -> None:
+        self._surface = surface
+        self._content_type = content_type
+        self._pieces = PIECES[surface]
+        self._frames: Frames | None = None
+        self.over = False
+        """Whether nothing more can be read."""
+        self._left = TEXT_LIMIT
+        self._tools_left = TOOLS_LIMIT
+        try:
+            self._unpack = unpacking(content_encoding.strip().lower())
+        except Unreadable:
+            self.over = True
+
+    def feed(self, data: bytes) -> Added:
+        """Add bytes; return what they say."""
+        if self.over or not data:
+            return NOTHING
+        texts, tools, thinks = list[str](), list[str](), False
+        try:
+            for kind, said in self._read(self._unpack(data)):
+                if kind == "text":
+                    texts.append(said)
+                elif kind == "tool":
+                    tools.append(said[:TOOL_CHARS])
+                else:
+                    thinks = True
+        except (Unreadable, TooMuch):
+            self.over = True
+        return self._within(_storable("".join(texts)), tools, thinks=thinks)
+
+    def _read(self, data: bytes) -> Iterator[Piece]:
+        if self._frames is None and data:
+            self._frames = frames(self._surface, data, self._content_type)
+            self.over = self._frames is None
+        if self._frames:
+            for part in self._frames.feed(data):
+                yield from self._pieces(part)
+
+    def _within(self, text: str, tools: list[str], *, thinks: bool) -> Added:
+        text, tools = text[: self._left], tools[: self._tools_left]
+        self._left -= len(text)
+        self._tools_left -= len(tools)
+        self.over = self.over or not self._left
+        return Added(text, tuple(map(_storable, tools)), thinks)
+
+
+def _storable(text: str) -> str:
+    """Return a text that UTF-8 can hold: halves of a surrogate pair are joined, lone ones replaced."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def _chat(part: Json) -> Iterator[Piece]:
+    for choice in objects(part.get("choices")):
+        if choice.get("index"):
+            continue
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            yield from _message(delta)
+        elif isinstance(text := choice.get("text"), str):  # completions
+            yield "text", text
+
+
+def _message(message: Json) -> Iterator[Piece]:
+    """Read a delta of chat, or a message of Ollama's."""
+    content = message.get("content")
+    if isinstance(content, str):
+        yield "text", content
+    else:
+        yield from (("text", text) for each in objects(content) if isinstance(text := each.get("text"), str))
+    if isinstance(refusal := message.get("refusal"), str):
+        yield "text", refusal
+    if any(message.get(name) for name in ("reasoning_content", "reasoning", "thinking")):
+        yield "thought", ""
+    for call in objects(message.get("tool_calls")):
+        yield from _named(call.get("function"))
+
+
+def _named(holder: Any) -> Iterator[Piece]:
+    if isinstance(holder, dict) and isinstance(name := holder.get("name"), str) and name:
+        yield "tool", name
+
+
+def _messages(part: Json) -> Iterator[Piece]:
+    if part.get("type") == "content_block_delta" and isinstance(delta := part.get("delta"), dict):
+        if isinstance(text := delta.get("text"), str):
+            yield "text", text
+        elif "thinking" in delta:
+            yield "thought", ""
+    elif part.get("type") == "content_block_start" and isinstance(block := part.get("content_block"), dict):
+        if isinstance(text := block.get("text"), str):
+            yield "text", text
+        if block.get("type") == "tool_use":
+            yield from _named(block)
+
+
+RESPONSES_TEXTS = ("response.output_text.delta", "response.refusal.delta")
+
+
+def _responses(part: Json) -> Iterator[Piece]:
+    kind, delta = part.get("type"), part.get("delta")
+    if kind in RESPONSES_TEXTS and isinstance(delta, str):
+        yield "text", delta
+    elif isinstance(kind, str) and kind.startswith("response.reasoning"):
+        yield "thought", ""
+    elif kind == "response.output_item.added":
+        yield from _named(part.get("item"))
+
+
+def _ollama(part: Json) -> Iterator[Piece]:
+    message = part.get("message")
+    if isinstance(message, dict):
+        yield from _message(message)
+    else:
+        yield from _message({**part, "content": part.get("response")})
+
+
+def _gemini(part: Json) -> Iterator[Piece]:
+    for candidate in objects(part.get("candidates")):
+        if candidate.get("index"):
+            continue
+        for each in parts_of(candidate.get("content")):
+            if isinstance(text := each.get("text"), str):
+                yield ("thought", "") if each.get("thought") else ("text", text)
+            yield from _named(member(each, "functionCall"))
+
+
+PIECES: dict[str, Callable[[Json], Iterator[Piece]]] = {
+    "chat": _chat,
+    "completions": _chat,
+    "responses": _responses,
+    "messages": _messages,
+    "ollama_chat": _ollama,
+    "ollama_generate": _ollama,
+    "gemini": _gemini,
+}
+"""By the name of the surface."""

@@ -1,0 +1,182 @@
+"""Cuts an answer that is still arriving into its JSON objects: events, lines, or the elements of one growing array.
+
+What can't be read is left out: the log reads the whole answer later, and says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import orjson
+
+from burnish.proxy.surfaces.lenient import Json, TooMuch, object_in
+from burnish.proxy.surfaces.sse import EVENT_LIMIT_BYTES, SseParser, is_streamed
+
+UNPACKED_BYTES = 1024 * 1024
+"""As much may come out of one piece of a compressed answer."""
+PIECE_BYTES = 256
+"""Of zstd, which can't be told to stop: as little goes in at a time."""
+ARRAY_BYTES = 256 * 1024
+"""Longest part of a growing array that waits for its end: each try to read it begins at its start."""
+DATA, EVENT, DATA_LINE = b"data: ", b"event: ", b"\ndata: "
+
+
+class Unreadable(ValueError):
+    """The answer can't be read while it arrives."""
+
+
+class Frames(Protocol):
+    def feed(self, data: bytes) -> Iterator[Json]:
+        """Add bytes; yield the objects that they complete. Raises Unreadable, TooMuch."""
+        ...
+
+
+def frames(surface: str, begins: bytes, content_type: str) -> Frames | None:
+    """Return what cuts an answer of a format that begins like this; None if it comes in one piece."""
+    if surface.startswith("ollama"):
+        return Lines()
+    if surface == "gemini" and begins.lstrip().startswith(b"["):
+        return Array()
+    return Events() if is_streamed(begins, content_type) else None
+
+
+class Events:
+    """Server-sent events. Those of one line each, as nearly all servers send them, are parsed together."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._parser: SseParser | None = None
+
+    def feed(self, data: bytes) -> Iterator[Json]:
+        if self._parser is None:
+            whole, end, rest = (self._rest + data).rpartition(b"\n\n")
+            if len(rest) > EVENT_LIMIT_BYTES:
+                raise TooMuch(f"an event is longer than {EVENT_LIMIT_BYTES} bytes")
+            plain = None if b"\r" in data else _plain(whole) if end else []
+            if plain is not None:
+                self._rest = rest
+                return _objects(plain)
+            self._parser, data, self._rest = SseParser(EVENT_LIMIT_BYTES), self._rest + data, b""
+        return (found for event in self._parser.feed(data) if (found := object_in(event.data)) is not None)
+
+
+def _plain(whole: bytes) -> list[bytes] | None:
+    """Return the data of each event; None if one has more than a name and one line of data."""
+    found = []
+    for event in whole.split(b"\n\n"):
+        _, named, data = event.partition(DATA_LINE) if event.startswith(EVENT) else (b"", DATA, event[6:])
+        if not named or b"\n" in data or not event.startswith((DATA, EVENT)):
+            return None
+        found.append(data)
+    return found
+
+
+def _objects(data: list[bytes]) -> Iterator[Json]:
+    """Parse all at once: a call for each costs more than the parsing."""
+    try:
+        found = orjson.loads(b"[%b]" % b",".join(each for each in data if each.startswith(b"{")))
+    except orjson.JSONDecodeError:
+        found = [object_in(each) for each in data]
+    return (each for each in found if isinstance(each, dict))
+
+
+class Lines:
+    """One object a line."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> Iterator[Json]:
+        whole, _, self._rest = (self._rest + data).rpartition(b"\n")
+        if len(self._rest) > EVENT_LIMIT_BYTES:
+            raise TooMuch(f"a line is longer than {EVENT_LIMIT_BYTES} bytes")
+        return (found for line in whole.splitlines() if (found := object_in(line)) is not None)
+
+
+class Array:
+    """The elements of one array that grows, as Gemini streams without ``alt=sse``."""
+
+    def __init__(self) -> None:
+        self._text = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        self._decoder = json.JSONDecoder()
+
+    def feed(self, data: bytes) -> Iterator[Json]:
+        self._rest += self._text.decode(data)
+        while True:
+            self._rest = self._rest.lstrip("[, \t\r\n")
+            try:
+                found, end = self._decoder.raw_decode(self._rest)
+            except (ValueError, RecursionError) as error:
+                if len(self._rest) > ARRAY_BYTES:
+                    raise Unreadable("a part of the array is too long") from error
+                return
+            self._rest = self._rest[end:]
+            if isinstance(found, dict):
+                yield found
+
+
+def unpacking(encoding: str) -> Callable[[bytes], bytes]:
+    """Return what undoes a content encoding piece by piece. It raises Unreadable, and so does this."""
+    if encoding in ("", "identity"):
+        return bytes
+    makers: dict[str, Callable[[], Callable[[bytes], bytes]]] = {
+        "gzip": _zlib, "x-gzip": _zlib, "deflate": _zlib, "br": _brotli, "zstd": _zstd
+    }  # fmt: skip
+    if encoding not in makers:
+        raise Unreadable(f"unknown content-encoding {encoding!r}")
+    unpack = makers[encoding]()
+
+    def bounded(data: bytes) -> bytes:
+        try:
+            found = unpack(data)
+        except Exception as error:  # each library has errors of its own
+            raise Unreadable(f"not {encoding}: {error}") from error
+        if len(found) >= UNPACKED_BYTES:
+            raise Unreadable(f"a piece has more than {UNPACKED_BYTES} bytes when {encoding} is decoded")
+        return found
+
+    return bounded
+
+
+def _zlib() -> Callable[[bytes], bytes]:
+    state: Any = zlib.decompressobj(32 + zlib.MAX_WBITS)
+
+    def unpack(data: bytes) -> bytes:
+        nonlocal state
+        parts = []
+        while data:
+            parts.append(state.decompress(data, UNPACKED_BYTES))
+            data = state.unused_data  # the next member of a gzip body
+            if data:
+                state = zlib.decompressobj(32 + zlib.MAX_WBITS)
+        return b"".join(parts)
+
+    return unpack
+
+
+def _brotli() -> Callable[[bytes], bytes]:
+    import brotli
+
+    state = brotli.Decompressor()
+    return lambda data: bytes(state.process(data, output_buffer_limit=UNPACKED_BYTES))
+
+
+def _zstd() -> Callable[[bytes], bytes]:
+    import zstandard
+
+    state = zstandard.ZstdDecompressor().decompressobj()
+
+    def unpack(data: bytes) -> bytes:
+        parts: list[bytes] = []
+        for start in range(0, len(data), PIECE_BYTES):
+            parts.append(state.decompress(data[start : start + PIECE_BYTES]))
+            if sum(map(len, parts)) >= UNPACKED_BYTES:
+                break
+        return b"".join(parts)
+
+    return unpack
