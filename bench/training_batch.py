@@ -56,7 +56,7 @@ def preferred() -> list[Sample]:
     kept = answers()
     return [
         _sample(place, better, good=True).model_copy(
-            update={"worse": {"role": "assistant", "content": worse.reply}}
+            update={"worse": ({"role": "assistant", "content": worse.reply},)}
         )
         for place, (better, worse) in enumerate(zip(kept[0::2], kept[1::2], strict=True))
     ]

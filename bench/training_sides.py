@@ -173,8 +173,8 @@ def _row(objective: Objective, sample: Sample, tokenizer: Any) -> dict[str, Any]
     prompt = tokenizer.apply_chat_template(list(sample.messages), add_generation_prompt=True, tokenize=False)
     said = sample.reply["content"]
     if objective == "dpo":
-        assert sample.worse
-        return {"prompt": prompt, "chosen": said, "rejected": sample.worse["content"]}
+        (worse,) = sample.worse
+        return {"prompt": prompt, "chosen": said, "rejected": worse["content"]}
     return {"prompt": prompt, "completion": said} | (
         {"label": sample.reward > 0} if objective == "kto" else {}
     )

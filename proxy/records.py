@@ -237,7 +237,7 @@ class FeedbackDraft:
     comment: str | None = None
     correction: str | None = None
     preferred_over: str | None = None
-    """Another completion's id."""
+    """The name of another answer."""
     scope: Scope = "completion"
     source: Source = "human"
     rater: str = "local"
@@ -365,8 +365,8 @@ class RatedCompletion:
     feedback_ids: tuple[str, ...]
     comment: str | None
     correction: str | None
-    worse: dict[str, Any] | None = None
-    """The reply of another completion to the same context, which this one was preferred over."""
+    worse: tuple[dict[str, Any], ...] = ()
+    """Other replies to the same context, which this one was preferred over."""
     fault: Fault | None = None
     choice: int = 0
     """Index of the choice; ``completion.reply`` is its reply."""

@@ -169,8 +169,8 @@ class Sample(_Record):
     comment: str | None = None
     correction: str | None = None
     """The reply that was wanted instead."""
-    worse: dict[str, Any] | None = None
-    """Another reply to the same context, which this one was preferred over."""
+    worse: tuple[dict[str, Any], ...] = ()
+    """Other replies to the same context, which this one was preferred over."""
     behaviour_version: int | None
     """Version that generated the reply; 0 = base model; None = some other model or prompt (off-policy)."""
     held_out: bool

@@ -179,8 +179,9 @@ def _better_and_worse(sample: Sample) -> list[tuple[Sample, Sample]]:
     if sample.correction:
         wanted = {"role": "assistant", "content": sample.correction}
         pairs.append((sample.model_copy(update={"reply": wanted, "finished": True}), sample))
-    if sample.worse:
-        pairs.append((sample, sample.model_copy(update={"reply": sample.worse, "finished": True})))
+    pairs += [
+        (sample, sample.model_copy(update={"reply": worse, "finished": True})) for worse in sample.worse
+    ]
     return pairs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -16,7 +17,7 @@ from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log
 from burnish.proxy.log.listings import Filters, RatingFilter
 from burnish.proxy.plain import Line
-from burnish.proxy.records import Completion, FeedbackDraft, Scope, Source
+from burnish.proxy.records import Completion, FeedbackDraft, Scope, Source, answer_name
 
 MAX_TEXT = 100_000
 """Characters of a comment or a correction; a correction may be a whole document."""
@@ -36,6 +37,8 @@ MADE_UP = (
 )
 
 LIKERT = (1, 2, 3, 4, 5)
+ANSWER_NAME = re.compile(r"([^/]+)(?:/(\d{1,4}))?", re.ASCII)
+"""A completion's ID and the number of a choice, as in ``records.answer_name``."""
 PROGRAMS = frozenset({"judge", "environment"})
 """Sources that the owner of burnish sets up; others are people who use it."""
 WORDS = {"good": 1.0, "bad": -1.0, True: 1.0, False: -1.0}
@@ -216,7 +219,7 @@ async def draft_of(
         scale=scale,
         comment=request.comment,
         correction=request.correction,
-        preferred_over=await _worse(request.preferred_over, target.id, log),
+        preferred_over=await _worse(request.preferred_over, answer_name(target.id, choice), log),
         scope=request.scope,
         source=request.source,
         rater=request.rater or caller,
@@ -234,13 +237,18 @@ def _choice(request: FeedbackRequest, target: Completion) -> int:
         return 0
     if request.scope != "completion":
         raise Unprocessable("choice names one answer: leave scope out", param="choice")
-    indexes = [each.index for each in target.choices] or [0]
-    if request.choice not in indexes:
+    return _among(target, request.choice, "choice")
+
+
+def _among(completion: Completion, choice: int, param: str) -> int:
+    """Return one of a completion's choices; 0 is its first one, whatever its index. Raises Unprocessable."""
+    indexes = [each.index for each in completion.choices] or [0]
+    if choice not in (0, *indexes):
         raise Unprocessable(
-            f"choice must be one of the answer's, {indexes[0]} to {indexes[-1]}, not {request.choice}",
-            param="choice",
+            f"{param} must name one of the choices of {completion.id}, {indexes[0]} to {indexes[-1]}, not {choice}",
+            param=param,
         )
-    return 0 if request.choice == indexes[0] else request.choice
+    return 0 if choice == indexes[0] else choice
 
 
 async def _target(request: FeedbackRequest, log: Log, caller: str, session: str | None) -> Completion:
@@ -266,13 +274,27 @@ async def _target(request: FeedbackRequest, log: Log, caller: str, session: str 
         await asyncio.sleep(POLL_S)
 
 
-async def _worse(preferred_over: str | None, target: str, log: Log) -> str | None:
+async def _worse(preferred_over: str | None, better: str, log: Log) -> str | None:
+    """Return the name of the answer that ``better``, also a name, is preferred over."""
     if preferred_over is None:
         return None
+    param = "preferred_over"
+    match = ANSWER_NAME.fullmatch(preferred_over)
+    if match is None:
+        raise Unprocessable(
+            f"{param} must be the id of a completion, or an id, / and the number of its choice, "
+            f"not {preferred_over!r}",
+            param=param,
+        )
     try:
-        worse = await log.resolve(completion_id=preferred_over)
+        worse = await log.resolve(completion_id=match[1])
     except NotFound as error:
-        raise NotFound(f"preferred_over: {error.message}", param="preferred_over") from error
-    if worse.id == target:
-        raise Unprocessable("a completion can't be preferred over itself", param="preferred_over")
-    return worse.id
+        raise NotFound(f"{param}: {error.message}", param=param) from error
+    name = answer_name(worse.id, _among(worse, int(match[2] or 0), param))
+    if name == better:
+        raise Unprocessable(
+            "an answer can't be preferred over itself: name another completion, or another choice of this one, "
+            f"such as {worse.id}/1",
+            param=param,
+        )
+    return name

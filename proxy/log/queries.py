@@ -184,8 +184,8 @@ def rated(
         comment = rating.comment
         if next_turns and reward < 0 and not comment and not choice:
             comment = next_turn(connection, completion_id)
-        other = reader.worse(row[NODE], rating.preferred_over)
-        worse = taught(other, scrub=scrub, teachers=teachers)
+        others = (reader.worse(row[NODE], each) for each in rating.preferred_over)
+        worse = taught(others, scrub=scrub, teachers=teachers)
         found.append(
             RatedCompletion(
                 completion=record,

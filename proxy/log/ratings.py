@@ -58,8 +58,8 @@ class Effective:
     feedback_ids: tuple[str, ...]
     comment: str | None
     correction: str | None
-    preferred_over: str | None
-    """Id of another completion."""
+    preferred_over: tuple[str, ...]
+    """Names of other answers."""
 
 
 def for_training(
@@ -195,18 +195,20 @@ def _summed(answer: str, given: Sequence[Feedback]) -> Effective:
     own = [each for each in reversed(given) if each.draft.answer == answer]
     comment = next((each for each in own if each.draft.comment), None)
     correction = next((each for each in own if each.draft.correction), None)
-    preferred = next((each for each in own if each.draft.preferred_over), None)
+    preferred = {over: each for each in reversed(own) if (over := each.draft.preferred_over)}
     opinions = _opinions_of(counting)
     weight = sum(weight for _, weight in opinions)
     total = sum(reward * weight for reward, weight in opinions)
-    used = [*counting, *(each for each in (comment, correction, preferred) if each)]
+    # The latest pair first: if nothing else was said, the answer counts as new with each further one.
+    pairs = sorted(preferred.values(), key=lambda each: each.id, reverse=True)
+    used = [*counting, *(each for each in (comment, correction) if each), *pairs]
     return Effective(
         reward=total / weight if counting else None,
         weight=weight,
         feedback_ids=tuple(dict.fromkeys(each.id for each in used)),
         comment=comment.draft.comment if comment else None,
         correction=correction.draft.correction if correction else None,
-        preferred_over=preferred.draft.preferred_over if preferred else None,
+        preferred_over=tuple(over for each in pairs if (over := each.draft.preferred_over)),
     )
 
 

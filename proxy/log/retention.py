@@ -110,18 +110,22 @@ def _delete_passthrough(connection: sqlite3.Connection, where: str, value: objec
     return connection.execute(statement, (value, PASSTHROUGH_STEP_ROWS)).rowcount
 
 
+# Of the first choice, and of "ID/1" and so on; "0" is the character behind "/". Both bounds let the index be used.
+PREFERRED_OVER = "feedback.preferred_over >= {0} AND feedback.preferred_over < {0} || '0'"
+"""Whether feedback prefers something over any choice of the completion with this ID."""
+
+
 def _rated(connection: sqlite3.Connection, conversations: set[str]) -> set[str]:
     """Return the completions that feedback is about, also as the worse one of two."""
     ratings = feedback.effective_ratings(connection, conversations)
-    worse = {each.preferred_over for each in ratings.values() if each.preferred_over}
+    worse = {over for each in ratings.values() for over in each.preferred_over}
     compared = connection.execute(
-        """SELECT preferred_over FROM feedback WHERE preferred_over IN (
-            SELECT id FROM completion WHERE conversation_id IN (SELECT value FROM json_each(?))
-        ) AND id NOT IN (SELECT feedback FROM undo)""",
+        f"""SELECT feedback.preferred_over FROM completion JOIN feedback ON {PREFERRED_OVER.format("completion.id")}
+        WHERE completion.conversation_id IN (SELECT value FROM json_each(?))
+            AND feedback.id NOT IN (SELECT feedback FROM undo)""",  # noqa: S608 – names of our own
         (as_json(conversations),),
     )
-    rated = {answer_named(answer)[0] for answer in ratings}
-    return rated | worse | {name for (name,) in compared}
+    return {answer_named(answer)[0] for answer in (*ratings, *worse, *(name for (name,) in compared))}
 
 
 def _next_turns(connection: sqlite3.Connection, completion_ids: set[str]) -> set[str]:
@@ -151,7 +155,8 @@ def erase(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> None
     columns = ", ".join(("node", "prompt", *USED_BY_COMPLETIONS))
     rows = connection.execute(f"SELECT {columns} FROM completion WHERE id {among}", (ids,)).fetchall()  # noqa: S608
     erase_feedback(connection, f"completion_id {among}", ids)
-    connection.execute(f"UPDATE feedback SET preferred_over = NULL WHERE preferred_over {among}", (ids,))  # noqa: S608
+    compared = f"SELECT feedback.id FROM json_each(?) JOIN feedback ON {PREFERRED_OVER.format('value')}"  # noqa: S608
+    connection.execute(f"UPDATE feedback SET preferred_over = NULL WHERE id IN ({compared})", (ids,))  # noqa: S608
     connection.execute(f"DELETE FROM raw WHERE completion {among}", (ids,))  # noqa: S608
     connection.execute(f"DELETE FROM completion WHERE id {among}", (ids,))  # noqa: S608
     contents = {content for _, *used in rows for content in used if content is not None}

@@ -13,7 +13,7 @@ from burnish.proxy.errors import NotFound
 from burnish.proxy.log.people import words
 from burnish.proxy.log.tree import loaded, stored, text_of
 from burnish.proxy.log.usability import TEXT_SURFACES, fault_of
-from burnish.proxy.records import Asked, Choice, Completion, Ended, Served, Worse
+from burnish.proxy.records import Asked, Choice, Completion, Ended, Served, Worse, answer_named
 
 FACTS = ("id", "conversation_id", "continues", *Asked._fields, *Served._fields, *Ended._fields)
 """Columns that are fields of a Completion, in the order of its parts."""
@@ -81,16 +81,21 @@ class Reader:
         )
         return [self._message(content) for (content,) in rows]
 
-    def worse(self, node: int | None, completion_id: str | None) -> Worse | None:
-        """Return a completion's answer, if it is still there and answers the context that ends at ``node``."""
+    def worse(self, node: int | None, answer: str | None) -> Worse | None:
+        """Return an answer by its name, if it is still there and answers the context that ends at ``node``."""
+        completion_id, choice = answer_named(answer or "")
         rows = self._connection.execute(
-            "SELECT node, reply, upstream_table FROM completion WHERE id = ? AND reply IS NOT NULL",
+            "SELECT node, reply, choices, upstream_table FROM completion WHERE id = ? AND reply IS NOT NULL",
             (completion_id,),
         ).fetchall()
-        for found, reply, table in rows:
+        for found, first, choices, table in rows:
             # The same messages may have been logged with their members in another order.
-            if found == node or self.path(found) == self.path(node):
-                return Worse(self._message(reply), table)
+            if found != node and self.path(found) != self.path(node):
+                continue
+            if not choice:
+                return Worse(self._message(first), table)
+            others = self._choices(choices) if choices else ()
+            return next((Worse(each.reply, table) for each in others if each.index == choice), None)
         return None
 
     def _asked(self, content: int) -> str:

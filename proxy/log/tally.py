@@ -227,8 +227,8 @@ class RatingTally:
             comment = rating.comment
             if self._next_turns and reward < 0 and not comment and not choice:
                 comment = next_turn(connection, name)
-            other = reader.worse(node, rating.preferred_over)
-            worse = taught(other, scrub=self._scrub, teachers=self._teachers)
+            others = (reader.worse(node, each) for each in rating.preferred_over)
+            worse = taught(others, scrub=self._scrub, teachers=self._teachers)
             paired = bool(rating.correction or worse)
             yield (
                 conversation,

@@ -59,7 +59,7 @@ class _Said:
     reward: float = 0.0
     comment: str | None = None
     correction: str | None = None
-    worse: Mapping[str, Any] | None = None
+    worse: Sequence[Mapping[str, Any]] = ()
 
 
 def fault_of(
@@ -99,11 +99,15 @@ def untaught(upstream_table: str | None, teachers: Collection[str]) -> Fault | N
     return None if upstream_table is None or upstream_table in teachers else "not_teaching"
 
 
-def taught(worse: Worse | None, *, scrub: bool, teachers: Collection[str]) -> dict[str, Any] | None:
-    """Return the reply that another one was preferred over, unless it can't be learnt from."""
-    if worse is None or untaught(worse.upstream_table, teachers) or withheld(worse=worse.reply, scrub=scrub):
-        return None
-    return worse.reply
+def taught(
+    worse: Iterable[Worse | None], *, scrub: bool, teachers: Collection[str]
+) -> tuple[dict[str, Any], ...]:
+    """Return the replies that another one was preferred over, without those that can't be learnt from."""
+    return tuple(
+        each.reply
+        for each in worse
+        if each and not (untaught(each.upstream_table, teachers) or withheld(worse=each.reply, scrub=scrub))
+    )
 
 
 def withheld(
@@ -189,7 +193,10 @@ def _obstacles(
     if draft.correction:
         yield "correction", obstacle(_Said(correction=draft.correction), unfit)
     if draft.preferred_over:
-        yield "preference", obstacle(_Said(worse=worse.reply if worse else None), unfit, _unfit(worse, rules))
+        yield (
+            "preference",
+            obstacle(_Said(worse=(worse.reply,) if worse else ()), unfit, _unfit(worse, rules)),
+        )
 
 
 def _unfit(worse: Worse | None, rules: Rules) -> str | None:

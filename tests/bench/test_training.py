@@ -38,7 +38,7 @@ def test_the_batch_has_short_and_long_answers_half_of_them_good() -> None:
     assert min(lengths) < 20
     assert max(lengths) > 100
     assert sum(sample.reward > 0 for sample in rated()) == COUNT // 2
-    assert all(sample.worse != sample.reply for sample in preferred())
+    assert all(sample.worse != (sample.reply,) for sample in preferred())
 
 
 @pytest.mark.parametrize(

@@ -89,12 +89,13 @@ def test_sft_learns_the_good_ones_only(backend: TorchPeftBackend) -> None:
 def test_a_correction_and_a_preference_are_pairs(backend: TorchPeftBackend) -> None:
     wanted = SHORT.format(TOPICS[1])
     corrected = sample(1, good=False).model_copy(update={"correction": wanted, "reward": 0.0})
-    other = {"role": "assistant", "content": LONG.format(TOPICS[2])}
-    preferred = sample(2, good=True).model_copy(update={"worse": other})
+    others = [LONG.format(TOPICS[2]), LONG.format(TOPICS[3])]
+    worse = tuple({"role": "assistant", "content": text} for text in others)
+    preferred = sample(2, good=True).model_copy(update={"worse": worse})
     found = learnt(backend, "dpo", [corrected, preferred, sample(3, good=True)])
     texts = [[backend.renderer.text(reply.tokens.reply) for reply in lesson.replies] for lesson in found]
-    assert texts == [[wanted, LONG.format(TOPICS[1])], [SHORT.format(TOPICS[2]), LONG.format(TOPICS[2])]]
-    assert [[reply.good for reply in lesson.replies] for lesson in found] == [[True, False]] * 2
+    assert texts == [[wanted, LONG.format(TOPICS[1])], *([SHORT.format(TOPICS[2]), text] for text in others)]
+    assert [[reply.good for reply in lesson.replies] for lesson in found] == [[True, False]] * 3
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import orjson
 import pytest
 
 from burnish.proxy.learner.export import Policies, samples
-from burnish.proxy.log import Log
+from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.tally import RatingTally
 from burnish.proxy.records import Added
 from tests.proxy.log.exchanges import assistant, capture, rate, user
@@ -19,6 +20,7 @@ from tests.support.inprocess import behind, logged
 from tests.support.program import call
 from tests.support.upstream import reply, stream
 
+DAY_S = 24 * 60 * 60
 TEXTS = ("Tom", "Minka", "Mia")
 QUESTION = [user("A name for a cat?")]
 
@@ -119,6 +121,82 @@ async def test_a_choice_teaches_with_its_own_text(log: Log):
     }
     counted = await log.rating_counts(RatingTally({}, next_turns=False), (), "")
     assert (counted.ready.good, counted.ready.bad, (await log.counts())["ratings"]) == (2, 1, 3)
+
+
+async def test_choices_are_compared_pairwise(tmp_path: Path):
+    async with behind(tmp_path, reply(body(*TEXTS))) as (http, _):
+        asked = {"model": "m", "n": 3, "messages": QUESTION}
+        names = [
+            (await http.post("/v1/chat/completions", json=asked)).headers["x-burnish-completion-id"]
+            for _ in range(2)
+        ]
+        first, other = names
+        for choice, worse in ((1, first), (1, f"{first}/2"), (None, f"{first}/2"), (2, f"{other}/1")):
+            said = {"completion_id": first, "preferred_over": worse}
+            answer = await http.post("/v1/feedback", json=said | ({"choice": choice} if choice else {}))
+            assert (answer.status_code, answer.json()["usable"]) == (201, True)
+            assert answer.json()["preferred_over"] == worse
+        same = {"completion_id": first, "choice": 1, "preferred_over": f"{first}/2"}
+        assert (await http.post("/v1/feedback", json=same)).json()["repeated"]
+        zeroth = {"completion_id": other, "preferred_over": f"{first}/0", "dry_run": True}
+        assert (await http.post("/v1/feedback", json=zeroth)).json()["preferred_over"] == first
+        shown = (await http.get(f"/burnish/completions/{first}")).json()
+    assert len(shown["feedback"]) == 4
+    assert all(each["usable"] for each in shown["feedback"])
+    assert shown["rated"] is None, "a comparison rates nothing"
+
+
+@pytest.mark.parametrize(
+    ("choice", "worse", "hint"),
+    [
+        (None, "{}", "over itself"),
+        (None, "{}/0", "over itself"),
+        (1, "{}/1", "over itself"),
+        (None, "{}/3", "0 to 2"),
+        (None, "{}/x", "an id, / and the number of its choice"),
+        (None, "{}/1/1", "an id, / and the number of its choice"),
+    ],
+)
+async def test_a_choice_is_preferred_over_another_answer_only(
+    tmp_path: Path, choice: int | None, worse: str, hint: str
+):
+    async with behind(tmp_path, reply(body(*TEXTS))) as (http, _):
+        asked = {"model": "m", "n": 3, "messages": QUESTION}
+        name = (await http.post("/v1/chat/completions", json=asked)).headers["x-burnish-completion-id"]
+        said = {"completion_id": name, "choice": choice, "preferred_over": worse.format(name)}
+        refused = await http.post("/v1/feedback", json=said)
+    assert refused.status_code == 422
+    assert hint in refused.json()["error"]["message"]
+    assert refused.json()["error"]["param"] == "preferred_over"
+
+
+async def test_each_pair_teaches_until_an_answer_is_erased(log: Log):
+    other = named(log, "Kitty", created_at=time.time() - 40 * DAY_S)
+    made = named(log, *TEXTS)
+    await rate(log, made, None, choice=1, preferred_over=made)
+    await rate(log, made, None, choice=1, preferred_over=f"{made}/2")
+    await rate(log, made, None, choice=2, preferred_over=other)
+    await rate(log, made, None, choice=1, preferred_over=made)
+
+    async def taught() -> dict[str, set[str]]:
+        found = samples(await log.rated(), (), Policies("sha256:1", (1,)))
+        return {each.completion_id: {worse["content"] for worse in each.worse} for each in found}
+
+    assert await taught() == {f"{made}/1": {"Tom", "Mia"}, f"{made}/2": {"Kitty"}}
+    counted = await log.rating_counts(RatingTally({}, next_turns=False), (), "")
+    assert counted.ready.pairs == 2
+    assert await log.prune(Keep(days=30)) == 0, "what was compared is kept"
+    await log.prune(Keep(days=30, rated=False))
+    assert await taught() == {f"{made}/1": {"Tom", "Mia"}}
+
+
+async def test_an_answer_that_a_choice_was_compared_with_is_kept(log: Log):
+    old = named(log, *TEXTS, created_at=time.time() - 40 * DAY_S)
+    better = capture(log, QUESTION, "Kitty")
+    given = await rate(log, better, None, preferred_over=f"{old}/2")
+    assert await log.prune(Keep(days=30)) == 0
+    await log.prune(Keep(days=30, rated=False))
+    assert (await log.feedback(given.id)).draft.preferred_over is None
 
 
 async def test_a_conversation_goes_on_from_any_choice(log: Log):

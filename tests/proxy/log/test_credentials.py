@@ -154,7 +154,7 @@ async def test_it_cannot_be_learnt_from_unless_that_is_switched_off(log: Log) ->
         assert {name: each.fault for name, each in found.items()} == (
             names if scrub else dict.fromkeys(names)
         )
-        assert (found[compared].worse is None) is scrub
+        assert (found[compared].worse == ()) is scrub
         counts = await log.rating_counts(RatingTally({}, next_turns=False, scrub=scrub), (), "")
         assert counts.left_out == ({"credential": 3} if scrub else {})
         assert counts.ready.pairs == (0 if scrub else 2)

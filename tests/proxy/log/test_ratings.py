@@ -266,7 +266,7 @@ def test_what_is_undone_never_counts(given_feedback: list[Feedback]):
 def test_nothing_is_rated_outside_the_conversation():
     rated = Feedback("fb_1", 9.0, "conv0", FeedbackDraft("c0", "rl", reward=1.0, scope="conversation"))
     found = effective([rated], places)
-    assert found == {f"c{n}": Effective(1.0, 0.25, ("fb_1",), None, None, None) for n in range(4)}
+    assert found == {f"c{n}": Effective(1.0, 0.25, ("fb_1",), None, None, ()) for n in range(4)}
 
 
 async def test_a_preference_brings_the_worse_reply_where_the_context_is_the_same(log: Log):
@@ -275,7 +275,7 @@ async def test_a_preference_brings_the_worse_reply_where_the_context_is_the_same
     await rate(log, second, None, preferred_over=first)
     await rate(log, elsewhere, None, preferred_over=first)
     found = {each.completion.id: each.worse for each in await log.rated()}
-    assert found == {second: {"role": "assistant", "content": "one"}, elsewhere: None}
+    assert found == {second: ({"role": "assistant", "content": "one"},), elsewhere: ()}
 
 
 async def test_what_the_user_wrote_next_is_found(log: Log):

@@ -26,7 +26,7 @@ async def full_read(log: Log, next_turns: bool, learnt: Collection[str], since: 
             each.feedback_ids,
             (each.reward > 0) - (each.reward < 0),
             each.comment is not None,
-            each.correction is not None or each.worse is not None,
+            each.correction is not None or bool(each.worse),
             each.fault,
         )
         for each in rated
