@@ -18,10 +18,16 @@ preferred over an answer to another prompt; not_teaching: a further upstream gav
 Source = Literal["human", "environment", "judge", "implicit"]
 
 
+LIKERT = {"1": "Terrible", "2": "Poor", "3": "Okay", "4": "Good", "5": "Excellent"}
+"""The points of a Likert rating, as they are typed, and what they mean."""
+LIKERT_IN_WORDS = ", ".join(f"{points} {word}" for points, word in LIKERT.items())
+
+
 def rating_word(reward: float, scale: str | None) -> str:
     """Return a rating as it was given; without a scale as a number, if it is neither good nor bad."""
     if scale == "likert":
-        return f"{2 * reward + 3:g} of 5"
+        points = f"{2 * reward + 3:g}"
+        return f"{points} of 5 ({LIKERT[points]})"
     return {1.0: "good", -1.0: "bad"}.get(reward, f"{reward:+.2f}")
 
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from burnish.proxy.cli.client import Proxy, in_path
 from burnish.proxy.cli.errors import CommandFailed, WrongUsage
 from burnish.proxy.cli.terminal import Json, Url, console, printed_json, short, verdict
-from burnish.proxy.records import Usability, counting_in_words
+from burnish.proxy.records import LIKERT, LIKERT_IN_WORDS, Usability, counting_in_words
 
 Comment = Annotated[list[str] | None, typer.Argument(help="Your reason, in words; quotes aren't needed.")]
 Target = Annotated[
@@ -20,7 +20,6 @@ Target = Annotated[
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be rated, and rate nothing.")]
 
-LIKERT = frozenset("12345")
 WORDS = ("comment", "correction")
 """Members of feedback that say something without a rating."""
 
@@ -47,7 +46,9 @@ def bad(
 
 def rate(
     target: Annotated[str, typer.Argument(metavar="ID", help="ID of the answer, or: last.")],
-    rating: Annotated[str, typer.Argument(help="good, bad, 1 to 5, or a number from -1.0 to 1.0.")],
+    rating: Annotated[
+        str, typer.Argument(help=f"good, bad, 1 to 5 ({LIKERT_IN_WORDS}), or a number from -1.0 to 1.0.")
+    ],
     comment: Comment = None,
     dry_run: DryRun = False,
     url: Url = None,
@@ -78,6 +79,10 @@ def read_rating(text: str) -> dict[str, Any]:
         return {"rating": text}
     if text in LIKERT:
         return {"rating": int(text), "scale": "likert"}
+    if text.isdecimal():
+        raise WrongUsage(
+            f"a rating is 1 to 5, not {text}: {LIKERT_IN_WORDS}. A number from -1.0 to 1.0 needs its point: 0.0"
+        )
     try:
         rating = float(text)
     except ValueError:

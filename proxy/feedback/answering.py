@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,11 +14,21 @@ from burnish.proxy.feedback.own_words import PREFIX, QUOTE_CHARACTERS, UNDO_HINT
 from burnish.proxy.log import Log
 from burnish.proxy.log.tree import text_of
 from burnish.proxy.log.usability import Rules, usability
-from burnish.proxy.records import Completion, Feedback, FeedbackDraft, Voice, counting_in_words, rating_word
+from burnish.proxy.records import (
+    LIKERT_IN_WORDS,
+    Completion,
+    Feedback,
+    FeedbackDraft,
+    Voice,
+    counting_in_words,
+    rating_word,
+)
 
 FEEDBACK_SEARCHED = 50
 """How many pieces of feedback on one answer ``/rl undo`` searches for the caller's own, latest first."""
 CANDIDATES_NAMED = 5
+OTHER_POINTS = re.compile(r"[+\-\u2212]?\d{1,9}(?:[.,]\d{1,9})?(?=/|\s|\Z)")
+"""A number where points were expected, at the start of an unknown command."""
 
 Action = Callable[[str], Awaitable[str]]
 """Runs an owner's command (train, promote, rollback, reset, on, off) with its argument; returns the answer."""
@@ -25,7 +36,7 @@ Action = Callable[[str], Awaitable[str]]
 HELP = """rate the last answer:
   /rl good [comment]   also 👍 +1 yes up
   /rl bad [comment]    also 👎 -1 no down
-  /rl 1 … /rl 5 [comment]
+  /rl 1 … /rl 5 [comment]   1 Terrible, 2 Poor, 3 Okay, 4 Good, 5 Excellent
   /rl fix <the reply you wanted>
   /rl undo             take back your last rating of it
   /rl status           show ratings, live version and training
@@ -68,6 +79,8 @@ async def answer_command(
             answer = f"/rl {command.name}: {one_line(await _done(actions[command.name], command.text))}"
         elif command.name == "fix" and not command.text:
             answer = "nothing was saved: /rl fix needs the reply that you wanted, for example  /rl fix It is Paris."
+        elif command.name == "help" and (points := OTHER_POINTS.match(command.text)):
+            answer = f"nothing was rated: a rating is 1 to 5, not {points[0]}: {LIKERT_IN_WORDS}"
         elif command.name in ("rate", "fix", "undo"):
             target = await _target(log, messages, caller, session, previous)
             given = _draft(command, target, (caller, identity.key))

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from burnish.proxy.records import LIKERT
+
 Name = Literal["rate", "fix", "undo", "status", "help", "train", "promote", "rollback", "reset", "on", "off"]
 
 
@@ -36,7 +38,6 @@ FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F) if chr(code)
 
 GOOD = frozenset({"good", "👍", "+1", "yes", "up"})
 BAD = frozenset({"bad", "👎", "-1", "\u22121", "no", "down"})
-LIKERT = frozenset("12345")
 PLAIN_COMMANDS: tuple[Name, ...] = ("undo", "status", "help", "train", "on", "off")
 
 START = re.compile(rf"/rl(?:@[\w.-]{{1,64}})?(?:{SPACE}+|\Z|(?=[👍👎]))", re.IGNORECASE)
@@ -78,7 +79,7 @@ def parse(text: str) -> Command | None:
 
 def _command(word: str, tail: str) -> Command | None:
     word = word[0] if word[0] in "👍👎" else word.removesuffix("/5")
-    if word in GOOD | BAD | LIKERT:
+    if word in GOOD | BAD or word in LIKERT:
         return _rating(word, SEPARATOR.sub("", tail))
     if word == "promote" and re.fullmatch(r"(?:v?\d{1,9})?", tail):
         return Command("promote", tail)

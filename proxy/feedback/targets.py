@@ -17,7 +17,15 @@ from burnish.proxy.json_http import Body
 from burnish.proxy.log import Log
 from burnish.proxy.log.listings import Filters, RatingFilter
 from burnish.proxy.plain import Line
-from burnish.proxy.records import Completion, FeedbackDraft, Scope, Source, answer_name
+from burnish.proxy.records import (
+    LIKERT,
+    LIKERT_IN_WORDS,
+    Completion,
+    FeedbackDraft,
+    Scope,
+    Source,
+    answer_name,
+)
 
 MAX_TEXT = 100_000
 """Characters of a comment or a correction; a correction may be a whole document."""
@@ -36,7 +44,6 @@ MADE_UP = (
     'completion_id), by "last": true, or with `burnish good`'
 )
 
-LIKERT = (1, 2, 3, 4, 5)
 ANSWER_NAME = re.compile(r"([^/]+)(?:/(\d{1,4}))?", re.ASCII)
 """A completion's ID and the number of a choice, as in ``records.answer_name``."""
 PROGRAMS = frozenset({"judge", "environment"})
@@ -127,9 +134,10 @@ def reward_of(rating: Any, scale: str | None) -> tuple[float | None, str | None]
         return None, None
     number = isinstance(rating, int | float) and not isinstance(rating, bool)
     if scale == "likert":
-        if not number or rating not in LIKERT:
+        if not number or rating not in range(1, len(LIKERT) + 1):
             raise Unprocessable(
-                f"rating must be a whole number from 1 to 5 on the likert scale, not {rating!r}",
+                f"rating must be a whole number from 1 to 5 on the likert scale ({LIKERT_IN_WORDS}), "
+                f"not {rating!r}",
                 param="rating",
             )
         return (float(rating) - 3) / 2, scale

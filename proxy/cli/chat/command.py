@@ -14,7 +14,15 @@ from rich.markup import escape
 from burnish.proxy.cli.chat import slash
 from burnish.proxy.cli.chat.answers import LiveAnswer, PlainAnswer, Shown
 from burnish.proxy.cli.chat.keyboard import Keyboard, Lines
-from burnish.proxy.cli.chat.rating import COMMENT, SKIP, UNDO, read_rating, resembles_rating, said
+from burnish.proxy.cli.chat.rating import (
+    COMMENT,
+    SKIP,
+    UNDO,
+    off_the_scale,
+    read_rating,
+    resembles_rating,
+    said,
+)
 from burnish.proxy.cli.chat.talk import Talk
 from burnish.proxy.cli.client import Proxy, read_settings
 from burnish.proxy.cli.errors import CommandFailed, NotRunning
@@ -166,6 +174,9 @@ class _Chat:
             word = typed.strip()
             if word == UNDO:
                 self._undo()
+                continue
+            if wrong := off_the_scale(word):
+                console.print(f"[yellow]{wrong}[/]")
                 continue
             rating = self._comment() if word == COMMENT else read_rating(word)
             if rating is None:

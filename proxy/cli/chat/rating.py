@@ -6,11 +6,11 @@ from typing import Any
 
 from burnish.proxy.cli.rate import teaching
 from burnish.proxy.cli.terminal import short, verdict
+from burnish.proxy.records import LIKERT, LIKERT_IN_WORDS
 
 WORDS = {"g": "good", "good": "good", "+": "good", "b": "bad", "bad": "bad", "-": "bad"}
-LIKERT = frozenset("12345")
 COMMENT, UNDO, SKIP = "c", "u", ""
-KEYS = (*"gb12345", COMMENT, UNDO)
+KEYS = ("g", "b", *LIKERT, COMMENT, UNDO)
 """Keys that are a rating by themselves."""
 SHOWN_OF_COMMENT = 40
 
@@ -31,6 +31,13 @@ def read_rating(typed: str) -> dict[str, Any] | None:
     if word == COMMENT:
         return {"comment": comment}
     return {"rating": WORDS[word], "comment": comment} if word in ("g", "b") else None
+
+
+def off_the_scale(typed: str) -> str | None:
+    """Return what is wrong with a single digit that is no rating; None for anything else."""
+    if len(typed) > 1 or not typed.isdecimal() or typed in LIKERT:
+        return None
+    return f"{typed} isn't a rating: {LIKERT_IN_WORDS}. To send it as a message, press Enter first."
 
 
 def resembles_rating(message: str) -> bool:

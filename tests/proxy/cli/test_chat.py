@@ -32,11 +32,19 @@ def test_a_talk_with_ratings_from_a_file(burnish: Burnish) -> None:
     lines = ["Say one word.", "b too dull", "/undo", "And another.", "4", "/quit"]
     printed = chat(burnish.url, lines)
     assert "rated bad with your comment “too dull”" in printed
-    assert "rated 4 of 5" in printed
+    assert "rated 4 of 5 (Good)" in printed
     last, first = ratings(burnish.url, 2)
     assert (last["reward"], last["undone_at"]) == (0.5, None)
     assert (first["reward"], first["comment"]) == (-1.0, "too dull")
     assert first["undone_at"] is not None
+
+
+def test_a_digit_off_the_scale_is_neither_a_rating_nor_a_message(burnish: Burnish) -> None:
+    printed = chat(burnish.url, ["Say one word.", "0", "6", "1", "/quit"])
+    assert "0 isn't a rating: 1 Terrible, 2 Poor, 3 Okay, 4 Good, 5 Excellent." in " ".join(printed.split())
+    assert "6 isn't a rating" in printed
+    assert printed.count("model ›") == 1
+    assert ratings(burnish.url, 1)[0]["reward"] == -1.0
 
 
 def test_a_comment_alone_an_undo_and_a_second_thought(burnish: Burnish) -> None:

@@ -48,7 +48,8 @@ def test_the_same_for_people(burnish: Burnish) -> None:
     ("arguments", "code", "says"),
     [
         (("rate", "cmpl_nothing", "good"), 1, "cmpl_nothing"),
-        (("rate", "last", "6"), 2, "1"),
+        (("rate", "last", "6"), 2, "1 to 5, not 6: 1 Terrible"),
+        (("rate", "last", "0"), 2, "1 to 5, not 0: 1 Terrible"),
         (("rate", "last", "lovely"), 2, "lovely"),
         (("rate", "last", "nan"), 2, "nan"),
         (("rate", "last", "-1.5"), 2, "-1.5"),
@@ -63,7 +64,7 @@ def test_the_same_for_people(burnish: Burnish) -> None:
         (("history", "-n", "0"), 2, "limit"),
         (("demo", "--half", "grades"), 2, "comments"),
         (("status", "--url", "nonsense"), 2, "'nonsense' isn't a URL"),
-        (("rate", "last", "9"), 2, "1 to 5, or a number from -1.0 to 1.0, not '9'"),
+        (("rate", "last", "9"), 2, "1 to 5, not 9"),
         (("status", "--url", "http://ann:geheim@127.0.0.1"), 2, "BURNISH_API_KEY"),
         (("status", "--url", "http://[::1"), 2, "'http://[::1' isn't a URL"),
         (("status", "--url", "ftp://127.0.0.1"), 2, "'ftp://127.0.0.1' isn't a URL"),

@@ -67,7 +67,7 @@ class Chat:
             "rated bad with your comment",
             {"reward": -1.0, "scale": "binary", "comment": "too long", "scope": "turn"},
         ),
-        ("/rl 4", "rated 4 of 5", {"reward": 0.5, "scale": "likert", "scope": "turn"}),
+        ("/rl 4", "rated 4 of 5 (Good)", {"reward": 0.5, "scale": "likert", "scope": "turn"}),
         ("/rl fix Paris\nonly", "saved the reply that you wanted", {"correction": "Paris\nonly"}),
     ],
 )
@@ -79,6 +79,17 @@ async def test_a_command_rates_the_answer_before_it(log: Log, typed: str, said: 
     (found,) = await log.feedbacks()
     assert chat.told == [found]
     assert found.draft == FeedbackDraft(made, "rl", rater="ann", **stored)
+
+
+@pytest.mark.parametrize("typed", ["0", "6", "10", "3.5", "-2", "6/5", "0 too long"])
+async def test_points_off_the_scale_rate_nothing_and_the_scale_is_named(log: Log, typed: str):
+    capture(log, PARIS[:1], PARIS[1])
+    answer = await Chat(log, PARIS).type(f"/rl {typed}")
+    number = typed.partition(" ")[0].partition("/")[0]
+    assert answer == (
+        f"burnish: nothing was rated: a rating is 1 to 5, not {number}: 1 Terrible, 2 Poor, 3 Okay, 4 Good, 5 Excellent"
+    )
+    assert await log.feedbacks() == []
 
 
 async def test_undo_takes_the_last_own_rating_back(log: Log):
@@ -125,9 +136,7 @@ async def test_long_answers_and_tool_calls_are_quoted_shortly(log: Log):
     assert "a tool call" in await Chat(log, [user("b"), CALL, RESULT]).type("/rl good")
 
 
-@pytest.mark.parametrize(
-    "typed", ["/rl", "/rl help", "/rl 6", "/rl nonsense", "/rl train", "/rl rollback base"]
-)
+@pytest.mark.parametrize("typed", ["/rl", "/rl help", "/rl nonsense", "/rl train", "/rl rollback base"])
 async def test_help_names_every_command_and_what_was_not_understood(log: Log, typed: str):
     answer = await Chat(log, PARIS).type(typed)
     assert await log.feedbacks() == []

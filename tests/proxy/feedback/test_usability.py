@@ -141,7 +141,7 @@ async def test_a_command_in_the_chat_says_so(burnish: Burnish):
     )
     await burnish.ask("Cut?", stream(events("half an", done=False), cut=True), stream=True)
     assert await burnish.rl("Cut?", "half an", "/rl 4") == (
-        f"burnish: rated 4 of 5, but nothing will be learnt from it: {CUT} – “half an” (/rl undo takes it back)"
+        f"burnish: rated 4 of 5 (Good), but nothing will be learnt from it: {CUT} – “half an” (/rl undo takes it back)"
     )
     assert (await burnish.command("good")).startswith(
         f"rated good: “half an”, but nothing will be learnt from it: {CUT}"
@@ -274,7 +274,7 @@ async def test_undo_says_what_counts_now(burnish: Burnish):
     made = await burnish.ask("Tea?")
     for rating in ("good", "4", "bad"):
         await burnish.command("rate", made, rating)
-    for taken, now in (("bad", "it counts as 4 of 5 now"), ("4 of 5", "it counts as good now")):
+    for taken, now in (("bad", "it counts as 4 of 5 (Good) now"), ("4 of 5 (Good)", "it counts as good now")):
         assert await burnish.command("undo") == f"taken back: {taken} on “Tea.”; {now}\n"
     assert await burnish.rl("Tea?", "Tea.", "/rl bad") != ""
     undone = await burnish.rl("Tea?", "Tea.", "/rl undo")
