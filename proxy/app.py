@@ -217,6 +217,7 @@ class _Parts:
             self.engine,
             self.learner_status,
             self.instructions_status,
+            self.observer.in_flight,
             self.config,
             self.started,
         )
@@ -376,7 +377,7 @@ def _routes(parts: _Parts) -> list[Route]:
     )
     return [
         *status_routes(parts.status),
-        *page_routes(),
+        *page_routes(parts.config),
         *login_routes(parts.guard),
         parts.events.route(),
         *metrics_routes(parts.observer.counts, gauges),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -25,6 +26,8 @@ from burnish.proxy.relay.upstreams import Upstreams
 # An engine may be started again in another way, but nobody should wait for it, or load it, at each look.
 CHECK_AGAIN_S = 30.0
 CHECK_LIMIT_S = 3.0
+# Open pages hear of every change of the status, and the free room changes all the time.
+ROUGH_BYTES = 100_000_000
 
 
 @dataclass(slots=True)
@@ -90,6 +93,7 @@ class Status:
     learner_status: Callable[[], dict[str, Any]]
     instructions_status: Callable[[str], Awaitable[dict[str, Any]]]
     """Takes a caller; see ``Instructions.status``."""
+    in_flight: Callable[[], int]
     config: Config
     started: ManagedEngine | None
     """None if burnish didn't start the upstream."""
@@ -113,7 +117,13 @@ class Status:
                 "way": engine.swap.host.limits.way if engine else None,
                 "window": engine.window if engine else None,
             },
-            "log": {"healthy": trouble is None, "trouble": trouble},
+            "answering": self.in_flight(),
+            "log": {
+                "healthy": trouble is None,
+                "trouble": trouble,
+                "waiting": log.backlog().entries,
+                **await asyncio.to_thread(_room, self.config),
+            },
             "counts": await log.counts(),
             "learner": self.learner_status(),
             "instructions": await self.instructions_status(caller),
@@ -139,6 +149,16 @@ def status_routes(status: Status) -> Sequence[Route]:
         Route("/burnish/status", shown),
         Route("/burnish/config", configuration),
     ]
+
+
+def _room(config: Config) -> dict[str, int]:
+    """Return what the log takes on the disk, and what is left there."""
+    log = config.log_file
+    files = (log, *log.parent.glob(f"{log.name}-*"))
+    return {
+        "size_bytes": sum(each.stat().st_size for each in files if each.is_file()),
+        "free_bytes": shutil.disk_usage(log.parent).free // ROUGH_BYTES * ROUGH_BYTES,
+    }
 
 
 def summary(

@@ -1,4 +1,4 @@
-"""Serves the page: ``/`` for browsers, and the files below ``/burnish/page/``. The files hold no data of users."""
+"""The page's routes: ``/`` for browsers, the files below ``/burnish/page/``, and what only the page asks for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from burnish.proxy.config import Config
 from burnish.proxy.errors import NotFound
+from burnish.proxy.page.agents import agents_route
+from burnish.proxy.page.doctor import doctor_route
 from burnish.proxy.page.paths import ENGINE, FILES
 
 FOLDER = Path(__file__).parent / "files"
@@ -29,7 +32,13 @@ HEADERS = {
 }
 
 
-def page_routes() -> list[Route]:
+def page_routes(config: Config) -> list[Route]:
+    return [*_file_routes(), doctor_route(config), agents_route(config.data_dir)]
+
+
+def _file_routes() -> list[Route]:
+    """Return the routes of the files, which hold no data of users."""
+
     async def index(request: Request) -> Response:
         answer = _answer(request, await asyncio.to_thread(_index), ".html")
         answer.headers["vary"] = "accept"  # other programs get the upstream's answer

@@ -32,6 +32,12 @@ export function line(text, limit = 300) {
   return plain(String(text ?? "").slice(0, limit).replace(/\s+/g, " ").trim());
 }
 
+// What burnish says of something, as a sentence of its own.
+export function sentence(text) {
+  const begun = /^[a-z]+[ ,:]/.test(text) ? text[0].toUpperCase() + text.slice(1) : text;
+  return /[.!?:…]$/.test(begun) ? begun : `${begun}.`;
+}
+
 // `fold`: characters shown at first; 0 shows all.
 export function Text({ children, fold = FOLDED, class: extra = "" }) {
   const text = String(children ?? "");

@@ -6,6 +6,7 @@ import { useStore } from "../store.js";
 import { RatingBadge, VersionBadge } from "../parts/badge.js";
 import { Note } from "../parts/note.js";
 import { line, replyText } from "../parts/text.js";
+import { Welcome } from "../parts/welcome.js";
 import { Time } from "../parts/time.js";
 
 const SHOWN = 50;
@@ -19,6 +20,7 @@ function View({ rest: [chosen] }) {
     get("/burnish/completions", { limit: SHOWN }).then(({ data }) => setRows(data), setError);
   }, [stale]);
   if (error) return html`<div class="page"><${Note} tone="bad" title="The answers can't be shown.">${error.message}<//></div>`;
+  if (rows && !rows.length) return html`<header class="view-head"><h1>Live</h1></header><${Welcome} />`;
   return html`<header class="view-head"><h1>Live</h1></header>
     <ul class="rows">
       ${rows?.map(
