@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from playwright.async_api import Page, expect
 
 from tests.page.axe import violations
-from tests.page.site import Site
+from tests.page.site import Site, site_running
 
 
 async def test_a_browser_gets_the_page_and_a_program_what_the_upstream_answers(site: Site) -> None:
@@ -28,3 +30,31 @@ async def test_every_view_opens_by_its_key_and_has_no_accessibility_faults(page:
             await expect(link).to_have_attribute("aria-current", "page")
             await expect(page.get_by_role("heading", level=1)).to_be_visible()
             assert await violations(page) == []
+
+
+async def test_the_engines_page_is_below_a_path_of_its_own(site: Site) -> None:
+    before = len(site.upstream.requests)
+    for path in ("/burnish/engine/", "/burnish/engine/assets/app.js?v=1"):
+        assert (await site.client.get(path, headers={"accept": "text/html"})).is_success
+    assert [each.target for each in site.upstream.requests[before:]] == ["/", "/assets/app.js?v=1"]
+    sent = await site.client.get("/burnish/engine")
+    assert sent.headers["location"] == "/burnish/engine/"
+    # It manages the engine, under this path too.
+    assert (await site.client.post("/burnish/engine/load_lora_adapter", json={})).status_code == 403
+
+
+async def test_the_page_needs_no_key_and_nothing_else_opens(tmp_path: Path) -> None:
+    async with site_running(tmp_path, env={"BURNISH_API_KEY": "secret"}) as site:
+        for path in ("/", "/burnish/page/main.js"):
+            assert (await site.client.get(path, headers={"accept": "text/html"})).is_success
+        for path in (
+            "/burnish/status",
+            "/burnish/engine/",
+            "/burnish/page/../status",
+            "/burnish/page/%2e%2e/status",
+        ):
+            assert (await site.client.get(path, headers={"accept": "text/html"})).status_code in (
+                400,
+                401,
+                404,
+            )

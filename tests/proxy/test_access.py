@@ -47,7 +47,7 @@ FOR_ADMINS = [
     ("POST", "/burnish/resume"), ("GET", "/burnish/adapters"), ("GET", "/burnish/adapters/1"),
     ("POST", "/burnish/adapters"), ("POST", "/burnish/adapters/1/export"), ("POST", "/burnish/adapters/1/promote"),
     ("POST", "/burnish/adapters/promote"), ("POST", "/burnish/adapters/rollback"), ("POST", "/burnish/reset"),
-    ("GET", "/burnish/next"), ("POST", "/burnish/next"),
+    ("GET", "/burnish/doctor"), ("GET", "/burnish/agents"), ("GET", "/burnish/next"), ("POST", "/burnish/next"),
 ]  # fmt: skip
 
 
