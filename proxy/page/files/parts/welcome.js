@@ -1,6 +1,7 @@
 // What Live shows before the first answer: what to paste so that there is one. It goes away by itself.
 import { html, useEffect, useState } from "../lib.js";
 import { get } from "../api.js";
+import { useMay } from "./may.js";
 import { Button } from "./button.js";
 import { Copyable } from "./copy.js";
 
@@ -10,10 +11,11 @@ const OTHER = { name: "other", title: "Another program" };
 export function Welcome() {
   const [agents, setAgents] = useState([]);
   const [chosen, choose] = useState(null);
+  const mayLook = useMay("read");
   useEffect(() => {
-    // Whoever may not see this machine's agents still gets the lines for other programs.
-    get("/burnish/agents").then((found) => setAgents(found.agents), () => {});
-  }, []);
+    // Without the agents of this machine there are still the lines for other programs.
+    if (mayLook) get("/burnish/agents").then((found) => setAgents(found.agents), () => {});
+  }, [mayLook]);
   const here = agents.filter(({ installed }) => installed);
   const shown = chosen ?? here[0] ?? OTHER;
   return html`<section class="empty welcome" aria-labelledby="welcome">

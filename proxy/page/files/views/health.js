@@ -6,6 +6,7 @@ import { useKeys } from "../keys.js";
 import { useStore } from "../store.js";
 import { Button } from "../parts/button.js";
 import { Icon } from "../parts/icon.js";
+import { Locked, useMay } from "../parts/may.js";
 import { Note } from "../parts/note.js";
 import { bytes, count, counted } from "../parts/number.js";
 import { sentence } from "../parts/text.js";
@@ -13,20 +14,21 @@ import { Time } from "../parts/time.js";
 
 function View() {
   const status = useStore((state) => state.status);
-  const [checks, check] = useChecks();
-  useKeys("Health", [{ key: "c", does: "Check again", run: check }]);
+  const mayCheck = useMay("read");
+  const [checks, check] = useChecks(mayCheck);
+  useKeys("Health", mayCheck ? [{ key: "c", does: "Check again", run: check }] : []);
   useEffect(() => void loadStatus(), []);
   return html`<header class="view-head">
       <h1>Health</h1>
-      <div class="end"><${Button} keys="c" busy=${checks.busy} onClick=${check}>Check again<//></div>
+      ${mayCheck && html`<div class="end"><${Button} keys="c" busy=${checks.busy} onClick=${check}>Check again<//></div>`}
     </header>
     <div class="page">
       ${status && html`<${Verdict} status=${status} findings=${checks.findings} /><${Figures} status=${status} /><${Engine} status=${status} />`}
-      <${Findings} checks=${checks} />
+      ${mayCheck ? html`<${Findings} checks=${checks} />` : html`<${Locked} what="The list of checks" />`}
     </div>`;
 }
 
-function useChecks() {
+function useChecks(allowed) {
   const [checks, set] = useState({ busy: true });
   const check = async () => {
     set((old) => ({ ...old, busy: true }));
@@ -36,7 +38,7 @@ function useChecks() {
       set({ busy: false, error });
     }
   };
-  useEffect(() => void check(), []);
+  useEffect(() => void (allowed && check()), [allowed]);
   return [checks, check];
 }
 
