@@ -24,6 +24,11 @@ def conversation_id(first_completion: str) -> str:
     return "conv_" + first_completion.removeprefix("cmpl_")
 
 
+def first_completion_id_at(moment: float) -> str:
+    """Return the lowest ID that a completion of this moment could have; seconds since the epoch."""
+    return "cmpl_" + _encode(int(moment * 1000) << RANDOM_BITS)
+
+
 def continue_after(identifier: str) -> None:
     """Make new IDs sort after an ID of an earlier process, even if the clock was set back since then."""
     global _latest  # noqa: PLW0603 – as in _next

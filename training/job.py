@@ -183,6 +183,8 @@ class Rollout(_Record):
     """A reply that the engine sampled for the gate. A line of ``rollouts.jsonl``."""
 
     policy: Literal["candidate", "incumbent"]
+    version: int | None = None
+    """The version that the engine answered with; 0: the base model; None: an earlier release didn't note it."""
     prompt_id: str
     """Same id = same prompt, so candidate and incumbent can be paired."""
     messages: tuple[dict[str, Any], ...]

@@ -12,6 +12,7 @@ from burnish.adapters.gate.check import Check, Limits
 from burnish.adapters.gate.evidence import CommentFit, Evidence, HeldOutReply, Known, SampledReply
 from burnish.adapters.gate.intervals import allowance, forgetting_by_chance, preference_margin
 from burnish.adapters.gate.verdict import Example, Outcome, Verdict, judge
+from burnish.adapters.gate.words import told
 
 __all__ = [
     "Check",
@@ -28,4 +29,5 @@ __all__ = [
     "forgetting_by_chance",
     "judge",
     "preference_margin",
+    "told",
 ]

@@ -24,6 +24,8 @@ class Check(BaseModel):
     limit: float | None = None
     text: str
     """One or two sentences for users: the finding, the number and its limit."""
+    plain: str = ""
+    """The finding alone, if the figures mean something only to experts; empty: everybody can read ``text``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,8 +68,7 @@ def _ratings(held_out: Sequence[HeldOutReply], limits: Limits) -> Check:
         text = "It is broken: the probability that it gives to a held-out reply isn't a number."
         return _proof("ratings", text, passed=False)
     margin = preference_margin(counted, limits)
-    text = _with_figures(_AGREES[margin.sign].format(count=len(counted)), margin)
-    return _proof("ratings", text, passed=margin.sign, value=margin.lower)
+    return _measured("ratings", _AGREES[margin.sign].format(count=len(counted)), margin)
 
 
 def _preference_model(
@@ -101,15 +100,18 @@ def _comments(comments: Sequence[CommentFit], limits: Limits) -> Check:
     if not all(map(isfinite, found)):
         return _proof("words", "It is broken: the probability of its replies isn't a number.", passed=False)
     gain = mean_gain(found, limits)
-    return _proof("words", _with_figures(_FITS[gain.sign], gain), passed=gain.sign, value=gain.lower)
+    return _measured("words", _FITS[gain.sign], gain)
 
 
 def _proof(name: str, text: str, *, passed: bool | None = None, value: float | None = None) -> Check:
     return Check(name=name, kind="better", passed=passed, value=value, limit=0.0, text=text)
 
 
-def _with_figures(text: str, found: Interval) -> str:
-    return f"{text}: {found.estimate:+.3f} nats per token ({found.lower:+.3f} to {found.upper:+.3f})."
+def _measured(name: str, finding: str, found: Interval) -> Check:
+    """Return a proof by an interval: the finding with its figures, and without them in plain words."""
+    figures = f"{found.estimate:+.3f} nats per token ({found.lower:+.3f} to {found.upper:+.3f})"
+    proof = _proof(name, f"{finding}: {figures}.", passed=found.sign, value=found.lower)
+    return proof.model_copy(update={"plain": f"{finding}."})
 
 
 def _probability_liked(preference_model: PreferenceModel, reply: SampledReply) -> float:

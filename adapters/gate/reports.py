@@ -77,8 +77,9 @@ def _length_bias(rated: Sequence[RatedReply], pairs: Sequence[Pair]) -> Check:
     finding = "Length hardly shows in your ratings"
     if abs(found) >= MIN_CORRELATION:
         finding = f"You rate {'long' if found > 0 else 'short'} answers better"
-    text = f"{finding} (correlation {found:+.2f} over {len(rated)} ratings){_length_change(pairs)}."
-    return Check(name="length_bias", kind="reported", value=found, text=text)
+    change = _length_change(pairs)
+    text = f"{finding} (correlation {found:+.2f} over {len(rated)} ratings){change}."
+    return Check(name="length_bias", kind="reported", value=found, text=text, plain=f"{finding}{change}.")
 
 
 def _correlation(rated: Sequence[RatedReply]) -> float | None:

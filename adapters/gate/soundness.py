@@ -70,7 +70,8 @@ def _kl(evidence: Evidence, pairs: Sequence[Pair], limits: Limits) -> Check:
     passed = value <= limit
     finding = "It stayed near the base model" if passed else "It moved too far from the base model"
     text = f"{finding}: KL {value:.2f} nats per token, limit {limit:.2f}."
-    return Check(name="kl", kind="sound", passed=passed, value=value, limit=limit, text=text)
+    plain = f"{finding}."
+    return Check(name="kl", kind="sound", passed=passed, value=value, limit=limit, text=text, plain=plain)
 
 
 def _weights(evidence: Evidence, limits: Limits) -> Check:
@@ -79,7 +80,10 @@ def _weights(evidence: Evidence, limits: Limits) -> Check:
     passed = value <= limit
     finding = "It changed the weights" if passed else "It damaged the model by changing the weights too much:"
     text = f"{finding} by {100 * value:.2f} % of their size, limit {100 * limit:.0f} %."
-    return Check(name="weights", kind="sound", passed=passed, value=value, limit=limit, text=text)
+    plain = "It changed the model only a little." if passed else "It changed the model too much."
+    return Check(
+        name="weights", kind="sound", passed=passed, value=value, limit=limit, text=text, plain=plain
+    )
 
 
 def _share(name: str, pairs: Sequence[Pair], limits: Limits) -> Check:
@@ -123,7 +127,15 @@ def _general(evidence: Evidence, limits: Limits) -> Check:
     passed = value <= limit
     finding = "It still reads" if passed else "It no longer reads"
     text = f"{finding} ordinary text as the base model does: loss {value:+.3f} nats per token, limit {limit:+.2f}."
-    return Check(name="general_text", kind="sound", passed=passed, value=value, limit=limit, text=text)
+    return Check(
+        name="general_text",
+        kind="sound",
+        passed=passed,
+        value=value,
+        limit=limit,
+        text=text,
+        plain=f"{finding} ordinary text as the base model does.",
+    )
 
 
 def _facts(known: Sequence[Known], limits: Limits) -> Check:

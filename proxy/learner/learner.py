@@ -19,6 +19,7 @@ from burnish.adapters.errors import AdapterError
 from burnish.adapters.manifest import AdapterVersion
 from burnish.adapters.registry import version_label
 from burnish.proxy.errors import BurnishError, Conflict, NotFound, Unavailable
+from burnish.proxy.learner.curve import Curve, curve_of
 from burnish.proxy.learner.cycle import Cycle
 from burnish.proxy.learner.machine import UNKNOWN, Meter
 from burnish.proxy.learner.runs import Runs
@@ -198,6 +199,10 @@ class Learner:
             "step": latest_step(job),
             "result": result,
         }
+
+    async def curve(self, run_id: str) -> Curve | None:
+        """Return the curve of a run; None if it has made no step. Raises Unavailable."""
+        return await asyncio.to_thread(curve_of, self.job(run_id)) or await self._cycle.log.curve(run_id)
 
     def job(self, run_id: str) -> JobDirectory:
         """Return the job directory of a run. Those of old runs were deleted."""
@@ -389,10 +394,19 @@ class Learner:
             await runs.end("failed", f"a fault in burnish: {type(error).__name__}: {error}")
         finally:
             if runs.active:
+                await self._keep_curve(runs.active.id)
                 await asyncio.to_thread(self._cycle.ended, runs.active.id)
             runs.finish()
             self._around.due_since = None
             self.wake()
+
+    async def _keep_curve(self, run_id: str) -> None:
+        """Store the curve of a run, whose job will be deleted some day."""
+        try:
+            if points := await asyncio.to_thread(curve_of, self.job(run_id)):
+                await self._cycle.log.keep_curve(run_id, points)
+        except BurnishError as error:
+            logger.error("the curve of training run %s was not stored: %s", run_id, error)
 
     async def _count(self) -> None:
         await self._counting.update(self._runs.concluded)

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from burnish.adapters import examples
-from burnish.adapters.errors import CorruptAdapter, UnknownVersion
-from burnish.adapters.manifest import BASE_VERSION, AdapterVersion, Event
+from burnish.adapters.manifest import BASE_VERSION
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.threads import in_one_thread
 from burnish.proxy.access import Action, Identity, demand, identity_of
-from burnish.proxy.errors import Conflict, Forbidden, NotFound, Unprocessable
+from burnish.proxy.errors import Forbidden, Unprocessable
 from burnish.proxy.feedback.answering import Action as ChatAction
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
-from burnish.proxy.learner.evidence import last_question
 from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.reset import Outcome
 from burnish.proxy.learner.transfer import Format, Transfer
+from burnish.proxy.learner.version_details import details, summary
 from burnish.proxy.log import Log
 from burnish.proxy.plain import Line
-from burnish.training.errors import JobError
-from burnish.training.job import JobDirectory, Rollout
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_PATH = 4096
@@ -95,7 +92,7 @@ def learner_routes(
 ) -> list[Route]:
     return [
         *_run_routes(learner, log),
-        *_version_routes(learner, registry),
+        *_version_routes(learner, registry, log),
         *_transfer_routes(transfer, data_dir),
     ]
 
@@ -118,7 +115,8 @@ def _run_routes(learner: Learner, log: Log) -> list[Route]:
         return json_response({"runs": [learner.shown(run) for run in await log.runs(page_limit(request))]})
 
     async def run(request: Request) -> Response:
-        return json_response(learner.shown(await log.run(request.path_params["id"])))
+        found = await log.run(request.path_params["id"])
+        return json_response(learner.shown(found) | {"curve": await learner.curve(found.id)})
 
     return [
         Route("/burnish/train", train, methods=["POST"]),
@@ -129,10 +127,10 @@ def _run_routes(learner: Learner, log: Log) -> list[Route]:
     ]
 
 
-def _version_routes(learner: Learner, registry: Registry) -> list[Route]:
+def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Route]:
     async def adapters(request: Request) -> Response:
         versions = await asyncio.to_thread(registry.versions)
-        listed = [_summary(version) for version in versions]
+        listed = [summary(version) for version in versions]
         waits = learner.waiting()
         return json_response(
             {
@@ -144,7 +142,28 @@ def _version_routes(learner: Learner, registry: Registry) -> list[Route]:
         )
 
     async def adapter(request: Request) -> Response:
-        return json_response(await asyncio.to_thread(_details, registry, learner, request.path_params["n"]))
+        number = request.path_params["n"]
+        found = await asyncio.to_thread(details, registry, number, learner.job)
+        if manifest := found["manifest"]:
+            teachers = await log.teachers(manifest["feedback_ids"])
+            found["teachers"] = [each._asdict() for each in teachers]
+        return json_response(found)
+
+    async def traffic(request: Request) -> Response:
+        days = page_limit(request)
+        known = [version.number for version in await asyncio.to_thread(registry.versions)]
+        found = await log.answers_by_day([BASE_VERSION, *known], days, datetime.now().astimezone())
+        return json_response(
+            {
+                "days": [
+                    {
+                        "date": each.date,
+                        "answers": {str(version): count for version, count in each.answers.items()},
+                    }
+                    for each in found
+                ]
+            }
+        )
 
     async def promote(request: Request) -> Response:
         body = validated(PromoteRequest, await read_json(request, MAX_BODY_BYTES))
@@ -160,6 +179,7 @@ def _version_routes(learner: Learner, registry: Registry) -> list[Route]:
         Route("/burnish/adapters", adapters, methods=["GET"]),
         Route("/burnish/adapters/rollback", rollback, methods=["POST"]),
         Route("/burnish/adapters/promote", promote, methods=["POST"]),
+        Route("/burnish/adapters/traffic", traffic, methods=["GET"]),
         Route("/burnish/adapters/{n:int}", adapter, methods=["GET"]),
         Route("/burnish/adapters/{n:int}/promote", promote, methods=["POST"]),
     ]
@@ -170,7 +190,7 @@ def _transfer_routes(transfer: Transfer, data_dir: Path) -> list[Route]:
         body = validated(ImportRequest, await read_json(request, MAX_BODY_BYTES))
         source = _reachable(body.path, data_dir, identity_of(request.scope))
         version = await in_one_thread(transfer.import_adapter, source, body.reason)
-        return json_response(_summary(version), 201)
+        return json_response(summary(version), 201)
 
     async def export(request: Request) -> Response:
         body = validated(ExportRequest, await read_json(request, MAX_BODY_BYTES))
@@ -260,66 +280,3 @@ def _reachable(path: str, data_dir: Path, identity: Identity, *, writes: bool = 
 
 def _live(registry: Registry, note: str | None = None) -> Response:
     return json_response({"live": registry.live(), "previous": registry.previous_live(), "note": note})
-
-
-def _summary(version: AdapterVersion) -> dict[str, Any]:
-    manifest = version.manifest
-    return {
-        "version": version.number,
-        "name": version.served_name,
-        "state": version.state,
-        "reason": version.reason,
-        "parent": manifest.parent,
-        "run_id": manifest.run_id,
-        "created_at": manifest.created_at,
-        "objective": manifest.objective,
-        "ratings": len(manifest.feedback_ids),
-    }
-
-
-def _details(registry: Registry, learner: Learner, number: int) -> dict[str, Any]:
-    """Return a version with its history, verdict and sampled replies; the base model has only a history."""
-    events = registry.events(number)
-    history = [event.model_dump(mode="json") for event in events]
-    if number == BASE_VERSION:
-        state = registry.state(BASE_VERSION)
-        return {"version": 0, "name": version_label(0), "state": state, "manifest": None, "events": history}
-    try:
-        version = registry.get(number)
-    except UnknownVersion as error:
-        raise NotFound(str(error), code="unknown_version") from error
-    except CorruptAdapter as error:
-        raise Conflict(str(error), code="corrupt_version") from error
-    return _summary(version) | {
-        "manifest": version.manifest.model_dump(mode="json"),
-        "events": history,
-        "verdict": _verdict(events, examples.of(registry.root, number)),
-        "samples": _side_by_side(learner.job(version.manifest.run_id)),
-    }
-
-
-def _verdict(events: Sequence[Event], shown: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    verdicts = [event.details["verdict"] for event in events if "verdict" in event.details]
-    return {**verdicts[-1], "examples": shown} if verdicts else None
-
-
-def _side_by_side(job: JobDirectory) -> list[dict[str, Any]]:
-    """Pair the replies of the version and of the incumbent to each prompt; nothing if the job was deleted."""
-    try:
-        rollouts = job.rollouts()
-    except JobError:
-        return []
-    before = {each.prompt_id: each for each in rollouts if each.policy == "incumbent"}
-    return [
-        {
-            "prompt": last_question(each.messages),
-            "before": _answer(before[each.prompt_id]),
-            "after": _answer(each),
-        }
-        for each in rollouts
-        if each.policy == "candidate" and each.prompt_id in before
-    ]
-
-
-def _answer(rollout: Rollout) -> dict[str, Any]:
-    return rollout.model_dump(mode="json", include={"reply", "tool_calls", "finished", "error"})

@@ -240,6 +240,7 @@ class Side:
             if answer := await _ask(client, prompt, seed, self.endpoint):
                 self.answered[prompt.id] = Rollout(
                     policy=self.policy,
+                    version=self.endpoint.version,
                     prompt_id=prompt.id,
                     messages=prompt.messages,
                     tools=prompt.tools,

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
 
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
-from burnish.proxy.log import attribution, files, listings, queries, retention, store
+from burnish.proxy.log import attribution, files, listings, queries, retention, store, version_facts
 from burnish.proxy.log import feedback as feedback_table
 from burnish.proxy.log import instructions as instruction_table
 from burnish.proxy.log import runs as run_table
@@ -197,6 +197,11 @@ class Log:
     update_run = _writes(run_table.update)
     runs = _reads(run_table.latest)
     run = _reads(run_table.one)
+    keep_curve = _writes(run_table.keep_curve)
+    curve = _reads(run_table.curve)
+
+    teachers = _reads(version_facts.teachers)
+    answers_by_day = _reads(version_facts.answers_by_day)
 
     async def run_totals(self) -> list[RunTotal]:
         """Count ended runs by their result, also while nothing can be written. Raises Unavailable."""

@@ -276,6 +276,7 @@ MIGRATIONS: tuple[Migration, ...] = (
                 WHERE outcome IN ('cut', 'failed') OR coalesce(status, 0) >= 400""",
         ),
     ),
+    Migration("curves of runs", ("CREATE TABLE curve (run TEXT PRIMARY KEY, points TEXT NOT NULL)",)),
 )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import astuple
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from burnish.proxy.errors import NotFound
 from burnish.proxy.records import Run
@@ -41,6 +42,17 @@ def one(connection: sqlite3.Connection, run_id: str) -> Run:
 def latest(connection: sqlite3.Connection, limit: int = 50) -> list[Run]:
     rows = connection.execute(f"SELECT {COLUMNS} FROM run ORDER BY id DESC LIMIT ?", (limit,))  # noqa: S608
     return [Run(*row) for row in rows]
+
+
+def keep_curve(connection: sqlite3.Connection, run_id: str, points: dict[str, Any]) -> None:
+    """Store the curve of a run, in place of an earlier one."""
+    connection.execute("REPLACE INTO curve VALUES (?, ?)", (run_id, json.dumps(points, allow_nan=False)))
+
+
+def curve(connection: sqlite3.Connection, run_id: str) -> dict[str, Any] | None:
+    """Return the curve of a run; None if it made no step, or if an earlier release carried it out."""
+    row = connection.execute("SELECT points FROM curve WHERE run = ?", (run_id,)).fetchone()
+    return None if row is None else dict(json.loads(row[0]))
 
 
 def totals(connection: sqlite3.Connection) -> list[RunTotal]:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from burnish.adapters.gate import Evidence, judge
+from burnish.adapters.gate import Evidence, judge, told
 from tests.adapters.test_gate import DAMAGE, HEALTHY, LIKED
 from tests.adapters.test_gate_tools import BROKEN, SOUND, asked_with_tools
 from tests.support.program import call
@@ -21,7 +21,7 @@ VERSION = {"version": 7, "name": "smollm2@v7", "state": "candidate", "manifest":
 async def shown(evidence: Evidence, columns: int, **changes: Any) -> str:
     """Run the command before a burnish that answers with the verdict on this evidence."""
     verdict = judge(evidence)
-    version = VERSION | {"reason": verdict.reason, "verdict": verdict.model_dump(mode="json") | changes}
+    version = VERSION | {"reason": verdict.reason, "verdict": told(verdict.model_dump(mode="json") | changes)}
     wide = {"COLUMNS": str(columns)}
     async with upstream(reply(orjson.dumps(version))) as burnish:
         done = await asyncio.to_thread(call, "adapters", "show", "v7", url=burnish.url, env=wide)
@@ -31,7 +31,7 @@ async def shown(evidence: Evidence, columns: int, **changes: Any) -> str:
 
 async def test_what_passed_says_why_in_plain_words() -> None:
     text = await shown(LIKED, 120)
-    assert "The gate passed it: You would like 82 % of its replies" in text
+    assert "It passed the checks: You would like 82 % of its replies" in text
     titles = ("is it better?", "is it sound?", "for information")
     better, sound, reported = map(text.index, titles)
     assert better < text.index("✓ You would like 82 %") < sound < text.index("KL 0.24") < reported
@@ -40,14 +40,14 @@ async def test_what_passed_says_why_in_plain_words() -> None:
 
 async def test_what_was_rejected_names_what_speaks_against_it_and_shows_it() -> None:
     text = await shown(replace(HEALTHY, candidate=DAMAGE["repetitive"]), 120)
-    assert "The gate rejected it: Repetitive replies: 12 of 12 (0 before), more than chance explains." in text
+    assert "It failed the checks: Repetitive replies: 12 of 12 (0 before), more than chance explains." in text
     assert "✗ Repetitive replies" in text
     assert "one of the repetitive replies" in text
 
 
 async def test_tool_calls_are_shown_beside_each_other() -> None:
     text = await shown(asked_with_tools([BROKEN["no JSON"]] * 12, [SOUND] * 12), 120)
-    assert "The gate rejected it: Broken or cut tool calls" in text
+    assert "It failed the checks: Broken or cut tool calls" in text
     assert "Tool calls to prompts with tools: 12 of 12 (12 before)." in text
     before, after = (text.index(call) for call in ('→ weather(city="Paris")', "→ weather({city: Paris})"))
     assert before < after
@@ -59,7 +59,7 @@ async def test_tool_calls_are_shown_beside_each_other() -> None:
 )
 async def test_what_is_undecided_says_what_is_missing(missing: str, why: str) -> None:
     text = await shown(replace(HEALTHY, **{missing: ()}), 120)
-    assert "The gate could not decide: " in text
+    assert "The checks could not decide: " in text
     assert why in text
 
 

@@ -61,7 +61,7 @@ def test_a_run_is_planned_begun_left_alone_and_its_version_promoted_and_undone(
     shown = call("adapters", "show", "1", url=rated.url).stdout
     assert "smollm2@v1" in shown
     assert ended["reason"].split(":")[0] in " ".join(shown.split())
-    assert "The gate " in shown
+    assert "checks" in shown
     assert "simple facts" in shown
     assert any(each in shown for each in ("What is tea? (", *QUESTIONS)), "replies stand side by side"
     listed = said("adapters", "list", url=rated.url)

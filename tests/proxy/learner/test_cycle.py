@@ -83,6 +83,22 @@ async def check_verdict(world: World, run: Run, questions: Sequence[str]) -> Non
     judged = {"passed": "live", "undecided": "candidate", "rejected": "rejected"}
     assert run.status == judged[verdict["outcome"]], run.reason
     assert world.registry.live() == (1 if run.status == "live" else 0)
+    await check_shown(world, run)
+
+
+async def check_shown(world: World, run: Run) -> None:
+    """The API tells how the run went, who taught the version, and what it changed."""
+    curve = (await world.http.get(f"/burnish/runs/{run.id}")).json()["curve"]
+    steps = world.learner.job(run.id).result().steps
+    assert (len(curve["step"]), curve["step"][-1]) == (steps, steps)
+    assert await world.log.curve(run.id) == curve, "it is kept for when the job is gone"
+    version = (await world.http.get("/burnish/adapters/1")).json()
+    (teacher,) = version["teachers"]
+    assert teacher["good"] + teacher["bad"] == version["ratings"]
+    assert {(each["before"]["version"], each["after"]["version"]) for each in version["samples"]} == {(0, 1)}
+    assert version["verdict"]["headline"]
+    (today,) = (await world.http.get("/burnish/adapters/traffic", params={"limit": 1})).json()["days"]
+    assert today["answers"]["0"] == (await world.log.counts())["completions"]
 
 
 async def check_live(world: World, run: Run) -> None:
