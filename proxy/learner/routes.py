@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, StrictInt
 from starlette.requests import Request
@@ -25,7 +25,7 @@ from burnish.proxy.learner.learner import Learner
 from burnish.proxy.learner.reset import Outcome
 from burnish.proxy.learner.transfer import Format, Transfer
 from burnish.proxy.learner.version_details import details, summary
-from burnish.proxy.log import Log
+from burnish.proxy.log import Day, Log
 from burnish.proxy.plain import Line
 
 MAX_BODY_BYTES = 64 * 1024
@@ -153,17 +153,7 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
         days = page_limit(request)
         known = [version.number for version in await asyncio.to_thread(registry.versions)]
         found = await log.answers_by_day([BASE_VERSION, *known], days, datetime.now().astimezone())
-        return json_response(
-            {
-                "days": [
-                    {
-                        "date": each.date,
-                        "answers": {str(version): count for version, count in each.answers.items()},
-                    }
-                    for each in found
-                ]
-            }
-        )
+        return json_response({"days": [_day(each) for each in found]})
 
     async def promote(request: Request) -> Response:
         body = validated(PromoteRequest, await read_json(request, MAX_BODY_BYTES))
@@ -280,3 +270,7 @@ def _reachable(path: str, data_dir: Path, identity: Identity, *, writes: bool = 
 
 def _live(registry: Registry, note: str | None = None) -> Response:
     return json_response({"live": registry.live(), "previous": registry.previous_live(), "note": note})
+
+
+def _day(day: Day) -> dict[str, Any]:
+    return {"date": day.date, "answers": {str(version): count for version, count in day.answers.items()}}

@@ -3,5 +3,6 @@
 from burnish.proxy.log.log import Log
 from burnish.proxy.log.retention import Keep
 from burnish.proxy.log.tally import RatingCounts, RatingTally, ReadyCounts
+from burnish.proxy.log.version_facts import Day
 
-__all__ = ["Keep", "Log", "RatingCounts", "RatingTally", "ReadyCounts"]
+__all__ = ["Day", "Keep", "Log", "RatingCounts", "RatingTally", "ReadyCounts"]
