@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from burnish.adapters.errors import CorruptAdapter
+from burnish.adapters.gate import told
 from burnish.proxy.ids import run_id
 from burnish.proxy.records import Run
 from burnish.training.job import JobDirectory, Rollout
@@ -210,21 +211,29 @@ async def test_a_version_is_shown_with_its_verdict_and_its_answers(open_world: O
     )
     job.write_rollouts(
         [
-            Rollout(policy=policy, prompt_id="p", messages=messages, reply=text, finished=True)
-            for policy, text in (("candidate", "Hi."), ("incumbent", "Hello there."))
+            Rollout(
+                policy=policy, version=version, prompt_id="p", messages=messages, reply=text, finished=True
+            )
+            for policy, version, text in (("candidate", number, "Hi."), ("incumbent", 0, "Hello there."))
         ]
     )
     shown = (await world.http.get(f"/burnish/adapters/{number}")).json()
     missing = await world.http.get("/burnish/adapters/7")
     odd = await world.http.get("/burnish/adapters/v1")
     assert shown["manifest"]["base_digest"] == world.host.base_digest
-    assert shown["verdict"] == UNDECIDED | {"examples": []}
+    assert shown["verdict"] == told(UNDECIDED | {"examples": []})
     assert [event["state"] for event in shown["events"]] == ["candidate", "candidate"]
     assert shown["samples"] == [
         {
             "prompt": "Hi?",
-            "before": {"reply": "Hello there.", "tool_calls": [], "finished": True, "error": None},
-            "after": {"reply": "Hi.", "tool_calls": [], "finished": True, "error": None},
+            "before": {
+                "version": 0,
+                "reply": "Hello there.",
+                "tool_calls": [],
+                "finished": True,
+                "error": None,
+            },
+            "after": {"version": number, "reply": "Hi.", "tool_calls": [], "finished": True, "error": None},
         }
     ]
     assert missing.status_code == odd.status_code == 404
