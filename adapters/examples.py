@@ -1,48 +1,68 @@
-"""The replies that a verdict shows, in a file beside its version: they quote prompts, so they can be erased."""
+"""Replies that are kept in files beside their version: they quote prompts, so they can be erased.
+
+``examples`` are the replies that a verdict shows, ``pairs`` those that people may judge without knowing which is which.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from burnish.adapters import durable
 from burnish.adapters.manifest import Event
 
-_FILE = "v{:04d}.examples.json"
+Kind = Literal["examples", "pairs"]
 
 
-def keep(root: Path, version: int, examples: Sequence[dict[str, Any]]) -> None:
-    """Write the examples of a version's last verdict. Raises OSError."""
-    durable.replace(root / _FILE.format(version), json.dumps(list(examples), ensure_ascii=False))
+def keep(root: Path, version: int, examples: Sequence[dict[str, Any]], kind: Kind = "examples") -> None:
+    """Write the replies of a version's last verdict. Raises OSError."""
+    durable.replace(_file(root, version, kind), json.dumps(list(examples), ensure_ascii=False))
 
 
-def of(root: Path, version: int) -> list[dict[str, Any]]:
-    """Return the examples of a version; none if they were erased."""
+def of(root: Path, version: int, kind: Kind = "examples") -> list[dict[str, Any]]:
+    """Return the replies of a version; none if they were erased."""
     try:
-        found = json.loads((root / _FILE.format(version)).read_bytes())
+        found = json.loads(_file(root, version, kind).read_bytes())
     except (OSError, ValueError):
         return []
     return found if isinstance(found, list) else []
 
 
 def prompts(root: Path) -> set[str]:
-    """Return the ids of all prompts that examples quote; "" if an earlier release didn't note it."""
-    return {each.get("prompt_id", "") for version in _versions(root) for each in of(root, version)}
+    """Return the ids of all prompts that are quoted; "" if an earlier release didn't note it."""
+    return {
+        each.get("prompt_id", "")
+        for kind in get_args(Kind)
+        for version in versions(root, kind)
+        for each in of(root, version, kind)
+    }
 
 
 def erase(root: Path, gone: Collection[str]) -> None:
-    """Delete the examples of these prompts. Raises OSError."""
-    for version in _versions(root):
-        found = of(root, version)
-        left = [each for each in found if each.get("prompt_id", "") not in gone]
-        if len(left) < len(found):
-            keep(root, version, left)
+    """Delete the replies to these prompts. Raises OSError."""
+    for kind in get_args(Kind):
+        for version in versions(root, kind):
+            found = of(root, version, kind)
+            left = [each for each in found if each.get("prompt_id", "") not in gone]
+            if len(left) < len(found):
+                keep(root, version, left, kind)
 
 
-def _versions(root: Path) -> list[int]:
-    return [int(path.name[1:].partition(".")[0]) for path in root.glob(_FILE.format(0).replace("0000", "*"))]
+def erase_all(root: Path, kind: Kind) -> None:
+    """Delete the replies of all versions. Raises OSError."""
+    for version in versions(root, kind):
+        _file(root, version, kind).unlink(missing_ok=True)
+
+
+def versions(root: Path, kind: Kind) -> list[int]:
+    """Return the versions that have such a file, oldest first."""
+    return sorted(int(path.name[1:].partition(".")[0]) for path in root.glob(f"v*.{kind}.json"))
+
+
+def _file(root: Path, version: int, kind: Kind) -> Path:
+    return root / f"v{version:04d}.{kind}.json"
 
 
 def moved_out(root: Path, events: Sequence[Event]) -> list[Event] | None:

@@ -178,6 +178,7 @@ def _prompts(seed: int) -> list[Prompt]:
             f"cmpl_{place:02d}",
             ({"role": "system", "content": BRIEFLY}, {"role": "user", "content": question}),
             PARAMS,
+            f"cmpl_{place:02d}",
         )
         for place, question in enumerate(chosen)
     ]

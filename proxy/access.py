@@ -104,7 +104,7 @@ def action_at(method: str, path: str) -> Action:
         return Action.WATCH
     if path == "/burnish/command" or path.startswith("/v1/feedback/"):
         return Action.RATE
-    if path == "/v1/feedback" and method == "POST":
+    if path in ("/v1/feedback", "/burnish/duels") and method == "POST":
         return Action.RATE
     if path.startswith("/burnish/users/") and method == "DELETE":
         return Action.ERASE

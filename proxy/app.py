@@ -23,6 +23,7 @@ from burnish.proxy.apart import Apart
 from burnish.proxy.asgi import App, own_application
 from burnish.proxy.client_headers import LOCAL_CALLER
 from burnish.proxy.config import Config, is_loopback
+from burnish.proxy.duels import Contest, Duels, duel_routes
 from burnish.proxy.errors import ConfigError, Conflict, Unavailable
 from burnish.proxy.feedback import Command, answer_command, command_route, completion_routes, feedback_routes
 from burnish.proxy.feedback.answering import ACTION_HELP, Action
@@ -244,6 +245,10 @@ class _Parts:
             versions=lambda: learning and learning.registry.changes(),
         )
 
+    def duels(self, relay: Relay) -> Duels:
+        contest = Contest(self.log, self.engine.swap, self.upstream.name, relay) if self.engine else None
+        return Duels(self.log, contest, self.why_not, self.rules, self.on_feedback)
+
     def learner_status(self) -> dict[str, Any]:
         return self.learning.learner.status() if self.learning else {"state": "off", "reason": self.why_not}
 
@@ -347,10 +352,6 @@ def _routes_and_relay(
         engine,
     )
     events.use(parts.sources())
-    own = own_application(_routes(parts))
-    if hub:
-        route = (learns.base, learns.route) if learns else (None, None)
-        hub.use(Services(own, parts.answer, parts.instructions, known, *route))
     relay = Relay(
         apart=apart,
         pool=pool,
@@ -363,10 +364,14 @@ def _routes_and_relay(
         traced=observer.traces is not None,
     )
     observer.relays.add(relay)
+    own = own_application(_routes(parts, relay))
+    if hub:
+        route = (learns.base, learns.route) if learns else (None, None)
+        hub.use(Services(own, parts.answer, parts.instructions, known, *route))
     return own, relay
 
 
-def _routes(parts: _Parts) -> list[Route]:
+def _routes(parts: _Parts, relay: Relay) -> list[Route]:
     log, learns = parts.log, parts.learning
     gauges = Gauges(
         log=log,
@@ -385,6 +390,7 @@ def _routes(parts: _Parts) -> list[Route]:
         command_route(parts.answer),
         *completion_routes(log, parts.on_forgotten, parts.rules, parts.fates),
         *instruction_routes(log, parts.instructions, parts.live),
+        *duel_routes(parts.duels(relay)),
         reset_route(parts.start_over),
         *(
             learner_routes(learns.learner, learns.registry, learns.transfer, log, parts.config.data_dir)

@@ -47,6 +47,7 @@ completion_id = partial(_new, "cmpl_")
 passthrough_id = partial(_new, "pass_")
 feedback_id = partial(_new, "fb_")
 run_id = partial(_new, "run_")
+duel_id = partial(_new, "duel_")
 
 
 def _next() -> int:

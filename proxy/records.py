@@ -15,7 +15,9 @@ Fault = Literal["incomplete", "error", "no_text", "own_prompt", "credential", "o
 reply or no context; own_prompt: the model saw another prompt than the logged one (raw, template, suffix, context);
 credential: the exchange or the feedback holds a key or a token, and log.scrub is on; other_prompt: it was only
 preferred over an answer to another prompt; not_teaching: a further upstream gave it, without ``teaches``."""
-Source = Literal["human", "environment", "judge", "implicit"]
+Source = Literal["human", "environment", "judge", "implicit", "duel"]
+"""duel: a preference of somebody who didn't know which version gave which answer."""
+DuelChoice = Literal["left", "right", "equal"]
 
 
 LIKERT = {"1": "Terrible", "2": "Poor", "3": "Okay", "4": "Good", "5": "Excellent"}
@@ -66,7 +68,8 @@ class Asked(NamedTuple):
     retry: int = 0
     """x-stainless-retry-count."""
     sub_agent: bool = False
-    """Whether the headers say that a sub-agent asks. Other sub-agents can be told by their messages only."""
+    """Whether the headers say that a sub-agent asks, or the gate asked. Other sub-agents can be told by their messages
+    only."""
     agent: str | None = None
     """The program that asks, by its User-Agent: "claude-code", or the name that it gives itself. None: no name."""
 
@@ -400,6 +403,34 @@ class Regeneration:
     """When they asked again, seconds since the epoch, UTC."""
     went_on_from: str | None
     """The answer to this context that the conversation went on from; None where it did from none, or from several."""
+
+
+SAMPLED_FOR_DUELS = "duels"
+"""The caller of answers that the gate sampled and somebody judged: they belong to no conversation of a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duel:
+    """Answers of two versions to one prompt, which somebody judges without knowing which is which."""
+
+    id: str
+    """"duel_" + 26 characters that sort by time."""
+    created_at: float
+    """When the versions answered, seconds since the epoch, UTC."""
+    asked_by: str
+    """The user whose words the prompt quotes."""
+    left_version: int
+    """0 = the base model."""
+    right_version: int
+    left: str | None
+    """The completion; None: it isn't in the log."""
+    right: str | None
+    choice: DuelChoice | None = None
+    """None: not judged yet."""
+    judged_at: float | None = None
+    rater: str | None = None
+    feedback_id: str | None = None
+    """The preference; None if the answers were found equal."""
 
 
 @dataclass(frozen=True, slots=True)

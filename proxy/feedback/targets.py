@@ -111,6 +111,11 @@ def read_feedback(body: Any) -> FeedbackRequest:
             f"give exactly one of {', '.join(TARGETS)}, not {given}",
             param=request.targets[1] if request.targets else "completion_id",
         )
+    if request.source == "duel":
+        raise Unprocessable(
+            "source 'duel' comes only from POST /burnish/duels, where nobody knows which answer is whose: leave it out",
+            param="source",
+        )
     if request.last is False:
         raise Unprocessable("last must be true, or left out", param="last")
     if all(getattr(request, name) is None for name in STATEMENTS):

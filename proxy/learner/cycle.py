@@ -24,6 +24,7 @@ from burnish.adapters.threads import cores, in_one_thread
 from burnish.adapters.waiting import PASSED_AGAINST, waiting
 from burnish.proxy.learner import export, sampling
 from burnish.proxy.learner.evidence import evidence, rated_replies
+from burnish.proxy.learner.pairs import kept_pairs
 from burnish.proxy.learner.progress import Durations, Progress, earlier_runs, progress
 from burnish.proxy.learner.trainer import run_step
 from burnish.proxy.log import Log
@@ -140,17 +141,26 @@ class Cycle:
 
         ``current`` is the run under way, whose job is needed until its end. Raises OSError, Unavailable.
         """
-        quoted = {each for each in examples.prompts(self.registry.root) if not sampling.is_ours(each)}
-        erased = quoted - await self.log.existing(quoted)
-        await asyncio.to_thread(self._forget, current, erased)
+        await asyncio.to_thread(self._forget_jobs, current)
+        await self._forget_quotes()
 
-    def _forget(self, current: str | None, erased: Collection[str]) -> None:
+    def _forget_jobs(self, current: str | None) -> None:
         for path in self.jobs.glob("run_*"):
             if path.name == current:
                 self._erase_at_end.add(current)
             else:
                 shutil.rmtree(path)
-        examples.erase(self.registry.root, erased)
+
+    async def _forget_quotes(self) -> None:
+        root = self.registry.root
+        found = await asyncio.to_thread(examples.prompts, root)
+        quoted = {each for each in found if not sampling.is_ours(each)}
+        await asyncio.to_thread(examples.erase, root, quoted - await self.log.existing(quoted))
+
+    async def _keep(self, version: int, quotes: Sequence[dict[str, Any]], kind: examples.Kind) -> None:
+        """Write replies beside their version, less those of users who were erased during the run."""
+        await asyncio.to_thread(examples.keep, self.registry.root, version, quotes, kind)
+        await self._forget_quotes()
 
     def ended(self, run_id: str) -> None:
         """Delete the job of a run that was under way when a user was erased."""
@@ -310,7 +320,7 @@ class Cycle:
                 return Ended("candidate", why, version.number)
             details = verdict.model_dump(mode="json", exclude={"examples"})
             shown = [example.model_dump(mode="json") for example in verdict.examples]
-            await asyncio.to_thread(examples.keep, self.registry.root, version.number, shown)
+            await self._keep(version.number, shown, "examples")
             if verdict.outcome == "rejected":
                 self.registry.record(version.number, "rejected", verdict.reason, verdict=details)
                 return Ended("rejected", verdict.reason, version.number)
@@ -419,6 +429,9 @@ class Cycle:
                 await sampling.sample(asking, candidate, incumbent.endpoint, counted)
             )
         await asyncio.to_thread(job.write_rollouts, rollouts)
+        await self._keep(
+            version.number, kept_pairs(prompts, rollouts, plan.incumbent, version.number), "pairs"
+        )
         phases.begin("scoring")
         logger.info(
             "%s and %s have answered %d prompts; their replies are scored",

@@ -67,6 +67,8 @@ class Prompt:
     messages: tuple[dict[str, Any], ...]
     params: dict[str, Any]
     """Result of ``bounded``."""
+    origin: str
+    """The completion that it quotes; its own ID if it quotes none."""
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
@@ -89,7 +91,7 @@ def prompts(
     """
     learnt = {_key(each.messages) for each in rated}
     first, latest = (
-        [Prompt(each.id, each.messages, bounded(each.params)) for each in some if each.messages]
+        [Prompt(each.id, each.messages, bounded(each.params), each.id) for each in some if each.messages]
         for some in (held_out, recent)
     )
     new = [each for each in latest if _key(each.messages) not in learnt]
@@ -107,14 +109,23 @@ def prompts(
 def ordinary(own: Iterable[Prompt]) -> list[Prompt]:
     """Return ordinary questions, with the system prompts and parameters of prompts in ``own`` without tools."""
     manners = [
-        (tuple(takewhile(lambda each: each.get("role") in SYSTEM_ROLES, prompt.messages)), prompt.params)
+        (
+            tuple(takewhile(lambda each: each.get("role") in SYSTEM_ROLES, prompt.messages)),
+            prompt.params,
+            prompt.origin,
+        )
         for prompt in own
         if not prompt.tools
     ]
     return [
-        Prompt(f"{_ORDINARY}{place}", (*instructions, {"role": "user", "content": question}), params)
-        for place, (question, (instructions, params)) in enumerate(
-            zip(questions.QUESTIONS, cycle(manners or [((), bounded({}))]), strict=False)
+        Prompt(
+            f"{_ORDINARY}{place}",
+            (*instructions, {"role": "user", "content": question}),
+            params,
+            origin or f"{_ORDINARY}{place}",
+        )
+        for place, (question, (instructions, params, origin)) in enumerate(
+            zip(questions.QUESTIONS, cycle(manners or [((), bounded({}), "")]), strict=False)
         )
     ]
 
@@ -130,6 +141,7 @@ def fact_prompts() -> list[Prompt]:
             f"{_FACT}{place}",
             ({"role": "user", "content": question},),
             {"temperature": 0, "max_tokens": questions.MAX_TOKENS},
+            f"{_FACT}{place}",
         )
         for place, (question, _) in enumerate(questions.FACTS)
     ]

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar, get_args
 
 from burnish.proxy.errors import NotFound, Unavailable
 from burnish.proxy.ids import continue_after
-from burnish.proxy.log import attribution, files, listings, queries, retention, store, version_facts
+from burnish.proxy.log import attribution, duels, files, listings, queries, retention, store, version_facts
 from burnish.proxy.log import feedback as feedback_table
 from burnish.proxy.log import instructions as instruction_table
 from burnish.proxy.log import runs as run_table
@@ -192,6 +192,13 @@ class Log:
     add_instruction = _writes(instruction_table.add)
     edit_instruction = _writes(instruction_table.edit)
     remove_instruction = _writes(instruction_table.remove)
+
+    add_duel = _writes(duels.add)
+    judge_duel = _writes(duels.judge)
+    close_duels = _writes(duels.close)
+    duel = _reads(duels.one, "lookups")
+    open_duels = _reads(duels.open_ones)
+    judged_duels = _reads(duels.judged)
 
     start_run = _writes(run_table.start)
     update_run = _writes(run_table.update)

@@ -277,6 +277,27 @@ MIGRATIONS: tuple[Migration, ...] = (
         ),
     ),
     Migration("curves of runs", ("CREATE TABLE curve (run TEXT PRIMARY KEY, points TEXT NOT NULL)",)),
+    Migration(
+        "duels",
+        (
+            """CREATE TABLE duel (
+                id TEXT PRIMARY KEY,
+                created_at REAL NOT NULL,
+                asked_by TEXT NOT NULL,
+                left_version INTEGER NOT NULL,
+                right_version INTEGER NOT NULL,
+                left TEXT,
+                right TEXT,
+                choice TEXT,
+                judged_at REAL,
+                rater TEXT,
+                feedback_id TEXT
+            )""",
+            "CREATE INDEX duel_left ON duel (left) WHERE left IS NOT NULL",
+            "CREATE INDEX duel_right ON duel (right) WHERE right IS NOT NULL",
+            "CREATE INDEX duel_open ON duel (id) WHERE choice IS NULL",
+        ),
+    ),
 )
 
 

@@ -19,7 +19,10 @@ from typing import NamedTuple
 from burnish.proxy.records import Feedback, FeedbackDraft, Scope, Source, Voice
 
 # A person's behaviour is a weaker sign than a rating.
-SOURCE_WEIGHTS: Mapping[Source, float] = {"human": 1.0, "judge": 1.0, "environment": 1.0, "implicit": 0.3}
+SOURCE_WEIGHTS: Mapping[Source, float] = {
+    **{"human": 1.0, "judge": 1.0, "environment": 1.0, "duel": 1.0},
+    "implicit": 0.3,
+}
 GRADED = frozenset({"likert", "scalar"})
 """Scales that raters use differently; good and bad mean the same to all."""
 # With fewer grades, a mean and a deviation say more of chance than of the rater.

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from burnish.proxy.log import feedback
+from burnish.proxy.log import duels, feedback
 from burnish.proxy.log.store import as_json
 from burnish.proxy.records import answer_named
 
@@ -89,7 +89,7 @@ def prune_passthroughs(connection: sqlite3.Connection, upto: int) -> int:
 
 
 def forget(connection: sqlite3.Connection, caller: str) -> int:
-    """Delete some completions and passthroughs of a caller, then their instructions and feedback.
+    """Delete some completions and passthroughs of a caller, then their duels, instructions and feedback.
 
     Returns how many rows went; 0: nothing is left.
     """
@@ -100,6 +100,10 @@ def forget(connection: sqlite3.Connection, caller: str) -> int:
         return len(ids)
     if gone := _delete_passthrough(connection, "caller = ?", caller):
         return gone
+    if ids := duels.sampled_for(connection, caller, STEP_ROWS):
+        erase(connection, ids)
+        return len(ids)
+    duels.forget(connection, caller)
     connection.execute("DELETE FROM instruction WHERE caller = ?", (caller,))
     return erase_feedback(connection, "rater = ?", caller)
 
@@ -157,6 +161,7 @@ def erase(connection: sqlite3.Connection, completion_ids: Iterable[str]) -> None
     erase_feedback(connection, f"completion_id {among}", ids)
     compared = f"SELECT feedback.id FROM json_each(?) JOIN feedback ON {PREFERRED_OVER.format('value')}"  # noqa: S608
     connection.execute(f"UPDATE feedback SET preferred_over = NULL WHERE id IN ({compared})", (ids,))  # noqa: S608
+    duels.answers_erased(connection, ids)
     connection.execute(f"DELETE FROM raw WHERE completion {among}", (ids,))  # noqa: S608
     connection.execute(f"DELETE FROM completion WHERE id {among}", (ids,))  # noqa: S608
     contents = {content for _, *used in rows for content in used if content is not None}

@@ -15,6 +15,7 @@ from bench.learning.questions import BRIEFLY, PROMPTS
 from burnish.adapters import examples
 from burnish.adapters.hosts.fetch import ensure_small_model
 from burnish.adapters.questions import QUESTIONS
+from burnish.proxy.learner.pairs import read_pair
 from burnish.proxy.learner.sampling import is_ours
 from burnish.proxy.learner.trainer import latest_step
 from burnish.proxy.records import Run
@@ -80,6 +81,12 @@ async def check_verdict(world: World, run: Run, questions: Sequence[str]) -> Non
     shown = {each["prompt"] for each in examples.of(world.registry.root, 1)}
     assert 3 <= len(shown) <= 5
     assert shown <= {*questions, *QUESTIONS} - taught, "it was judged by what it had not learnt from"
+    pairs = [read_pair(each) for each in examples.of(world.registry.root, 1, "pairs")]
+    assert len(pairs) > len(shown)
+    assert {frozenset((each.left.version, each.right.version)) for each in pairs} == {frozenset((0, 1))}
+    assert all(each.messages[0]["content"] == BRIEFLY for each in pairs)
+    quoted = {each.prompt_id for each in pairs}
+    assert await world.log.existing(quoted) == quoted, "also those with only the system prompt of a user"
     judged = {"passed": "live", "undecided": "candidate", "rejected": "rejected"}
     assert run.status == judged[verdict["outcome"]], run.reason
     assert world.registry.live() == (1 if run.status == "live" else 0)
