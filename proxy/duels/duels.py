@@ -75,6 +75,18 @@ class Shown(NamedTuple):
         }
 
 
+class Offer(NamedTuple):
+    """What there is to judge."""
+
+    pairs: list[Shown]
+    judged: int
+    """How many pairs were judged so far."""
+    reason: str | None
+    """Why there is no pair, and what to do."""
+    can_ask: bool
+    """Whether there are two versions to ask."""
+
+
 class Verdict(NamedTuple):
     """What a judgement did."""
 
@@ -110,10 +122,9 @@ class Duels:
             raise Conflict(self._why_not, code="not_learning")
         return self._contest
 
-    async def offered(self, limit: int) -> tuple[list[Shown], int, str | None]:
-        """Return pairs to judge, how many were judged, and if there is no pair, why and what to do."""
+    async def offered(self, limit: int) -> Offer:
         if self._contest is None:
-            return [], 0, self._why_not
+            return Offer([], 0, self._why_not, can_ask=False)
         judged, versions = await self._log.judged_duels(), await asyncio.to_thread(self._contest.versions)
         asked = await self._log.open_duels(limit)
         found = [await self._asked(each) for each in asked if _fit(each, versions)]
@@ -121,7 +132,7 @@ class Duels:
             pairs = [each for each in await self._kept(versions) if each.id not in judged]
             found += [_shown(each) for each in pairs[: limit - len(found)]]
         reason = None if found else (ALL_JUDGED if versions else NO_VERSION)
-        return found, len(judged), reason
+        return Offer(found, len(judged), reason, can_ask=bool(versions))
 
     async def judge(self, duel_id: str, choice: DuelChoice, rater: str, identity: Identity) -> Verdict:
         """Store a judgement. Raises NotFound, Conflict, Unavailable."""

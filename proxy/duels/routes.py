@@ -15,7 +15,7 @@ from burnish.proxy.duels.asking import Asker
 from burnish.proxy.duels.duels import Duels, Verdict
 from burnish.proxy.errors import Unprocessable
 from burnish.proxy.feedback.grammar import parse
-from burnish.proxy.feedback.shapes import feedback_json
+from burnish.proxy.feedback.shapes import feedback_json, page
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.records import DuelChoice
 
@@ -41,10 +41,10 @@ class Prompt(Body):
 def duel_routes(duels: Duels) -> list[Route]:
     async def index(request: Request) -> Response:
         limit = page_limit(request)
-        found, judged, reason = await duels.offered(limit + 1)
-        data = [each.to_json() for each in found[:limit]]
-        page = {"object": "list", "data": data, "has_more": len(found) > limit}
-        return json_response(page | {"judged": judged, "reason": reason})
+        found = await duels.offered(limit + 1)
+        pairs = [each.to_json() for each in found.pairs]
+        told = {"judged": found.judged, "reason": found.reason, "can_ask": found.can_ask}
+        return json_response(page(pairs, limit) | told)
 
     async def judge(request: Request) -> Response:
         said = validated(Judgement, await read_json(request, MAX_BODY_BYTES))

@@ -281,7 +281,7 @@ async def test_equal_texts_are_no_duel(tmp_path: Path, weights: Path) -> None:
 async def test_without_a_second_version_it_says_what_to_do(tmp_path: Path, weights: Path) -> None:
     async with rated(tmp_path, weights) as burnish:
         page = await offered(burnish.http)
-        assert (page["data"], page["judged"]) == ([], 0)
+        assert (page["data"], page["judged"], page["can_ask"]) == ([], 0, False)
         assert "only the base model" in page["reason"]
         refused = await ask(burnish.http)
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_version")

@@ -1,0 +1,221 @@
+"""The Duel view: two versions answer, nothing tells which is which, and keys judge."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Page, Route, expect
+
+from burnish.adapters import examples
+from tests.page.axe import violations
+from tests.page.site import Site
+from tests.proxy.learner.test_plan import Rated, rated
+from tests.proxy.test_duels import LONG, SHORT, asked, root, sampled
+
+
+@dataclass
+class Arena:
+    """A burnish whose version 1 is live; the double of an engine answers with the name that was asked for."""
+
+    burnish: Rated
+    url: str
+
+    async def pairs(self, *questions: str, user: str = "alice", **texts: str) -> None:
+        """Offer these pairs instead of those of the test before."""
+        origin = await asked(self.burnish.http, questions[0], user)
+        found = [pair for question in questions for pair in sampled(origin, question, **texts)]
+        examples.keep(root(self.burnish), 1, found, "pairs")
+
+    async def logged(self, completion_id: str) -> dict[str, Any]:
+        return dict((await self.burnish.http.get(f"/burnish/completions/{completion_id}")).json())
+
+    async def last_judgement(self) -> dict[str, Any]:
+        return dict((await self.burnish.http.get("/v1/feedback?limit=1")).json()["data"][0])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def arena(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Arena]:
+    folder = tmp_path_factory.mktemp("arena")
+    weights = folder / "weights"
+    weights.mkdir()
+    (weights / "model.safetensors").write_bytes(b"the base")
+    async with rated(folder, weights) as burnish:
+        await burnish.version(0, [])
+        yield Arena(burnish, str(burnish.http.base_url).rstrip("/"))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def duel(page: Page, arena: Arena) -> Page:
+    """The view, with one pair."""
+    await arena.pairs("How long do I boil an egg?")
+    await page.goto(f"{arena.url}/#/duel")
+    await expect(side(page, "left")).to_be_visible()
+    return page
+
+
+def side(page: Page, name: str) -> Any:
+    return page.get_by_role("region", name=f"The {name} answer")
+
+
+async def place_of(page: Page, text: str) -> str:
+    return "left" if text in (await side(page, "left").inner_text()) else "right"
+
+
+async def test_an_arrow_judges_and_only_then_the_versions_are_told(duel: Page, arena: Arena) -> None:
+    main = duel.get_by_role("main")
+    await expect(main).to_contain_text("How long do I boil an egg?")
+    shown = await main.inner_text()
+    assert SHORT in shown
+    assert LONG in shown
+    assert not {"v1", "base"} & set(shown.split())
+    better = await place_of(duel, SHORT)
+    await duel.keyboard.press(f"Arrow{better.capitalize()}")
+    told = duel.get_by_role("main").get_by_role("status")
+    await expect(told).to_contain_text(f"{better.capitalize()} is v1" if better == "left" else "right is v1")
+    await expect(told).to_contain_text("The next training run learns from it.")
+    await expect(side(duel, better)).to_contain_text("You preferred v1")
+
+    feedback = await arena.last_judgement()
+    better_one = await arena.logged(feedback["completion_id"])
+    other = await arena.logged(feedback["preferred_over"])
+    assert feedback["source"] == "duel"
+    assert (better_one["adapter_version"], other["adapter_version"]) == (1, 0), "as the log says"
+    assert (better_one["reply"]["content"], other["reply"]["content"]) == (SHORT, LONG)
+
+    await duel.keyboard.press("Enter")
+    await expect(duel.get_by_role("heading", name="Nothing to judge")).to_be_visible()
+    await expect(main).to_contain_text("The next training run brings new ones.")
+
+
+async def test_equal_answers_are_revealed_and_teach_nothing(duel: Page) -> None:
+    await duel.keyboard.press("=")
+    told = duel.get_by_role("main").get_by_role("status")
+    await expect(told).to_contain_text(
+        "Nothing is learnt from it: answers that are equally good teach nothing."
+    )
+    await expect(duel.get_by_role("button", name="Take it back")).to_have_count(0)
+
+
+async def test_u_takes_the_judgement_back(duel: Page, arena: Arena) -> None:
+    await duel.keyboard.press("ArrowLeft")
+    await expect(duel.get_by_role("button", name="Take it back")).to_be_visible()
+    await duel.keyboard.press("u")
+    await expect(duel.get_by_role("main").get_by_role("status")).to_contain_text("You took it back")
+    assert (await arena.last_judgement())["undone_at"]
+
+
+async def test_d_marks_the_words_that_only_one_answer_has(page: Page, arena: Arena) -> None:
+    await arena.pairs("Which colour?", new="The sky is blue today.", old="The sky was blue yesterday.")
+    await page.goto(f"{arena.url}/#/duel")
+    await expect(side(page, "left")).to_be_visible()
+    await page.keyboard.press("d")
+    first = await place_of(page, "today")
+    marked = [await side(page, each).locator("mark").all_inner_texts() for each in ("left", "right")]
+    assert marked == (
+        [["is", "today"], ["was", "yesterday"]]
+        if first == "left"
+        else [["was", "yesterday"], ["is", "today"]]
+    )
+    await page.keyboard.press("d")
+    await expect(page.locator("mark")).to_have_count(0)
+
+
+async def test_answers_too_long_to_compare_are_not_compared(page: Page, arena: Arena) -> None:
+    words = " ".join(map(str, range(4_000)))
+    await arena.pairs("How many?", new=words, old=" ".join(reversed(words.split())))
+    await page.goto(f"{arena.url}/#/duel")
+    await expect(side(page, "left")).to_be_visible()
+    await page.keyboard.press("d")
+    await expect(page.get_by_text("The answers are too long to mark their words.")).to_be_visible()
+
+
+async def test_s_skips_a_pair_which_comes_again_at_the_end(page: Page, arena: Arena) -> None:
+    await arena.pairs("First?", "Second?")
+    await page.goto(f"{arena.url}/#/duel")
+    prompt = page.get_by_role("region", name="The prompt")
+    await expect(prompt).to_contain_text("First?")
+    await page.keyboard.press("s")
+    await expect(prompt).to_contain_text("Second?")
+    await page.keyboard.press("ArrowLeft")
+    await expect(page.get_by_role("button", name="Next pair")).to_be_visible()
+    await page.keyboard.press("n")
+    await expect(prompt).to_contain_text("First?")
+
+
+async def test_a_prompt_of_ones_own_is_answered_by_two_versions(duel: Page, arena: Arena) -> None:
+    await duel.keyboard.press("a")
+    await duel.keyboard.type("Who are you today?")
+    await duel.keyboard.press("Enter")
+    await expect(duel.get_by_role("region", name="The prompt")).to_contain_text("Who are you today?")
+    learnt = await place_of(duel, "@v1")
+    await duel.keyboard.press(f"Arrow{learnt.capitalize()}")
+    await expect(side(duel, learnt)).to_contain_text("You preferred v1")
+    feedback = await arena.last_judgement()
+    sides = [await arena.logged(feedback[name]) for name in ("completion_id", "preferred_over")]
+    assert [each["prompt"] for each in sides] == ["Who are you today?"] * 2
+    assert [each["adapter_version"] for each in sides] == [1, 0], "as the log says"
+    await duel.keyboard.press("Enter")
+    await expect(duel.get_by_role("region", name="The prompt")).to_contain_text("boil an egg")
+
+
+async def test_a_judgement_that_fails_says_so_and_is_tried_again(duel: Page) -> None:
+    async def refuse(route: Route) -> None:
+        await (route.abort() if route.request.method == "POST" else route.continue_())
+
+    await duel.route("**/burnish/duels", refuse)
+    await duel.keyboard.press("ArrowRight")
+    await expect(duel.locator(".toast")).to_contain_text("Your judgement wasn't stored")
+    await duel.unroute("**/burnish/duels")
+    await duel.get_by_role("button", name="Try again").click()
+    await expect(side(duel, "right")).to_contain_text("You preferred")
+
+
+async def test_a_pair_that_was_erased_meanwhile_gives_way_to_the_next(page: Page, arena: Arena) -> None:
+    await arena.pairs("Who am I?", user="gone")
+    await page.goto(f"{arena.url}/#/duel")
+    await expect(side(page, "left")).to_be_visible()
+    await arena.burnish.http.delete("/burnish/users/gone")
+    await page.keyboard.press("ArrowLeft")
+    await expect(page.locator(".toast")).to_contain_text("This pair is gone: what it quotes was erased")
+    await expect(page.get_by_role("heading", name="Nothing to judge")).to_be_visible()
+
+
+async def test_hostile_answers_are_only_text(page: Page, arena: Arena) -> None:
+    hostile = "<img src=x onerror=alert(1)> \u202eevil\u202c \x1b[31mred"
+    await arena.pairs("<b>Bold?</b>", new=hostile, old="Fine.")
+    await page.goto(f"{arena.url}/#/duel")
+    await expect(page.get_by_role("main")).to_contain_text("<b>Bold?</b>")
+    await page.keyboard.press("d")
+    marked = side(page, await place_of(page, "onerror"))
+    await expect(marked).to_contain_text("<img src=x onerror=alert(1)>")
+    await expect(marked).to_contain_text("⟨U+202E⟩evil")
+    await expect(page.locator("main img")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_judged_and_marked_pair_has_no_barriers(duel: Page, scheme: Any) -> None:
+    await duel.emulate_media(color_scheme=scheme)
+    await duel.keyboard.press("d")
+    assert await violations(duel) == []
+    await duel.keyboard.press("ArrowLeft")
+    await expect(side(duel, "left")).to_contain_text("You preferred")
+    assert await violations(duel) == []
+
+
+async def test_it_fits_a_narrow_screen(duel: Page) -> None:
+    await duel.set_viewport_size({"width": 320, "height": 640})
+    assert await duel.evaluate("document.documentElement.scrollWidth") == 320
+    left, right = [await side(duel, each).bounding_box() for each in ("left", "right")]
+    assert left
+    assert right
+    assert left["y"] + left["height"] <= right["y"], "below each other"
+
+
+async def test_without_versions_it_says_why_there_is_nothing_to_judge(page: Page, site: Site) -> None:
+    await page.goto(f"{site.url}/#/duel")
+    await expect(page.get_by_role("heading", name="Nothing to judge")).to_be_visible()
+    await expect(page.get_by_role("textbox")).to_have_count(0)
