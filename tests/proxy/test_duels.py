@@ -121,7 +121,7 @@ async def test_a_preference_from_a_duel_trains_like_any_other(tmp_path: Path, we
         await judge(burnish.http, duel, side_of(duel, LONG))
         job = await burnish.job(force=True)
         (sample,) = job.samples()
-        assert (sample.reply["content"], sample.worse["content"]) == (LONG, SHORT)
+        assert (sample.reply["content"], [each["content"] for each in sample.worse]) == (LONG, [SHORT])
         assert [each["content"] for each in sample.messages] == ["Be kind.", QUESTION]
         assert sample.behaviour_version == 0
 
