@@ -44,5 +44,8 @@ function runs(words, start, own) {
     if (last?.own === isOwn) last.text += text;
     else found.push({ text, own: isOwn });
   });
-  return found;
+  return found.flatMap(({ text, own: isOwn }) => {
+    const said = text.trimEnd(); // the blanks behind it are nobody's own
+    return isOwn ? [{ text: said, own: true }, { text: text.slice(said.length), own: false }] : [{ text, own: false }];
+  });
 }
