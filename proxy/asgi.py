@@ -20,7 +20,7 @@ from burnish.proxy.config import is_loopback
 from burnish.proxy.errors import BurnishError, NotFound
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.headers import FORWARDED, Named, named_headers
-from burnish.proxy.page.paths import below_engine, is_front, is_page, proof_in_query, strip_engine
+from burnish.proxy.page.paths import READS, below_engine, is_front, is_page, proof_in_query, strip_engine
 from burnish.proxy.surfaces import error_at
 from burnish.proxy.surfaces.catalogue import ANTHROPIC
 
@@ -64,7 +64,9 @@ class App:
         own = not from_engine and is_own(scope)
         if own:
             identity = identity._replace(local=_is_local(scope, headers))
-        action = own_action if own else self._guard.action_upstream(path)
+        action = (
+            own_action if own else self._guard.action_upstream(path, by_page=from_engine and method in READS)
+        )
         demand(identity, action, f"{method} {path}")
         scope[IDENTITY] = identity
         return own

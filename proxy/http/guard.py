@@ -17,7 +17,7 @@ from burnish.proxy.client_headers import KEY_HEADER
 from burnish.proxy.config import Config, is_loopback
 from burnish.proxy.errors import Conflict, Forbidden, Unauthorized
 from burnish.proxy.http.headers import CREDENTIALS, Named, RawHeaders, first
-from burnish.proxy.http.paths import purpose_of
+from burnish.proxy.http.paths import PAGE_FACTS, PAGE_FILES, purpose_of
 from burnish.proxy.http.sign_in import (
     COOKIES,
     PROOF,
@@ -106,9 +106,16 @@ class Guard:
         made = sign_in(key.encode(), time.time())
         return holder._replace(signed_in_until=made.until), made
 
-    def action_upstream(self, path: str) -> Action:
-        """Return what a request to the engine does. Raises Forbidden for routes that nobody may call."""
+    def action_upstream(self, path: str, *, by_page: bool = False) -> Action:
+        """Return what a request to the engine does. Raises Forbidden for routes that nobody may call.
+
+        ``by_page``: the engine's own page only reads.
+        """
         purpose = purpose_of(path)
+        if by_page and path in PAGE_FACTS:
+            return Action.READ
+        if by_page and purpose == "other" and path.endswith(PAGE_FILES):
+            return Action.ASK
         if purpose == "inference":
             return Action.ASK
         if purpose == "models" and self._allow_management:

@@ -64,6 +64,11 @@ COMPLETIONS = (
 )  # fmt: skip
 """Ends of paths that mean inference under any prefix."""
 
+PAGE_FILES = (".js", ".css", ".svg", ".png", ".ico", ".woff2", ".webmanifest", ".map")
+"""Ends of what an engine's own page loads besides inference."""
+PAGE_FACTS = ("/props",)
+"""What llama-server's page must read before it shows anything. To change it is management."""
+
 _UNREADABLE = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\\\\]")
 _VERSIONS = re.compile(r"\A(?:v\d\w*(?:/|\Z))+")
 

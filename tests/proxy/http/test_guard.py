@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from burnish.proxy.access import Action
 from burnish.proxy.config import load_config
 from burnish.proxy.errors import Forbidden, Unauthorized
 from burnish.proxy.http.guard import Guard
@@ -46,6 +47,20 @@ def test_a_rebound_name_and_another_web_page_may_not(header: tuple[bytes, bytes]
     headers = by_name([header] if header[0] == b"host" else [LOCAL, header])
     with pytest.raises(Forbidden, match="Host" if header[0] == b"host" else None):
         guard.check("/v1/feedback", headers)
+
+
+def test_the_engines_own_page_loads_its_files_and_manages_nothing() -> None:
+    guard = Guard(load_config({}))
+    guard.knows_engine = True
+    files = ("/_app/immutable/bundle.js", "/favicon.svg")
+    assert {guard.action_upstream(path, by_page=True) for path in files} == {Action.ASK}
+    assert guard.action_upstream("/props", by_page=True) is Action.READ
+    for path in ("/slots", "/tools", "/load_lora_adapter.js", "/anything"):
+        with pytest.raises(Forbidden):
+            guard.action_upstream(path, by_page=True)
+    for path in (*files, "/props"):
+        with pytest.raises(Forbidden):
+            guard.action_upstream(path)
 
 
 def test_an_open_address_wants_the_key() -> None:
