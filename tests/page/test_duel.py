@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -160,6 +161,27 @@ async def test_a_prompt_of_ones_own_is_answered_by_two_versions(duel: Page, aren
     assert [each["adapter_version"] for each in sides] == [1, 0], "as the log says"
     await duel.keyboard.press("Enter")
     await expect(duel.get_by_role("region", name="The prompt")).to_contain_text("boil an egg")
+
+
+async def test_a_pair_that_was_judged_while_the_versions_answered_does_not_come_back(duel: Page) -> None:
+    answered = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await answered.wait()
+        await route.continue_()
+
+    await duel.route("**/burnish/duels/ask", hold)
+    await duel.get_by_role("textbox").fill("Who are you tonight?")
+    await duel.get_by_role("button", name="Ask both").click()
+    await expect(duel.get_by_role("button", name="Both are answering")).to_be_disabled()
+    await duel.keyboard.press("=")
+    await expect(duel.get_by_role("main").get_by_role("status")).to_contain_text("Nothing is learnt")
+    answered.set()
+    prompt = duel.get_by_role("region", name="The prompt")
+    await expect(prompt).to_contain_text("Who are you tonight?")
+    await duel.keyboard.press("=")
+    await duel.get_by_role("button", name="Done").click()
+    await expect(duel.get_by_role("heading", name="Nothing to judge")).to_be_visible()
 
 
 async def test_a_judgement_that_fails_says_so_and_is_tried_again(duel: Page) -> None:

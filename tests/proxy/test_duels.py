@@ -22,6 +22,7 @@ from tests.proxy.learner.test_plan import Rated, rated
 from tests.proxy.test_foreign_engine import Engine
 from tests.support.inprocess import calling, logged
 from tests.support.lora import random_lora, register, write_peft
+from tests.support.tiny_gguf import TINY, random_llama, tiny_lora
 
 QUESTION = "How long do I boil an egg?"
 SHORT, LONG = "Seven minutes.", "It depends: seven minutes for a soft egg, and ten for a hard one."
@@ -260,6 +261,23 @@ async def test_a_candidate_that_was_judged_is_loaded_to_be_compared_with_the_liv
         versions = [each["adapter_version"] for each in await logged(burnish.http)]
         assert set(versions[:2]) == {1, 2}, "the one that was live before"
         assert set(versions[2:]) == {2, 3}
+
+
+async def test_the_embedded_engine_loads_what_is_asked_and_answers_as_both(tmp_path: Path) -> None:
+    """First a candidate beside the live base model, then the base model in the process of the live version."""
+    model = random_llama(tmp_path / "tiny.gguf")
+    adapter = write_peft(tmp_path / "trained", tiny_lora(TINY, 1))
+    settings: dict[str, Any] = {"model": str(model), "engine": "auto", "context": 512}
+    async with calling(tmp_path, **settings, train={"schedule": "manual"}) as http:
+        (await http.post("/burnish/adapters", json={"path": str(adapter)})).raise_for_status()
+        first = await ask(http)
+        assert first.status_code == 201, first.text
+        (await http.post("/burnish/adapters/1/promote", json={})).raise_for_status()
+        second = await ask(http, "And how long for a soft one?")
+        assert second.status_code == 201, second.text
+        texts = {each["reply"]["content"]: each["adapter_version"] for each in await logged(http)}
+        for duel in (first.json(), second.json()):
+            assert sorted(texts[duel[side]["text"]] for side in ("left", "right")) == [0, 1]
 
 
 class SaysTheSame(Engine):

@@ -6,6 +6,7 @@ import { useStore } from "../store.js";
 import { VersionBadge } from "../parts/badge.js";
 import { Button, Kbd } from "../parts/button.js";
 import { wordDiff } from "../parts/diff.js";
+import { useMay } from "../parts/may.js";
 import { Note } from "../parts/note.js";
 import { counted } from "../parts/number.js";
 import { Text, plain, sentence } from "../parts/text.js";
@@ -20,6 +21,7 @@ function View() {
   const [marked, setMarked] = useState(false);
   const field = useRef();
   const open = pair && !verdict;
+  const canAsk = useMay("steer") && loaded?.can_ask;
   useKeys("Duel", [
     open && { key: "ArrowLeft", does: "The left answer is better", run: () => duels.judge("left") },
     open && { key: "=", does: "Both are equally good", run: () => duels.judge("equal") },
@@ -28,7 +30,7 @@ function View() {
     open && { key: "s", does: "Skip this pair", run: duels.skip },
     verdict && { key: ["Enter", "n"], does: "Next pair", run: duels.next },
     verdict?.feedback && !verdict.undone && { key: "u", does: "Take the judgement back", run: duels.undo },
-    loaded?.can_ask && { key: "a", does: "Ask both versions something", run: () => field.current?.focus() },
+    canAsk && { key: "a", does: "Ask both versions something", run: () => field.current?.focus() },
     { key: "Escape", does: "Leave the text field", run: () => document.activeElement?.blur(), inFields: true, hidden: true },
   ]);
   return html`<header class="view-head">
@@ -41,7 +43,7 @@ function View() {
       <//>`}
       ${pair && html`<${Pair} key=${pair.id} pair=${pair} verdict=${verdict} marked=${marked} onMark=${() => setMarked(!marked)} duels=${duels} />`}
       ${loaded && !pair && html`<${Empty} reason=${loaded.reason} />`}
-      ${loaded?.can_ask && html`<${Ask} field=${field} onAnswered=${duels.show} />`}
+      ${canAsk && html`<${Ask} field=${field} onAnswered=${duels.show} />`}
     </div>`;
 }
 
@@ -100,7 +102,14 @@ function useDuels() {
   }
 
   const skip = () => setPairs(([first, ...others]) => [...others, first]);
-  const show = (asked) => (setVerdict(null), setPairs((old) => [asked, ...(verdict ? old.slice(1) : old)]));
+  const told = useRef();
+  told.current = verdict;
+  // What was judged while the versions answered goes.
+  const show = (asked) => {
+    const done = told.current?.id;
+    setVerdict(null);
+    setPairs((old) => [asked, ...old.filter(({ id }) => id !== done)]);
+  };
   return { pair, left: pairs.length, verdict, loaded, error, busy, load, judge, next, undo, skip, show };
 }
 
