@@ -8,9 +8,9 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -39,7 +39,7 @@ from burnish.proxy.log import Keep, Log
 from burnish.proxy.log.batch import Stored
 from burnish.proxy.log.usability import Rules
 from burnish.proxy.observe import Gauges, Observer, metrics_routes
-from burnish.proxy.page import login_routes, page_routes
+from burnish.proxy.page import login_routes, openapi_route, page_routes
 from burnish.proxy.page.events import Events, Sources
 from burnish.proxy.records import Feedback
 from burnish.proxy.relay.flight import Flight
@@ -380,7 +380,7 @@ def _routes(parts: _Parts, relay: Relay) -> list[Route]:
         live=parts.live,
         registry=learns.registry if learns else None,
     )
-    return [
+    routes = [
         *status_routes(parts.status),
         *page_routes(parts.config),
         *login_routes(parts.guard),
@@ -395,16 +395,22 @@ def _routes(parts: _Parts, relay: Relay) -> list[Route]:
         *(
             learner_routes(learns.learner, learns.registry, learns.transfer, log, parts.config.data_dir)
             if learns
-            else _refusing_routes(parts.why_not)
+            else _refusing_routes(parts)
         ),
     ]
+    return [*routes, openapi_route(routes)]
 
 
-def _refusing_routes(reason: str) -> list[Route]:
-    """Return routes of runs and versions that always answer 409 with this reason."""
+def _refusing_routes(parts: _Parts) -> list[Route]:
+    """Return the routes of runs and versions; each answers 409 with the reason why burnish doesn't learn."""
+    none = cast(Any, None)  # their handlers are replaced
+    routes = learner_routes(none, none, none, parts.log, parts.config.data_dir)
+    return [_refusing(route, parts.why_not) for route in routes]
 
+
+def _refusing(route: Route, reason: str) -> Route:
+    @wraps(route.endpoint)  # with its description
     async def refuse(request: Request) -> Response:
         raise Conflict(reason, code="not_learning")
 
-    paths = ("train", "pause", "resume", "runs", "runs/{rest:path}", "adapters", "adapters/{rest:path}")
-    return [Route(f"/burnish/{path}", refuse, methods=["GET", "POST"]) for path in paths]
+    return Route(route.path, refuse, methods=list(route.methods or ()))

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,6 +19,7 @@ from burnish.adapters.hosts.managed import ManagedEngine
 from burnish.adapters.reconcile import Reconciler
 from burnish.adapters.swap import Swap
 from burnish.proxy.config import Config
+from burnish.proxy.described import described, flat
 from burnish.proxy.json_http import caller_of, json_response
 from burnish.proxy.log import Log
 from burnish.proxy.relay.upstreams import Upstreams
@@ -131,6 +132,11 @@ class Status:
 
 
 def status_routes(status: Status) -> Sequence[Route]:
+    @described(
+        "process, engine, live version and log",
+        flat("Health", status=Literal["ok", "degraded"], trouble=list[str], version=str),
+        statuses=(200, 503),
+    )
     async def healthz(request: Request) -> Response:
         trouble = [reason for reason in (status.log.healthy(), status.engine_trouble()) if reason]
         engine, started = status.engine, status.started
@@ -138,9 +144,16 @@ def status_routes(status: Status) -> Sequence[Route]:
         content = {"status": "ok" if up and not trouble else "degraded", "trouble": trouble}
         return json_response(content | {"version": burnish.__version__}, 200 if up else 503)
 
+    @described("the configuration in use, without keys")
     async def configuration(request: Request) -> Response:
         return json_response(status.config.model_dump(mode="json"))  # keys are masked
 
+    @described(
+        "counts, [further upstreams](engines.md#several-upstreams) and what is wrong with them, live version, what the "
+        "engine still needs (`engine.obstacle`), what the embedded one reads (`engine.window`), state of training and "
+        "why it waits, answers that are being written (`answering`), and of the log `waiting`, "
+        "`size_bytes`, `free_bytes`"
+    )
     async def shown(request: Request) -> Response:
         return json_response(await status.shown(caller_of(request)))
 

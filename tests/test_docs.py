@@ -1,4 +1,4 @@
-"""The pages: every relative link and anchor resolves, every route is listed, and results are current."""
+"""The pages: every relative link and anchor resolves, and results are current."""
 
 from __future__ import annotations
 
@@ -37,18 +37,6 @@ def test_the_results_page_is_current() -> None:
     assert (ROOT / "docs" / "results.md").read_text() == page(records), (
         "run: python -m bench.learning.results > docs/results.md"
     )
-
-
-def test_every_route_is_listed() -> None:
-    """The sources are read, because no single object holds the routes of both kinds of learners."""
-    declared = re.findall(
-        r'Route\("([^"]+)", \w+(?:, methods=\["(\w+)"\])?',
-        "".join(map(Path.read_text, ROOT.glob("proxy/**/*.py"))),
-    )
-    routes = {f"{method or 'GET'} {re.sub(':(int|path)', '', path)}" for path, method in declared}
-    listed = (ROOT / "docs" / "routes.md").read_text()
-    assert len(routes) > 20
-    assert routes <= set(re.findall(r"`([A-Z]+ /[^?`]*)", listed))
 
 
 def test_every_test_that_a_page_names_exists() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
 from starlette.requests import Request
@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from burnish.adapters.registry import version_label
 from burnish.proxy.access import identity_of
+from burnish.proxy.described import described, flat, listing
 from burnish.proxy.duels.asking import Asker
 from burnish.proxy.duels.duels import Duels, Verdict
 from burnish.proxy.errors import Unprocessable
@@ -38,7 +39,39 @@ class Prompt(Body):
     prompt: Annotated[str, StringConstraints(strict=True, max_length=MAX_PROMPT)]
 
 
+_SIDE = flat("Side", text=str, cut=bool)
+DUEL = flat(
+    "Duel",
+    object=Literal["duel"],
+    id=str,
+    prompt=str,
+    before=list[dict[str, str]],
+    left=_SIDE,
+    right=_SIDE,
+)
+SAME = flat("SameAnswers", object=Literal["duel"], id=None, prompt=str, same=str)
+_VERSION = flat("NamedVersion", version=int, name=str)
+JUDGED = flat(
+    "JudgedDuel",
+    object=Literal["duel"],
+    id=str,
+    choice=DuelChoice,
+    left=_VERSION,
+    right=_VERSION,
+    better=int | None,
+    feedback=dict[str, Any] | None,
+    usable=bool,
+    reason=str | None,
+)
+
+
 def duel_routes(duels: Duels) -> list[Route]:
+    @described(
+        "pairs of answers to judge, [without their versions](rating.md#duels); `judged` counts, `reason` says why "
+        "there are none",
+        listing(DUEL, "Duels", has_more=bool, judged=int, reason=str | None, can_ask=bool),
+        query=("limit",),
+    )
     async def index(request: Request) -> Response:
         limit = page_limit(request)
         found = await duels.offered(limit + 1)
@@ -46,12 +79,24 @@ def duel_routes(duels: Duels) -> list[Route]:
         told = {"judged": found.judged, "reason": found.reason, "can_ask": found.can_ask}
         return json_response(page(pairs, limit) | told)
 
+    @described(
+        "judge a pair (`left`, `right`, `equal`); the answer says which version was which",
+        JUDGED,
+        body=Judgement,
+        statuses=(201,),
+    )
     async def judge(request: Request) -> Response:
         said = validated(Judgement, await read_json(request, MAX_BODY_BYTES))
         identity = identity_of(request.scope)
         verdict = await duels.judge(said.id, said.choice, caller_of(request), identity)
         return json_response(_revealed(verdict), 201)
 
+    @described(
+        "ask two versions, and get their answers as a pair; `same` is what both said, if that is no pair",
+        DUEL | SAME,
+        body=Prompt,
+        statuses=(200, 201),
+    )
     async def ask(request: Request) -> Response:
         prompt = validated(Prompt, await read_json(request, MAX_BODY_BYTES)).prompt
         if not prompt.strip():

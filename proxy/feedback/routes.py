@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from pydantic import StringConstraints
 from starlette.requests import Request
@@ -13,10 +13,18 @@ from starlette.routing import Route
 
 from burnish.proxy.access import Action, demand, identity_of
 from burnish.proxy.client_headers import SESSION_HEADERS
+from burnish.proxy.described import described, flat, listing, page_of
 from burnish.proxy.errors import NotFound, Unprocessable
 from burnish.proxy.feedback.commands import Answer
 from burnish.proxy.feedback.grammar import parse
 from burnish.proxy.feedback.shapes import (
+    PASSTHROUGH,
+    RATED,
+    REGENERATION,
+    ROW,
+    SHOWN,
+    TOLD,
+    UNDONE,
     Fates,
     brief,
     feedback_json,
@@ -33,6 +41,7 @@ from burnish.proxy.feedback.targets import (
     HISTORY_QUERY,
     MAX_TEXT,
     QUERY,
+    FeedbackRequest,
     demand_weight,
     draft_of,
     filters_of,
@@ -41,6 +50,7 @@ from burnish.proxy.feedback.targets import (
 )
 from burnish.proxy.json_http import Body, caller_of, json_response, page_limit, read_json, validated
 from burnish.proxy.log import Log
+from burnish.proxy.log.ratings import Rater
 from burnish.proxy.log.usability import Rules, usability
 from burnish.proxy.records import Feedback
 
@@ -58,6 +68,12 @@ def feedback_routes(
 ) -> list[Route]:
     """Return the routes of feedback and raters; calls ``on_feedback`` for each new record and each undo."""
 
+    @described(
+        "[rate an answer](rating.md#over-http), or with `dry_run` only see what would be stored",
+        RATED,
+        body=FeedbackRequest,
+        statuses=(200, 201),
+    )
     async def create(request: Request) -> Response:
         asked = read_feedback(await read_json(request, MAX_BODY_BYTES, untyped=True))
         demand_weight(asked, identity_of(request.scope))
@@ -79,12 +95,18 @@ def feedback_routes(
         stored = added.created and not asked.dry_run
         return json_response(feedback_json(added.feedback) | said, 201 if stored else 200)
 
+    @described(
+        "list feedback, and [whether it can teach](rating.md#ratings-that-cant-teach)",
+        page_of(TOLD, "Feedbacks"),
+        query=("limit", *QUERY),
+    )
     async def index(request: Request) -> Response:
         limit = page_limit(request, *QUERY)
         found = await log.judged_feedbacks(limit=limit + 1, **filters_of(request.query_params))
         did = await fates()
         return json_response(page([told_json(*each, rules, did) for each in found], limit))
 
+    @described("show feedback", TOLD)
     async def show(request: Request) -> Response:
         found = await _own(log, request)
         try:
@@ -93,6 +115,7 @@ def feedback_routes(
             target = None
         return json_response(told_json(found, target, rules, await fates()))
 
+    @described("undo feedback", UNDONE)
     async def undo(request: Request) -> Response:
         feedback = await log.undo_feedback((await _own(log, request)).id)
         on_feedback(feedback)
@@ -100,6 +123,9 @@ def feedback_routes(
         now = {"rated": target.rated(choice), "about": quoted(target, choice)}
         return json_response(told_json(feedback, target, rules, await fates()) | now)
 
+    @described(
+        "who rates how, and how often raters agree", listing(flat("Rater", Rater, weight=float), "Raters")
+    )
     async def raters(request: Request) -> Response:
         found = [
             {**asdict(each), "weight": rules.rater_weights.get(each.name, 1.0)} for each in await log.raters()
@@ -132,6 +158,12 @@ class Typed(Body):
 def command_route(answer: Answer) -> Route:
     """Return the route for ``/rl`` commands that don't reach the model. The session header names the session."""
 
+    @described(
+        "run a `/rl` command on the last answer (of the session in `x-burnish-session`), for agents that keep "
+        "it from the model",
+        flat("Answered", object=Literal["command"], answer=str),
+        body=Typed,
+    )
     async def run_command(request: Request) -> Response:
         typed = validated(Typed, await read_json(request, MAX_BODY_BYTES))
         command = parse(typed.text)
@@ -155,26 +187,53 @@ def completion_routes(
 ) -> list[Route]:
     """Return the routes of the log; calls ``on_forgotten`` with the name of an erased user."""
 
+    @described(
+        "list completions with their feedback, newest first, [filtered](rating.md#find-rated-answers); without "
+        "contexts; of an error the first 200 characters, of a prompt 500. A long reply is `shortened`. `agent` is the "
+        "program that asked, by its User-Agent, such as `claude-code`",
+        page_of(ROW, "Completions"),
+        query=("limit", *HISTORY_QUERY),
+    )
     async def index(request: Request) -> Response:
         query, limit = request.query_params, page_limit(request, *HISTORY_QUERY)
         found = await log.completions(limit + 1, query.get("before"), history_filters(query))
         return json_response(page(rows_json(found, rules, await fates()), limit))
 
+    @described(
+        "one completion with context, reply and feedback; each piece says [whether it can "
+        "teach](rating.md#ratings-that-cant-teach), and which version learnt it",
+        SHOWN,
+    )
     async def show(request: Request) -> Response:
         found = await log.completion(request.path_params["id"])
         next_turn = {"next_turn": await log.next_turn(found.id)}
         return json_response(judged_json(found, rules, await fates()) | next_turn)
 
+    @described(
+        "list [regenerated answers](rating.md#regenerated-answers)",
+        page_of(REGENERATION, "Regenerations"),
+        query=("limit", "before", "conversation"),
+    )
     async def again(request: Request) -> Response:
         query, limit = request.query_params, page_limit(request, "before", "conversation")
         found = await log.regenerations(limit + 1, query.get("before"), query.get("conversation"))
         return json_response(page([regeneration_json(each) for each in found], limit))
 
+    @described(
+        "list [passthrough records](formats.md#everything-else)",
+        page_of(PASSTHROUGH, "Passthroughs"),
+        query=("limit", "before"),
+    )
     async def passthrough(request: Request) -> Response:
         limit = page_limit(request, "before")
         found = await log.passthroughs(limit + 1, request.query_params.get("before"))
         return json_response(page([brief(passthrough_json(each)) for each in found], limit))
 
+    @described(
+        "export everything of one user, earliest first",
+        page_of(dict[str, Any], "Personal"),
+        query=("limit", "after"),
+    )
     async def export(request: Request) -> Response:
         user, limit = request.path_params["user"], page_limit(request, "after")
         found = await log.personal_records(user, request.query_params.get("after", ""), limit + 1)
@@ -183,6 +242,7 @@ def completion_routes(
             data += [{"object": "instruction", **asdict(each)} for each in await log.instructions(user)]
         return json_response({"object": "list", "data": data, "has_more": len(found) > limit})
 
+    @described("erase one user", flat("Erased", object=Literal["user"], user=str, erased=int))
     async def forget(request: Request) -> Response:
         user = request.path_params["user"]
         erased = await log.forget(user)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 
+from burnish.proxy.described import flat, list_of
 from burnish.proxy.log.queries import PersonalRecord
 from burnish.proxy.log.tree import text_of
 from burnish.proxy.log.usability import Rules, obstacle_of, usability
 from burnish.proxy.records import (
+    Asked,
+    Choice,
     Completion,
+    Ended,
     Fate,
     Feedback,
+    FeedbackDraft,
     Heard,
     Passthrough,
     Regeneration,
+    Served,
     Usability,
     answer_name,
 )
@@ -32,6 +38,49 @@ LISTED_CALLS, LISTED_ARGUMENTS = 20, 200
 
 Fates = Callable[[str, Feedback], Fate | None]
 """Takes the name of an answer and feedback that counts for it; returns what the latest run did with it."""
+
+# -- types of what the functions below return --------------------------------------------------------------------------
+
+_UNSHOWN = {"asked", "served", "ended", "wire", "rating", "feedback", "fault", "retry"}
+"""Fields of a completion that are not in JSON, or elsewhere."""
+_SAID: dict[str, Any] = {"object": Literal["feedback"], "usable": bool, "reason": str | None}
+QUOTED = flat("Quoted", prompt=str, reply=str)
+TOLD = flat("Feedback", Feedback, FeedbackDraft, without={"draft"}, **_SAID, learnt_by=int | None)
+UNDONE = flat("Undone", TOLD, rated=str | None, about=QUOTED)
+RATED = flat(
+    "Rated",
+    Feedback,
+    FeedbackDraft,
+    without={"draft"},
+    **_SAID,
+    id=str | None,
+    created_at=float | None,
+    repeated=bool,
+    about=QUOTED,
+    dry_run=(bool, None),
+    rated=(str | None, None),
+)
+JUDGED = flat(
+    "Completion",
+    Completion,
+    Asked,
+    Served,
+    Ended,
+    without=_UNSHOWN,
+    object=Literal["completion"],
+    choices=list_of(flat("Choice", Choice, rated=str | None)),
+    rating=float | None,
+    rated=str | None,
+    usable=bool,
+    reason=str | None,
+    feedback=list_of(TOLD),
+)
+ROW = flat("CompletionRow", JUDGED, shortened=bool)
+SHOWN = flat("ShownCompletion", JUDGED, next_turn=Any)
+PASSTHROUGH = flat("Passthrough", Passthrough, object=Literal["passthrough"])
+REGENERATION = flat("Regeneration", Regeneration, object=Literal["regeneration"])
+
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def feedback_json(feedback: Feedback) -> dict[str, Any]:

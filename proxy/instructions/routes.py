@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from burnish.proxy.described import described, flat, listing
 from burnish.proxy.instructions.instructions import Instructions, addition
 from burnish.proxy.json_http import Body, caller_of, json_response, read_json, validated
 from burnish.proxy.log import Log
@@ -28,7 +29,15 @@ class InstructionRequest(Body):
     text: Annotated[str, Field(min_length=1, strict=True)]
 
 
+INSTRUCTION = flat("Instruction", Instruction, object=Literal["instruction"])
+LISTED = flat("ListedInstruction", INSTRUCTION, state=str)
+
+
 def instruction_routes(log: Log, instructions: Instructions, live: Live) -> list[Route]:
+    @described(
+        "the caller's instructions (`x-burnish-user`)",
+        listing(LISTED, "Instructions", instructions=bool, caller=str, text=str | None),
+    )
     async def index(request: Request) -> Response:
         caller = caller_of(request)
         listed = await instructions.listed(caller, live())
@@ -43,18 +52,21 @@ def instruction_routes(log: Log, instructions: Instructions, live: Live) -> list
             }
         )
 
+    @described("add an instruction", INSTRUCTION, body=InstructionRequest, statuses=(201,))
     async def create(request: Request) -> Response:
         caller, text = await _caller_and_text(request)
         instruction = await log.add_instruction(caller, text)
         instructions.changed(caller)
         return json_response(instruction_json(instruction), 201)
 
+    @described("change one", INSTRUCTION, body=InstructionRequest)
     async def edit(request: Request) -> Response:
         caller, text = await _caller_and_text(request)
         instruction = await log.edit_instruction(caller, request.path_params["id"], text)
         instructions.changed(caller)
         return json_response(instruction_json(instruction))
 
+    @described("remove one", INSTRUCTION)
     async def remove(request: Request) -> Response:
         caller = caller_of(request)
         instruction = await log.remove_instruction(caller, request.path_params["id"])

@@ -14,19 +14,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from burnish.adapters.manifest import BASE_VERSION
+from burnish.adapters.manifest import BASE_VERSION, State
+from burnish.adapters.merging import Merged
 from burnish.adapters.registry import Registry, version_label
 from burnish.adapters.threads import in_one_thread
 from burnish.proxy.access import Action, Identity, demand, identity_of
+from burnish.proxy.described import described, flat, list_of
 from burnish.proxy.errors import Forbidden, Unprocessable
 from burnish.proxy.feedback.answering import Action as ChatAction
 from burnish.proxy.json_http import Body, json_response, page_limit, read_json, validated
 from burnish.proxy.learner.learner import Learner
+from burnish.proxy.learner.progress import Progress
 from burnish.proxy.learner.reset import Outcome
 from burnish.proxy.learner.transfer import Format, Transfer
 from burnish.proxy.learner.version_details import details, summary
 from burnish.proxy.log import Day, Log
 from burnish.proxy.plain import Line
+from burnish.proxy.records import Run
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_PATH = 4096
@@ -87,6 +91,22 @@ class ExportRequest(Body):
     format: Format = "peft"
 
 
+RUN = flat("Run", Run, progress=Progress | None, step=dict[str, Any] | None, result=dict[str, Any] | None)
+VERSION = flat(
+    "Version",
+    version=int,
+    name=str,
+    state=State,
+    reason=str,
+    parent=int,
+    run_id=str,
+    created_at=str,
+    objective=str,
+    ratings=int,
+)
+LIVE = flat("Live", live=int, previous=int | None, note=str | None)
+
+
 def learner_routes(
     learner: Learner, registry: Registry, transfer: Transfer, log: Log, data_dir: Path
 ) -> list[Route]:
@@ -98,6 +118,12 @@ def learner_routes(
 
 
 def _run_routes(learner: Learner, log: Log) -> list[Route]:
+    @described(
+        "start a run; all three are booleans. With `dry_run` only see what it would do",
+        dict[str, Any],
+        body=TrainRequest,
+        statuses=(200, 202),
+    )
     async def train(request: Request) -> Response:
         body = validated(TrainRequest, await read_json(request, MAX_BODY_BYTES))
         if body.dry_run:
@@ -107,13 +133,21 @@ def _run_routes(learner: Learner, log: Log) -> list[Route]:
         run_id = await learner.train_now(force_one_sided=body.force, refresh=body.refresh)
         return json_response({"run_id": run_id, "warnings": warnings}, 202)
 
+    @described("stop or restart automatic runs")
     async def pause(request: Request) -> Response:
         await learner.pause(on=request.url.path.endswith("/pause"))
         return json_response(learner.status())
 
+    @described("training runs, latest first", flat("Runs", runs=list_of(RUN)), query=("limit",))
     async def runs(request: Request) -> Response:
         return json_response({"runs": [learner.shown(run) for run in await log.runs(page_limit(request))]})
 
+    @described(
+        "one training run; `progress` has `phase`, `started_at`, `done`, `total`, `eta_s` and `run_eta_s` "
+        "(`null`: unknown), `step` the figures of the latest step. [Phases](rating.md#watch-a-run). `curve` has "
+        "`step`, `loss`, `kl_per_token` and `margin`, lists of at most 200 points, kept with the run",
+        flat("ShownRun", RUN, curve=dict[str, Any] | None),
+    )
     async def run(request: Request) -> Response:
         found = await log.run(request.path_params["id"])
         return json_response(learner.shown(found) | {"curve": await learner.curve(found.id)})
@@ -128,6 +162,10 @@ def _run_routes(learner: Learner, log: Log) -> list[Route]:
 
 
 def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Route]:
+    @described(
+        "versions; which one is `live`, and which is `waiting`",
+        flat("Versions", live=int, previous=int | None, waiting=int | None, adapters=list_of(VERSION)),
+    )
     async def adapters(request: Request) -> Response:
         versions = await asyncio.to_thread(registry.versions)
         listed = [summary(version) for version in versions]
@@ -141,6 +179,10 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
             }
         )
 
+    @described(
+        "one version, with its events, `verdict` (with a `headline`, and each check in `plain` words), `teachers` (who "
+        "rated what it learnt from) and `samples` of replies before and after"
+    )
     async def adapter(request: Request) -> Response:
         number = request.path_params["n"]
         found = await asyncio.to_thread(details, registry, number, learner.job)
@@ -149,17 +191,29 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
             found["teachers"] = [each._asdict() for each in teachers]
         return json_response(found)
 
+    @described(
+        "how many requests each version answered on the last days, today included",
+        flat("Traffic", days=list_of(flat("Day", date=str, answers=dict[str, int]))),
+        query=("limit",),
+    )
     async def traffic(request: Request) -> Response:
         days = page_limit(request)
         known = [version.number for version in await asyncio.to_thread(registry.versions)]
         found = await log.answers_by_day([BASE_VERSION, *known], days, datetime.now().astimezone())
         return json_response({"days": [_day(each) for each in found]})
 
+    @described(
+        "make a version live, or the one that [waits](rating.md#decide-yourself) (409 if none does); `note` "
+        "names what the gate hasn't compared",
+        LIVE,
+        body=PromoteRequest,
+    )
     async def promote(request: Request) -> Response:
         body = validated(PromoteRequest, await read_json(request, MAX_BODY_BYTES))
         promoted = await learner.promote(request.path_params.get("n"), body.reason, force=body.force)
         return _live(registry, note=promoted.note)
 
+    @described("go back to a version; 0 is the base model", LIVE, body=RollbackRequest)
     async def rollback(request: Request) -> Response:
         body = validated(RollbackRequest, await read_json(request, MAX_BODY_BYTES))
         await learner.rollback(body.to, body.reason)
@@ -176,12 +230,19 @@ def _version_routes(learner: Learner, registry: Registry, log: Log) -> list[Rout
 
 
 def _transfer_routes(transfer: Transfer, data_dir: Path) -> list[Route]:
+    @described("import an adapter as a version", VERSION, body=ImportRequest, statuses=(201,))
     async def import_(request: Request) -> Response:
         body = validated(ImportRequest, await read_json(request, MAX_BODY_BYTES))
         source = _reachable(body.path, data_dir, identity_of(request.scope))
         version = await in_one_thread(transfer.import_adapter, source, body.reason)
         return json_response(summary(version), 201)
 
+    @described(
+        "write a version as `peft`, `gguf` or `mlx`, or as a model of its own: `merged-gguf`, `merged-hf`. Of "
+        "these, `merged` has `kept`, `noise`, `size_bytes`, `precision`",
+        flat("Exported", path=str, format=Format, merged=(Merged, None)),
+        body=ExportRequest,
+    )
     async def export(request: Request) -> Response:
         body = validated(ExportRequest, await read_json(request, MAX_BODY_BYTES))
         target = _reachable(body.path, data_dir, identity_of(request.scope), writes=True)
@@ -196,6 +257,12 @@ def _transfer_routes(transfer: Transfer, data_dir: Path) -> list[Route]:
 
 
 def reset_route(start_over: StartOver) -> Route:
+    @described(
+        "start learning over: copies the log, makes the base model live, takes all ratings back, unloads all "
+        "versions",
+        flat("Reset", Outcome, live=int, backup=str),
+        body=ResetRequest,
+    )
     async def reset(request: Request) -> Response:
         body = validated(ResetRequest, await read_json(request, MAX_BODY_BYTES))
         outcome = await start_over(body.reason)

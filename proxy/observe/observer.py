@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from burnish.proxy.described import described
 from burnish.proxy.log.batch import Stored
 from burnish.proxy.observe.counts import Counts
 from burnish.proxy.observe.gauges import Gauges
@@ -76,6 +77,7 @@ def metrics_routes(counts: Counts, gauges: Gauges) -> Sequence[Route]:
     registry.register(gauges)
     ProcessCollector(registry=registry)
 
+    @described("[Prometheus metrics](metrics.md) of burnish", str, media_type="text/plain")
     async def metrics(request: Request) -> Response:
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         await gauges.refresh()

@@ -13,10 +13,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from burnish.proxy.agents import AGENTS, Agent, Home, Place, connection
+from burnish.proxy.described import described, flat, list_of
 from burnish.proxy.json_http import json_response
+
+AGENT = flat("Agent", name=str, title=str, installed=bool, connected=bool, lines=list[str], rating=str | None)
 
 
 def agents_route(data_dir: Path) -> Route:
+    @described(
+        "the agents that burnish can connect: `installed`, `connected`, and the `lines` to type",
+        flat("Agents", agents=list_of(AGENT)),
+    )
     async def agents(request: Request) -> Response:
         return json_response({"agents": await asyncio.to_thread(_agents, data_dir)})
 

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import Any, Literal
 
 import orjson
 from starlette.requests import Request
@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from burnish.proxy.config import Config
+from burnish.proxy.described import described, flat, list_of
 from burnish.proxy.errors import Unavailable
 from burnish.proxy.json_http import json_response
 
@@ -23,10 +24,16 @@ LIMIT_S = 60.0
 KEPT_S = 10.0
 """Several tabs share one check."""
 
+FINDING = flat("Finding", level=Literal["ok", "warn", "fail"], what=str, text=str)
+
 
 def doctor_route(config: Config) -> Route:
     doctor = _Doctor(config)
 
+    @described(
+        "what `burnish doctor` finds: `level` (ok, warn, fail), `what`, `text`",
+        flat("Checks", checked_at=float, findings=list_of(FINDING)),
+    )
     async def findings(request: Request) -> Response:
         return json_response(await doctor.findings())
 

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 import burnish
+from burnish.proxy.described import described
 from burnish.proxy.errors import BurnishError
 from burnish.proxy.http.listener import ENDLESS
 from burnish.proxy.log.batch import Stored
@@ -91,6 +92,7 @@ class Events:
         self._last_versions = sources.versions()
 
     def route(self) -> Route:
+        @described("what happens, as a stream of [events](#events)", str, media_type="text/event-stream")
         async def events(request: Request) -> Response:
             last_seen = request.headers.get("last-event-id")
             return _Stream(lambda write: self._follow(last_seen, write))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated, Literal
 
 from pydantic import StringConstraints
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from burnish.proxy.access import Action, Identity, identity_of, may
+from burnish.proxy.access import Action, Identity, Key, identity_of, may
+from burnish.proxy.described import described, flat
 from burnish.proxy.http.guard import Guard
 from burnish.proxy.http.sign_in import LIFETIME_S, cookie_name
 from burnish.proxy.json_http import Body, caller_of, json_response, read_json, validated
@@ -26,22 +29,46 @@ class LoginRequest(Body):
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class WhoAmI:
+    object: Literal["identity"]
+    key: Key | None
+    """The key that came; "none" if none of those that are set; None if none is set."""
+    caller: str
+    local: bool
+    """Whether the request came from this machine."""
+    may: list[str]
+    signed_in_until: int | None
+    keys: list[str]
+    """Those that are set."""
+    needs_key: bool
+    """Whether nothing goes without a key."""
+
+
 def login_routes(guard: Guard) -> list[Route]:
+    @described(
+        "sign in to [the page](page.md#keys): sets a cookie, and answers with the `proof` that must come with "
+        "it in `x-burnish-page`",
+        flat("SignedIn", WhoAmI, proof=str),
+        body=LoginRequest,
+    )
     async def login(request: Request) -> Response:
         asked = validated(LoginRequest, await read_json(request, MAX_BODY_BYTES))
         identity, made = guard.sign_in(asked.key)
         who = _whoami(request, guard, identity._replace(local=identity_of(request.scope).local))
-        response = _unkept(who | {"proof": made.proof})
+        response = _unkept(asdict(who) | {"proof": made.proof})
         _set_cookie(request, response, made.cookie, LIFETIME_S)
         return response
 
+    @described("take the cookie away", flat("SignedOut", signed_out=Literal[True]))
     async def logout(request: Request) -> Response:
         response = _unkept({"signed_out": True})
         _set_cookie(request, response, "", 0)
         return response
 
+    @described("which key came with the request, what its holder `may` do, and which keys are set", WhoAmI)
     async def whoami(request: Request) -> Response:
-        return _unkept(_whoami(request, guard, identity_of(request.scope)))
+        return _unkept(asdict(_whoami(request, guard, identity_of(request.scope))))
 
     return [
         Route("/burnish/login", login, methods=["POST"]),
@@ -50,20 +77,20 @@ def login_routes(guard: Guard) -> list[Route]:
     ]
 
 
-def _whoami(request: Request, guard: Guard, identity: Identity) -> dict[str, Any]:
-    return {
-        "object": "identity",
-        "key": identity.key,
-        "caller": caller_of(request),
-        "local": identity.local,
-        "may": [action.name.lower() for action in Action if may(identity, action)],
-        "signed_in_until": identity.signed_in_until,
-        "keys": guard.keys,
-        "needs_key": guard.needs_key,
-    }
+def _whoami(request: Request, guard: Guard, identity: Identity) -> WhoAmI:
+    return WhoAmI(
+        "identity",
+        key=identity.key,
+        caller=caller_of(request),
+        local=identity.local,
+        may=[action.name.lower() for action in Action if may(identity, action)],
+        signed_in_until=identity.signed_in_until,
+        keys=guard.keys,
+        needs_key=guard.needs_key,
+    )
 
 
-def _unkept(content: dict[str, Any]) -> Response:
+def _unkept(content: Mapping[str, object]) -> Response:
     response = json_response(content)
     response.headers["cache-control"] = "no-store"
     return response

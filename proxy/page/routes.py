@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from burnish.proxy.config import Config
+from burnish.proxy.described import described
 from burnish.proxy.errors import NotFound
 from burnish.proxy.page.agents import agents_route
 from burnish.proxy.page.doctor import doctor_route
@@ -39,11 +40,17 @@ def page_routes(config: Config) -> list[Route]:
 def _file_routes() -> list[Route]:
     """Return the routes of the files, which hold no data of users."""
 
+    @described(
+        "[the page](page.md), if `Accept` has `text/html`; otherwise the upstream answers",
+        str,
+        media_type="text/html",
+    )
     async def index(request: Request) -> Response:
         answer = _answer(request, await asyncio.to_thread(_index), ".html")
         answer.headers["vary"] = "accept"  # other programs get the upstream's answer
         return answer
 
+    @described("files of the page", str, media_type="text/javascript")
     async def file(request: Request) -> Response:
         path = FOLDER / request.path_params["path"]
         # The guard refuses paths with `..`, and there are no links in the folder.
@@ -51,6 +58,9 @@ def _file_routes() -> list[Route]:
             raise NotFound(f"the page has no file {request.path_params['path'][:200]!r}")
         return _answer(request, await asyncio.to_thread(path.read_bytes), path.suffix)
 
+    @described(
+        "go on to the engine's own page, below this path", str, media_type="text/html", statuses=(307,)
+    )
     async def to_engine(request: Request) -> Response:
         return RedirectResponse(ENGINE)
 

@@ -1,0 +1,73 @@
+"""What a route of ours does, written at its handler. openapi.json and the table in docs/routes.md are made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_type_hints
+
+from pydantic import BaseModel, create_model
+from starlette.requests import Request
+from starlette.responses import Response
+
+Handler = Callable[[Request], Awaitable[Response]]
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
+
+JSON = "application/json"
+DESCRIPTION = "burnish_description"
+"""Name of the attribute of a handler."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    does: str
+    """Begins with a verb. Markdown; links are relative to docs/."""
+    answer: Any
+    """Type of the JSON answer."""
+    body: type[BaseModel] | None = None
+    query: tuple[str, ...] = ()
+    """Names of the query's members, all optional."""
+    statuses: tuple[int, ...] = (200,)
+    media_type: str = JSON
+    """Of the answer."""
+
+
+def described(does: str, answer: Any = dict[str, Any], **more: Any) -> Callable[[AnyHandler], AnyHandler]:
+    """Describe a handler; ``more`` are the further fields of ``Description``."""
+
+    def attach(handler: AnyHandler) -> AnyHandler:
+        setattr(handler, DESCRIPTION, Description(does, answer, **more))
+        return handler
+
+    return attach
+
+
+def flat(name: str, /, *records: type, without: Collection[str] = (), **more: Any) -> type[BaseModel]:
+    """Return the type of a JSON object that has the fields of several records, and ``more``: types by name.
+
+    A type in a tuple with a default value belongs to a field that may be absent.
+    """
+    hints = {
+        field: hint
+        for record in records
+        for field, hint in get_type_hints(record).items()
+        if field not in without and field != "model_config"
+    }
+    fields: dict[str, Any] = {
+        field: hint if isinstance(hint, tuple) else (hint, ...) for field, hint in (hints | more).items()
+    }
+    return create_model(name, **fields)
+
+
+def list_of(record: type) -> Any:
+    return list[record]  # type: ignore[valid-type]
+
+
+def listing(of: type, name: str, /, **more: Any) -> type[BaseModel]:
+    """Return the type of a list of records."""
+    return flat(name, object=Literal["list"], data=list_of(of), **more)
+
+
+def page_of(of: type, name: str) -> type[BaseModel]:
+    """Return the type of a list that goes on behind its last record."""
+    return listing(of, name, has_more=bool)
