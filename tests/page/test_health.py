@@ -22,7 +22,9 @@ async def test_it_shows_what_burnish_doctor_finds_and_c_checks_again(page: Page,
         await page.keyboard.press("c")
 
 
-async def test_its_figures_are_the_logs_and_it_says_when_burnish_is_gone(page: Page, tmp_path: Path) -> None:
+async def test_its_figures_are_the_logs_and_it_goes_on_when_burnish_is_back(
+    page: Page, tmp_path: Path
+) -> None:
     async with site_running(tmp_path) as site:
         for question in ("One?", "Two?"):
             await site.ask(question)
@@ -34,3 +36,7 @@ async def test_its_figures_are_the_logs_and_it_says_when_burnish_is_gone(page: P
     await expect(page.get_by_text("Connection lost, trying again")).to_be_visible()
     await page.keyboard.press("c")
     await expect(page.get_by_role("alert")).to_contain_text("burnish doesn't answer. Is it still running?")
+    async with site_running(tmp_path, "--port", site.url.rpartition(":")[2]) as again:
+        await expect(page.get_by_text("Connected")).to_be_visible()
+        await again.ask("Three?")
+        await expect(figures).to_contain_text("3answers are stored")

@@ -9,6 +9,7 @@ import { VersionBadge } from "./parts/badge.js";
 import { Help } from "./parts/help.js";
 import { Icon } from "./parts/icon.js";
 import { Note } from "./parts/note.js";
+import { LearningState } from "./parts/learning_state.js";
 import { Locked, useMay } from "./parts/may.js";
 import { Toasts } from "./parts/toast.js";
 import { Who } from "./parts/who.js";
@@ -73,6 +74,7 @@ function Sidebar({ shown, onHelp }) {
       )}
     </nav>`}
     <div class="state">
+      ${!locked && html`<${LearningState} />`}
       ${live != null && html`<p class="serving">Answers come from <${VersionBadge} version=${live} live=${live} /></p>`}
       ${!locked && html`<${Connection} />`}
       <${Who} />
@@ -90,5 +92,7 @@ function Connection() {
   return html`<p class=${`connection ${connection}`}><i class="dot" />${word}</p>`;
 }
 
-render(html`<${App} />`, document.getElementById("app"));
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);
 begin();

@@ -1,6 +1,6 @@
 // Times as people say them. Times of burnish are compared with burnish's clock, which may differ from the browser's.
 import { html, useEffect, useState } from "../lib.js";
-import { state } from "../store.js";
+import { state, useStore } from "../store.js";
 
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
@@ -19,6 +19,7 @@ setInterval(() => document.hidden || shown.forEach((redraw) => redraw()), REDRAW
 
 export function Time({ at }) {
   const [, count] = useState(0);
+  useStore(({ clockAhead }) => Math.round(clockAhead / 1000));
   useEffect(() => {
     const redraw = () => count((old) => old + 1);
     shown.add(redraw);

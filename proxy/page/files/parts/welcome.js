@@ -4,6 +4,7 @@ import { get } from "../api.js";
 import { useMay } from "./may.js";
 import { Button } from "./button.js";
 import { Copyable } from "./copy.js";
+import { Picture } from "./picture.js";
 
 // Any client of OpenAI's reads these.
 const OTHER = { name: "other", title: "Another program" };
@@ -19,6 +20,7 @@ export function Welcome() {
   const here = agents.filter(({ installed }) => installed);
   const shown = chosen ?? here[0] ?? OTHER;
   return html`<section class="empty welcome" aria-labelledby="welcome">
+    <${Picture} />
     <h2 id="welcome">Ask something, and see it here</h2>
     <p class="muted">
       burnish stands between your agent and its model. Connect an agent and ask it anything: the answer appears on this page as

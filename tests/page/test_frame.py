@@ -1,0 +1,83 @@
+"""What stands around every view: keys, the state of learning, and what happens without JavaScript or burnish."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from playwright.async_api import Browser, BrowserContext, Page, expect
+
+from tests.page.axe import violations
+from tests.page.site import Site
+from tests.proxy.learner.test_plan import rated
+from tests.proxy.test_duels import asked
+
+
+async def test_the_help_sheet_names_the_keys_of_the_view_in_front(page: Page, site: Site) -> None:
+    await page.goto(f"{site.url}/#/health")
+    await expect(page.get_by_role("heading", name="Health", level=1)).to_be_visible()
+    await page.keyboard.press("?")
+    sheet = page.get_by_role("dialog", name="Keys")
+    await expect(sheet).to_contain_text("Check again")
+    await expect(sheet).to_contain_text("Go to Live")
+    assert await violations(page) == []
+    await page.keyboard.press("Shift+L")  # below the sheet nothing moves
+    await expect(sheet).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(sheet).to_have_count(0)
+    await expect(page.get_by_role("heading", name="Health", level=1)).to_be_visible()
+    await page.keyboard.press("Shift+L")
+    await expect(page.get_by_role("heading", name="Live", level=1)).to_be_visible()
+
+
+async def test_no_key_works_while_a_modifier_is_held(page: Page, site: Site) -> None:
+    await page.goto(f"{site.url}/#/health")
+    await expect(page.get_by_role("heading", name="Health", level=1)).to_be_visible()
+    for modifier in ("Control", "Meta", "Alt"):
+        await page.keyboard.press(f"{modifier}+Shift+L")
+    await page.keyboard.press("Shift+L")
+    await expect(page.get_by_role("heading", name="Live", level=1)).to_be_visible()
+    assert await page.evaluate("history.length") <= 3, "only the last key went to a view"
+
+
+async def test_the_frame_counts_down_to_the_next_lesson(page: Page, tmp_path: Path) -> None:
+    weights = tmp_path / "weights"
+    weights.mkdir()
+    (weights / "model.safetensors").write_bytes(b"the base")
+    async with rated(tmp_path, weights, min_comments=4) as burnish:
+        await page.goto(str(burnish.http.base_url))
+        state = page.get_by_role("banner")
+        await expect(state).to_contain_text("Answers come from base")
+        await expect(state).to_contain_text("4 more comments until it can learn")
+        for left in (
+            "3 more comments",
+            "2 more comments",
+            "1 more comment until it can learn",
+            "Ready to learn",
+        ):
+            rating = {
+                "completion_id": await asked(burnish.http, f"{left}?"),
+                "rating": "bad",
+                "comment": "Too long.",
+            }
+            assert (await burnish.http.post("/v1/feedback", json=rating)).is_success
+            await expect(state).to_contain_text(left)
+
+
+async def test_without_javascript_a_text_names_the_commands(chromium: Browser, site: Site) -> None:
+    context = await chromium.new_context(java_script_enabled=False)
+    page = await context.new_page()
+    await page.goto(site.url)
+    await expect(page.get_by_text("This page needs JavaScript")).to_be_visible()
+    await expect(page.get_by_text('burnish bad "too long"')).to_be_visible()
+    await page.get_by_role("link", name="/burnish/status").click()
+    await expect(page.get_by_text('"version"')).to_be_visible()
+    await context.close()
+
+
+async def test_times_are_burnishs_and_not_those_of_a_wrong_clock(context: BrowserContext, site: Site) -> None:
+    await site.ask("What time is it?")
+    await context.clock.install(time=datetime.now(UTC) + timedelta(hours=3))
+    page = await context.new_page()
+    await page.goto(f"{site.url}/#/live")
+    await expect(page.get_by_role("main").locator("time").first).to_have_text("just now")
